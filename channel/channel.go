@@ -96,8 +96,8 @@ type Ledger interface {
 	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
 	InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (thread.Interrupted, error)
 	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
-	// Wake makes the engine check for deliveries that may start. It must not block.
-	Wake()
+	// AskClaimers makes the engine check for deliveries that may start. It must not block.
+	AskClaimers()
 }
 
 // Fatal marks an error that a retry is not expected to fix. The runner believes it at once only

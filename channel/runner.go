@@ -147,7 +147,7 @@ func (r *Runner) apply(e event) {
 	if after.condition != before.condition {
 		r.recordChange(before, after, e.at)
 		if r.connected.Store(after.condition == ConditionConnected); r.connected.Load() {
-			r.options.Ledger.Wake()
+			r.options.Ledger.AskClaimers()
 		}
 	}
 	if act == actionStop || after.condition != before.condition {

@@ -148,7 +148,7 @@ func (n *fakeLedger) AppendEntry(_ context.Context, thread, kind string, body js
 	return int64(len(n.changes)), n.fail
 }
 
-func (n *fakeLedger) Wake() { n.wakes.Add(1) }
+func (n *fakeLedger) AskClaimers() { n.wakes.Add(1) }
 
 // states returns the recorded states in order.
 func (n *fakeLedger) states() (states []string) {

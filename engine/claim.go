@@ -9,25 +9,25 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// subscribe registers the slots with the ledger until claiming ends. It does nothing while the
-// engine is stopping, subscribed or paused.
-func (e *Engine) subscribe(ctx context.Context) {
-	if e.stopping || e.subscribed || e.pause != nil {
+// serveClaims lets the ledger claim for the slots until claiming ends. It does nothing while the
+// engine is stopping, served or paused.
+func (e *Engine) serveClaims(ctx context.Context) {
+	if e.stopping || e.served || e.pause != nil {
 		return
 	}
-	ctx, e.unsubscribe = context.WithCancel(ctx)
-	e.subscribed = true
-	leave := e.unsubscribe
+	ctx, e.endClaims = context.WithCancel(ctx)
+	e.served = true
+	leave := e.endClaims
 	e.wg.Go(func() {
-		defer recovery.Handle(e.options.Log, "the claim subscription", func(p *recovery.Panic) { e.unsubscribed <- p })
+		defer recovery.Handle(e.options.Log, "claiming", func(p *recovery.Panic) { e.claimsEnded <- p })
 		defer leave()
-		e.unsubscribed <- e.ledger.Subscribe(ctx, e.slots)
+		e.claimsEnded <- e.ledger.ServeClaims(ctx, e.slots)
 	})
 }
 
-// onUnsubscribed starts what was claimed last. After an error it pauses claiming.
-func (e *Engine) onUnsubscribed(ctx context.Context, err error) {
-	e.subscribed = false
+// onClaimsEnded starts what was claimed last. After an error it pauses claiming.
+func (e *Engine) onClaimsEnded(ctx context.Context, err error) {
+	e.served = false
 	e.startAll(ctx)
 	if err != nil && !e.stopping && !e.closed(err) {
 		e.pauseClaims(err)
@@ -51,11 +51,11 @@ func (e *Engine) resumeClaims() {
 func (e *Engine) allow() {
 	if e.lease.holds() && !e.stopping && e.pause == nil {
 		e.slots.allow(e.lease.worker)
-		e.ledger.Wake()
+		e.ledger.AskClaimers()
 	}
 }
 
-// startAll starts all runs that the committer has assigned.
+// startAll starts all runs that the committer has claimed.
 func (e *Engine) startAll(life context.Context) {
 	for _, c := range e.slots.drain() {
 		e.startClaimed(life, c)
@@ -64,7 +64,7 @@ func (e *Engine) startAll(life context.Context) {
 
 // startClaimed starts the runs of one claim round. Runs that arrive during shutdown, or for a lease
 // that was lost in the meantime, are released without entering the agent.
-func (e *Engine) startClaimed(life context.Context, c claimed) {
+func (e *Engine) startClaimed(life context.Context, c claimRound) {
 	e.answered = c.round
 	var unread []*session
 	for i, w := range c.work {
@@ -138,7 +138,7 @@ func (e *Engine) read(life context.Context, unread []*session) {
 	}
 }
 
-// countUnstarted drains what was assigned after the loop ended, and returns the number of runs.
+// countUnstarted drains what was claimed after the loop ended, and returns the number of runs.
 func (e *Engine) countUnstarted() int {
 	n := 0
 	for _, c := range e.slots.drain() {

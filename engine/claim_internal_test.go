@@ -25,8 +25,8 @@ func holding(t *testing.T, worker string) *Engine {
 }
 
 // assignment is a claim of a run in a thread.
-func assignment(id string) thread.Assignment {
-	return thread.Assignment{
+func claimedRun(id string) thread.ClaimedRun {
+	return thread.ClaimedRun{
 		Claim: mailroom.Claim{Thread: id, Run: id, Attempt: 1}, Run: &mailroom.Run{ID: id, Agent: "echo", Attempt: 1},
 		Thread: &mailroom.Thread{ID: id}, Input: []mailroom.Message{},
 	}
@@ -38,9 +38,9 @@ func TestAClaimOfAFormerWorkerDoesNotStart(t *testing.T) {
 	e := holding(t, "new")
 	life, end := context.WithCancel(t.Context())
 	defer end()
-	e.slots.Assign(thread.ClaimRequest{Worker: "old", Round: 1}, []thread.Assignment{assignment("t")}, nil)
+	e.slots.OnClaimed(thread.ClaimRequest{Worker: "old", Round: 1}, []thread.ClaimedRun{claimedRun("t")}, nil)
 	e.startAll(life)
-	s := e.active[assignment("t").Claim]
+	s := e.active[claimedRun("t").Claim]
 	if cause := context.Cause(s.ctx); !errors.Is(cause, mailroom.ErrLeaseLost) {
 		t.Errorf("its run goes on: %v", cause)
 	}
@@ -51,12 +51,12 @@ func TestAClaimOfAFormerWorkerDoesNotStart(t *testing.T) {
 func TestARenewalEndsTheRunsOfLostClaimsOnly(t *testing.T) {
 	e := holding(t, "w")
 	for _, thread := range []string{"lost", "held"} {
-		w := assignment(thread)
+		w := claimedRun(thread)
 		e.active[w.Claim] = e.newSession(t.Context(), "w", w, e.bus.SubscribeEntries(thread, 4))
 	}
-	e.obey(thread.Renewed{Lost: []mailroom.Claim{assignment("lost").Claim, assignment("unknown").Claim}})
+	e.obey(thread.Renewed{Lost: []mailroom.Claim{claimedRun("lost").Claim, claimedRun("unknown").Claim}})
 	for thread, want := range map[string]error{"lost": mailroom.ErrLeaseLost, "held": nil} {
-		s := e.active[assignment(thread).Claim]
+		s := e.active[claimedRun(thread).Claim]
 		if got := context.Cause(s.ctx); !errors.Is(got, want) {
 			t.Errorf("%s: got %v, want %v", thread, got, want)
 		}
@@ -70,7 +70,7 @@ func TestARenewalEndsNoPauseAndNoShutdown(t *testing.T) {
 	claims := func() bool {
 		e.slots.forbid()
 		e.allow()
-		return e.slots.Capacity().Worker == "w"
+		return e.slots.NextClaim().Worker == "w"
 	}
 	if !claims() {
 		t.Error("an engine with its lease does not claim")

@@ -30,7 +30,7 @@ type Agent struct {
 	Sticky bool
 	// Ready reports whether a run may start now; nil means always. While it is false, runs stay
 	// queued: no attempt is counted, and another engine may claim them. The committer calls it for
-	// each batch, so it must be quick and must not call the ledger. Call [Leases.Wake] when it
+	// each batch, so it must be quick and must not call the ledger. Call [Leases.AskClaimers] when it
 	// becomes true again; otherwise the engine notices with its next claim. A run that was
 	// requested earlier may still start.
 	Ready func() bool
@@ -128,21 +128,21 @@ type Engine struct {
 	state   state // what Ready reports
 
 	// Owned by the goroutine of Run.
-	lease       lease
-	answered    int64            // last claim round that has arrived
-	subscribed  bool             // the ledger serves the slots
-	unsubscribe func()           // ends the subscription
-	pause       <-chan time.Time // after a failed claim
-	active      map[mailroom.Claim]*session
-	stopping    bool  // claiming has ended
-	fatal       error // the error that closed the store
+	lease     lease
+	answered  int64            // last claim round that has arrived
+	served    bool             // the ledger claims for the slots
+	endClaims func()           // ends that
+	pause     <-chan time.Time // after a failed claim
+	active    map[mailroom.Claim]*session
+	stopping  bool  // claiming has ended
+	fatal     error // the error that closed the store
 
 	// Results for the goroutine of Run, sent by goroutines of wg.
-	wg           sync.WaitGroup
-	unsubscribed chan error
-	results      chan *session
-	renewed      chan renewal
-	swept        chan error
+	wg          sync.WaitGroup
+	claimsEnded chan error
+	results     chan *session
+	renewed     chan renewal
+	swept       chan error
 }
 
 // New makes an Engine over a ledger. It publishes streamed text on b, and receives hints from it.
@@ -150,13 +150,13 @@ func New(l Ledger, b *bus.Bus, o Options) *Engine {
 	o = o.withDefaults()
 	return &Engine{
 		ledger: l, bus: b, options: o,
-		slots:        newSlots(o, b),
-		active:       map[mailroom.Claim]*session{},
-		unsubscribe:  func() {},
-		unsubscribed: make(chan error, 1),
-		results:      make(chan *session, o.Runs),
-		renewed:      make(chan renewal, 1),
-		swept:        make(chan error, 1),
+		slots:       newSlots(o, b),
+		active:      map[mailroom.Claim]*session{},
+		endClaims:   func() {},
+		claimsEnded: make(chan error, 1),
+		results:     make(chan *session, o.Runs),
+		renewed:     make(chan renewal, 1),
+		swept:       make(chan error, 1),
 	}
 }
 
@@ -213,13 +213,13 @@ func (e *Engine) loop(ctx, life context.Context) {
 
 	quit := ctx.Done()
 	var grace, cut <-chan time.Time
-	for !e.stopping || len(e.active) > 0 || e.subscribed {
-		e.subscribe(life)
+	for !e.stopping || len(e.active) > 0 || e.served {
+		e.serveClaims(life)
 		select {
 		case <-e.slots.ready:
 			e.startAll(life)
-		case err := <-e.unsubscribed:
-			e.onUnsubscribed(life, err)
+		case err := <-e.claimsEnded:
+			e.onClaimsEnded(life, err)
 		case s := <-e.results:
 			e.drop(s)
 		case thread := <-asks.C:
@@ -259,7 +259,7 @@ func (e *Engine) loop(ctx, life context.Context) {
 func (e *Engine) stop() {
 	e.stopping = true
 	e.slots.forbid()
-	e.unsubscribe()
+	e.endClaims()
 }
 
 // closed reports whether err says that the store is closed. No run can be settled then, so the

@@ -34,10 +34,10 @@ type Leases interface {
 	Sweep(ctx context.Context, self string) error
 	// FailOrphans fails due runs of agents that no worker has served for grace.
 	FailOrphans(ctx context.Context, configured []string, grace time.Duration) error
-	// Subscribe serves t until ctx ends. It returns after the last Assign.
-	Subscribe(ctx context.Context, t thread.Claimer) error
-	// Wake makes the ledger ask its claimers for their capacity again.
-	Wake()
+	// ServeClaims serves t until ctx ends. It returns after the last OnClaimed.
+	ServeClaims(ctx context.Context, t thread.Claimer) error
+	// AskClaimers makes the ledger ask its claimers for their capacity again.
+	AskClaimers()
 }
 
 // Runs has the reads and writes of an attempt. Its claim fences all writes.

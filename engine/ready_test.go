@@ -67,7 +67,7 @@ func TestAnAgentThatIsReadyAgainStartsWaitingRunsAtOnce(t *testing.T) {
 		h.wait(time.Hour + 300*time.Millisecond) // between two polls of the ledger
 		open.Store(true)
 		begin := time.Now()
-		h.ledger.Wake()
+		h.ledger.AskClaimers()
 		h.wait(2 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); !r.StartedAt.Equal(begin) {
 			t.Errorf("started %v after the agent was ready, want 0", r.StartedAt.Sub(begin))

@@ -18,15 +18,15 @@ import (
 // session is one attempt of one run. It implements [mailroom.Session] for the agent.
 type session struct {
 	// Set once, before it works.
-	engine     *Engine
-	worker     string // id of the worker that claimed it
-	claim      mailroom.Claim
-	agent      string
-	assignment thread.Assignment // as it was claimed
-	life       context.Context   // ends with the engine; commits are retried until then
-	ctx        context.Context   // the attempt's, with its pprof label; cancelled with the reason
-	cancel     context.CancelCauseFunc
-	hints      *bus.Subscription // notices of its thread, from right behind the claim
+	engine  *Engine
+	worker  string // id of the worker that claimed it
+	claim   mailroom.Claim
+	agent   string
+	claimed thread.ClaimedRun // as it was claimed
+	life    context.Context   // ends with the engine; commits are retried until then
+	ctx     context.Context   // the attempt's, with its pprof label; cancelled with the reason
+	cancel  context.CancelCauseFunc
+	hints   *bus.Subscription // notices of its thread, from right behind the claim
 
 	row     atomic.Pointer[mailroom.Run] // what Run returns
 	steered atomic.Bool                  // there may be steered messages to read
@@ -57,9 +57,9 @@ type session struct {
 
 var _ mailroom.Session = (*session)(nil)
 
-func (e *Engine) newSession(life context.Context, worker string, w thread.Assignment, hints *bus.Subscription) *session {
+func (e *Engine) newSession(life context.Context, worker string, w thread.ClaimedRun, hints *bus.Subscription) *session {
 	s := &session{
-		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, assignment: w,
+		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, claimed: w,
 		life: life, step: w.Run.Step,
 		hints: hints,
 		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),

@@ -8,13 +8,13 @@ import (
 	"mailroom/thread"
 )
 
-// slots tracks the engine's capacity. The committer asks for it at each batch and assigns runs,
+// slots tracks the engine's capacity. The committer asks for it at each batch and claims runs,
 // which the goroutine of Engine.Run starts. A slot is free again when its agent has returned and
 // the settle is in a batch, so that the next run starts in the commit that settles the previous
 // one.
 type slots struct {
 	bus   *bus.Bus
-	ready chan struct{}          // capacity 1: runs were assigned
+	ready chan struct{}          // capacity 1: runs were claimed
 	admit map[string]func() bool // Ready of the agents that have one
 
 	noLastAttempts bool   // see Options
@@ -29,14 +29,14 @@ type slots struct {
 	agents       map[string]int // free slots per agent
 	held         map[string]int // used slots per owner of a thread
 	lastAttempts int            // used slots of runs on their last attempt
-	assigned     []claimed
+	rounds       []claimRound   // claimed and not started yet
 }
 
-// claimed is the result of one claim round.
-type claimed struct {
+// claimRound is the result of one claim round.
+type claimRound struct {
 	worker string
 	round  int64
-	work   []thread.Assignment
+	work   []thread.ClaimedRun
 	hints  []*bus.Subscription // notices of the threads of work, from right behind the claim
 	err    error
 }
@@ -61,8 +61,8 @@ func newSlots(o Options, b *bus.Bus) *slots {
 
 var _ thread.Claimer = (*slots)(nil)
 
-// Capacity implements [thread.Claimer].
-func (s *slots) Capacity() thread.ClaimRequest {
+// NextClaim implements [thread.Claimer].
+func (s *slots) NextClaim() thread.ClaimRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := max(s.free, 0)
@@ -86,11 +86,11 @@ func (s *slots) Capacity() thread.ClaimRequest {
 	return c
 }
 
-// Assign implements [thread.Claimer]. After an error the slots claim nothing until allow is called.
-func (s *slots) Assign(asked thread.ClaimRequest, work []thread.Assignment, err error) {
+// OnClaimed implements [thread.Claimer]. After an error the slots claim nothing until allow is called.
+func (s *slots) OnClaimed(asked thread.ClaimRequest, work []thread.ClaimedRun, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := claimed{worker: asked.Worker, round: asked.Round, work: work, err: err}
+	c := claimRound{worker: asked.Worker, round: asked.Round, work: work, err: err}
 	for _, w := range work {
 		s.use(w, -1)
 		c.hints = append(c.hints, s.bus.SubscribeEntries(w.Claim.Thread, 4))
@@ -98,7 +98,7 @@ func (s *slots) Assign(asked thread.ClaimRequest, work []thread.Assignment, err 
 	if err != nil {
 		s.open = false
 	}
-	s.assigned = append(s.assigned, c)
+	s.rounds = append(s.rounds, c)
 	select {
 	case s.ready <- struct{}{}:
 	default:
@@ -106,7 +106,7 @@ func (s *slots) Assign(asked thread.ClaimRequest, work []thread.Assignment, err 
 }
 
 // use adds by to the free counts that a claimed run affects. The caller holds mu.
-func (s *slots) use(w thread.Assignment, by int) {
+func (s *slots) use(w thread.ClaimedRun, by int) {
 	s.free += by
 	s.agents[w.Run.Agent] += by
 	owner := w.Thread.Owner
@@ -119,7 +119,7 @@ func (s *slots) use(w thread.Assignment, by int) {
 }
 
 // release frees the slot of a run whose agent has returned.
-func (s *slots) release(w thread.Assignment) {
+func (s *slots) release(w thread.ClaimedRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.use(w, 1)
@@ -139,11 +139,11 @@ func (s *slots) forbid() {
 	s.open = false
 }
 
-// drain returns the assigned rounds and clears them.
-func (s *slots) drain() []claimed {
+// drain returns the rounds that were claimed and clears them.
+func (s *slots) drain() []claimRound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := s.assigned
-	s.assigned = nil
+	left := s.rounds
+	s.rounds = nil
 	return left
 }

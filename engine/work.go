@@ -44,7 +44,7 @@ func (s *session) work() {
 	begin := time.Now()
 	defer s.hints.Close()
 	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.ctx, s.Run())
-	limit := cmp.Or(agent.Deadline, s.engine.options.Deadline, s.assignment.Limit, time.Hour)
+	limit := cmp.Or(agent.Deadline, s.engine.options.Deadline, s.claimed.Limit, time.Hour)
 	unsure := s.drainHints()
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *session) work() {
 		s.settle(out, err, begin)
 		return
 	}
-	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.assignment.Due, Claimed: s.assignment.At, Entered: time.Now()})
+	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.claimed.Due, Claimed: s.claimed.At, Entered: time.Now()})
 	done := make(chan error, 1)
 	s.agentDone = done
 	go func() { // await and awaitAbandoned wait for it while the engine lives
@@ -86,13 +86,13 @@ func (s *session) awaitAbandoned() {
 	case <-s.life.Done():
 	}
 	s.free()
-	s.engine.ledger.Wake()
+	s.engine.ledger.AskClaimers()
 }
 
 // free gives the slot back, once.
 func (s *session) free() {
 	if !s.freed.Swap(true) {
-		s.engine.slots.release(s.assignment)
+		s.engine.slots.release(s.claimed)
 	}
 }
 

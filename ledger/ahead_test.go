@@ -19,7 +19,7 @@ func (d *fixture) serveInputs(worker string, n int) (order []string) {
 	for len(order) < n {
 		d.round++
 		ask := thread.ClaimRequest{Worker: worker, Round: d.round, Slots: 1, Agents: map[string]int{"echo": 1}}
-		work := retryBusy(d.t, func() ([]thread.Assignment, error) { return d.Claim(d.ctx, ask) })
+		work := retryBusy(d.t, func() ([]thread.ClaimedRun, error) { return d.Claim(d.ctx, ask) })
 		if len(work) == 0 {
 			return order
 		}

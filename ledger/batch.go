@@ -76,7 +76,7 @@ func (c *committer) commitEach(ctx context.Context, g gathered) error {
 func (c *committer) failAll(ops []*op, err error) {
 	for _, o := range ops {
 		if o.claimer != nil {
-			o.claimer.Assign(*o.claim, nil, err)
+			o.claimer.OnClaimed(*o.claim, nil, err)
 			c.requeueClaim(o)
 			continue
 		}
@@ -245,7 +245,7 @@ func (b *batch) answer() {
 	for _, o := range b.waiting.claims {
 		switch {
 		case o.claimer != nil:
-			o.claimer.assign(o)
+			o.claimer.onClaimed(o)
 			b.c.requeueClaim(o)
 		case o.err != nil || o.found > 0 || !b.c.requeueClaim(o):
 			o.done <- o.err

@@ -121,7 +121,7 @@ func (p *pair) applyBoth(t *rapid.T, group []action) {
 	}
 	p.after = sides[0]
 	for _, a := range one {
-		work, _ := a.Value.([]thread.Assignment) // nil for the other operations
+		work, _ := a.Value.([]thread.ClaimedRun) // nil for the other operations
 		for _, w := range work {
 			p.claims = append(p.claims, w.Claim)
 		}
@@ -240,7 +240,7 @@ func (p *pair) claim(t *rapid.T) action {
 	alone := rapid.Bool().Draw(t, "alone")
 	return action{"claim", func(d *fixture) (any, error) {
 		work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 1, Slots: 2, Agents: map[string]int{"echo": 2}, LastAttempt: alone})
-		slices.SortFunc(work, func(a, b thread.Assignment) int { return strings.Compare(a.Claim.Thread, b.Claim.Thread) }) // ties have no order
+		slices.SortFunc(work, func(a, b thread.ClaimedRun) int { return strings.Compare(a.Claim.Thread, b.Claim.Thread) }) // ties have no order
 		return work, err
 	}}
 }

@@ -30,8 +30,8 @@ type op struct {
 	due     []store.Capacity
 	pauses  bool // it reads the pauses of agents; claims always do
 	claim   *thread.ClaimRequest
-	found   int           // runs claimed; owned by the goroutine of run
-	claimer *subscription // owner of a waiting claim; nil: a caller waits for done
+	found   int            // runs claimed; owned by the goroutine of run
+	claimer *servedClaimer // owner of a waiting claim; nil: a caller waits for done
 
 	// apply runs the transitions. It runs again if the batch does.
 	apply func(tx *transaction) error

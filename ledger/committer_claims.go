@@ -7,10 +7,10 @@ import (
 	"mailroom/thread"
 )
 
-// Subscribe serves t at the end of every batch, including what that batch made due, until ctx ends.
-// It returns after the last Assign, with the error that closed the ledger if there was one.
-func (ws Workers) Subscribe(ctx context.Context, t thread.Claimer) error {
-	s := &subscription{Claimer: t, observe: ws.ledger.options.Observe.Operation}
+// ServeClaims serves t at the end of every batch, including what that batch made due, until ctx ends.
+// It returns after the last OnClaimed, with the error that closed the ledger if there was one.
+func (ws Workers) ServeClaims(ctx context.Context, t thread.Claimer) error {
+	s := &servedClaimer{Claimer: t, observe: ws.ledger.options.Observe.Operation}
 	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &thread.ClaimRequest{Wait: true}, done: make(chan error, 1)}
 	o.apply = func(tx *transaction) (err error) {
 		s.work, err = tx.claim(o.claim)
@@ -31,24 +31,24 @@ func (ws Workers) Subscribe(ctx context.Context, t thread.Claimer) error {
 	return nil
 }
 
-// Wake makes the ledger ask the claimers for their capacity again.
-func (l *Ledger) Wake() {
+// AskClaimers makes the ledger ask the claimers for their capacity again.
+func (l *Ledger) AskClaimers() {
 	for _, c := range l.lanes {
 		c.signal()
 	}
 }
 
-// subscription is a claimer with its waiting claim.
-type subscription struct {
+// servedClaimer is a claimer with its waiting claim.
+type servedClaimer struct {
 	thread.Claimer
 	observe func(name string, err error, took time.Duration)
-	work    []thread.Assignment // owned by the goroutine of run
+	work    []thread.ClaimedRun // owned by the goroutine of run
 }
 
-func (s *subscription) assign(o *op) {
+func (s *servedClaimer) onClaimed(o *op) {
 	if o.err != nil || len(s.work) > 0 {
 		s.observe(o.name, o.err, 0)
-		s.Assign(*o.claim, s.work, o.err)
+		s.OnClaimed(*o.claim, s.work, o.err)
 	}
 	s.work = nil
 }
@@ -79,9 +79,9 @@ func (c *committer) splitReady(claims []*op) (ready, others []*op) {
 	return ready, others
 }
 
-// refreshCapacity updates the waiting claims with the current capacity of their claimers. It asks
-// them without holding mu; a subscription that ends in the meantime waits for its answer.
-func (c *committer) refreshCapacity() {
+// askClaimers updates the waiting claims with the current capacity of their claimers. It asks
+// them without holding mu; one whose ServeClaims ends in the meantime waits for its answer.
+func (c *committer) askClaimers() {
 	c.mu.Lock()
 	var asked []*op
 	for _, o := range c.claims {
@@ -92,7 +92,7 @@ func (c *committer) refreshCapacity() {
 	}
 	c.mu.Unlock()
 	for _, o := range asked {
-		*o.claim = o.claimer.Capacity()
+		*o.claim = o.claimer.NextClaim()
 		o.claim.Wait = true
 		o.workers = []string{o.claim.Worker}
 	}

@@ -21,18 +21,18 @@ type testClaimer struct {
 	mu    sync.Mutex
 	free  int
 	round int64
-	work  []thread.Assignment
+	work  []thread.ClaimedRun
 	errs  []error
 }
 
-func (k *testClaimer) Capacity() thread.ClaimRequest {
+func (k *testClaimer) NextClaim() thread.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
 	return thread.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
 }
 
-func (k *testClaimer) Assign(asked thread.ClaimRequest, work []thread.Assignment, err error) {
+func (k *testClaimer) OnClaimed(asked thread.ClaimRequest, work []thread.ClaimedRun, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free -= len(work)
@@ -58,7 +58,7 @@ func (k *testClaimer) drain(room int) []string {
 func subscribe(ctx context.Context, d *fixture, k *testClaimer) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- d.Subscribe(ctx, k) }()
+	go func() { ended <- d.ServeClaims(ctx, k) }()
 	synctest.Wait()
 	d.t.Cleanup(cancel)
 	return func() error {
@@ -82,7 +82,7 @@ func TestAClaimerIsServedByConsecutiveBatches(t *testing.T) {
 		d.submit(text("c", "hello"))
 		wantEqual(t, "without room", k.drain(1), []string{})
 		wantEqual(t, "commits", s.reset().Updates, 3)
-		d.Ledger.Wake()
+		d.Ledger.AskClaimers()
 		synctest.Wait()
 		wantEqual(t, "with room again", k.drain(0), []string{"c"})
 		if err := end(); err != nil {
@@ -130,10 +130,10 @@ type slowClaimer struct {
 	asked, answer chan struct{}
 }
 
-func (k *slowClaimer) Capacity() thread.ClaimRequest {
+func (k *slowClaimer) NextClaim() thread.ClaimRequest {
 	k.asked <- struct{}{}
 	<-k.answer
-	return k.testClaimer.Capacity()
+	return k.testClaimer.NextClaim()
 }
 
 func TestTheCommitterHoldsNoLockWhileAClaimerAnswers(t *testing.T) {
@@ -142,7 +142,7 @@ func TestTheCommitterHoldsNoLockWhileAClaimerAnswers(t *testing.T) {
 		k := &slowClaimer{asked: make(chan struct{}), answer: make(chan struct{})}
 		waiting, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- d.Subscribe(waiting, k) }()
+		go func() { ended <- d.ServeClaims(waiting, k) }()
 		<-k.asked
 		ctx, cancel := context.WithCancel(t.Context())
 		submitted := make(chan error, 1)
@@ -157,7 +157,7 @@ func TestTheCommitterHoldsNoLockWhileAClaimerAnswers(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-ended:
-			t.Errorf("Subscribe returned %v before its claimer had returned", err)
+			t.Errorf("ServeClaims returned %v before its claimer had returned", err)
 		default:
 		}
 		k.answer <- struct{}{}
@@ -200,7 +200,7 @@ func TestAClaimerEndsWithItsLedger(t *testing.T) {
 		d.register("w")
 		k := &testClaimer{free: 1}
 		ended := make(chan error, 1)
-		go func() { ended <- d.Subscribe(t.Context(), k) }()
+		go func() { ended <- d.ServeClaims(t.Context(), k) }()
 		synctest.Wait()
 		if err := d.close(); err != nil {
 			t.Fatal(err)

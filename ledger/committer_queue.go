@@ -61,7 +61,7 @@ func (c *committer) nextBatch(now time.Time) (g gathered) {
 			o.onBatch = nil // a postponed operation enters another batch
 		}
 	}
-	c.refreshCapacity()
+	c.askClaimers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(g.ops) > 0 || !c.nextDue(now).After(now) {
@@ -149,7 +149,7 @@ func (c *committer) nextDue(now time.Time) time.Time {
 }
 
 func (c *committer) idleTime(now time.Time) time.Duration {
-	c.refreshCapacity()
+	c.askClaimers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.nextDue(now)

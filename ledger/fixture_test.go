@@ -107,7 +107,7 @@ func (d *fixture) register(ids ...string) {
 }
 
 // claim claims up to n due runs of the agent echo for worker, in a new round.
-func (d *fixture) claim(worker string, n int) []thread.Assignment {
+func (d *fixture) claim(worker string, n int) []thread.ClaimedRun {
 	d.t.Helper()
 	d.round++
 	return must(d.Claim(d.ctx, thread.ClaimRequest{
@@ -116,7 +116,7 @@ func (d *fixture) claim(worker string, n int) []thread.Assignment {
 }
 
 // claimOne claims the one due run.
-func (d *fixture) claimOne(worker string) thread.Assignment {
+func (d *fixture) claimOne(worker string) thread.ClaimedRun {
 	d.t.Helper()
 	work := d.claim(worker, 2)
 	if len(work) != 1 {

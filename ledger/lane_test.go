@@ -25,7 +25,7 @@ func TestALaneStartsTheDueRunsOfOtherLanes(t *testing.T) {
 		k := &testClaimer{free: 40}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- d.LaneWorkers(2).Subscribe(ctx, k) }()
+		go func() { ended <- d.LaneWorkers(2).ServeClaims(ctx, k) }()
 		synctest.Wait()
 		for i := range 40 {
 			d.submit(text(fmt.Sprint("t", i), "hello"))
@@ -67,7 +67,7 @@ func TestLanesShareTheWorkOnOneDatabase(t *testing.T) {
 		d.register(worker)
 		k := &servingClaimer{t: t, workers: d.LaneWorkers(lane), worker: worker, slots: 3, settled: all.Done}
 		subscribed.Go(func() {
-			if err := k.workers.Subscribe(ctx, k); err != nil {
+			if err := k.workers.ServeClaims(ctx, k); err != nil {
 				t.Error(err)
 			}
 			k.settles.Wait()

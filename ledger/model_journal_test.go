@@ -302,7 +302,7 @@ func (m *model) serveAll(t *rapid.T) {
 	}
 	for round, none := int64(1), 0; none < 2; round++ {
 		before, node := m.after, []string{"north", "south"}[round%2]
-		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]thread.Assignment, error) {
+		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]thread.ClaimedRun, error) {
 			return l.Workers().Claim(m.ctx, thread.ClaimRequest{
 				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10}, Node: node,
 			})

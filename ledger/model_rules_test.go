@@ -323,7 +323,7 @@ func (m *model) advance(t *rapid.T) {
 // checkStarted checks that a claim starts the current run, or the first of the queue by priority and
 // place, that its attempt is one more than the last one, and that no server claims a run whose session
 // another one keeps.
-func (m *model) checkStarted(t *rapid.T, before contents, one thread.Assignment, node string) {
+func (m *model) checkStarted(t *rapid.T, before contents, one thread.ClaimedRun, node string) {
 	c := one.Claim
 	switch by := before.Threads[c.Thread].Nodes[one.Run.Agent]; {
 	case by == "":

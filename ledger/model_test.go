@@ -334,7 +334,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")}, Node: w.node,
 	}
 	before := m.after
-	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]thread.Assignment, error) { return l.Workers().Claim(m.ctx, ask) })
+	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]thread.ClaimedRun, error) { return l.Workers().Claim(m.ctx, ask) })
 	if err != nil {
 		delete(m.workers, id)
 		return

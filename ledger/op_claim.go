@@ -82,9 +82,9 @@ func addSlots(wants []store.Capacity, w store.Capacity) []store.Capacity {
 // Claim starts due runs for a worker, at most as many as requested. With Wait it waits until a run
 // is due and is served by the commit that makes it due. When ctx ends during that commit, Claim
 // returns the claimed runs: a claim is never lost.
-func (ws Workers) Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.Assignment, error) {
+func (ws Workers) Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.ClaimedRun, error) {
 	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
-	var work []thread.Assignment
+	var work []thread.ClaimedRun
 	o.apply = func(tx *transaction) (err error) {
 		work, err = tx.claim(&c)
 		o.found = len(work)
@@ -100,7 +100,7 @@ func (ws Workers) Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.As
 	return work, nil
 }
 
-func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.Assignment, error) {
+func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error) {
 	if _, err := tx.rows.worker(c.Worker); err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ type round struct {
 	lastAttempt bool           // a run on its last attempt may still be started
 	agents      map[string]int // started runs, by agent
 	shares      *shares
-	work        []thread.Assignment
+	work        []thread.ClaimedRun
 }
 
 // start starts due runs while slots are free. It returns the threads it skipped because over
@@ -190,7 +190,7 @@ func (tx *transaction) start(r *round, due []*thread.State, over func(owner stri
 		r.lastAttempt = r.lastAttempt && !d.LastAttempt
 		r.shares.add(t.Owner)
 		row := t.Thread
-		r.work = append(r.work, thread.Assignment{
+		r.work = append(r.work, thread.ClaimedRun{
 			Claim:  mailroom.Claim{Thread: t.ID, Run: run.ID, Attempt: run.Attempt},
 			Run:    copyRun(run),
 			Thread: &row,

@@ -21,7 +21,7 @@ func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
 	d.submit(text("t", "a"))
 	d.submit(text("t", "b"))
 	var mu sync.Mutex
-	var won []thread.Assignment
+	var won []thread.ClaimedRun
 	concurrently(32, func(i int) {
 		w := fmt.Sprint("w", i)
 		if _, err := d.Register(t.Context(), store.Worker{ID: w}); err != nil {
@@ -203,7 +203,7 @@ func TestARunOnItsLastAttemptStartsAlone(t *testing.T) {
 		d.register("w")
 		d.submit(text("c", "harmless"))
 		ask := thread.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 10}, LastAttempt: true}
-		threads := func(work []thread.Assignment) (ids []string) {
+		threads := func(work []thread.ClaimedRun) (ids []string) {
 			for _, w := range work {
 				ids = append(ids, w.Claim.Thread)
 			}

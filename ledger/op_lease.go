@@ -46,8 +46,8 @@ func (ws Workers) View(ctx context.Context, f func(store.Reader) error) error {
 	return ws.ledger.View(ctx, f)
 }
 
-// Wake asks the claimers for their capacity again.
-func (ws Workers) Wake() { ws.ledger.Wake() }
+// AskClaimers asks the claimers for their capacity again.
+func (ws Workers) AskClaimers() { ws.ledger.AskClaimers() }
 
 // LeaseTime returns how long a worker keeps its claims without a renewal.
 func (ws Workers) LeaseTime() time.Duration { return ws.ledger.options.Lease }

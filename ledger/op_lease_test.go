@@ -168,7 +168,7 @@ func TestAClaimWhoseResponseWasLostIsReleasedByTheNextRenewal(t *testing.T) {
 	next := d.claim("w", 1)[0] // round 3, whose response is in flight
 	d.renew("w", 2, held.Claim)
 	for _, c := range []struct {
-		work thread.Assignment
+		work thread.ClaimedRun
 		want mailroom.Status
 	}{{held, mailroom.StatusRunning}, {lost, mailroom.StatusQueued}, {next, mailroom.StatusRunning}} {
 		wantEqual(t, "thread "+c.work.Claim.Thread, d.run(c.work.Run.ID).Status, c.want)
@@ -267,7 +267,7 @@ func TestARunThatKillsThreeWorkersIsADeadLetterAndTheOthersAreNot(t *testing.T) 
 			worker := fmt.Sprint("w", n)
 			d.register(worker)
 			died := false
-			var held []thread.Assignment
+			var held []thread.ClaimedRun
 			d.round++
 			for _, w := range must(d.Claim(d.ctx, thread.ClaimRequest{
 				Worker: worker, Round: d.round, Slots: 300, Agents: map[string]int{"echo": 300}, LastAttempt: true,

@@ -64,7 +64,7 @@ func TestAnAgentIsServedAtOnceAfterItsPause(t *testing.T) {
 		d := open(t, nil, ledger.Options{Poll: time.Hour})
 		d.register("w")
 		must(d.PauseAgent(d.ctx, pauseOf("echo")))(t)
-		got := make(chan []thread.Assignment)
+		got := make(chan []thread.ClaimedRun)
 		go func() {
 			work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
 			if err != nil {

@@ -35,7 +35,7 @@ func nextProbe(p store.Pause, now time.Time) time.Time {
 }
 
 // noteProbes puts off the next probe of paused agents that have started a run.
-func noteProbes(tx *transaction, work []thread.Assignment) {
+func noteProbes(tx *transaction, work []thread.ClaimedRun) {
 	for _, w := range work {
 		if p, paused := tx.rows.pauses[w.Run.Agent]; paused && mayProbe(p, tx.now()) {
 			p.Probe = tx.now().Add(probeTime)

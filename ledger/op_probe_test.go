@@ -18,7 +18,7 @@ func loggedOut() *mailroom.Failure {
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("claude failed: Please run /login")}
 }
 
-func (d *fixture) fail(a thread.Assignment, f *mailroom.Failure) {
+func (d *fixture) fail(a thread.ClaimedRun, f *mailroom.Failure) {
 	d.settle(thread.Settle{Claim: a.Claim, Number: 1, Outcome: thread.OutcomeFail, Failure: f})
 }
 

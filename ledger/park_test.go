@@ -59,7 +59,7 @@ func (d *fixture) mustSend(c mailroom.Claim, s mailroom.Send) {
 }
 
 // claimIn claims due runs and returns the one of the thread.
-func (d *fixture) claimIn(id string) thread.Assignment {
+func (d *fixture) claimIn(id string) thread.ClaimedRun {
 	d.t.Helper()
 	for _, w := range d.claim("w", 1) {
 		if w.Claim.Thread == id {
@@ -68,11 +68,11 @@ func (d *fixture) claimIn(id string) thread.Assignment {
 		d.t.Fatalf("claimed a run of thread %s, want %s", w.Claim.Thread, id)
 	}
 	d.t.Fatalf("no due run, want one of thread %s", id)
-	return thread.Assignment{}
+	return thread.ClaimedRun{}
 }
 
 // parent starts a run in thread "p" that has sent to thread "c" and waits for the child.
-func (d *fixture) parent() (run string, child thread.Assignment) {
+func (d *fixture) parent() (run string, child thread.ClaimedRun) {
 	d.t.Helper()
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -313,10 +313,10 @@ func (d *fixture) count(thread, kind string) int {
 }
 
 // serveOne claims and completes the due run of a thread.
-func (d *fixture) serveOne(id string) []thread.Assignment {
+func (d *fixture) serveOne(id string) []thread.ClaimedRun {
 	d.t.Helper()
 	work := d.claim("w", 5)
-	var of []thread.Assignment
+	var of []thread.ClaimedRun
 	for _, w := range work {
 		if w.Claim.Thread == id {
 			of = append(of, w)

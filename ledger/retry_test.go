@@ -17,7 +17,7 @@ import (
 )
 
 // claimUnder claims the one due run for a worker that says how it is retried.
-func (d *fixture) claimUnder(p retry.Policy) thread.Assignment {
+func (d *fixture) claimUnder(p retry.Policy) thread.ClaimedRun {
 	d.t.Helper()
 	d.round++
 	work := must(d.Claim(d.ctx, thread.ClaimRequest{

@@ -44,7 +44,7 @@ func (s *server) join() {
 }
 
 // claims claims due runs of the agents and returns their threads.
-func (s *server) claims(agents map[string]int) (threads []string, work []thread.Assignment) {
+func (s *server) claims(agents map[string]int) (threads []string, work []thread.ClaimedRun) {
 	s.t.Helper()
 	s.round++
 	work = must(s.Claim(s.ctx, thread.ClaimRequest{Worker: s.worker, Round: s.round, Slots: 9, Agents: agents, LastAttempt: true, Node: s.node}))(s.t)

@@ -80,7 +80,7 @@ func TestABatchWithABacklogTakesTwoTrips(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		if err := d.Subscribe(ctx, k); err != nil {
+		if err := d.ServeClaims(ctx, k); err != nil {
 			t.Error(err)
 		}
 	})
@@ -108,7 +108,7 @@ type servingClaimer struct {
 	held  int
 }
 
-func (k *servingClaimer) Capacity() thread.ClaimRequest {
+func (k *servingClaimer) NextClaim() thread.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
@@ -118,7 +118,7 @@ func (k *servingClaimer) Capacity() thread.ClaimRequest {
 	}
 }
 
-func (k *servingClaimer) Assign(_ thread.ClaimRequest, work []thread.Assignment, err error) {
+func (k *servingClaimer) OnClaimed(_ thread.ClaimRequest, work []thread.ClaimedRun, err error) {
 	if err != nil {
 		k.t.Error(err)
 	}
@@ -135,7 +135,7 @@ func (k *servingClaimer) Assign(_ thread.ClaimRequest, work []thread.Assignment,
 			k.mu.Lock()
 			k.held--
 			k.mu.Unlock()
-			k.workers.Wake()
+			k.workers.AskClaimers()
 			k.settled()
 		})
 	}

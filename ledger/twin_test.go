@@ -444,7 +444,7 @@ func sameRows() cmp.Options {
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Thread{}, "Key", "Revision"),
 		cmpopts.IgnoreFields(mailroom.Run{}, "Key", "Stored"),
-		cmpopts.IgnoreFields(thread.Assignment{}, "Input"), // set only if the run was submitted in the same batch
+		cmpopts.IgnoreFields(thread.ClaimedRun{}, "Input"), // set only if the run was submitted in the same batch
 		cmpopts.IgnoreFields(mailroom.Ticket{}, "Key"),
 		cmpopts.IgnoreFields(auth.Token{}, "Key"),
 		cmp.FilterValues(

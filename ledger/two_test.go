@@ -102,7 +102,7 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 		d, worker := both[i%2], fmt.Sprint("w", i)
 		retryBusy(t, func() (any, error) { return d.Register(t.Context(), store.Worker{ID: worker}) })
 		for round := int64(1); ; round++ {
-			work := retryBusy(t, func() ([]thread.Assignment, error) {
+			work := retryBusy(t, func() ([]thread.ClaimedRun, error) {
 				return d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
 			})
 			for _, w := range work {

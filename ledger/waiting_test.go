@@ -13,8 +13,8 @@ import (
 )
 
 // startClaimer starts a waiting claim of worker w and returns a channel with its result.
-func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []thread.Assignment {
-	answer := make(chan []thread.Assignment, 1)
+func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []thread.ClaimedRun {
+	answer := make(chan []thread.ClaimedRun, 1)
 	go func() {
 		work, err := d.Claim(ctx, thread.ClaimRequest{
 			Worker: "w", Round: 1, Slots: slots, Agents: map[string]int{agent: slots}, LastAttempt: true, Wait: true,

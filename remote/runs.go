@@ -133,7 +133,7 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 	err = l.onAnswer(err)
 	if begun != nil && !retryable(err) {
 		begun() // only after the settle: the next claim may be of the same thread
-		l.Wake()
+		l.AskClaimers()
 	}
 	if err != nil {
 		return nil, err

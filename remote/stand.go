@@ -18,28 +18,28 @@ import (
 // the ledger.
 const idle = time.Second
 
-// Wake implements engine.Leases.
-func (l *Ledger) Wake() {
+// AskClaimers implements engine.Leases.
+func (l *Ledger) AskClaimers() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Subscribe implements engine.Leases with one long poll after the other. A round whose
+// ServeClaims implements engine.Leases with one long poll after the other. A round whose
 // answer is lost is repeated under its number: the server returns what it has claimed.
-func (l *Ledger) Subscribe(ctx context.Context, t thread.Claimer) error {
+func (l *Ledger) ServeClaims(ctx context.Context, t thread.Claimer) error {
 	var round thread.ClaimRequest // the unanswered one; its Slots are 0 if there is none
 	defer func() {
 		if round.Slots > 0 {
-			t.Assign(round, nil, nil) // the next renewal releases what it has claimed
+			t.OnClaimed(round, nil, nil) // the next renewal releases what it has claimed
 		}
 	}()
 	for ctx.Err() == nil {
-		want := t.Capacity()
+		want := t.NextClaim()
 		switch {
 		case want.Slots == 0:
-			l.waitForCapacity(ctx)
+			l.waitForSlots(ctx)
 			continue
 		case round.Slots > 0 && want.Worker == round.Worker:
 			want.Round = round.Round
@@ -50,10 +50,10 @@ func (l *Ledger) Subscribe(ctx context.Context, t thread.Claimer) error {
 		case err == nil:
 			done := round
 			round = thread.ClaimRequest{}
-			if work := l.assignments(out); len(work) > 0 {
-				t.Assign(done, work, nil)
+			if work := l.claimedRuns(out); len(work) > 0 {
+				t.OnClaimed(done, work, nil)
 			}
-		case errors.Is(err, errNewCapacity), ctx.Err() != nil:
+		case errors.Is(err, errOutgrown), ctx.Err() != nil:
 		default:
 			if err = l.leaseError(ctx, err); retryable(err) {
 				if errors.Is(err, store.ErrClosed) {
@@ -63,15 +63,15 @@ func (l *Ledger) Subscribe(ctx context.Context, t thread.Claimer) error {
 			}
 			done := round
 			round = thread.ClaimRequest{}
-			t.Assign(done, nil, err)
-			l.waitForCapacity(ctx) // the engine handles the error first
+			t.OnClaimed(done, nil, err)
+			l.waitForSlots(ctx) // the engine handles the error first
 		}
 	}
 	return nil
 }
 
-// waitForCapacity waits until the claimer may have capacity.
-func (l *Ledger) waitForCapacity(ctx context.Context) {
+// waitForSlots waits until the claimer may have capacity.
+func (l *Ledger) waitForSlots(ctx context.Context) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	select {
@@ -81,7 +81,7 @@ func (l *Ledger) waitForCapacity(ctx context.Context) {
 	}
 }
 
-var errNewCapacity = errors.New("the capacity of the worker has changed")
+var errOutgrown = errors.New("the claim no longer fits the slots of the worker")
 
 // claim sends one round. It cancels the request when the claimer's capacity has changed
 // such that the round no longer fits.
@@ -120,8 +120,8 @@ func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.Claim
 		case a := <-answered:
 			return a.out, a.err
 		case <-l.wake:
-			if outgrown(round, t.Capacity()) {
-				cancel(errNewCapacity)
+			if outgrown(round, t.NextClaim()) {
+				cancel(errOutgrown)
 			}
 		}
 	}
@@ -143,9 +143,9 @@ func outgrown(round, now thread.ClaimRequest) bool {
 }
 
 // assignments converts the server's answer and records the claims as held.
-func (l *Ledger) assignments(out api.Claims) []thread.Assignment {
+func (l *Ledger) claimedRuns(out api.Claims) []thread.ClaimedRun {
 	_ = l.onAnswer(nil) // resets the count of failures
-	var work []thread.Assignment
+	var work []thread.ClaimedRun
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +157,7 @@ func (l *Ledger) assignments(out api.Claims) []thread.Assignment {
 		if s := c.State; len(s) > 0 && string(s) != "null" {
 			of.State = map[string]json.RawMessage{run.Agent: s}
 		}
-		work = append(work, thread.Assignment{
+		work = append(work, thread.ClaimedRun{
 			Claim: claim, Run: run, Thread: of, Due: run.AvailableAt, At: now,
 			Input: append([]mailroom.Message{}, c.Messages...), Limit: time.Duration(c.DeadlineMS) * time.Millisecond,
 		})

@@ -242,7 +242,7 @@ func (f *fixture) submit(thread, text string) store.Submitted {
 }
 
 // claim starts the run that is due next, as worker "w".
-func (f *fixture) claim() thread.Assignment {
+func (f *fixture) claim() thread.ClaimedRun {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -262,7 +262,7 @@ func (f *fixture) claim() thread.Assignment {
 }
 
 // settleRun settles a claimed run, with a reply unless it is "".
-func (f *fixture) settleRun(w thread.Assignment, outcome thread.Outcome, reply string) {
+func (f *fixture) settleRun(w thread.ClaimedRun, outcome thread.Outcome, reply string) {
 	f.t.Helper()
 	s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
 	if reply != "" {

@@ -16,7 +16,7 @@ import (
 
 // park ends the attempt of a claimed run, which then waits for all of asks. For a child it sends to
 // a thread whose agent has no worker.
-func (f *fixture) park(w thread.Assignment, asks ...mailroom.Ask) {
+func (f *fixture) park(w thread.ClaimedRun, asks ...mailroom.Ask) {
 	f.t.Helper()
 	wait := &mailroom.Wait{}
 	var step mailroom.Step
@@ -62,7 +62,7 @@ type threadState struct {
 	f               *fixture
 	thread          string
 	current, queued string
-	held            *thread.Assignment // claim of the current run while it runs
+	held            *thread.ClaimedRun // claim of the current run while it runs
 }
 
 // newThreadIn creates a thread in a state, with or without a queued run. No other thread may have

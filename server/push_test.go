@@ -82,7 +82,7 @@ func (f *fixture) markGone(id string) {
 }
 
 // claimOf starts the run of an agent that is due next.
-func (f *fixture) claimOf(agent string) thread.Assignment {
+func (f *fixture) claimOf(agent string) thread.ClaimedRun {
 	f.t.Helper()
 	if f.round == 0 {
 		if _, err := f.ledger.Workers().Register(f.t.Context(), store.Worker{ID: "w", Agents: []string{agent}}); err != nil {

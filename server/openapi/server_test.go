@@ -169,7 +169,7 @@ func (f *fixture) submit(thread, body string) store.Submitted {
 const patience = 5 * time.Minute
 
 // claim starts the next due run, as worker "w".
-func (f *fixture) claim() thread.Assignment {
+func (f *fixture) claim() thread.ClaimedRun {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
@@ -189,7 +189,7 @@ func (f *fixture) claim() thread.Assignment {
 }
 
 // settle ends the attempt of a claimed run.
-func (f *fixture) settle(w thread.Assignment, s thread.Settle) {
+func (f *fixture) settle(w thread.ClaimedRun, s thread.Settle) {
 	f.t.Helper()
 	s.Claim, s.Number = w.Claim, w.Run.Step+1
 	if _, err := f.ledger.Workers().Settle(f.t.Context(), s); err != nil {

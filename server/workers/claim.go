@@ -48,7 +48,7 @@ func (ops *Operations) Claim(ctx context.Context, in *claimInput) (*Body[api.Cla
 	if err != nil {
 		return nil, err
 	}
-	var work []thread.Assignment
+	var work []thread.ClaimedRun
 	if q.max > 0 {
 		if work, err = ops.claimRound(ctx, w, q); err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func (ops *Operations) claimingWorker(ctx context.Context, q claimParams) (*stor
 
 // claimRound runs one round of a worker's claims. If an earlier round of the worker is still
 // waiting, it ends that round first: its caller has gone.
-func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]thread.Assignment, error) {
+func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]thread.ClaimedRun, error) {
 	release, err := ops.options.Hold(ctx)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 // is a conflict. owners counts the held runs per thread owner.
 func (ops *Operations) heldFromRound(
 	ctx context.Context, worker string, round int64,
-) (work []thread.Assignment, owners map[string]int, err error) {
+) (work []thread.ClaimedRun, owners map[string]int, err error) {
 	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(store.ThreadQuery{Worker: worker})
@@ -209,16 +209,16 @@ func (ops *Operations) heldFromRound(
 		}
 		runs, err := rd.Runs(store.RunQuery{IDs: ids})
 		for _, r := range runs {
-			work = append(work, thread.Assignment{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
+			work = append(work, thread.ClaimedRun{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
 		}
 		return err
 	})
-	slices.SortFunc(work, func(a, b thread.Assignment) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
+	slices.SortFunc(work, func(a, b thread.ClaimedRun) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
 	return work, owners, err
 }
 
 // showClaims adds what an agent needs to start: input, state, checkpoint, tickets and steers.
-func (ops *Operations) showClaims(ctx context.Context, work []thread.Assignment) ([]api.Claim, error) {
+func (ops *Operations) showClaims(ctx context.Context, work []thread.ClaimedRun) ([]api.Claim, error) {
 	out := []api.Claim{}
 	if len(work) == 0 {
 		return out, nil
@@ -266,7 +266,7 @@ func deadlineOf(r *mailroom.Run, now time.Time) int64 {
 
 // inputs returns the input messages of the claimed runs. Most assignments carry them; the others
 // are read.
-func (ops *Operations) inputs(ctx context.Context, work []thread.Assignment) ([][]mailroom.Message, error) {
+func (ops *Operations) inputs(ctx context.Context, work []thread.ClaimedRun) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(work))
 	var missing []*mailroom.Run
 	for i, w := range work {

@@ -26,7 +26,7 @@ type Leases interface {
 	// LeaseTime is how long a lease lasts without renewal.
 	LeaseTime() time.Duration
 	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
-	Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.Assignment, error)
+	Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.ClaimedRun, error)
 	Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error)
 	Deregister(ctx context.Context, worker string) error
 }
