@@ -34,9 +34,9 @@ type Leases interface {
 	Sweep(ctx context.Context, self string) error
 	// FailOrphans fails due runs of agents that no worker has served for grace.
 	FailOrphans(ctx context.Context, configured []string, grace time.Duration) error
-	// ServeClaims serves t until ctx ends. It returns after the last OnClaimed.
+	// ServeClaims claims due runs for t until ctx ends. It returns after the last OnClaimed.
 	ServeClaims(ctx context.Context, t thread.Claimer) error
-	// AskClaimers makes the ledger ask its claimers for their capacity again.
+	// AskClaimers makes the ledger ask its claimers for their next claim now.
 	AskClaimers()
 }
 

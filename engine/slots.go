@@ -8,10 +8,17 @@ import (
 	"mailroom/thread"
 )
 
-// slots tracks the engine's capacity. The committer asks for it at each batch and claims runs,
+// slots counts the runs that the engine has room for. The committer asks for them at each batch and claims runs,
 // which the goroutine of Engine.Run starts. A slot is free again when its agent has returned and
 // the settle is in a batch, so that the next run starts in the commit that settles the previous
-// one.
+// one. If it were free when the agent returns, a claim could come before the settle, and the next run of the same
+// thread would wait for another commit; if it were free when the settle is durable, each slot would be idle for a commit.
+//
+// An engine that is full may start guests: one run of each owner that has none in it, as many as it has slots. So runs
+// that never end cannot keep other owners out. Slots that are reserved for them would be idle most of the time, and to
+// stop a run for another one would lose its work.
+//
+// At most one run on its last attempt is claimed at a time: a run that kills the process takes no other one with it.
 type slots struct {
 	bus   *bus.Bus
 	ready chan struct{}          // capacity 1: runs were claimed

@@ -7,7 +7,7 @@ import (
 	"mailroom/thread"
 )
 
-// ServeClaims serves t at the end of every batch, including what that batch made due, until ctx ends.
+// ServeClaims claims for t at the end of every batch, including what that batch made due, until ctx ends.
 // It returns after the last OnClaimed, with the error that closed the ledger if there was one.
 func (ws Workers) ServeClaims(ctx context.Context, t thread.Claimer) error {
 	s := &servedClaimer{Claimer: t, observe: ws.ledger.options.Observe.Operation}
@@ -31,7 +31,7 @@ func (ws Workers) ServeClaims(ctx context.Context, t thread.Claimer) error {
 	return nil
 }
 
-// AskClaimers makes the ledger ask the claimers for their capacity again.
+// AskClaimers makes the ledger ask the claimers for their next claim now.
 func (l *Ledger) AskClaimers() {
 	for _, c := range l.lanes {
 		c.signal()
@@ -67,7 +67,7 @@ func (c *committer) requeueClaim(o *op) bool {
 	return !o.abandoned
 }
 
-// splitReady splits waiting claims into those with free capacity and the others.
+// splitReady splits waiting claims into those with free slots and the others.
 func (c *committer) splitReady(claims []*op) (ready, others []*op) {
 	for _, o := range claims {
 		if len(c.options.capacities(o.claim)) > 0 {
@@ -79,7 +79,7 @@ func (c *committer) splitReady(claims []*op) (ready, others []*op) {
 	return ready, others
 }
 
-// askClaimers updates the waiting claims with the current capacity of their claimers. It asks
+// askClaimers updates the waiting claims with what their claimers have room for now. It asks
 // them without holding mu; one whose ServeClaims ends in the meantime waits for its answer.
 func (c *committer) askClaimers() {
 	c.mu.Lock()

@@ -12,10 +12,14 @@ import (
 	"mailroom/thread"
 )
 
-// A duty is a job that one server at a time does, such as running a channel. It is held by a worker
+// A duty is a job that one server at a time does, such as running a channel. It is a name in the row of a worker
 // of the server and ends with the worker's lease, so a server that dies, hangs or is cut off loses
 // its claims and its duties at the same moment. A server that lost its lease registers a new worker,
 // which holds no duty, so the worker's id is the fencing token of its duties.
+//
+// A table of duties with ends and epochs of their own would need a second renewal, and a rule for a worker that is alive
+// and a duty that is not. A lock of the database would end with a connection, which is neither the end of the job nor
+// that of the server.
 
 // Duties are the operations on duties, and those that only a duty makes.
 type Duties struct{ ledger *Ledger }
@@ -128,7 +132,10 @@ func (tx *transaction) allWorkers() ([]*store.Worker, error) {
 		slices.Collect(maps.Values(tx.rows.workers))...), err
 }
 
-// fence restricts the operations of a [Ledger] to the time in which a worker holds a duty.
+// fence restricts the operations of a [Ledger] to the time in which a worker holds a duty. The transaction of each
+// operation reads and locks the worker's row. A look before the operation is not enough: the process may be stopped in
+// between, and continue after another server has taken the duty. The job is also stopped before the lease ends, but that
+// only saves work; the fence is what keeps two servers from writing.
 type fence struct {
 	duty   string
 	worker func() string

@@ -10,6 +10,11 @@ import (
 	"mailroom/thread"
 )
 
+// A due run whose session is on a server that is gone must not wait for ever. A sweep gives it to all servers after a grace.
+// How long a server is gone is on the rows of its workers, so no server announces its end, and a crash needs no rule of its
+// own. To move sessions at once would begin them again at each restart of a server, and to move all threads of a server
+// would change rows that no run needs.
+
 // watch is the time in which a process has swept the store without a long break.
 type watch struct {
 	mu          sync.Mutex

@@ -56,7 +56,7 @@ type Ledger struct {
 	agents  json.RawMessage
 	lease   time.Duration
 
-	wake chan struct{} // one slot: the engine may have more capacity
+	wake chan struct{} // one slot: the engine may have more free slots
 
 	// Owned by mu.
 	mu       sync.Mutex

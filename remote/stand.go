@@ -14,8 +14,7 @@ import (
 	"mailroom/thread"
 )
 
-// idle is the poll interval for the capacity of a claimer without any, unless it wakes
-// the ledger.
+// idle is how often a claimer without free slots is asked for its next claim, unless AskClaimers is called.
 const idle = time.Second
 
 // AskClaimers implements engine.Leases.
@@ -70,7 +69,7 @@ func (l *Ledger) ServeClaims(ctx context.Context, t thread.Claimer) error {
 	return nil
 }
 
-// waitForSlots waits until the claimer may have capacity.
+// waitForSlots waits until the claimer may have free slots.
 func (l *Ledger) waitForSlots(ctx context.Context) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
@@ -83,8 +82,7 @@ func (l *Ledger) waitForSlots(ctx context.Context) {
 
 var errOutgrown = errors.New("the claim no longer fits the slots of the worker")
 
-// claim sends one round. It cancels the request when the claimer's capacity has changed
-// such that the round no longer fits.
+// claim sends one round. It cancels the request when the claimer has no longer room for it.
 func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.ClaimRequest) (api.Claims, error) {
 	worker, err := l.serverID(round.Worker)
 	if err != nil {
@@ -127,7 +125,7 @@ func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.Claim
 	}
 }
 
-// outgrown reports whether a round does not fit the current capacity: another worker,
+// outgrown reports whether a round does not fit what the claimer has room for now: another worker,
 // no slots, or an agent that it does not ask for. More slots for an agent are no reason
 // to cancel it.
 func outgrown(round, now thread.ClaimRequest) bool {

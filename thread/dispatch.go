@@ -1,7 +1,14 @@
 package thread
 
-// This file is the hand-over of runs between the ledger and its workers: a worker states its free capacity, the ledger
-// assigns due runs to it in the commit that claims them, and the worker's lease keeps the claims.
+// This file is how a worker gets runs: the ledger asks it for its next claim, claims due runs for it in a commit, tells it
+// which, and its lease keeps them.
+//
+// The ledger asks at each batch, after the operations that fill or free slots, so one commit ends a run, or accepts a
+// submit, and starts the next run. A worker that polled for due runs would pay a commit of its own for each, and look
+// often for nothing. A worker that got runs in advance, as a consumer of a queue with a prefetch does, would keep them from
+// idle workers, and hold leases of runs that do not start. The answer to a claim may be lost on its way to another
+// process, so each claim has a number, the round: a renewal names the last one that arrived, and what was claimed in a
+// later one is released.
 
 import (
 	"time"
@@ -10,13 +17,13 @@ import (
 	"mailroom/internal/retry"
 )
 
-// Claimer is a worker that is subscribed to due runs. The committer calls its methods, without
+// Claimer is a worker for which the ledger claims due runs. The committer calls its methods, without
 // holding a lock: they must be fast and must not wait for the ledger.
 type Claimer interface {
-	// NextClaim returns the worker's free capacity and the number of the round that may use it. It
+	// NextClaim returns what the worker has room for, and the number of the round that may use it. It
 	// is called at the start of each batch; a worker without slots is skipped. Wait is ignored.
 	NextClaim() ClaimRequest
-	// OnClaimed passes on the runs claimed in a round, after their entries were published and before
+	// OnClaimed gets the runs claimed in a round, after their entries were published and before
 	// any later entry is: a worker that subscribes to the threads here misses no stop and no steer.
 	// After an error, the outcome of the claim is unknown.
 	OnClaimed(asked ClaimRequest, work []ClaimedRun, err error)

@@ -17,7 +17,21 @@ const (
 )
 
 // route returns where the messages go now, and the run that gets them unless they get a new one.
-// The parked current run comes first, in every mode but interrupt. The mode decides about the rest.
+// The parked current run comes first, in every mode but interrupt. The mode decides about all others:
+//
+//	mode       no current run  at work  waits: input  waits: event  waits: approval  waits: children, timer
+//	queue      queue           queue    answer        resume        queue            queue
+//	steer      queue           steer    answer        resume        steer            queue
+//	collect    collect         collect  answer        resume        collect          collect
+//	latest     queue           queue    answer        resume        queue            queue
+//	reject     queue           queue    answer        queue         queue            queue
+//	interrupt  queue           queue    queue         queue         queue            queue
+//
+// A current run that was asked to stop is none that accepts messages. A wait that has expired counts as at work. Messages
+// for another agent, or for later, and those of a run that wants an answer, do not reach a waiting run, and those of any
+// run answer no question. Where nothing fits, collect goes to the queue. Messages that join ([submission.joinable]) go to
+// the run that waits for them instead of to collect or queue. What becomes of the runs before them is not decided here: in
+// the modes latest and interrupt, [submission.apply] supersedes them, and in the mode reject a busy thread refuses.
 func (s *submission) route() (route, *mailroom.Run) {
 	if len(s.in.Messages) == 0 {
 		return routeQueue, nil
