@@ -19,7 +19,8 @@ type effect struct {
 }
 
 // Do calls f once per name and stores its result; see [mailroom.Session].
-func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
+func (s *session) Do(ctx context.Context, e mailroom.Effect,
+	f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
 	body, err := entry.NewEffect(s.claim.Run, e)
 	if err != nil {
 		return nil, err
@@ -116,7 +117,8 @@ func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) 
 	case mailroom.VerdictAnswer:
 		return false, s.record(eff, entry.KindEffectSettled, k.Answer, nil)
 	}
-	return false, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the outcome of effect %q is unknown, and repeating it was denied", e.Name)}
+	return false, &mailroom.Failure{Class: mailroom.ClassPermanent,
+		Err: fmt.Errorf("the outcome of effect %q is unknown, and repeating it was denied", e.Name)}
 }
 
 // waitInTurn waits for the answer to one ticket, and holds the session's turn for it.
@@ -130,7 +132,8 @@ func (s *session) waitInTurn(ctx context.Context, ask mailroom.Ask) ([]mailroom.
 
 // call records the intent, calls f, and records the result. It records the result also when the
 // attempt was cancelled during the call.
-func (s *session) call(ctx context.Context, eff *effect, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
+func (s *session) call(ctx context.Context, eff *effect,
+	f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

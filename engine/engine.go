@@ -194,7 +194,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	case e.fatal != nil:
 		return e.fatal
 	case left > 0:
-		e.options.Log.Error("runs were not released in time; their claims end with the lease", "worker", e.lease.worker, "runs", left)
+		e.options.Log.Error("runs were not released in time; their claims end with the lease", "worker", e.lease.worker,
+			"runs", left)
 		return nil
 	}
 	return e.deregister(work)

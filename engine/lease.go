@@ -92,7 +92,8 @@ func (e *Engine) renew(ctx context.Context) {
 func (e *Engine) registration() func(context.Context) renewal {
 	row := store.Worker{
 		ID: uuid.Must(uuid.NewV7()).String(), Host: e.options.Host, PID: os.Getpid(),
-		Local: e.options.Local, Node: e.options.Node, Version: e.options.Program, Tables: e.options.Tables, Agents: e.agentNames(),
+		Local: e.options.Local, Node: e.options.Node, Version: e.options.Program, Tables: e.options.Tables,
+		Agents: e.agentNames(),
 	}
 	return func(ctx context.Context) renewal {
 		_, err := e.ledger.Register(ctx, row)

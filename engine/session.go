@@ -36,7 +36,8 @@ type session struct {
 	closed     atomic.Bool   // every call fails from now on; set within turn
 	kick       chan struct{} // capacity 1: requests a flush of the text
 
-	agentDone <-chan error // owned by work: delivers the result of an agent that was entered and has not returned yet; else nil
+	// agentDone delivers the result of an agent that was entered and has not returned yet, else nil. Owned by work.
+	agentDone <-chan error
 
 	// Two gates, acquired in this order, so that no flush is written after the message that it
 	// belongs to.
@@ -57,7 +58,8 @@ type session struct {
 
 var _ mailroom.Session = (*session)(nil)
 
-func (e *Engine) newSession(life context.Context, worker string, w thread.ClaimedRun, hints *bus.Subscription) *session {
+func (e *Engine) newSession(life context.Context, worker string, w thread.ClaimedRun,
+	hints *bus.Subscription) *session {
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, claimed: w,
 		life: life, step: w.Run.Step,
@@ -251,7 +253,8 @@ func (s *session) refused(err error) error {
 	case s.closed.Load():
 		return s.ended()
 	case context.Cause(s.ctx) == mailroom.ErrLeaseLost:
-		return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d of run %s: %w", s.claim.Attempt, s.claim.Run, mailroom.ErrLeaseLost)
+		return mailroom.Errorf(mailroom.CodeLeaseLost,
+			"attempt %d of run %s: %w", s.claim.Attempt, s.claim.Run, mailroom.ErrLeaseLost)
 	}
 	return err
 }

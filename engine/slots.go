@@ -12,7 +12,8 @@ import (
 // which the goroutine of Engine.Run starts. A slot is free again when its agent has returned and
 // the settle is in a batch, so that the next run starts in the commit that settles the previous
 // one. If it were free when the agent returns, a claim could come before the settle, and the next run of the same
-// thread would wait for another commit; if it were free when the settle is durable, each slot would be idle for a commit.
+// thread would wait for another commit; if it were free when the settle is durable, each slot would be idle for a
+// commit.
 //
 // An engine that is full may start guests: one run of each owner that has none in it, as many as it has slots. So runs
 // that never end cannot keep other owners out. Slots that are reserved for them would be idle most of the time, and to
@@ -79,8 +80,9 @@ func (s *slots) NextClaim() thread.ClaimRequest {
 	}
 	s.round++
 	c := thread.ClaimRequest{
-		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0 && !s.noLastAttempts, Agents: make(map[string]int, len(s.agents)),
-		Held: maps.Clone(s.held), FairSlots: guests, Node: s.node,
+		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0 && !s.noLastAttempts,
+		Agents: make(map[string]int, len(s.agents)),
+		Held:   maps.Clone(s.held), FairSlots: guests, Node: s.node,
 	}
 	for name, n := range s.agents {
 		if ready := s.admit[name]; n > 0 && (ready == nil || ready()) {

@@ -49,7 +49,8 @@ func (m *message) think(text string) entry.Delta {
 		text = ""
 	}
 	d := entry.Delta{
-		Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(), Offset: m.thought, Channel: entry.ChannelThinking, Text: text,
+		Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(), Offset: m.thought, Channel: entry.ChannelThinking,
+		Text: text,
 	}
 	m.thought += len(text)
 	return d

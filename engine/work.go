@@ -24,10 +24,12 @@ func (s *session) attempt() {
 	begin := time.Now()
 	defer recovery.Handle(s.engine.options.Log, "an attempt", func(p *recovery.Panic) {
 		left := s.agentDone != nil
-		failure := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("attempt failed outside the agent: %w", p)}
+		failure := &mailroom.Failure{Class: mailroom.ClassTransient,
+			Err: fmt.Errorf("attempt failed outside the agent: %w", p)}
 		out := thread.Settle{Outcome: thread.OutcomeFail, Jitter: rand.Float64(), Failure: failure, Forced: left}
 		// If the settle itself panics, the partial text may be the cause: settle without it.
-		if recovery.Call(s.engine.options.Log, "the end of an attempt", func() error { s.settle(out, p, begin); return nil }) != nil {
+		end := func() error { s.settle(out, p, begin); return nil }
+		if recovery.Call(s.engine.options.Log, "the end of an attempt", end) != nil {
 			s.settleBare(out, p, begin)
 		}
 		if left {
@@ -126,7 +128,8 @@ func (s *session) onHint(n bus.Notice) {
 	}
 	if s.hints.Lost() {
 		if err := s.refresh(); err != nil {
-			s.engine.options.Log.Warn("hints lost and refresh failed; stops arrive with the next renewal", "run", s.claim.Run, "error", err)
+			s.engine.options.Log.Warn("hints lost and refresh failed; stops arrive with the next renewal", "run", s.claim.Run,
+				"error", err)
 		}
 	}
 }
@@ -201,7 +204,8 @@ func outcome(ctx context.Context, err error, limit time.Duration, forced bool) t
 	case stopped, taken && !forced:
 		out.Outcome = thread.OutcomeRelease
 	case forced, errors.Is(cause, mailroom.ErrDeadline):
-		out.Failure = &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("the run deadline of %s has passed", limit)}
+		out.Failure = &mailroom.Failure{Class: mailroom.ClassTransient,
+			Err: fmt.Errorf("the run deadline of %s has passed", limit)}
 	default:
 		out.Failure = mailroom.AsFailure(err)
 	}
@@ -278,7 +282,8 @@ func (s *session) report(in thread.Settle, run *mailroom.Run, cause, err error, 
 	if in.Failure != nil {
 		attrs = append(attrs, slog.Any("class", in.Failure.Class))
 		// The error may quote the agent's output.
-		log.LogAttrs(s.life, slog.LevelDebug, "agent failed", append(attrs[:len(attrs):len(attrs)], slog.Any("error", cause))...)
+		log.LogAttrs(s.life, slog.LevelDebug, "agent failed",
+			append(attrs[:len(attrs):len(attrs)], slog.Any("error", cause))...)
 	}
 	switch level {
 	case slog.LevelInfo:

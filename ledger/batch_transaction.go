@@ -15,8 +15,8 @@ import (
 // An operation sees the changes of those before it. It does three things:
 //
 //   - It looks at rows: those it named, which are locked and loaded before it runs ([rows.thread], [rows.token],
-//     transaction.project), further ones that it locks on its way ([rows.ensure], [rows.lock]), and, without locks, whatever
-//     it asks the store for (rows.stored).
+//     transaction.project), further ones that it locks on its way ([rows.ensure], [rows.lock]), and, without
+//     locks, what it asks the store for ([rows.stored]).
 //   - It refuses, with a [mailroom.Error]. The refusal of one operation must not undo the others of its batch, so
 //     nothing is undone: an operation checks everything before it changes anything. The tests of this package compare
 //     what a transaction would write before and after each refusal.

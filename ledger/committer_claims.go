@@ -11,7 +11,8 @@ import (
 // It returns after the last OnClaimed, with the error that closed the ledger if there was one.
 func (ws Workers) ServeClaims(ctx context.Context, t thread.Claimer) error {
 	s := &servedClaimer{Claimer: t, observe: ws.ledger.options.Observe.Operation}
-	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &thread.ClaimRequest{Wait: true}, done: make(chan error, 1)}
+	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &thread.ClaimRequest{Wait: true},
+		done: make(chan error, 1)}
 	o.apply = func(tx *transaction) (err error) {
 		s.work, err = tx.claim(o.claim)
 		return err

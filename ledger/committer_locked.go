@@ -39,7 +39,8 @@ func (b *batch) postpone(err error) (rest []*op) {
 			o.lockedSince = now
 		}
 		if now.Sub(o.lockedSince) >= maxLockWait {
-			b.c.failAll([]*op{o}, mailroom.Errorf(mailroom.CodeUnavailable, "thread %q is locked by another server: repeat the operation", locked.Threads[0]))
+			b.c.failAll([]*op{o}, mailroom.Errorf(mailroom.CodeUnavailable,
+				"thread %q is locked by another server: repeat the operation", locked.Threads[0]))
 			continue
 		}
 		o.retryAt = now.Add(lockRetry)
@@ -48,7 +49,8 @@ func (b *batch) postpone(err error) (rest []*op) {
 	if len(later) == 0 {
 		return rest
 	}
-	b.c.options.Log.Warn("threads locked by another server; their operations wait", "threads", len(locked.Threads), "operations", len(later))
+	b.c.options.Log.Warn("threads locked by another server; their operations wait", "threads", len(locked.Threads),
+		"operations", len(later))
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	for _, o := range later {

@@ -152,7 +152,8 @@ func New(st store.Store, o Options) *Ledger {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Observe.fill()
-	l := &Ledger{lane: anyLane, seed: maphash.MakeSeed(), options: o, freed: &freedWorkers{ids: map[string]bool{}}, watch: &watch{}}
+	l := &Ledger{lane: anyLane, seed: maphash.MakeSeed(), options: o, freed: &freedWorkers{ids: map[string]bool{}},
+		watch: &watch{}}
 	for _, handle := range append([]store.Store{st}, o.Lanes...) {
 		l.lanes = append(l.lanes, newCommitter(handle, o))
 	}
@@ -217,6 +218,12 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(tx *transaction) (T
 			return none, err
 		}
 	}
+}
+
+// perform is run for an operation without a result.
+func perform(ctx context.Context, l *Ledger, o op, f func(tx *transaction) error) error {
+	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) { return struct{}{}, f(tx) })
+	return err
 }
 
 // checkNames refuses names that not every store can look up. One check for all operations, because each would

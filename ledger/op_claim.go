@@ -105,7 +105,8 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 		return nil, err
 	}
 	c = tx.withoutPaused(c)
-	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
+	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{},
+		shares: newShares(c.Held, c.Slots)}
 	var passed []*thread.State
 	if r.slots > 0 {
 		due, err := tx.candidates(r, nil)
@@ -164,14 +165,16 @@ type round struct {
 
 // start starts due runs while slots are free. It returns the threads it skipped because over
 // reported that their owner has its share.
-func (tx *transaction) start(r *round, due []*thread.State, over func(owner string) bool) (passed []*thread.State, err error) {
+func (tx *transaction) start(r *round, due []*thread.State,
+	over func(owner string) bool) (passed []*thread.State, err error) {
 	for _, t := range due {
 		d := t.Due
 		agent, _ := thread.ParseDueAgent(d.Agent)
 		if r.slots <= 0 {
 			break
 		}
-		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, tx.now()) || r.agents[agent] >= r.Agents[agent] || d.LastAttempt && !r.lastAttempt {
+		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, tx.now()) ||
+			r.agents[agent] >= r.Agents[agent] || d.LastAttempt && !r.lastAttempt {
 			continue
 		}
 		if over != nil && over(t.Owner) {

@@ -16,21 +16,21 @@ func (l *Ledger) MoveCursor(ctx context.Context, c store.Cursor) error {
 		return err
 	}
 	o := op{name: "cursor", rank: rankPlain, size: len(c.Position)}
-	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, l, o, func(tx *transaction) error {
 		tx.moveCursor(c)
-		return struct{}{}, nil
+		return nil
 	})
-	return err
 }
 
 // ChangeCursor moves a cursor to the position that f returns for the current one, or nil. If f returns nil, the cursor
 // stays. Changes of one cursor are serialized. f may be called more than once and must have no side effects.
-func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string,
+	f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	o := op{name: "cursor", rank: rankPlain, topics: []string{"cursor/" + channel + "/" + identity}}
-	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, l, o, func(tx *transaction) error {
 		rows, err := tx.cursors(store.CursorQuery{Channel: channel, Identities: []string{identity}})
 		if err != nil {
-			return struct{}{}, err
+			return err
 		}
 		c := store.Cursor{Channel: channel, Identity: identity}
 		var at json.RawMessage
@@ -40,15 +40,14 @@ func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f f
 			}
 		}
 		if c.Position, err = f(at, tx.now()); err != nil || c.Position == nil {
-			return struct{}{}, err
+			return err
 		}
 		if err := thread.CheckCursor(&c); err != nil {
-			return struct{}{}, err
+			return err
 		}
 		tx.moveCursor(c)
-		return struct{}{}, nil
+		return nil
 	})
-	return err
 }
 
 func (tx *transaction) moveCursor(c store.Cursor) {

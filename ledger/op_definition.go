@@ -13,21 +13,20 @@ const topicDefinitions = "definitions"
 // it, fails permanently when it starts.
 func (l *Ledger) DropDefinitions(ctx context.Context, dropped []store.Definition) error {
 	o := op{name: "drop_definitions", rank: rankPlain, topics: []string{topicDefinitions}}
-	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, l, o, func(tx *transaction) error {
 		tx.changes.dropDefinitions(dropped)
-		return struct{}{}, nil
+		return nil
 	})
-	return err
 }
 
 // KeepDefinitions stores the current versions of agents, so that runs pinned to them can continue
 // after a change.
 func (l *Ledger) KeepDefinitions(ctx context.Context, kept []store.Definition) error {
-	_, err := run(ctx, l, op{name: "define", rank: rankPlain, topics: []string{topicDefinitions}}, func(tx *transaction) (struct{}, error) {
+	o := op{name: "define", rank: rankPlain, topics: []string{topicDefinitions}}
+	return perform(ctx, l, o, func(tx *transaction) error {
 		tx.changes.keepDefinitions(kept)
-		return struct{}{}, nil
+		return nil
 	})
-	return err
 }
 
 // Definitions returns the stored versions of agents.

@@ -26,10 +26,11 @@ const (
 // thread is first marked as deleted, which hides it from every caller. Its rows are then dropped in
 // bounded transactions, by this call and by later sweeps.
 func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.Token) error {
-	long, err := onThread(ctx, l, op{name: "delete", threads: []string{threadID}}, who, thread.ScopeRow, func(tx *transaction, t *thread.State) (bool, error) {
+	mark := func(tx *transaction, t *thread.State) (bool, error) {
 		if reserved.ForServer(t.ID) && who != nil && !who.SeesAll() {
 			// Its rows say what was sent already: without them the bound of a token would begin again.
-			return false, mailroom.Errorf(mailroom.CodeForbidden, "only the operator deletes thread %q, through which the server sends", threadID)
+			return false, mailroom.Errorf(mailroom.CodeForbidden,
+				"only the operator deletes thread %q, through which the server sends", threadID)
 		}
 		if err := t.CheckDeletable(); err != nil {
 			return false, err
@@ -49,7 +50,8 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 		}
 		tx.dropThread(t)
 		return false, nil
-	})
+	}
+	long, err := onThread(ctx, l, op{name: "delete", threads: []string{threadID}}, who, thread.ScopeRow, mark)
 	if err != nil || !long {
 		return err
 	}
@@ -117,7 +119,8 @@ func checkNotDeleted(t *thread.State, in *thread.Submit) error {
 		return t.CheckVisibleTo(nil)
 	}
 	return &mailroom.Error{
-		Code: mailroom.CodeConflict, Message: fmt.Sprintf("thread %q is being deleted; try again", t.ID), Cause: deletingError{t.ID},
+		Code: mailroom.CodeConflict, Message: fmt.Sprintf("thread %q is being deleted; try again", t.ID),
+		Cause: deletingError{t.ID},
 	}
 }
 

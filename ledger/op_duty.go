@@ -17,9 +17,9 @@ import (
 // its claims and its duties at the same moment. A server that lost its lease registers a new worker,
 // which holds no duty, so the worker's id is the fencing token of its duties.
 //
-// A table of duties with ends and epochs of their own would need a second renewal, and a rule for a worker that is alive
-// and a duty that is not. A lock of the database would end with a connection, which is neither the end of the job nor
-// that of the server.
+// A table of duties with ends and epochs of their own would need a second renewal, and a rule for a worker that is
+// alive and a duty that is not. A lock of the database would end with a connection, which is neither the end of the job
+// nor that of the server.
 
 // Duties are the operations on duties, and those that only a duty makes.
 type Duties struct{ ledger *Ledger }
@@ -87,7 +87,7 @@ func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cur
 	}
 	slices.Sort(o.threads)
 	o.threads = slices.Compact(o.threads)
-	_, err := run(ctx, ds.ledger, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, ds.ledger, o, func(tx *transaction) error {
 		for i := range all {
 			t := tx.rows.thread(all[i].Thread)
 			err := tx.rows.loadKey(t, all[i].Key)
@@ -95,27 +95,25 @@ func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cur
 				_, err = tx.submit(all[i], false)
 			}
 			if err != nil {
-				return struct{}{}, tx.abortAfter(i, err)
+				return tx.abortAfter(i, err)
 			}
 		}
 		tx.moveCursor(c)
-		return struct{}{}, nil
+		return nil
 	})
-	return err
 }
 
 // Release ends a worker's duty. The caller has stopped the job.
 func (ds Duties) Release(ctx context.Context, worker, duty string) error {
 	o := op{name: "duty", rank: rankRenew, workers: []string{worker}}
-	_, err := run(ctx, ds.ledger, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, ds.ledger, o, func(tx *transaction) error {
 		w := tx.rows.workers[worker]
 		if at := slices.Index(duties(w), duty); at >= 0 {
 			w.Duties = slices.Delete(w.Duties, at, at+1)
 			tx.saveWorker(w)
 		}
-		return struct{}{}, nil
+		return nil
 	})
-	return err
 }
 
 func duties(w *store.Worker) []string {
@@ -134,8 +132,8 @@ func (tx *transaction) allWorkers() ([]*store.Worker, error) {
 
 // fence restricts the operations of a [Ledger] to the time in which a worker holds a duty. The transaction of each
 // operation reads and locks the worker's row. A look before the operation is not enough: the process may be stopped in
-// between, and continue after another server has taken the duty. The job is also stopped before the lease ends, but that
-// only saves work; the fence is what keeps two servers from writing.
+// between, and continue after another server has taken the duty. The job is also stopped before the lease ends, but
+// that only saves work; the fence is what keeps two servers from writing.
 type fence struct {
 	duty   string
 	worker func() string

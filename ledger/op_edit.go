@@ -32,7 +32,8 @@ func (l *Ledger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, err
 }
 
 // onRun runs a transition of one run.
-func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*transaction, *thread.State) (*mailroom.Run, error)) (*mailroom.Run, error) {
+func (l *Ledger) onRun(ctx context.Context, name, id string,
+	f func(*transaction, *thread.State) (*mailroom.Run, error)) (*mailroom.Run, error) {
 	r, err := l.findRun(ctx, id)
 	if err != nil {
 		return nil, err
@@ -73,20 +74,23 @@ func (l *Ledger) Interrupt(ctx context.Context, thread string, who *auth.Token) 
 
 // InterruptBefore is an Interrupt of the runs before a place. It can be repeated without affecting
 // later runs.
-func (l *Ledger) InterruptBefore(ctx context.Context, threadID string, place int64, who *auth.Token) (thread.Interrupted, error) {
-	return onThread(ctx, l, op{name: "interrupt", threads: []string{threadID}}, who, thread.ScopeAll, func(tx *transaction, t *thread.State) (thread.Interrupted, error) {
+func (l *Ledger) InterruptBefore(ctx context.Context, threadID string, place int64,
+	who *auth.Token) (thread.Interrupted, error) {
+	interrupt := func(tx *transaction, t *thread.State) (thread.Interrupted, error) {
 		return t.Interrupt(place, who.Name, tx.now()), nil
-	})
+	}
+	return onThread(ctx, l, op{name: "interrupt", threads: []string{threadID}}, who, thread.ScopeAll, interrupt)
 }
 
 // Edit replaces the content of an unread message.
 func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mailroom.Part) (mailroom.Message, error) {
-	err := l.onMessage(ctx, "edit", threadID, message, thread.PartsSize(parts), func(tx *transaction, t *thread.State) error {
+	edit := func(tx *transaction, t *thread.State) error {
 		if err := tx.checkQuota(t.Owner, auth.Use{Bytes: int64(thread.PartsSize(parts))}); err != nil {
 			return err
 		}
 		return t.Edit(message, parts, tx.now())
-	})
+	}
+	err := l.onMessage(ctx, "edit", threadID, message, thread.PartsSize(parts), edit)
 	if err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 		return mailroom.Message{}, err
 	}
@@ -103,9 +107,10 @@ func (l *Ledger) Retract(ctx context.Context, threadID, message string) error {
 
 // onMessage runs a transition of a message. The run in the message's id holds it, or the current
 // run if it was steered.
-func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, size int, f func(*transaction, *thread.State) error) error {
+func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, size int,
+	f func(*transaction, *thread.State) error) error {
 	run, _, _ := strings.Cut(message, ".")
-	_, err := onThread(ctx, l, op{name: name, size: size, threads: []string{threadID}, runs: []string{run}}, nil, thread.ScopeHead, func(tx *transaction, t *thread.State) (struct{}, error) {
+	change := func(tx *transaction, t *thread.State) (struct{}, error) {
 		err := f(tx, t)
 		if mailroom.CodeOf(err) == mailroom.CodeConflict {
 			if _, missing := findMessage(tx.rows.stored, threadID, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
@@ -113,7 +118,9 @@ func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, 
 			}
 		}
 		return struct{}{}, err
-	})
+	}
+	o := op{name: name, size: size, threads: []string{threadID}, runs: []string{run}}
+	_, err := onThread(ctx, l, o, nil, thread.ScopeHead, change)
 	return err
 }
 
@@ -156,7 +163,8 @@ func (tx *transaction) loadDelivery(t *thread.State, p *thread.Patch) error {
 		if err != nil {
 			return err
 		}
-		p.Foreign = foreign || slices.ContainsFunc(tx.options.Reserved, func(begin string) bool { return strings.HasPrefix(to.ID, begin) })
+		p.Foreign = foreign || slices.ContainsFunc(tx.options.Reserved,
+			func(begin string) bool { return strings.HasPrefix(to.ID, begin) })
 	}
 	for _, other := range tx.rows.order { // with the changes of this batch
 		if other.DeliverTo == t.ID {
@@ -185,7 +193,8 @@ func relocateError(location string, err error) error {
 }
 
 // onThread runs a transition of the thread that o names and who sees; nil is the server itself.
-func onThread[T any](ctx context.Context, l *Ledger, o op, who *auth.Token, s thread.Scope, f func(*transaction, *thread.State) (T, error)) (T, error) {
+func onThread[T any](ctx context.Context, l *Ledger, o op, who *auth.Token, s thread.Scope,
+	f func(*transaction, *thread.State) (T, error)) (T, error) {
 	o.rank, o.queues = rankPlain, s != thread.ScopeRow
 	return run(ctx, l, o, func(tx *transaction) (T, error) {
 		var none T

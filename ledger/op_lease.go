@@ -87,7 +87,8 @@ func (ws Workers) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed,
 	return run(ctx, ws.ledger, o, func(tx *transaction) (thread.Renewed, error) { return tx.renew(in, threads, held) })
 }
 
-func (tx *transaction) renew(in thread.Renewal, threads []string, held map[string]mailroom.Claim) (thread.Renewed, error) {
+func (tx *transaction) renew(in thread.Renewal, threads []string,
+	held map[string]mailroom.Claim) (thread.Renewed, error) {
 	w, err := tx.rows.worker(in.Worker)
 	if err != nil {
 		return thread.Renewed{}, err
@@ -231,15 +232,16 @@ func (ws Workers) dropWorkers(ctx context.Context, workers []*store.Worker, now 
 	grace := ws.ledger.options.StickyGrace // isGone reads the rows
 	var old []string
 	for _, w := range workers {
-		if age := now.Sub(w.LeaseUntil); w.Dead && (age >= max(deadRetention, grace) || age >= max(duplicateRetention, grace) && newest[same(w)] != w) {
+		if age := now.Sub(w.LeaseUntil); w.Dead &&
+			(age >= max(deadRetention, grace) || age >= max(duplicateRetention, grace) && newest[same(w)] != w) {
 			old = append(old, w.ID)
 		}
 	}
 	for some := range slices.Chunk(old, expireBatch) {
 		o := op{name: "end_workers", rank: rankRenew, workers: some}
-		_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
+		err := perform(ctx, ws.ledger, o, func(tx *transaction) error {
 			tx.changes.dropWorkers(some)
-			return struct{}{}, nil
+			return nil
 		})
 		if err != nil {
 			return err
@@ -276,16 +278,16 @@ func (ws Workers) endWorkers(ctx context.Context, uncharged bool, ended func(*st
 
 // endWorker marks one worker as dead before its claims are freed, so that it cannot renew in
 // between.
-func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
+func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool,
+	ended func(*store.Worker, time.Time) bool) error {
 	o := op{name: "end_lease", rank: rankRenew, workers: []string{id}}
-	_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, ws.ledger, o, func(tx *transaction) error {
 		w := tx.rows.workers[id]
 		if w != nil && !w.Dead && ended(w, tx.now()) {
 			endLease(tx, w, uncharged)
 		}
-		return struct{}{}, nil
+		return nil
 	})
-	return err
 }
 
 // endLease marks a live worker as dead: what it writes with a claim is refused from now on.
@@ -310,7 +312,7 @@ func (ws Workers) freeClaims(ctx context.Context, w *store.Worker) error {
 			return nil
 		}
 		o := op{name: "expire", rank: rankPlain, threads: threads, queues: true}
-		if _, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) { return struct{}{}, tx.expire(w, threads) }); err != nil {
+		if err := perform(ctx, ws.ledger, o, func(tx *transaction) error { return tx.expire(w, threads) }); err != nil {
 			return err
 		}
 	}
@@ -337,7 +339,8 @@ func (tx *transaction) expire(worker *store.Worker, threads []string) error {
 		}
 		read += textBytes(stored)
 		text := t.Partials.Text(t.Current, stored)
-		t.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker.ID, Uncharged: worker.Uncharged, Text: text}, tx.now())
+		t.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker.ID, Uncharged: worker.Uncharged, Text: text},
+			tx.now())
 	}
 	return nil
 }
@@ -374,7 +377,8 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 		}
 		configured := slices.Concat(configured, auth.DeclaredAgents(tokens, r.Now()))
 		for _, t := range due {
-			if a, _ := thread.ParseDueAgent(t.Due.Agent); a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, r.Now(), grace) && !isPaused(rows.Pauses, a) {
+			if a, _ := thread.ParseDueAgent(t.Due.Agent); a != "" && !slices.Contains(configured, a) &&
+				!servedSince(workers, a, r.Now(), grace) && !isPaused(rows.Pauses, a) {
 				lost = append(lost, t.Due.Agent)
 			}
 		}
@@ -385,7 +389,7 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 	}
 	for _, due := range lost {
 		o := op{name: "adopt_unclaimed", rank: rankClaim}
-		if _, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) { return struct{}{}, tx.failOrphans(due, grace) }); err != nil {
+		if err := perform(ctx, ws.ledger, o, func(tx *transaction) error { return tx.failOrphans(due, grace) }); err != nil {
 			return err
 		}
 	}
@@ -404,7 +408,8 @@ func servedSince(workers []*store.Worker, agent string, now time.Time, grace tim
 
 func (tx *transaction) failOrphans(due string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		fresh, _, err := tx.rows.loadDue(tx.now().Add(-grace), store.Capacity{Agent: due, Slots: expireBatch, LastAttempt: alone})
+		fresh, _, err := tx.rows.loadDue(tx.now().Add(-grace),
+			store.Capacity{Agent: due, Slots: expireBatch, LastAttempt: alone})
 		if err != nil {
 			return err
 		}

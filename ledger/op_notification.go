@@ -29,9 +29,10 @@ func (ps Projects) Notify(ctx context.Context, in project.Notify) (Notified, err
 	if err := in.Check(); err != nil {
 		return Notified{}, err
 	}
-	return onProject(ctx, ps.ledger, "notify", in.Project, in.Size(), func(tx *transaction, p *project.State) (Notified, error) {
+	notify := func(tx *transaction, p *project.State) (Notified, error) {
 		return tx.notify(p, in)
-	})
+	}
+	return onProject(ctx, ps.ledger, "notify", in.Project, in.Size(), notify)
 }
 
 func (tx *transaction) notify(p *project.State, in project.Notify) (Notified, error) {
@@ -234,7 +235,7 @@ func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) 
 
 // Acknowledge marks notifications of an agent as read, by their seqs.
 func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
-	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, 0, func(tx *transaction, p *project.State) (struct{}, error) {
+	acknowledge := func(tx *transaction, p *project.State) (struct{}, error) {
 		last := p.Thread.LastSeq
 		if p.IsHidden(by) { // as if there were none
 			last = 0
@@ -256,7 +257,8 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
-		first, upto, err := readUnread(tx.rows.stored, p.Thread.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
+		first, upto, err := readUnread(tx.rows.stored, p.Thread.ID, box,
+			InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -270,7 +272,8 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 		box.Advance(upto)
 		tx.saveInbox(p.Thread.ID, agent, box)
 		return struct{}{}, nil
-	})
+	}
+	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, 0, acknowledge)
 	return err
 }
 
@@ -281,7 +284,8 @@ const unreadPage = 200
 const maxUnread = 5000
 
 // readUnread reads an inbox. Up to upto, it has no unread notification besides those returned.
-func readUnread(r store.Reader, thread string, box project.Inbox, in InboxQuery) (out InboxPage, upto int64, err error) {
+func readUnread(r store.Reader, thread string, box project.Inbox,
+	in InboxQuery) (out InboxPage, upto int64, err error) {
 	rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 	if err != nil || len(rows) == 0 {
 		return out, 0, err
@@ -292,7 +296,8 @@ func readUnread(r store.Reader, thread string, box project.Inbox, in InboxQuery)
 			out.Next = after
 			return out, after, nil
 		}
-		page, err := r.Entries(store.EntryQuery{Thread: thread, After: after, Kinds: []string{entry.KindNotification}, Limit: unreadPage, Bytes: in.Bytes})
+		page, err := r.Entries(store.EntryQuery{Thread: thread, After: after, Kinds: []string{entry.KindNotification},
+			Limit: unreadPage, Bytes: in.Bytes})
 		if err != nil {
 			return out, 0, err
 		}

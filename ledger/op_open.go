@@ -44,7 +44,8 @@ func (gs Groups) Open(ctx context.Context, in Opening) (*mailroom.Thread, error)
 	if in.Group == "" || !strings.HasPrefix(id, in.Group) {
 		return nil, check.Invalid("thread", fmt.Sprintf("does not begin with %q", in.Group), id)
 	}
-	o := op{name: "open", rank: rankPlain, size: len(in.Metadata), threads: []string{id}, topics: []string{"group/" + in.Group}}
+	o := op{name: "open", rank: rankPlain, size: len(in.Metadata), threads: []string{id},
+		topics: []string{"group/" + in.Group}}
 	return run(ctx, gs.ledger, o, func(tx *transaction) (*mailroom.Thread, error) {
 		t := tx.rows.thread(id)
 		if err := checkNotDeleted(t, &thread.Submit{}); err != nil {

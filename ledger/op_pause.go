@@ -86,12 +86,12 @@ func (l *Ledger) liveWorkers(ctx context.Context) (ids []string, err error) {
 // not paused.
 func (l *Ledger) ResumeAgent(ctx context.Context, agent string) error {
 	o := op{name: "resume", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
-	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) {
+	err := perform(ctx, l, o, func(tx *transaction) error {
 		if _, paused := tx.rows.pauses[agent]; !paused {
-			return struct{}{}, mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
+			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
 		}
 		tx.dropPause(agent)
-		return struct{}{}, nil
+		return nil
 	})
 	if err == nil {
 		l.onResumed(agent)

@@ -42,7 +42,7 @@ type reserveResult struct {
 }
 
 func (ps Projects) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
-	return onProject(ctx, ps.ledger, "reserve", in.Project, 0, func(tx *transaction, p *project.State) (reserveResult, error) {
+	reserve := func(tx *transaction, p *project.State) (reserveResult, error) {
 		if err := p.CheckAccess(in.By, "holder", in.Holder); err != nil { // before the quota of its owner is
 			return reserveResult{}, err
 		}
@@ -62,7 +62,8 @@ func (ps Projects) reserve(ctx context.Context, in project.Reserve, mayPutOff bo
 			_, err = tx.ensureInbox(p, in.Holder, in.By)
 		}
 		return reserveResult{Reserved: out}, err
-	})
+	}
+	return onProject(ctx, ps.ledger, "reserve", in.Project, 0, reserve)
 }
 
 // compareNames compares the names with the project's reservations outside of the committer.
@@ -87,10 +88,12 @@ func (ps Projects) compareNames(ctx context.Context, in *project.Reserve) error 
 }
 
 // RenewReservation extends a reservation to ttl from now.
-func (ps Projects) RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error) {
-	return ps.onReservation(ctx, "renew reservation", id, func(tx *transaction, p *project.State) (store.Reservation, error) {
+func (ps Projects) RenewReservation(ctx context.Context, id string, by *auth.Token,
+	ttl time.Duration) (store.Reservation, error) {
+	renew := func(tx *transaction, p *project.State) (store.Reservation, error) {
 		return p.Renew(id, by, ttl, tx.now())
-	})
+	}
+	return ps.onReservation(ctx, "renew reservation", id, renew)
 }
 
 // Release ends a reservation. With force, an admin ends one of another token.
@@ -101,15 +104,18 @@ func (ps Projects) Release(ctx context.Context, id string, by *auth.Token, force
 }
 
 // ReleaseNames ends the agent's reservations of these names and returns them.
-func (ps Projects) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
-	return onProject(ctx, ps.ledger, "release", projectName, 0, func(tx *transaction, p *project.State) ([]store.Reservation, error) {
+func (ps Projects) ReleaseNames(ctx context.Context, projectName, holder string, names []string,
+	by *auth.Token) ([]store.Reservation, error) {
+	release := func(tx *transaction, p *project.State) ([]store.Reservation, error) {
 		return p.ReleaseNames(holder, names, by, tx.now())
-	})
+	}
+	return onProject(ctx, ps.ledger, "release", projectName, 0, release)
 }
 
 // Reservations returns the active reservations, ordered by project and fence: of one project, or
 // with "" of all projects that who sees.
-func (ps Projects) Reservations(ctx context.Context, projectName string, who *auth.Token) (found []store.Reservation, err error) {
+func (ps Projects) Reservations(ctx context.Context, projectName string,
+	who *auth.Token) (found []store.Reservation, err error) {
 	thread := ""
 	if projectName != "" {
 		if thread, err = project.ThreadID(projectName); err != nil {
@@ -149,7 +155,8 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 }
 
 // onProject runs transitions of a project, which may not exist yet. size is that of the request in bytes.
-func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, size int, f func(*transaction, *project.State) (T, error)) (T, error) {
+func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, size int,
+	f func(*transaction, *project.State) (T, error)) (T, error) {
 	thread, err := project.ThreadID(projectName)
 	if err != nil {
 		var none T
@@ -158,7 +165,8 @@ func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, 
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, size: size, threads: []string{thread}}, f)
 }
 
-func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*transaction, *project.State) (T, error)) (T, error) {
+func onProjectThread[T any](ctx context.Context, l *Ledger, o op,
+	f func(*transaction, *project.State) (T, error)) (T, error) {
 	return run(ctx, l, o, func(tx *transaction) (T, error) {
 		p, err := tx.project(o.threads[0])
 		if err != nil {
@@ -170,7 +178,8 @@ func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*transa
 }
 
 // onReservation runs a transition of the project that has the reservation.
-func (ps Projects) onReservation(ctx context.Context, name, id string, f func(*transaction, *project.State) (store.Reservation, error)) (store.Reservation, error) {
+func (ps Projects) onReservation(ctx context.Context, name, id string,
+	f func(*transaction, *project.State) (store.Reservation, error)) (store.Reservation, error) {
 	var thread string
 	err := ps.ledger.View(ctx, func(r store.Reader) error {
 		if id == "" {

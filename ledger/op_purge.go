@@ -110,7 +110,8 @@ func (l *Ledger) purgeSome(ctx context.Context, thread string, old *prefix) (mor
 // entriesBelow returns the size of the entries below seq, and the notifications among them.
 func (tx *transaction) entriesBelow(t *thread.State, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
-		page, err := tx.rows.stored.Entries(store.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
+		page, err := tx.rows.stored.Entries(store.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep,
+			Bytes: maxBytes})
 		if err != nil || len(page) == 0 {
 			return bytes, told, err
 		}

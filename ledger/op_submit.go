@@ -44,7 +44,8 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	if err := in.Check(); err != nil {
 		return store.Submitted{}, err
 	}
-	o := op{name: "submit", rank: rankPlain, size: in.Cost(), threads: []string{in.Thread}, queues: in.Mode != mailroom.ModeQueue || in.Join > 0}
+	o := op{name: "submit", rank: rankPlain, size: in.Cost(), threads: []string{in.Thread},
+		queues: in.Mode != mailroom.ModeQueue || in.Join > 0}
 	if limitsApply(in.Owner) {
 		o.tokens = []string{in.Owner}
 	}
@@ -167,7 +168,8 @@ func checkVersion(tx *transaction, agent, version string) (bad, err error) {
 		return nil, nil
 	}
 	rows, err := tx.rows.stored.Agents() // another server, or an earlier configuration, may have it
-	if err != nil || slices.ContainsFunc(rows.Definitions, func(d store.Definition) bool { return d.Agent == agent && d.Version == version }) {
+	is := func(d store.Definition) bool { return d.Agent == agent && d.Version == version }
+	if err != nil || slices.ContainsFunc(rows.Definitions, is) {
 		return nil, err
 	}
 	now := "it has no versions now"
@@ -199,7 +201,8 @@ func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (int64, error
 	if err := a.Check(); err != nil {
 		return 0, err
 	}
-	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, queues: true, runs: []string{a.Run}}
+	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, queues: true,
+		runs: []string{a.Run}}
 	for _, s := range a.Step.Sends {
 		target, id, key := thread.SendIDs(s, a.Run)
 		o.threads = append(o.threads, target)
@@ -272,7 +275,8 @@ func (tx *transaction) makeSends(a *thread.StepCommit, from *thread.State) ([]th
 }
 
 func errSentElsewhere(name, run, thread string) error {
-	return mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s already went to thread %q; use another name", name, run, thread)
+	return mailroom.Errorf(mailroom.CodeConflict,
+		"send %q of run %s already went to thread %q; use another name", name, run, thread)
 }
 
 // abortAfter returns err, marked as an abortBatch if n changes were made before it.
@@ -288,10 +292,9 @@ func (tx *transaction) abortAfter(n int, err error) error {
 func (ws Workers) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error {
 	p.Thread, p.Run, p.Attempt = c.Thread, c.Run, c.Attempt
 	o := op{name: "flush", rank: rankPlain, size: len(p.Text), threads: []string{c.Thread}, runs: []string{c.Run}}
-	_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
-		return struct{}{}, tx.rows.thread(c.Thread).Flush(c, p)
+	return perform(ctx, ws.ledger, o, func(tx *transaction) error {
+		return tx.rows.thread(c.Thread).Flush(c, p)
 	})
-	return err
 }
 
 // MarkSteersRead marks the steered messages that no step covers yet as read, and returns them.
@@ -304,7 +307,8 @@ func (ws Workers) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailr
 
 // ReadSteered marks steered messages as read and returns those behind the entry after. last is the
 // seq of the last one, or after.
-func (ws Workers) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) (messages []mailroom.Message, last int64, err error) {
+func (ws Workers) ReadSteered(ctx context.Context, c mailroom.Claim,
+	after int64) (messages []mailroom.Message, last int64, err error) {
 	inputs, err := ws.MarkSteersRead(ctx, c)
 	if err != nil {
 		return nil, after, err
@@ -335,7 +339,8 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "settle", rank: rankPlain, size: s.Size(), onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}, pauses: true}
+	o := op{name: "settle", rank: rankPlain, size: s.Size(), onBatch: begun, threads: []string{s.Thread}, queues: true,
+		runs: []string{s.Run}, pauses: true}
 	if s.GiveWay != "" {
 		o.runs = append(o.runs, s.GiveWay)
 	}

@@ -24,9 +24,9 @@ func (l *Ledger) DropOldSummaries(ctx context.Context, now time.Time) error {
 				break
 			}
 			old := store.SummariesBefore{Step: step, At: first.Truncate(whole).Add(whole)}
-			if _, err := run(ctx, l, op{name: "drop_summaries", rank: rankPlain}, func(tx *transaction) (struct{}, error) {
+			if err := perform(ctx, l, op{name: "drop_summaries", rank: rankPlain}, func(tx *transaction) error {
 				tx.changes.dropSummaries(old)
-				return struct{}{}, nil
+				return nil
 			}); err != nil {
 				return err
 			}

@@ -16,7 +16,8 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 	if err != nil {
 		return nil, err
 	}
-	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, queues: true, runs: []string{k.Run}}
+	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, queues: true,
+		runs: []string{k.Run}}
 	return run(ctx, l, o, func(tx *transaction) (*mailroom.Ticket, error) {
 		t := tx.rows.thread(k.Thread)
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {

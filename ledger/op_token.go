@@ -49,7 +49,8 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 		case there != nil && there.Sum == in.Sum && there.RevokedAt.IsZero():
 			return plainToken(there), nil
 		case there != nil && there.RevokedAt.IsZero():
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q exists: revoke it first, or choose another name", in.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict,
+				"token %q exists: revoke it first, or choose another name", in.Name)
 		case there != nil && there.Sum == in.Sum: // it would have the ID of the revoked one
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q was revoked with this secret: use another one", in.Name)
 		}
@@ -94,7 +95,7 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 // replaced tokens are ignored.
 func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
 	o := op{name: "tokens_used", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, as.ledger, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, as.ledger, o, func(tx *transaction) error {
 		rows, err := tx.rows.accounts()
 		for _, t := range rows {
 			if at, ok := used[t.Sum]; ok && at.After(t.UsedAt) {
@@ -102,9 +103,8 @@ func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time
 				tx.saveToken(t)
 			}
 		}
-		return struct{}{}, err
+		return err
 	})
-	return err
 }
 
 // dropDerived drops what was derived from a row.

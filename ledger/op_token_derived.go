@@ -53,7 +53,8 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 			return nil, ErrSpentLink()
 		}
 		row := in
-		row.Terms.Kind, row.Terms.Scopes, row.Terms.Source = auth.KindSession, slices.Clone(spent.Terms.Scopes), spent.Terms.Source
+		row.Terms.Kind, row.Terms.Scopes, row.Terms.Source = auth.KindSession, slices.Clone(spent.Terms.Scopes),
+			spent.Terms.Source
 		if err := makeRoom(tx, spent.Terms.For, spent); err != nil {
 			return nil, err
 		}
@@ -67,14 +68,15 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 
 // ErrSpentLink is the error of a link that makes no session.
 func ErrSpentLink() error {
-	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is unknown, has expired or was used already: make another one with mailroom open")
+	return mailroom.Errorf(mailroom.CodeUnauthenticated,
+		"the link is unknown, has expired or was used already: make another one with mailroom open")
 }
 
 // DropSession ends the session whose secret has this SHA-256, and what it made. A session that is gone is no
 // error.
 func (as Accounts) DropSession(ctx context.Context, sum string) error {
 	o := op{name: "sign_out", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, as.ledger, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, as.ledger, o, func(tx *transaction) error {
 		all, err := tx.rows.accounts()
 		for _, t := range slices.Clone(all) {
 			if t.Sum == sum && t.Terms.Kind == auth.KindSession {
@@ -82,16 +84,15 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 				tx.dropToken(t.Name)
 			}
 		}
-		return struct{}{}, err
+		return err
 	})
-	return err
 }
 
 // EndReplaced drops what was derived from former tokens of the operator, which are those other than the present
 // one.
 func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error {
 	o := op{name: "end_replaced", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, as.ledger, o, func(tx *transaction) (struct{}, error) {
+	return perform(ctx, as.ledger, o, func(tx *transaction) error {
 		all, err := tx.rows.accounts()
 		chains := auth.NewChains(all, operator, tx.now())
 		for _, t := range slices.Clone(all) {
@@ -99,9 +100,8 @@ func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error 
 				tx.dropToken(t.Name)
 			}
 		}
-		return struct{}{}, err
+		return err
 	})
-	return err
 }
 
 // derive adds the row of a token that acts for a name, which ends at the latest with its source.
@@ -118,7 +118,8 @@ func derive(tx *transaction, in auth.Token, of, id string) (*auth.Token, error) 
 	base, end := chains.Base(row)
 	switch {
 	case base == nil && chains.Length(row) > auth.MaxChain:
-		return nil, mailroom.Errorf(mailroom.CodeQuotaExceeded, "this session was made by a session, and so on %d times: make the link with the token itself", auth.MaxChain)
+		return nil, mailroom.Errorf(mailroom.CodeQuotaExceeded,
+			"this session was made by a session, and so on %d times: make the link with the token itself", auth.MaxChain)
 	case base == nil:
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q was revoked or has expired", of)
 	}
@@ -158,7 +159,8 @@ func makeRoom(tx *transaction, of string, replaces *auth.Token) error {
 		}
 	}
 	if have >= auth.MaxDerived {
-		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "%q has %d sessions, links and limited tokens: revoke some with mailroom token revoke", of, have)
+		return mailroom.Errorf(mailroom.CodeQuotaExceeded,
+			"%q has %d sessions, links and limited tokens: revoke some with mailroom token revoke", of, have)
 	}
 	return nil
 }

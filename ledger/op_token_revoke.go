@@ -180,7 +180,8 @@ func (p *revocation) readOwners(r store.Reader, runs []*mailroom.Run, owned map[
 
 // op returns the operation that loads what the plan has.
 func (p *revocation) op(name string, topics ...string) op {
-	o := op{name: name, rank: rankPlain, topics: topics, workers: p.workers, threads: p.threads, queues: len(p.threads) > 0}
+	o := op{name: name, rank: rankPlain, topics: topics, workers: p.workers, threads: p.threads,
+		queues: len(p.threads) > 0}
 	for _, id := range p.threads {
 		o.runs = append(o.runs, p.runs[id]...)
 	}
@@ -190,7 +191,7 @@ func (p *revocation) op(name string, topics ...string) op {
 // revoke is the transaction of a revocation. It returns errRegistered if a worker registered since the plan was read.
 func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd, error) {
 	name := plan.in.Name
-	return run(ctx, as.ledger, plan.op("revoke token", topicTokens, topicAgents), func(tx *transaction) (end revocationEnd, err error) {
+	revoke := func(tx *transaction) (end revocationEnd, err error) {
 		there, err := tx.rows.token(name)
 		switch {
 		case err != nil:
@@ -198,7 +199,9 @@ func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd,
 		case there == nil:
 			return end, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
 		case there.Terms.Kind != auth.KindToken && plan.in.Cancel:
-			return end, mailroom.Errorf(mailroom.CodeInvalid, "%q acts for %s, whose threads have the runs: revoke it without cancelling, or cancel runs by their thread", name, there.Terms.For)
+			return end, mailroom.Errorf(mailroom.CodeInvalid,
+				"%q acts for %s, whose threads have the runs: revoke it without cancelling, or cancel runs by their thread",
+				name, there.Terms.For)
 		}
 		if end.ofToken = there.Terms.Kind == auth.KindToken; end.ofToken {
 			if end.workers, err = liveWorkersOf(tx, name, plan.workers); err != nil {
@@ -225,7 +228,8 @@ func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd,
 		end.at = there.RevokedAt
 		end.cancelled, err = plan.cancel(tx, end.at)
 		return end, err
-	})
+	}
+	return run(ctx, as.ledger, plan.op("revoke token", topicTokens, topicAgents), revoke)
 }
 
 // liveWorkersOf returns the live workers of an owner, which must be among those that were loaded.

@@ -14,7 +14,8 @@ import (
 
 // unreadAt returns the notifications at seqs that are unread in an inbox. Consecutive seqs cost one
 // query.
-func (tx *transaction) unreadAt(p *project.State, agent string, box project.Inbox, seqs []int64) (found []Received, err error) {
+func (tx *transaction) unreadAt(p *project.State, agent string, box project.Inbox,
+	seqs []int64) (found []Received, err error) {
 	seqs = slices.Clone(seqs)
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
@@ -35,7 +36,8 @@ func (tx *transaction) unreadAt(p *project.State, agent string, box project.Inbo
 		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
 			end++
 		}
-		page, err := tx.rows.stored.Entries(store.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
+		page, err := tx.rows.stored.Entries(store.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1,
+			Bytes: mailroom.MaxPage})
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +96,8 @@ func (ps Projects) ExpireNotifications(ctx context.Context, thread string, age t
 	for more := true; more; {
 		var err error
 		o := op{name: "expire_notifications", rank: rankPurge, threads: []string{thread}}
-		more, err = run(ctx, ps.ledger, o, func(tx *transaction) (bool, error) { return tx.expireNotifications(tx.rows.thread(thread), age) })
+		more, err = run(ctx, ps.ledger, o,
+			func(tx *transaction) (bool, error) { return tx.expireNotifications(tx.rows.thread(thread), age) })
 		if err != nil {
 			return err
 		}
@@ -118,7 +121,8 @@ func (ps Projects) expiryDue(ctx context.Context, thread string, age time.Durati
 
 // expiryQuery selects the notifications that expire next.
 func expiryQuery(t *mailroom.Thread, limit int) store.EntryQuery {
-	return store.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{entry.KindNotification}, Limit: limit, Bytes: maxBytes}
+	return store.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{entry.KindNotification}, Limit: limit,
+		Bytes: maxBytes}
 }
 
 func (tx *transaction) expireNotifications(t *thread.State, age time.Duration) (more bool, err error) {

@@ -112,7 +112,8 @@ func messagesAt(r store.Reader, refs []store.EntryRef) ([]mailroom.Message, erro
 			_, first, _ := strings.Cut(edit.Message, ".")
 			seq, err := strconv.ParseInt(first, 10, 64)
 			if err != nil || seq >= e.Seq {
-				return nil, mailroom.Errorf(mailroom.CodeInternal, "edit %d of thread %q names message %q", e.Seq, e.Thread, edit.Message)
+				return nil, mailroom.Errorf(mailroom.CodeInternal,
+					"edit %d of thread %q names message %q", e.Seq, e.Thread, edit.Message)
 			}
 			edits[i] = edit
 			edited = append(edited, store.EntryRef{Thread: e.Thread, Seq: seq})

@@ -52,7 +52,8 @@ func (c *indexCopy) next(ctx context.Context) (more bool, err error) {
 	ids := map[int64]string{} // by the key in the source
 	if err := c.from.View(ctx, func(r store.Reader) error {
 		all := &store.AllEntries{After: c.at}
-		if entries, err = r.Entries(store.EntryQuery{All: all, Limit: indexedEntries, Bytes: indexedBytes}); err != nil || len(entries) == 0 {
+		if entries, err = r.Entries(store.EntryQuery{All: all, Limit: indexedEntries, Bytes: indexedBytes}); err != nil ||
+			len(entries) == 0 {
 			c.pending = all.Pending
 			return err
 		}

@@ -111,7 +111,8 @@ var errPageFull = errors.New("page is full")
 
 func (w *logWalker) readBack(before int64) error {
 	for {
-		page, err := w.r.Entries(store.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200, Bytes: mailroom.MaxPage})
+		page, err := w.r.Entries(store.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200,
+			Bytes: mailroom.MaxPage})
 		if err != nil || len(page) == 0 {
 			return err
 		}

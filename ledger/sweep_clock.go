@@ -31,7 +31,8 @@ func (tx *transaction) checkClock(w *store.Worker) {
 // [thread.State.ReplanAfterClockStep], and shortens leases that end too late. Only then it
 // reads the rows of all threads, a page at a time.
 func (ws Workers) replanAfterClockStep(ctx context.Context, workers []*store.Worker, now time.Time) error {
-	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !ws.ledger.options.fromFuture(w, now) })
+	late := slices.DeleteFunc(slices.Clone(workers),
+		func(w *store.Worker) bool { return !ws.ledger.options.fromFuture(w, now) })
 	if !ws.ledger.committer().clockStepped.Swap(false) && len(late) == 0 {
 		return nil
 	}
@@ -42,7 +43,7 @@ func (ws Workers) replanAfterClockStep(ctx context.Context, workers []*store.Wor
 	}
 	for _, w := range late {
 		o := op{name: "check_clock", rank: rankRenew, workers: []string{w.ID}}
-		_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
+		err := perform(ctx, ws.ledger, o, func(tx *transaction) error {
 			if row := tx.rows.workers[w.ID]; row != nil && ws.ledger.options.fromFuture(row, tx.now()) {
 				row.LeaseUntil = tx.now()
 				if !row.Dead {
@@ -50,7 +51,7 @@ func (ws Workers) replanAfterClockStep(ctx context.Context, workers []*store.Wor
 				}
 				tx.saveWorker(row)
 			}
-			return struct{}{}, nil
+			return nil
 		})
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ func (l *Ledger) replanThreads(ctx context.Context, now time.Time) error {
 			continue
 		}
 		o := op{name: "replan", rank: rankPlain, threads: ids, queues: true}
-		if _, err := run(ctx, l, o, func(*transaction) (struct{}, error) { return struct{}{}, nil }); err != nil {
+		if err := perform(ctx, l, o, func(*transaction) error { return nil }); err != nil {
 			return err
 		}
 	}

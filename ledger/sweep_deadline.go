@@ -24,7 +24,7 @@ func (ws Workers) endDeadlines(ctx context.Context) error {
 		for _, r := range overdue {
 			o.threads, o.runs = append(o.threads, r.Thread), append(o.runs, r.ID)
 		}
-		_, err = run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) { return struct{}{}, tx.endDeadlines(overdue) })
+		err = perform(ctx, ws.ledger, o, func(tx *transaction) error { return tx.endDeadlines(overdue) })
 		if err != nil || len(overdue) < expireBatch {
 			return err
 		}

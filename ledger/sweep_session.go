@@ -10,10 +10,10 @@ import (
 	"mailroom/thread"
 )
 
-// A due run whose session is on a server that is gone must not wait for ever. A sweep gives it to all servers after a grace.
-// How long a server is gone is on the rows of its workers, so no server announces its end, and a crash needs no rule of its
-// own. To move sessions at once would begin them again at each restart of a server, and to move all threads of a server
-// would change rows that no run needs.
+// A due run whose session is on a server that is gone must not wait for ever. A sweep gives it to all servers after a
+// grace. How long a server is gone is on the rows of its workers, so no server announces its end, and a crash needs no
+// rule of its own. To move sessions at once would begin them again at each restart of a server, and to move all threads
+// of a server would change rows that no run needs.
 
 // watch is the time in which a process has swept the store without a long break.
 type watch struct {
@@ -81,7 +81,9 @@ func (ws Workers) freeDue(ctx context.Context, due string) error {
 			return err
 		}
 		agent, node := thread.ParseDueAgent(due)
-		ws.ledger.options.Log.WarnContext(ctx, "runs leave the server of their session; any server may start them with the transcript", "agent", agent, "server", node, "runs", n)
+		ws.ledger.options.Log.WarnContext(ctx,
+			"runs leave the server of their session; any server may start them with the transcript",
+			"agent", agent, "server", node, "runs", n)
 	}
 }
 

@@ -69,7 +69,8 @@ func (l *Ledger) Run(ctx context.Context) {
 					calls++
 					c, in := p.claim, p.next()
 					wg.Go(func() {
-						defer recovery.Handle(l.options.Log, "the sender of live text", func(p *recovery.Panic) { sent <- sentText{run, p} })
+						defer recovery.Handle(l.options.Log, "the sender of live text",
+							func(p *recovery.Panic) { sent <- sentText{run, p} })
 						sent <- sentText{run, l.sendLive(ctx, c, in)}
 					})
 				}

@@ -148,7 +148,8 @@ func (l *Ledger) onAnswer(err error) error {
 	case mailroom.CodeUnauthenticated:
 		return l.refuse(err)
 	case mailroom.CodeRateLimited:
-		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server is rate limiting this worker", RetryAfter: retryAfter(err), Cause: err}
+		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server is rate limiting this worker",
+			RetryAfter: retryAfter(err), Cause: err}
 	case mailroom.CodeUnavailable:
 		l.client.CloseIdle() // other connections may be dead too
 	}
@@ -161,7 +162,8 @@ func (l *Ledger) refuse(err error) error {
 	if l.refused == nil {
 		l.refused = err
 	}
-	return mailroom.Errorf(mailroom.CodeUnavailable, "the server refuses this worker: %w", errors.Join(store.ErrClosed, err))
+	return mailroom.Errorf(mailroom.CodeUnavailable,
+		"the server refuses this worker: %w", errors.Join(store.ErrClosed, err))
 }
 
 func retryAfter(err error) time.Duration {

@@ -59,7 +59,8 @@ func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.
 		if h == nil {
 			return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s is not held", run)
 		}
-		found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Ticket, error) { return l.client.Work.Tickets(ctx, h.claim) })
+		found, err := retryRead(ctx, l,
+			func(ctx context.Context) ([]api.Ticket, error) { return l.client.Work.Tickets(ctx, h.claim) })
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +73,8 @@ func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.
 
 // Effects implements engine.Runs.
 func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error) {
-	found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Effect, error) { return l.client.Work.Effects(ctx, claimOf(run)) })
+	found, err := retryRead(ctx, l,
+		func(ctx context.Context) ([]api.Effect, error) { return l.client.Work.Effects(ctx, claimOf(run)) })
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,8 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*en
 
 // ReadSteered implements engine.Runs.
 func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error) {
-	out, err := retryRead(ctx, l, func(ctx context.Context) (api.HandedOver, error) { return l.client.Work.HandOver(ctx, c, after) })
+	out, err := retryRead(ctx, l,
+		func(ctx context.Context) (api.HandedOver, error) { return l.client.Work.HandOver(ctx, c, after) })
 	if err != nil {
 		return nil, after, err
 	}
@@ -126,7 +129,8 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 	}
 	l.mu.Unlock()
 	in := api.Settle{
-		Number: s.Number, Outcome: s.Outcome, Message: api.FormatPartialText(s.Message), Failure: api.FormatFailure(s.Failure),
+		Number: s.Number, Outcome: s.Outcome, Message: api.FormatPartialText(s.Message),
+		Failure: api.FormatFailure(s.Failure),
 		Tickets: api.FormatAsks(s.Asks), Forced: s.Forced, Entered: s.Entered, Wait: (*api.WaitFor)(s.Wait),
 	}
 	out, err := l.client.Work.Settle(ctx, s.Claim, in)

@@ -109,7 +109,8 @@ func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.Claim
 	go func() { // ends with ctx; waited for below
 		defer recovery.Handle(l.options.Log, "a claim", func(p *recovery.Panic) { answered <- answer{err: p} })
 		out, err := l.client.Work.Claim(ctx, api.ClaimRequest{
-			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt, Retry: api.FormatRetryPolicy(l.options.Retry),
+			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt,
+			Retry: api.FormatRetryPolicy(l.options.Retry),
 		}, l.options.Wait)
 		answered <- answer{out, err}
 	}()
@@ -140,7 +141,7 @@ func outgrown(round, now thread.ClaimRequest) bool {
 	return false
 }
 
-// assignments converts the server's answer and records the claims as held.
+// claimedRuns converts the server's answer and records the claims as held.
 func (l *Ledger) claimedRuns(out api.Claims) []thread.ClaimedRun {
 	_ = l.onAnswer(nil) // resets the count of failures
 	var work []thread.ClaimedRun

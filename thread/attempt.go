@@ -34,7 +34,8 @@ type Attempts struct {
 }
 
 func (s *Attempts) start(r *mailroom.Run, due, now time.Time) {
-	s.Started = append(s.Started, AttemptStart{Agent: r.Agent, Attempt: r.Attempt, Created: r.CreatedAt, Due: due, At: now})
+	s.Started = append(s.Started,
+		AttemptStart{Agent: r.Agent, Attempt: r.Attempt, Created: r.CreatedAt, Due: due, At: now})
 }
 
 func (s *Attempts) end(r *mailroom.Run, how Outcome, class mailroom.Class) {

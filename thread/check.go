@@ -25,7 +25,9 @@ func (in *Submit) Check() error {
 	in.Written = in.Written.UTC().Truncate(time.Microsecond)
 	in.Deadline = in.Deadline.UTC().Truncate(time.Microsecond)
 	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
-	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkJoin, in.checkMessages, in.checkChannel} {
+	for _, check := range []func() error{
+		in.checkNames, in.checkOptions, in.checkMode, in.checkJoin, in.checkMessages, in.checkChannel,
+	} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -49,7 +51,8 @@ func (in *Submit) checkNames() error {
 	}
 	for i, d := range in.Decisions { // their tickets are looked up before the transaction, where no operation checks names
 		if !check.IsClean(d.Ticket) {
-			return check.Invalid(fmt.Sprintf("decisions[%d].ticket", i), "must be valid UTF-8 without NUL", strings.ToValidUTF8(d.Ticket, "\ufffd"))
+			return check.Invalid(fmt.Sprintf("decisions[%d].ticket", i), "must be valid UTF-8 without NUL",
+				strings.ToValidUTF8(d.Ticket, "\ufffd"))
 		}
 	}
 	return nil
@@ -183,7 +186,9 @@ func CheckFiles(at string, parts, before []mailroom.Part) error {
 	for i, p := range parts {
 		had := func(q mailroom.Part) bool { return q.URI == p.URI }
 		if check.IsServerFile(p.URI) && !slices.ContainsFunc(before, had) {
-			return check.Invalid(fmt.Sprintf("%sparts[%d].uri", at, i), "is the address of a file that a chat of another message received; send the file itself to the chat of this thread", p.URI)
+			return check.Invalid(fmt.Sprintf("%sparts[%d].uri", at, i),
+				"is the address of a file that a chat of another message received; send the file itself to the chat of this thread",
+				p.URI)
 		}
 	}
 	return nil
@@ -239,9 +244,11 @@ func checkLabels(p *mailroom.Part, where string) error {
 	for _, l := range []struct {
 		field, text string
 		most        int
-	}{{".uri", p.URI, mailroom.MaxURI}, {".name", p.Name, mailroom.MaxLabel}, {".mime_type", p.MimeType, mailroom.MaxLabel}} {
+	}{{".uri", p.URI, mailroom.MaxURI}, {".name", p.Name, mailroom.MaxLabel},
+		{".mime_type", p.MimeType, mailroom.MaxLabel}} {
 		if utf8.RuneCountInString(l.text) > l.most {
-			return check.Invalid(where+l.field, fmt.Sprintf("is longer than %d characters", l.most), utf8.RuneCountInString(l.text))
+			return check.Invalid(where+l.field, fmt.Sprintf("is longer than %d characters", l.most),
+				utf8.RuneCountInString(l.text))
 		}
 	}
 	return nil
@@ -267,7 +274,8 @@ type submitDigest struct {
 
 // digest returns the digest that decides whether two submits with one key are the same.
 func (in *Submit) digest() string {
-	d := submitDigest{Messages: in.Messages, Agent: in.Agent, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
+	d := submitDigest{Messages: in.Messages, Agent: in.Agent, Mode: in.Mode, Priority: in.priority(),
+		NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
 	if in.Size() > maxAppended {
 		type streamed submitDigest // has no AppendJSON: encoding/json reuses its buffer for long texts
 		return digest.Short(streamed(d))

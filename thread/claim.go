@@ -132,12 +132,14 @@ func checkNumber(r *mailroom.Run, c mailroom.Claim, number int, sum string) (rep
 	last := r.LastStep
 	if last.Attempt == c.Attempt && last.Step == number {
 		if last.Digest != sum {
-			return false, mailroom.Errorf(mailroom.CodeConflict, "step %d of run %s was committed with other content", number, r.ID)
+			return false, mailroom.Errorf(mailroom.CodeConflict,
+				"step %d of run %s was committed with other content", number, r.ID)
 		}
 		return true, nil
 	}
 	if number != r.Step+1 {
-		return false, mailroom.Errorf(mailroom.CodeConflict, "step %d of run %s does not follow step %d", number, r.ID, r.Step)
+		return false, mailroom.Errorf(mailroom.CodeConflict,
+			"step %d of run %s does not follow step %d", number, r.ID, r.Step)
 	}
 	return false, nil
 }

@@ -17,9 +17,11 @@ func (s *submission) deadline() (time.Time, error) {
 	switch {
 	case at.IsZero():
 	case !at.After(s.now):
-		return at, check.Invalid("deadline", "has passed; give a later time, or a duration such as 30m", at.Format(time.RFC3339Nano))
+		return at, check.Invalid("deadline", "has passed; give a later time, or a duration such as 30m",
+			at.Format(time.RFC3339Nano))
 	case !at.After(in.NotBefore):
-		return at, check.Invalid("deadline", fmt.Sprintf("is not after not_before, %s", in.NotBefore.Format(time.RFC3339)), at.Format(time.RFC3339Nano))
+		return at, check.Invalid("deadline", fmt.Sprintf("is not after not_before, %s", in.NotBefore.Format(time.RFC3339)),
+			at.Format(time.RFC3339Nano))
 	}
 	return at, nil
 }

@@ -105,7 +105,8 @@ func (d *Decision) check(k *mailroom.Ticket, now time.Time) (repeat bool, err er
 	case k.State == mailroom.TicketDecided && d.equal(&Decision{Verdict: k.Decision, Answer: k.Answer}):
 		return true, nil
 	case k.State == mailroom.TicketDecided:
-		return false, mailroom.Errorf(mailroom.CodeConflict, "ticket %s was already decided: %s by %s", k.ID, k.Decision, k.DecidedBy)
+		return false, mailroom.Errorf(mailroom.CodeConflict,
+			"ticket %s was already decided: %s by %s", k.ID, k.Decision, k.DecidedBy)
 	case k.State == mailroom.TicketVoid:
 		return false, mailroom.Errorf(mailroom.CodeConflict, "ticket %s is void: its run has ended", k.ID)
 	case k.State == mailroom.TicketExpired, k.ExpiresAt != nil && !k.ExpiresAt.After(now):
@@ -120,7 +121,8 @@ func (d *Decision) checkKind(k *mailroom.Ticket) error {
 	ok := false
 	switch k.Kind {
 	case mailroom.TicketApproval:
-		ok = d.Verdict == mailroom.VerdictApprove || d.Verdict == mailroom.VerdictDeny || d.Verdict == mailroom.VerdictAnswer && k.Answers
+		ok = d.Verdict == mailroom.VerdictApprove || d.Verdict == mailroom.VerdictDeny ||
+			d.Verdict == mailroom.VerdictAnswer && k.Answers
 	case mailroom.TicketInput, mailroom.TicketEvent:
 		ok = d.Verdict == mailroom.VerdictAnswer
 	}
@@ -134,7 +136,8 @@ func (d *Decision) checkKind(k *mailroom.Ticket) error {
 		return check.Invalid("digest", "is required to approve: send the digest that was shown", "")
 	}
 	if d.Digest != "" && (len(d.Digest) < 16 || !strings.HasPrefix(k.Digest, strings.ToLower(d.Digest))) {
-		return mailroom.Errorf(mailroom.CodeConflict, "digest mismatch: ticket %s now has digest %s; review it again", k.ID, k.Digest)
+		return mailroom.Errorf(mailroom.CodeConflict,
+			"digest mismatch: ticket %s now has digest %s; review it again", k.ID, k.Digest)
 	}
 	return nil
 }

@@ -1,12 +1,12 @@
 package thread
 
-// This file is how a worker gets runs: the ledger asks it for its next claim, claims due runs for it in a commit, tells it
-// which, and its lease keeps them.
+// This file is how a worker gets runs: the ledger asks it for its next claim, claims due runs for it in a commit, tells
+// it which, and its lease keeps them.
 //
 // The ledger asks at each batch, after the operations that fill or free slots, so one commit ends a run, or accepts a
 // submit, and starts the next run. A worker that polled for due runs would pay a commit of its own for each, and look
-// often for nothing. A worker that got runs in advance, as a consumer of a queue with a prefetch does, would keep them from
-// idle workers, and hold leases of runs that do not start. The answer to a claim may be lost on its way to another
+// often for nothing. A worker that got runs in advance, as a consumer of a queue with a prefetch does, would keep them
+// from idle workers, and hold leases of runs that do not start. The answer to a claim may be lost on its way to another
 // process, so each claim has a number, the round: a renewal names the last one that arrived, and what was claimed in a
 // later one is released.
 

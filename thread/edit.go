@@ -65,7 +65,8 @@ func (s *Runs) findUnread(message string) (*mailroom.Run, *mailroom.Input, error
 			return nil, nil, errTooLate(message, state)
 		}
 		if slices.Contains(r.Spent, message) {
-			return nil, nil, mailroom.Errorf(mailroom.CodeConflict, "message %s has answered a ticket; send another message instead of changing it", message)
+			return nil, nil, mailroom.Errorf(mailroom.CodeConflict,
+				"message %s has answered a ticket; send another message instead of changing it", message)
 		}
 		for i := range r.Steers {
 			if s := &r.Steers[i]; s.Message == message {
@@ -84,5 +85,6 @@ func (s *Runs) findUnread(message string) (*mailroom.Run, *mailroom.Input, error
 // errTooLate is the refusal of a change to a read message. The text is the same whether the run
 // that read it still holds the message or has ended.
 func errTooLate(message, state string) error {
-	return mailroom.Errorf(mailroom.CodeConflict, "message %s is %s; only an unread message can be changed", message, state)
+	return mailroom.Errorf(mailroom.CodeConflict,
+		"message %s is %s; only an unread message can be changed", message, state)
 }

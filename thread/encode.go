@@ -31,7 +31,8 @@ func (s settleDigest) AppendJSON(b []byte) []byte {
 }
 
 func (d submitDigest) AppendJSON(b []byte) []byte {
-	b = jsontext.AppendList(jsontext.AppendName(append(b, '{'), "Messages"), d.Messages, func(b []byte, m NewMessage) []byte {
+	b = jsontext.AppendName(append(b, '{'), "Messages")
+	b = jsontext.AppendList(b, d.Messages, func(b []byte, m NewMessage) []byte {
 		b = jsontext.AppendString(jsontext.AppendName(append(b, '{'), "Role"), string(m.Role))
 		b = jsontext.AppendList(jsontext.AppendName(b, "Parts"), m.Parts, entry.AppendPart)
 		return append(jsontext.AppendString(jsontext.AppendName(b, "Visibility"), m.Visibility), '}')
@@ -45,6 +46,7 @@ func (d submitDigest) AppendJSON(b []byte) []byte {
 	} else {
 		b = jsontext.AppendAny(b, d.Options)
 	}
-	b = jsontext.AppendList(jsontext.AppendName(b, "Decisions"), d.Decisions, func(b []byte, d Decision) []byte { return jsontext.AppendAny(b, d) })
+	b = jsontext.AppendList(jsontext.AppendName(b, "Decisions"), d.Decisions,
+		func(b []byte, d Decision) []byte { return jsontext.AppendAny(b, d) })
 	return append(b, '}')
 }

@@ -26,7 +26,8 @@ func mayPass(t *State, r *mailroom.Run, to string) bool {
 	if other == nil || !isReady(other) || r.Priority == 0 || len(r.Steers) > 0 || r.MaxCrashes() == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(t.Tickets.of(r.ID), func(k *mailroom.Ticket) bool { return k.State == mailroom.TicketOpen })
+	return !slices.ContainsFunc(t.Tickets.of(r.ID),
+		func(k *mailroom.Ticket) bool { return k.State == mailroom.TicketOpen })
 }
 
 // giveWay returns the current run to its place in the queue, and gives the run to a priority with which it starts
@@ -40,5 +41,6 @@ func giveWay(t *State, r *mailroom.Run, to string, now time.Time) {
 	t.Current = ""
 	t.release(r)
 	t.touchRun(r)
-	t.append(entry.KindRescheduled, r, now, entry.RunRescheduled{Reason: "gave_way", Attempt: r.Attempt, AvailableAt: now, Behind: to})
+	t.append(entry.KindRescheduled, r, now,
+		entry.RunRescheduled{Reason: "gave_way", Attempt: r.Attempt, AvailableAt: now, Behind: to})
 }

@@ -112,8 +112,8 @@ func HoldJoin(t *State, in *Submit, now time.Time) bool {
 const resumedJoin = 3 * time.Second
 
 // resumeJoin makes a due run wait again if it waited for more messages while this server did not run, because nothing
-// received them. It reports whether the run waits. Rejected: to keep a run waiting until its channel is connected, because a
-// platform that is down would hold messages that have arrived.
+// received them. It reports whether the run waits. Rejected: to keep a run waiting until its channel is connected,
+// because a platform that is down would hold messages that have arrived.
 func resumeJoin(t *State, r *mailroom.Run, now time.Time) bool {
 	at := t.ServedSince.Add(resumedJoin)
 	if !r.Joins || !r.NotBefore.Before(t.ServedSince) || !at.After(now) {
@@ -124,8 +124,8 @@ func resumeJoin(t *State, r *mailroom.Run, now time.Time) bool {
 	return true
 }
 
-// endJoin moves the run that waits for more messages to the queue, at the place that it has had. A submit that takes a place
-// calls it first: nothing can join the run any more, and its message may not overtake those of the run.
+// endJoin moves the run that waits for more messages to the queue, at the place that it has had. A submit that takes a
+// place calls it first: nothing can join the run any more, and its message may not overtake those of the run.
 func endJoin(t *State, now time.Time) {
 	r := t.Runs.queue.joining()
 	if r == nil {

@@ -32,7 +32,8 @@ func (s *Keys) Find(key, digest string) (first store.Submitted, repeat bool, err
 	case !ok || key == "":
 		return store.Submitted{}, false, nil
 	case k.Digest != digest:
-		return store.Submitted{}, false, mailroom.Errorf(mailroom.CodeConflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, k.Thread)
+		return store.Submitted{}, false, mailroom.Errorf(mailroom.CodeConflict,
+			"key %q was used in thread %q for another submit; use a new key for new content", k.Key, k.Thread)
 	}
 	first = k.Result
 	first.Disposition = store.DispositionDuplicate

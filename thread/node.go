@@ -9,8 +9,8 @@ import (
 
 // A sticky agent keeps the conversation of a thread in a session on one machine. The step that writes its state also
 // writes the server into the thread's row, in one commit, so no session is without its server, and a thread without one
-// starts anywhere. The server is a part of Due.Agent, by which claims look for due runs: a server asks for the agent, and
-// for the agent with its own id, each an index seek. With the server in a column of its own, a claim would skip the
+// starts anywhere. The server is a part of Due.Agent, by which claims look for due runs: a server asks for the agent,
+// and for the agent with its own id, each an index seek. With the server in a column of its own, a claim would skip the
 // threads of other servers, as many as are due. Agents that are not sticky cost nothing.
 
 // dueSeparator stands between agent and node in [mailroom.Due].Agent.

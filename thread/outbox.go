@@ -45,8 +45,9 @@ func (o *Outbox) deliver(from *mailroom.Thread, r *mailroom.Run, seq int64, part
 	at := strconv.FormatInt(seq, 10)
 	o.submits = append(o.submits, Submit{
 		Thread: from.DeliverTo, Run: DeliveryID(r.ID, seq), Key: r.ID + "/" + at,
-		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner), ByServer: reserved.ForServer(from.DeliverTo),
-		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID,
+		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner),
+		ByServer: reserved.ForServer(from.DeliverTo),
+		Origin:   mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID,
 		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
 	})
 }
@@ -87,8 +88,9 @@ func (o *Outbox) reportEnd(from *mailroom.Thread, r *mailroom.Run, seq int64) {
 		at := strconv.FormatInt(seq, 10) // unique: a retried run can end again with the same attempt
 		o.submits = append(o.submits, Submit{
 			Thread: c.Thread, Run: digest.ID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
-			Messages: []NewMessage{{Parts: []mailroom.Part{{Type: "data", Data: endReport(r)}}, Visibility: mailroom.VisibleInternal}},
-			Sender:   r.Agent, Owner: from.Owner, Origin: mailroom.Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
+			Messages: []NewMessage{{Parts: []mailroom.Part{{Type: "data", Data: endReport(r)}},
+				Visibility: mailroom.VisibleInternal}},
+			Sender: r.Agent, Owner: from.Owner, Origin: mailroom.Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
 		})
 	}
 }
@@ -118,7 +120,8 @@ func endReport(r *mailroom.Run) json.RawMessage {
 // of the send; r is nil if the child is not loaded.
 func EndOfChild(r *mailroom.Run, run, name string) (*ChildEnd, error) {
 	if r == nil || r.Caller == nil || r.Caller.Answer != mailroom.AnswerWait {
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s was made before without waiting for its end; use another name", name, run)
+		return nil, mailroom.Errorf(mailroom.CodeConflict,
+			"send %q of run %s was made before without waiting for its end; use another name", name, run)
 	}
 	if !r.Status.Finished() {
 		return nil, nil

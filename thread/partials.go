@@ -43,7 +43,8 @@ func (s *Partials) Text(run string, stored []store.Partial) *PartialText {
 
 // add adds a piece. It replaces one at the same offset.
 func (s *Partials) add(p store.Partial) {
-	s.added = slices.DeleteFunc(s.added, func(old store.Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
+	s.added = slices.DeleteFunc(s.added,
+		func(old store.Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	s.added = append(s.added, p)
 }
 

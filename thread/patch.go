@@ -40,7 +40,8 @@ func (t *State) Patch(p Patch, now time.Time) error {
 		return err
 	}
 	if p.DropSession && t.Worker != "" {
-		return mailroom.Errorf(mailroom.CodeConflict, "a run of thread %q is at work in its session; interrupt it first", t.ID)
+		return mailroom.Errorf(mailroom.CodeConflict,
+			"a run of thread %q is at work in its session; interrupt it first", t.ID)
 	}
 	if p.DropSession {
 		dropSessions(&t.Thread)
@@ -96,12 +97,15 @@ func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 	missing := p.Target == nil || p.Target.CreatedAt.IsZero()
 	switch {
 	case reserved.ForServer(to) && (reserved.Owner(to) != owner || reserved.Agent(to) == ""):
-		e := check.Invalid("deliver_to", fmt.Sprintf("is a thread of the server that gets nothing from threads of %s", owner), to)
+		e := check.Invalid("deliver_to", fmt.Sprintf("is a thread of the server that gets nothing from threads of %s", owner),
+			to)
 		e.Code = mailroom.CodeForbidden
 		return e
-	case reserved.ForServer(to) && reserved.Owner(to) == auth.Operator && p.By != nil && !p.ByServer && !p.By.Has(auth.PermissionAdmin):
+	case reserved.ForServer(to) && reserved.Owner(to) == auth.Operator && p.By != nil && !p.ByServer &&
+		!p.By.Has(auth.PermissionAdmin):
 		// The owner's name is no right: the operator's limited tokens have it, and act in no chat.
-		e := check.Invalid("deliver_to", "is a chat or a target of the server: this requires a token with the scope admin", to)
+		e := check.Invalid("deliver_to", "is a chat or a target of the server: this requires a token with the scope admin",
+			to)
 		e.Code = mailroom.CodeForbidden
 		return e
 	case p.Foreign, missing && reserved.Prefix(to) != "" && !reserved.ForServer(to): // deliveries would be dropped
@@ -111,11 +115,14 @@ func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 	case !missing && p.By != nil && !p.By.CanSee(p.Target):
 		return errNoThread(p.Target.ID)
 	case p.Target != nil && p.Target.DeliverTo != "":
-		return mailroom.Errorf(mailroom.CodeConflict, "thread %q delivers to %q; a delivery thread must not have a deliver_to", p.Target.ID, p.Target.DeliverTo)
+		return mailroom.Errorf(mailroom.CodeConflict,
+			"thread %q delivers to %q; a delivery thread must not have a deliver_to", p.Target.ID, p.Target.DeliverTo)
 	case p.Source != nil && p.By != nil && !p.By.CanSee(p.Source):
-		return mailroom.Errorf(mailroom.CodeConflict, "another thread delivers to this one; a delivery thread must not have a deliver_to")
+		return mailroom.Errorf(mailroom.CodeConflict,
+			"another thread delivers to this one; a delivery thread must not have a deliver_to")
 	case p.Source != nil:
-		return mailroom.Errorf(mailroom.CodeConflict, "thread %q delivers to this one; a delivery thread must not have a deliver_to", p.Source.ID)
+		return mailroom.Errorf(mailroom.CodeConflict,
+			"thread %q delivers to this one; a delivery thread must not have a deliver_to", p.Source.ID)
 	}
 	return nil
 }

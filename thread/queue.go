@@ -173,10 +173,10 @@ func dueOf(r *mailroom.Run, at time.Time) mailroom.Due {
 }
 
 // window is the loaded start of an ordered set of runs. Most transitions need one or two runs of a queue that may have
-// thousands, and the thread's row is locked anyway, so the start is a consistent part of the whole: a run that is added or
-// moved is placed into it, or is behind it and stays unloaded. To load the whole queue would make each commit as slow as
-// the queue is long; to load the first run alone would cost a query for each run of a queue that is worked off, so the
-// window of a thread that stays cached doubles.
+// thousands, and the thread's row is locked anyway, so the start is a consistent part of the whole: a run that is added
+// or moved is placed into it, or is behind it and stays unloaded. To load the whole queue would make each commit as
+// slow as the queue is long; to load the first run alone would cost a query for each run of a queue that is worked off,
+// so the window of a thread that stays cached doubles.
 type window struct {
 	runs     []*mailroom.Run
 	whole    bool // runs has the whole set

@@ -32,7 +32,8 @@ func (t *State) follow(r *mailroom.Run, f followUp, now time.Time) {
 	r.Status, r.AvailableAt, r.LastError = mailroom.StatusQueued, f.at, f.err
 	t.release(r)
 	t.touchRun(r)
-	t.append(entry.KindRescheduled, r, now, entry.RunRescheduled{Reason: f.reason, Attempt: r.Attempt, AvailableAt: f.at, Error: f.err})
+	t.append(entry.KindRescheduled, r, now,
+		entry.RunRescheduled{Reason: f.reason, Attempt: r.Attempt, AvailableAt: f.at, Error: f.err})
 }
 
 // afterRelease returns the run to the queue. The attempt does not count. But a run that no lost claim may
@@ -103,7 +104,8 @@ func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
 	}
 	r.Lost++
 	if r.LostForGood() {
-		return deadLetter(mailroom.ClassCrashed, fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost))
+		return deadLetter(mailroom.ClassCrashed,
+			fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost))
 	}
 	at := now
 	if r.Crashes > 1 {
@@ -182,7 +184,8 @@ func (t *State) Retry(in Retry, now time.Time) (*mailroom.Run, error) {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %s in thread %q", in.Run, t.ID)
 	}
 	if r.Status != mailroom.StatusFailed && r.Status != mailroom.StatusCancelled {
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
+		return nil, mailroom.Errorf(mailroom.CodeConflict,
+			"run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
 	}
 	if countInputs(r) == 0 {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "all messages of run %s were retracted", r.ID)

@@ -27,11 +27,12 @@ const (
 //	reject     queue           queue    answer        queue         queue            queue
 //	interrupt  queue           queue    queue         queue         queue            queue
 //
-// A current run that was asked to stop is none that accepts messages. A wait that has expired counts as at work. Messages
-// for another agent, or for later, and those of a run that wants an answer, do not reach a waiting run, and those of any
-// run answer no question. Where nothing fits, collect goes to the queue. Messages that join ([submission.joinable]) go to
-// the run that waits for them instead of to collect or queue. What becomes of the runs before them is not decided here: in
-// the modes latest and interrupt, [submission.apply] supersedes them, and in the mode reject a busy thread refuses.
+// A current run that was asked to stop is none that accepts messages. A wait that has expired counts as at work.
+// Messages for another agent, or for later, and those of a run that wants an answer, do not reach a waiting run, and
+// those of any run answer no question. Where nothing fits, collect goes to the queue. Messages that join
+// ([submission.joinable]) go to the run that waits for them instead of to collect or queue. What becomes of the runs
+// before them is not decided here: in the modes latest and interrupt, [submission.apply] supersedes them, and in the
+// mode reject a busy thread refuses.
 func (s *submission) route() (route, *mailroom.Run) {
 	if len(s.in.Messages) == 0 {
 		return routeQueue, nil
@@ -81,7 +82,8 @@ func (s *submission) canSteer(c *mailroom.Run) bool {
 		return false
 	}
 	tickets := &s.t.Tickets
-	return c.Status != mailroom.StatusWaiting || tickets.waitExpired(c, s.now) || tickets.waitKind(c, s.now) == mailroom.TicketApproval
+	return c.Status != mailroom.StatusWaiting || tickets.waitExpired(c, s.now) ||
+		tickets.waitKind(c, s.now) == mailroom.TicketApproval
 }
 
 // collectable returns the newest run, if it was never claimed and has the same agent and sender,

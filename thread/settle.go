@@ -23,7 +23,7 @@ type Settle struct {
 	mailroom.Claim
 	Number  int // the run's Step + 1
 	Outcome Outcome
-	Message *PartialText      // message being written, complete with OutcomeComplete and else partial; nil: its flushed text
+	Message *PartialText      // being written, complete with OutcomeComplete, else partial; nil: its flushed text
 	Failure *mailroom.Failure // with OutcomeFail
 	Wait    *mailroom.Wait    // with OutcomePark
 	Asks    []mailroom.Ask    // with OutcomePark: tickets to open

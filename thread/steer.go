@@ -40,7 +40,9 @@ func checkSteer(r *mailroom.Run, in *Submit) error {
 		}
 	}
 	if len(r.Steers)+len(in.Messages) > MaxSteers || size > MaxSteersSize {
-		return errRateLimited("run %s has the maximum of %d steered messages that no step covers yet: submit with mode queue, or wait", r.ID, len(r.Steers))
+		return errRateLimited(
+			"run %s has the maximum of %d steered messages that no step covers yet: submit with mode queue, or wait",
+			r.ID, len(r.Steers))
 	}
 	return nil
 }

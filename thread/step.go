@@ -40,7 +40,8 @@ func (a *StepCommit) Check() error {
 		return check.Invalid("name", "must be valid UTF-8 without NUL", a.Step.Name)
 	}
 	for _, n := range a.Step.Entries {
-		if !check.IsClean(n.Kind) || n.Kind != entry.KindToolStarted && n.Kind != entry.KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
+		if !check.IsClean(n.Kind) || n.Kind != entry.KindToolStarted && n.Kind != entry.KindToolDone &&
+			!strings.HasPrefix(n.Kind, "x.") {
 			return check.Invalid("kind", "must be tool.started, tool.finished, or begin with x.", n.Kind)
 		}
 		if err := check.JSON("body", n.Body, mailroom.MaxAgentEntry); err != nil {
@@ -224,7 +225,8 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 	t.openTickets(r, a.asks, now)
 	for i, s := range sent {
 		recordSend(r, a.Step.Sends[i].Name, s)
-		t.append(entry.KindSend, r, now, entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
+		t.append(entry.KindSend, r, now,
+			entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
 	}
 	applyStep(&t.Thread, r, &a.Step)
 	if a.Step.State != nil {

@@ -65,7 +65,8 @@ func (s *submission) checkMustDeliver() error {
 	switch {
 	case !s.in.MustDeliver:
 	case t.DeliverTo != "" && t.DeliverTo != s.in.DeliverTo:
-		why = fmt.Sprintf("thread %q already delivers to thread %q: set its deliver_to to an empty text first, or use another thread", t.ID, t.DeliverTo)
+		why = fmt.Sprintf("thread %q already delivers to thread %q: "+
+			"set its deliver_to to an empty text first, or use another thread", t.ID, t.DeliverTo)
 	case t.Exists() && t.Owner != s.in.Owner:
 		why = fmt.Sprintf("thread %q has another owner, and only the owner's submit makes it deliver to a target", t.ID)
 	}
@@ -204,7 +205,8 @@ func (s *submission) newRun() *mailroom.Run {
 		ID: in.Run, Thread: t.ID, Agent: s.found.Agent, AgentVersion: s.found.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: takePlace(&t.Thread), SubmitKey: in.Key,
 		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
-		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry, CrashLimit: in.MaxCrashes, AgentAttempts: in.MaxAttempts == 0,
+		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry,
+		CrashLimit: in.MaxCrashes, AgentAttempts: in.MaxAttempts == 0,
 		Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now, FirstSeq: t.LastSeq + 1,
 	}
 	r.Deadline, _ = s.deadline() // checked before

@@ -83,7 +83,7 @@ type Resolved struct {
 	DeliverTo        *mailroom.Thread // row of the submit's DeliverTo, which may not exist
 	Queued           int              // current number of runs in the thread's queue
 	MaxQueued        int              // 0: no limit
-	ForeignNamespace bool             // a new thread's id is in another token's namespace, see [auth.Token.InForeignNamespace]
+	ForeignNamespace bool             // as auth.Token.InForeignNamespace says of a new thread's id
 	Reserved         []string         // prefixes of thread ids that only the operator may create
 	BadVersion       error            // why the agent has no such version as the submit names; nil: it has
 	BadOptions       error            // why the agent does not take the options of the submit; nil: it does

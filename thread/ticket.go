@@ -92,7 +92,8 @@ func (s *Tickets) expire(run string, now time.Time) []*mailroom.Ticket {
 func (s *Tickets) expiry(run string) time.Time {
 	var first time.Time
 	for _, k := range s.byID {
-		if k.Run == run && k.State == mailroom.TicketOpen && k.ExpiresAt != nil && (first.IsZero() || k.ExpiresAt.Before(first)) {
+		if k.Run == run && k.State == mailroom.TicketOpen && k.ExpiresAt != nil &&
+			(first.IsZero() || k.ExpiresAt.Before(first)) {
 			first = *k.ExpiresAt
 		}
 	}
@@ -109,7 +110,8 @@ func (s *Tickets) checkAsks(run string, asks []ask) error {
 		known := old != nil && old.State != mailroom.TicketVoid
 		before, repeat := first[a.Name]
 		if known && old.Digest != a.digest || repeat && before != a.digest {
-			return mailroom.Errorf(mailroom.CodeConflict, "ticket %q of run %s exists with other content; use another name", a.Name, run)
+			return mailroom.Errorf(mailroom.CodeConflict,
+				"ticket %q of run %s exists with other content; use another name", a.Name, run)
 		}
 		first[a.Name] = a.digest
 		if old == nil && !repeat {
@@ -127,7 +129,8 @@ func (s *Tickets) checkAsks(run string, asks []ask) error {
 		}
 	}
 	if count > MaxTickets || size > MaxTicketsSize {
-		return check.TooLarge("tickets", fmt.Sprintf("of one run are at most %d, with %d bytes together; continue in another run", MaxTickets, MaxTicketsSize), count)
+		return check.TooLarge("tickets", fmt.Sprintf(
+			"of one run are at most %d, with %d bytes together; continue in another run", MaxTickets, MaxTicketsSize), count)
 	}
 	return nil
 }

@@ -57,11 +57,13 @@ func CheckReached(t *State, in *Submit, configured []string) error {
 // checkReserved refuses an id if only the server or the operator creates its thread, whether there is one or not.
 func checkReserved(id string, configured []string) error {
 	if reserved.ForServer(id) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "no thread %q for this token, and only the server creates threads whose id begins with %q", id, reserved.Prefix(id))
+		return mailroom.Errorf(mailroom.CodeForbidden,
+			"no thread %q for this token, and only the server creates threads whose id begins with %q", id, reserved.Prefix(id))
 	}
 	for _, begin := range append([]string{reserved.Prefix(id)}, configured...) {
 		if begin != "" && strings.HasPrefix(id, begin) {
-			return mailroom.Errorf(mailroom.CodeForbidden, "no thread %q for this token, and only the operator may create threads whose id begins with %q", id, begin)
+			return mailroom.Errorf(mailroom.CodeForbidden,
+				"no thread %q for this token, and only the operator may create threads whose id begins with %q", id, begin)
 		}
 	}
 	return nil
@@ -72,7 +74,8 @@ func checkReserved(id string, configured []string) error {
 func (s *submission) checkOwner() error {
 	t := s.t
 	if s.ofServer() && reserved.ForServer(t.ID) && t.Owner != reserved.Owner(t.ID) {
-		return mailroom.Errorf(mailroom.CodeConflict, "thread %q is the server's, but token %s owns it: delete it with `mailroom threads delete`", t.ID, t.Owner)
+		return mailroom.Errorf(mailroom.CodeConflict,
+			"thread %q is the server's, but token %s owns it: delete it with `mailroom threads delete`", t.ID, t.Owner)
 	}
 	return nil
 }

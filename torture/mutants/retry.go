@@ -4,7 +4,7 @@ package main
 func retryMutants() []mutant {
 	const pkg = "thread"
 	return []mutant{
-		{"a worker ignores the deadline of the server", "engine/work.go", "s.engine.options.Deadline, s.assignment.Limit, time.Hour", "s.engine.options.Deadline, time.Hour", "engine", "^TestARemoteWorkerEndsAnAttemptAtTheServersDeadline$"},
+		{"a worker ignores the deadline of the server", "engine/work.go", "s.engine.options.Deadline, s.claimed.Limit, time.Hour", "s.engine.options.Deadline, time.Hour", "engine", "^TestARemoteWorkerEndsAnAttemptAtTheServersDeadline$"},
 		{"a worker stops a run for any time", "thread/retry.go", "max(delay, min(named, retry.MaxNamed))", "max(delay, named)", "thread", "^TestATimeThatAFailureNamesIsBounded$"},
 		{"a claim does not say how its attempt is retried", "thread/claim.go", "	setRetry(r, by.Retry.Over(retry.Default()))\n", "	_ = retry.Default\n", pkg, "^TestAnOverdueClaimIsRetriedAsItSaid$"},
 		{"a claim replaces the number of the submit", "thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},

@@ -47,7 +47,7 @@ func sourceMutants() []mutant {
 		{"an account of a program is one of every program", "channel/webhook/webhook.go",
 			"	t.Directory = c.options.URL\n", "", "channel/webhook", "^TestTheAccountNamesTheProgram$"},
 		{"a limited token of the operator delivers to a chat", "thread/patch.go",
-			" && p.By != nil && !p.ByServer && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
+			" && p.By != nil && !p.ByServer &&\n\t\t!p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
 		{"the leases of a token's workers outlive its revocation", "ledger/op_token_revoke.go",
 			"endLease(tx, w, true)", "_ = w", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},
 		{"a revocation leaves what it was asked to cancel", "ledger/op_token_revoke.go",
