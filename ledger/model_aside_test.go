@@ -29,7 +29,7 @@ type sideAction struct {
 func drawSide(t *rapid.T, rows contents, n int) sideAction {
 	draw := one(t, []func(t *rapid.T, rows contents, n int) sideAction{
 		drawNotify, drawNotify, drawInbox, drawInbox, drawAcknowledge, drawAcknowledge, drawReserve, drawReserve, drawReservation,
-		drawPause, drawResume, drawCursor, drawDuty, drawDuty, drawOpening, drawNote, drawQuotas, drawAlerts, drawAlerts, drawExpiry,
+		drawPause, drawResume, drawCursor, drawDuty, drawDuty, drawOpening, drawNote, drawQuotas, drawAlerts, drawAlerts, drawExpiry, drawOnTheWay,
 	}, "aside")
 	return draw(t, rows, n)
 }
@@ -104,6 +104,13 @@ func drawAlerts(t *rapid.T, _ contents, n int) sideAction {
 	return sideAction{"submit all", func(ctx context.Context, l *ledger.Ledger) (any, error) {
 		return nil, l.Duties().SubmitAll(ctx, slices.Clone(all), c)
 	}}
+}
+
+// drawOnTheWay announces messages that may join a run.
+func drawOnTheWay(t *rapid.T, _ contents, _ int) sideAction {
+	in := thread.Submit{Thread: drawThread(t, "thread"), Sender: "ann", OnTheWay: true, Owner: "ann", Join: time.Second}
+	in.Origin = mailroom.Origin{Via: "channel:tg", Sender: in.Sender}
+	return sideAction{"on the way", func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Submit(ctx, in) }}
 }
 
 // drawExpiry expires the notifications of a project.
