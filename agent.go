@@ -71,6 +71,8 @@ type Step struct {
 	Progress   float64         // of the run, above 0 and at most 1; 0 keeps it
 	// NoProgress marks a step that records a circumstance, such as a child's pid. It leaves the
 	// run's count of crashes unchanged, and the message being written goes on.
+	// Otherwise an agent that records its child process before each attempt would reset the count
+	// forever.
 	NoProgress bool `json:"Record"` // the name is part of the digest of a step
 	// Internal makes the message being written an internal one instead of a reply, such as a remark
 	// before a tool call. Internal messages are not delivered.

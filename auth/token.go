@@ -117,6 +117,9 @@ func DeclaredAgents(tokens []*Token, now time.Time) (agents []string) {
 
 // RunToken returns the token under which the runs of an owner's threads act: with the permissions
 // that the owner has on its own threads.
+//
+// A run has the rights of the owner of its thread, whichever agent runs. So an agent that is talked
+// into something reaches no further than the person who talks to it.
 func RunToken(owner string) *Token {
 	t := &Token{Name: owner, Scopes: []Permission{PermissionSubmit}}
 	if owner == Operator {

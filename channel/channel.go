@@ -132,6 +132,9 @@ func ThreadID(channel string, chat ...string) string {
 }
 
 // DeliveryThreadID returns the delivery thread of a conversation thread.
+//
+// A chat has two threads because a conversation that waits for an answer holds its queue, while its
+// question must still be delivered.
 func DeliveryThreadID(thread string) string { return deliveryPrefix + thread }
 
 const deliveryPrefix = reserved.Delivery

@@ -77,6 +77,11 @@ func parseGlob(glob string) []globPart {
 // globs is a set of globs compiled into one automaton. Its states are the positions between the
 // parts, kept as bit sets. One step moves all states at once, so a comparison with another glob
 // costs the parts of that glob times the words of a set. It is not safe for concurrent use.
+//
+// Comparing globs takes time, and a client chooses them: the names of a request become one
+// automaton with bounded cost. A comparison that takes more than some milliseconds happens before
+// the transaction, which then compares only later reservations, so that no other operation waits
+// for it.
 type globs struct {
 	words         int // words of a set
 	starts, lasts set // the states before and after each glob

@@ -146,6 +146,10 @@ func DecodeInbox(t *mailroom.Thread, c store.Cursor) (box Inbox, err error) {
 }
 
 // Lapse removes the notifications up to entry seq from all inboxes of the project.
+//
+// Inboxes of agents that never return would use up the quota of every sender. Only time makes a
+// notification lapse: if new notifications displaced old ones, one sender could push out the
+// notifications of others.
 func Lapse(t *thread.State, seq int64) {
 	t.Lapsed = max(t.Lapsed, seq)
 	t.Touch()

@@ -44,6 +44,15 @@ type Settings struct {
 	Connect func(o chat.Options) channel.Connect
 	// Receive returns how any server receives the channel's events, if they are requests to a server.
 	// nil: only the server that runs the channel receives them.
+	//
+	// Receiving a webhook needs no duty: its id is the key of each step, and there is no position
+	// or file that one server keeps. So on a shared store every server runs a receiver for each
+	// webhook channel, a runner with the same inbound half and no deliveries, which writes without
+	// the duty. It gets the requests while the server has no connection of the channel itself. Two
+	// servers handle different requests of a room at the same time, so only a sender that waits for
+	// each answer gets its order. A message of which one server handles a repeat in the new
+	// conversation, after /new, while another one still handles it in the old one, is in both; a
+	// lock per room would prevent that and would cost each request a trip.
 	Receive func(o chat.Options) channel.Connect
 	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform needs other
 	// delays than most channels.

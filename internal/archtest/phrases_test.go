@@ -103,3 +103,48 @@ func TestVaguePhrasesAreFound(t *testing.T) {
 		t.Errorf("got %q, want line 3", got)
 	}
 }
+
+// pointing are phrases that point back to a noun instead of naming it, or that name neither who acts nor on what, with
+// the number of them in the comments of the product. The numbers only shrink.
+func pointing() map[string]int {
+	return map[string]int{
+		"told": 2, "tell": 4, "tells": 3, "that of": 20, "those of": 44, "is none": 25, "are none": 3, "as it is": 5,
+	}
+}
+
+// countPhrase counts a phrase of whole words in a text in lower case.
+func countPhrase(text, phrase string) (n int) {
+	for {
+		before, after, found := strings.Cut(text, phrase)
+		if !found {
+			return n
+		}
+		if !endsWord(before) && !startsWord(after) {
+			n++
+		}
+		text = after
+	}
+}
+
+func TestCommentsNameTheirNouns(t *testing.T) {
+	counts := map[string]int{}
+	for _, f := range tree(t) {
+		if f.test || isSupport(f.folder()) {
+			continue
+		}
+		for _, group := range f.ast.Comments {
+			text := strings.Join(strings.Fields(strings.ToLower(group.Text())), " ")
+			for phrase := range pointing() {
+				counts[phrase] += countPhrase(text, phrase)
+			}
+		}
+	}
+	for phrase, most := range pointing() {
+		if t.Logf("%q: %d", phrase, counts[phrase]); counts[phrase] > most {
+			t.Errorf("%d comments with %q, at most %d: name the noun, or who does what", counts[phrase], phrase, most)
+		}
+	}
+	if got := countPhrase("told by those who were told, untold, retold", "told"); got != 2 {
+		t.Errorf("got %d", got)
+	}
+}
