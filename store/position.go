@@ -33,7 +33,8 @@ type AllEntries struct {
 
 	// The query sets the fields below.
 
-	Order     string     // names the order: positions of another order mean nothing in this one; 12 characters, a-z and 0-9
+	// Order names the order, in 12 characters a-z and 0-9. Positions of another order mean nothing in this one.
+	Order     string
 	Positions []Position // of the returned entries
 	End       Position   // every later entry that a query returns is after it
 	// Removed is the greatest position of an entry that DropEntries removed from a thread that was not
@@ -44,7 +45,9 @@ type AllEntries struct {
 
 // Add appends the entries of one row that are after a.After. It reports whether another row may
 // follow, as more says for each entry.
-func (a *AllEntries) Add(found []mailroom.Entry, row []mailroom.Entry, commit, thread int64, more func(size int) bool) ([]mailroom.Entry, bool) {
+func (a *AllEntries) Add(
+	found, row []mailroom.Entry, commit, thread int64, more func(size int) bool,
+) ([]mailroom.Entry, bool) {
 	for _, e := range row {
 		at := Position{commit, thread, e.Seq}
 		if at.Compare(a.After) <= 0 {

@@ -234,7 +234,9 @@ func (q EntryQuery) EachAt(r Reader) ([]mailroom.Entry, error) {
 		for n < len(at) && at[n] == (EntryRef{first.Thread, first.Seq + int64(n)}) {
 			n++
 		}
-		found, err := r.Entries(EntryQuery{Thread: first.Thread, After: first.Seq - 1, Before: first.Seq + int64(n), Limit: n})
+		found, err := r.Entries(EntryQuery{
+			Thread: first.Thread, After: first.Seq - 1, Before: first.Seq + int64(n), Limit: n,
+		})
 		if err != nil {
 			return nil, err
 		}

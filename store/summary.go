@@ -70,7 +70,8 @@ const DelayBuckets = 8
 // DelayBounds returns the inclusive upper bounds of the buckets of delays. The last bucket has none.
 func DelayBounds() [DelayBuckets - 1]time.Duration {
 	return [DelayBuckets - 1]time.Duration{
-		10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour,
+		10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second,
+		time.Minute, 10 * time.Minute, time.Hour,
 	}
 }
 
@@ -86,8 +87,10 @@ func EndOf(r *mailroom.Run) Summary {
 	out := Summary{
 		Key: SummaryKey{Step: StepMinute, At: r.FinishedAt.UTC().Truncate(StepMinute), Agent: r.Agent, Status: r.Status},
 		Sums: Sums{
-			Runs: 1, InputTokens: bounded(used.InputTokens - before.InputTokens), OutputTokens: bounded(used.OutputTokens - before.OutputTokens),
-			Cost: billionths(used.CostUSD - before.CostUSD),
+			Runs:         1,
+			InputTokens:  bounded(used.InputTokens - before.InputTokens),
+			OutputTokens: bounded(used.OutputTokens - before.OutputTokens),
+			Cost:         billionths(used.CostUSD - before.CostUSD),
 		},
 	}
 	if r.StartedAt.IsZero() {
@@ -173,7 +176,8 @@ func add(a, b int64) int64 {
 // Compare orders keys by step, agent, time and status.
 func (k SummaryKey) Compare(other SummaryKey) int {
 	return cmp.Or(
-		cmp.Compare(k.Step, other.Step), strings.Compare(k.Agent, other.Agent), k.At.Compare(other.At), cmp.Compare(k.Status, other.Status),
+		cmp.Compare(k.Step, other.Step), strings.Compare(k.Agent, other.Agent),
+		k.At.Compare(other.At), cmp.Compare(k.Status, other.Status),
 	)
 }
 

@@ -38,7 +38,10 @@ func MayAppear(err error) bool {
 		}
 		return false
 	}
-	for _, one := range []error{errNotPrimary, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNREFUSED, syscall.ECONNRESET} {
+	for _, one := range []error{
+		errNotPrimary, context.DeadlineExceeded,
+		io.EOF, io.ErrUnexpectedEOF, syscall.ECONNREFUSED, syscall.ECONNRESET,
+	} {
 		if errors.Is(err, one) {
 			return true
 		}

@@ -84,7 +84,8 @@ var schemaName = lazyregexp.New(`^[a-z_][a-z0-9_]{0,62}$`)
 func (o Options) check() error {
 	switch {
 	case !schemaName().MatchString(o.Schema):
-		return fmt.Errorf("invalid schema %q: use 1 to 63 lower-case letters, digits and _, not beginning with a digit", o.Schema)
+		return fmt.Errorf("invalid schema %q: use 1 to 63 lower-case letters, digits and _, "+
+			"not beginning with a digit", o.Schema)
 	case o.Durable != DurablePrimary && o.Durable != DurableSync && o.Durable != DurableStorage:
 		return fmt.Errorf("unknown durability %q: use primary, sync or storage", o.Durable)
 	case (o.URL == "") == (o.URLFile == ""):
@@ -138,7 +139,8 @@ func (o Options) Place() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("schema %s of database %s on %s", o.Schema, c.Database, net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))), nil
+	address := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
+	return fmt.Sprintf("schema %s of database %s on %s", o.Schema, c.Database, address), nil
 }
 
 // parse parses a connection string. Its error does not contain the string, which has a password.

@@ -19,7 +19,8 @@ type OlderServersError struct {
 }
 
 func (e *OlderServersError) Error() string {
-	return fmt.Sprintf("these servers know an older version of the tables than %d: %s", e.Need, strings.Join(e.Servers, "; "))
+	return fmt.Sprintf("these servers know an older version of the tables than %d: %s",
+		e.Need, strings.Join(e.Servers, "; "))
 }
 
 // Migrate brings the tables to this program's version, as the start of a server does, and returns
@@ -73,7 +74,8 @@ func (s *Store) contractAll(ctx context.Context, conn *pgx.Conn) error {
 // that it must not connect.
 func (m migration) contract(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'; LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE", pgx.QueryExecModeSimpleProtocol); err != nil {
+		const lock = "SET LOCAL lock_timeout = '2s'; LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE"
+		if _, err := tx.Exec(ctx, lock, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 		have, err := readTables(ctx, tx.Conn())
@@ -90,7 +92,8 @@ func (m migration) contract(ctx context.Context, conn *pgx.Conn, schema string) 
 		if err := endOlderConnections(ctx, tx, schema, m.version); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, m.text+fmt.Sprintf("\nUPDATE schema_version SET min_code = %d", m.version), pgx.QueryExecModeSimpleProtocol)
+		done := fmt.Sprintf("\nUPDATE schema_version SET min_code = %d", m.version)
+		_, err = tx.Exec(ctx, m.text+done, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
 }

@@ -23,7 +23,8 @@ const copyWait = 5 * time.Second
 
 var (
 	// ErrUnfinished is the refusal of a store that has not received all rows of another one.
-	ErrUnfinished = errors.New("the tables have an unfinished copy of another store: repeat the command `mailroom store copy`, which starts over")
+	ErrUnfinished = errors.New("the tables have an unfinished copy of another store: " +
+		"repeat the command `mailroom store copy`, which starts over")
 	// ErrHasData is the refusal of tables with rows as the target of a copy.
 	ErrHasData = errors.New("the tables have rows already")
 	// ErrCopying is the refusal of a target into which another process copies.
@@ -65,10 +66,12 @@ func (c *Copy) Finish(ctx context.Context) error {
 		return err
 	}
 	defer s.turns.EndWrite()
-	if _, err := s.writer.conn.PgConn().Exec(ctx, "SET statement_timeout = 0; ANALYZE "+strings.Join(rowTables(), ", ")).ReadAll(); err != nil {
+	analyze := "SET statement_timeout = 0; ANALYZE " + strings.Join(rowTables(), ", ")
+	if _, err := s.writer.conn.PgConn().Exec(ctx, analyze).ReadAll(); err != nil {
 		return refusal(ctx, "analyze the tables", err)
 	}
-	tag, err := s.writer.conn.Exec(ctx, "UPDATE schema_version SET min_code = min_code - $1 WHERE min_code >= $1", int64(copyMark))
+	const unmark = "UPDATE schema_version SET min_code = min_code - $1 WHERE min_code >= $1"
+	tag, err := s.writer.conn.Exec(ctx, unmark, int64(copyMark))
 	switch {
 	case err != nil:
 		return refusal(ctx, "remove the mark of a copy", err)
@@ -112,7 +115,8 @@ func (s *Store) prepareCopy(ctx context.Context) error {
 		return err
 	}
 	// The text runs in one transaction. A migration may have changed min_code.
-	text := fmt.Sprintf("SET LOCAL lock_timeout = '10s'; UPDATE schema_version SET min_code = min_code + %[1]d WHERE min_code < %[1]d; TRUNCATE %[2]s",
+	text := fmt.Sprintf(`SET LOCAL lock_timeout = '10s';
+		UPDATE schema_version SET min_code = min_code + %[1]d WHERE min_code < %[1]d; TRUNCATE %[2]s`,
 		int64(copyMark), strings.Join(rowTables(), ", "))
 	for _, sequence := range keySequences() {
 		text += "; ALTER SEQUENCE " + sequence + " RESTART"
@@ -136,11 +140,13 @@ func keySequences() []string { return []string{"thread_key", "run_key", "ticket_
 
 // mark marks a store without data, unless it is marked.
 func (c code) mark(ctx context.Context, tx pgx.Tx) error {
-	if _, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES (1, 0, $1) ON CONFLICT (one) DO NOTHING", int64(copyMark+1)); err != nil {
+	const insert = "INSERT INTO schema_version VALUES (1, 0, $1) ON CONFLICT (one) DO NOTHING"
+	if _, err := tx.Exec(ctx, insert, int64(copyMark+1)); err != nil {
 		return err
 	}
 	var have, least int64
-	if err := tx.QueryRow(ctx, "SELECT version, min_code FROM schema_version WHERE one = 1 FOR UPDATE").Scan(&have, &least); err != nil {
+	const lock = "SELECT version, min_code FROM schema_version WHERE one = 1 FOR UPDATE"
+	if err := tx.QueryRow(ctx, lock).Scan(&have, &least); err != nil {
 		return err
 	}
 	switch {

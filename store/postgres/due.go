@@ -76,7 +76,8 @@ func (d *dueRows) add(q *trip, skip []string, clock bool) {
 		for owner, n := range want.Share.Held {
 			owners, held = append(owners, owner), append(held, int64(n))
 		}
-		q.add(each, lockDueShared, at, want.Agent, want.LastAttempt, int64(want.Slots), skip, int64(want.Share.Most), owners, held)
+		q.add(each, lockDueShared, at, want.Agent, want.LastAttempt, int64(want.Slots), skip,
+			int64(want.Share.Most), owners, held)
 	}
 	q.add(d.thread, dueThreads)
 	q.add(keepRows(&d.runs), dueRuns)
@@ -166,7 +167,9 @@ func (w *lockedWant) covers(share *store.Share, given map[string]bool) bool {
 
 // answer returns what Due returns for wants at a time without the threads in given, if the locked
 // rows are enough to know; otherwise ok is false.
-func (d *dueRows) answer(at time.Time, wants []store.Capacity, known store.Known, given map[string]bool) (l *loading, next time.Time, ok bool, err error) {
+func (d *dueRows) answer(
+	at time.Time, wants []store.Capacity, known store.Known, given map[string]bool,
+) (l *loading, next time.Time, ok bool, err error) {
 	if d == nil || !at.Equal(*d.at) {
 		return nil, next, false, nil
 	}

@@ -50,9 +50,11 @@ func (o Options) checkSettings(settings map[string]string) error {
 	switch commit := settings["synchronous_commit"]; {
 	case commit == "off",
 		o.Durable == DurableSync && (commit == "local" || commit == "remote_write"):
-		return fmt.Errorf("PostgreSQL may lose commits: synchronous_commit is %s for the server, the database or the role; set it to on", commit)
+		return fmt.Errorf("PostgreSQL may lose commits: synchronous_commit is %s for the server, the database "+
+			"or the role; set it to on", commit)
 	case o.Durable == DurableSync && settings["synchronous_standby_names"] == "":
-		return errors.New(`durable = "sync" requires a synchronous standby: set synchronous_standby_names, or durable = "primary"`)
+		return errors.New(`durable = "sync" requires a synchronous standby: set synchronous_standby_names, ` +
+			`or durable = "primary"`)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -70,7 +69,8 @@ func (f *Files) Save(ctx context.Context, name string, r io.Reader) error {
 		}
 		if n > 0 {
 			// Another handle that stores the file has written the same bytes.
-			if err := f.exec(ctx, conn, `INSERT INTO file_piece VALUES ($1, $2, $3) ON CONFLICT (file, number) DO NOTHING`, key, number, piece[:n]); err != nil {
+			const insert = "INSERT INTO file_piece VALUES ($1, $2, $3) ON CONFLICT (file, number) DO NOTHING"
+			if err := f.exec(ctx, conn, insert, key, number, piece[:n]); err != nil {
 				return fileError(ctx, "store a piece of a file", err)
 			}
 			size += int64(n)
@@ -79,7 +79,8 @@ func (f *Files) Save(ctx context.Context, name string, r io.Reader) error {
 			break
 		}
 	}
-	err = f.query(ctx, conn, []any{&key}, `UPDATE file SET size = $2, saved_at = `+fileClock+` WHERE key = $1 RETURNING key`, key, size)
+	const finish = "UPDATE file SET size = $2, saved_at = " + fileClock + " WHERE key = $1 RETURNING key"
+	err = f.query(ctx, conn, []any{&key}, finish, key, size)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return errFileRemoved()
 	}
@@ -95,7 +96,8 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 	}
 	file := &File{files: f, ctx: ctx, conn: conn, end: end}
 	var saved int64
-	err = f.query(ctx, conn, []any{&file.key, &file.Size, &saved}, "SELECT key, size, saved_at FROM file WHERE name = $1 AND size IS NOT NULL", name)
+	const find = "SELECT key, size, saved_at FROM file WHERE name = $1 AND size IS NOT NULL"
+	err = f.query(ctx, conn, []any{&file.key, &file.Size, &saved}, find, name)
 	if err != nil {
 		end()
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -132,7 +134,8 @@ func (f *Files) RemoveBefore(ctx context.Context, before time.Time) (removed int
 	for {
 		var key int64
 		err := f.query(ctx, conn, []any{&key}, `DELETE FROM file WHERE key = (
-			SELECT key FROM file WHERE saved_at < $1 ORDER BY saved_at, key LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING key`, before.UnixMicro())
+			SELECT key FROM file WHERE saved_at < $1 ORDER BY saved_at, key LIMIT 1 FOR UPDATE SKIP LOCKED)
+			RETURNING key`, before.UnixMicro())
 		if errors.Is(err, pgx.ErrNoRows) {
 			return removed, nil
 		}
@@ -218,7 +221,8 @@ func (f *File) Read(p []byte) (int, error) {
 		if f.read == f.Size {
 			return 0, io.EOF
 		}
-		err := f.files.query(f.ctx, f.conn, []any{&f.piece}, "SELECT body FROM file_piece WHERE file = $1 AND number = $2", f.key, f.read/filePiece)
+		const piece = "SELECT body FROM file_piece WHERE file = $1 AND number = $2"
+		err := f.files.query(f.ctx, f.conn, []any{&f.piece}, piece, f.key, f.read/filePiece)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return 0, mailroom.Errorf(mailroom.CodeNotFound, "the file was removed, or a piece of it is missing")
 		}
@@ -226,7 +230,8 @@ func (f *File) Read(p []byte) (int, error) {
 			return 0, fileError(f.ctx, "read a piece of a file", err)
 		}
 		if want := min(filePiece, f.Size-f.read); int64(len(f.piece)) != want {
-			return 0, &mailroom.Error{Code: mailroom.CodeInternal, Message: fmt.Sprintf("a piece of a stored file has %d bytes, want %d", len(f.piece), want)}
+			return 0, mailroom.Errorf(mailroom.CodeInternal,
+				"a piece of a stored file has %d bytes, want %d", len(f.piece), want)
 		}
 		f.read += int64(len(f.piece))
 	}

@@ -130,7 +130,8 @@ const markTries = 64
 func mark(ctx context.Context, conn *pgx.Conn, version int64, schema string) error {
 	for range markTries {
 		key := (programLock+version)<<32 | int64(schemaBits(schema))<<16 | int64(rand.N(1<<16))
-		results, err := conn.PgConn().Exec(ctx, "SELECT pg_try_advisory_lock_shared("+strconv.FormatInt(key, 10)+")").ReadAll()
+		try := "SELECT pg_try_advisory_lock_shared(" + strconv.FormatInt(key, 10) + ")"
+		results, err := conn.PgConn().Exec(ctx, try).ReadAll()
 		if err != nil {
 			return err
 		}
@@ -138,7 +139,8 @@ func mark(ctx context.Context, conn *pgx.Conn, version int64, schema string) err
 			return nil
 		}
 	}
-	return errors.New("mark the connection: other sessions of the database hold all advisory locks that it tries: find them in pg_locks, and end them")
+	return errors.New("mark the connection: other sessions of the database hold all advisory locks that it tries: " +
+		"find them in pg_locks, and end them")
 }
 
 func schemaBits(schema string) uint16 { return uint16(crc32.ChecksumIEEE([]byte(schema))) }
@@ -200,7 +202,8 @@ func tryCreateSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 			return fmt.Errorf("create the schema %s: %w", schema, err)
 		}
 	}
-	for _, text := range []string{createSchemaVersion, "CREATE TABLE IF NOT EXISTS " + copyTable + " ()", "CREATE TABLE IF NOT EXISTS " + migrationTable + " ()"} {
+	const create = "CREATE TABLE IF NOT EXISTS "
+	for _, text := range []string{createSchemaVersion, create + copyTable + " ()", create + migrationTable + " ()"} {
 		if _, err := conn.Exec(ctx, text); err != nil {
 			return err
 		}

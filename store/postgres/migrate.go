@@ -47,7 +47,8 @@ const createSchemaVersion = `CREATE TABLE IF NOT EXISTS schema_version (
 type VersionError struct{ Have, MinCode, Know int64 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("the tables have version %d and require a program that knows version %d or later, this one knows version %d: use a newer program", e.Have, e.MinCode, e.Know)
+	return fmt.Sprintf("the tables have version %d and require a program that knows version %d or later, "+
+		"this one knows version %d: use a newer program", e.Have, e.MinCode, e.Know)
 }
 
 // migration is one file of migrations.
@@ -152,7 +153,8 @@ func (c code) mustExist(ctx context.Context, conn *pgx.Conn, schema string) erro
 	case have.Version == 0:
 		return fmt.Errorf("%w in the schema %s", ErrNoStore, schema)
 	}
-	return fmt.Errorf("the tables have the older version %d: `mailroom migrate`, or the start of a server of this version, brings them to version %d", have.Version, c.version)
+	return fmt.Errorf("the tables have the older version %d: `mailroom migrate`, or the start of a server "+
+		"of this version, brings them to version %d", have.Version, c.version)
 }
 
 // usable reports whether the tables are as new as the program. It returns the error
@@ -204,7 +206,8 @@ type Tables struct {
 func readTables(ctx context.Context, conn *pgx.Conn) (t Tables, err error) {
 	err = conn.QueryRow(ctx, "SELECT version, min_code FROM schema_version WHERE one = 1").Scan(&t.Version, &t.MinCode)
 	var pg *pgconn.PgError
-	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") { // undefined_table, invalid_schema_name
+	// undefined_table, invalid_schema_name
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") {
 		return Tables{}, nil
 	}
 	return t, err
@@ -216,7 +219,8 @@ func (m migration) apply(ctx context.Context, conn *pgx.Conn, schema string) err
 	if err != nil || have.Version >= m.version {
 		return err
 	}
-	done := fmt.Sprintf("INSERT INTO schema_version VALUES (1, %d, 1) ON CONFLICT (one) DO UPDATE SET version = excluded.version", m.version)
+	done := fmt.Sprintf(`INSERT INTO schema_version VALUES (1, %d, 1)
+		ON CONFLICT (one) DO UPDATE SET version = excluded.version`, m.version)
 	if statements, alone := m.statements(); alone {
 		for _, text := range append(statements, done) {
 			if err = runAlone(ctx, conn, schema, text); err != nil {
@@ -272,7 +276,8 @@ func runAlone(ctx context.Context, conn *pgx.Conn, schema, text string) error {
 		}
 	}
 	var broken bool
-	err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid)", schema+"."+built[1]).Scan(&broken)
+	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_index
+		WHERE indexrelid = to_regclass($1) AND NOT indisvalid)`, schema+"."+built[1]).Scan(&broken)
 	if err == nil && broken {
 		_, err = conn.Exec(ctx, "DROP INDEX CONCURRENTLY "+built[1])
 	}

@@ -12,7 +12,8 @@ func known() (code, error) {
 	c, err := released()
 	c.expand = append(c.expand,
 		migration{version: c.version + 1, text: "ALTER TABLE thread ADD COLUMN noted bigint;"},
-		migration{version: c.version + 2, text: noTransaction + "CREATE INDEX CONCURRENTLY IF NOT EXISTS thread_noted ON thread (key) WHERE noted < 0;"},
+		migration{version: c.version + 2, text: noTransaction +
+			"CREATE INDEX CONCURRENTLY IF NOT EXISTS thread_noted ON thread (key) WHERE noted < 0;"},
 	)
 	c.version += 2
 	return c, err
@@ -26,6 +27,7 @@ func (w *writing) writeNext(rows []*mailroom.Thread) {
 		ids, noted = append(ids, row.ID), append(noted, nextversion.Noted(row.Newer))
 	}
 	if len(ids) > 0 {
-		w.trip.add(nil, "UPDATE thread t SET noted = u.n FROM unnest($1::text[], $2::bigint[]) u (id, n) WHERE t.id = u.id", ids, noted)
+		w.trip.add(nil, `UPDATE thread t SET noted = u.n FROM unnest($1::text[], $2::bigint[]) u (id, n)
+			WHERE t.id = u.id`, ids, noted)
 	}
 }

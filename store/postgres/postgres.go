@@ -85,7 +85,8 @@ func Drop(ctx context.Context, o Options) error {
 	if _, err := c.conn.Exec(ctx, "SET lock_timeout = '1min'"); err != nil {
 		return fmt.Errorf("drop the schema %s: %w", s.options.Schema, err)
 	}
-	if _, err := c.conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{s.options.Schema}.Sanitize()+" CASCADE"); err != nil {
+	schema := pgx.Identifier{s.options.Schema}.Sanitize()
+	if _, err := c.conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 		return fmt.Errorf("drop the schema %s: %w", s.options.Schema, err)
 	}
 	return nil

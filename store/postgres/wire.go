@@ -191,7 +191,8 @@ func (w *Wire) forward(ctx context.Context, conn *pgx.Conn, works func()) error 
 	if err := w.execute(ctx, conn, "SET synchronous_commit = off"); err != nil {
 		return err
 	}
-	if err := w.execute(ctx, conn, "SELECT pg_notify($1, '')", w.channel); err != nil { // no hint: it shows that the server takes some
+	// No hint: it shows that the server takes some.
+	if err := w.execute(ctx, conn, "SELECT pg_notify($1, '')", w.channel); err != nil {
 		return err
 	}
 	works()

@@ -161,11 +161,15 @@ func (e *VersionError) Error() string {
 	}
 	switch {
 	case e.Have > e.Know:
-		return fmt.Sprintf("%s have version %d, made by a newer mailroom; this one knows up to %d: use the newer one", tables, e.Have, e.Know)
+		return fmt.Sprintf("%s have version %d, made by a newer mailroom; this one knows up to %d: use the newer one",
+			tables, e.Have, e.Know)
 	case e.CanMigrate():
-		return fmt.Sprintf("%s have version %d, made by an older mailroom; this one reads version %d: start this one's server on it once, which migrates them, or use the older one", tables, e.Have, e.Know)
+		return fmt.Sprintf("%s have version %d, made by an older mailroom; this one reads version %d: "+
+			"start this one's server on it once, which migrates them, or use the older one", tables, e.Have, e.Know)
 	}
-	return fmt.Sprintf("%s have version %d, made by an older mailroom; this one migrates version %d and later: use the mailroom that made them, or first start the server of commit 76a9169 on a copy, which migrates it to version %d",
+	return fmt.Sprintf("%s have version %d, made by an older mailroom; this one migrates version %d and later: "+
+		"use the mailroom that made them, or first start the server of commit 76a9169 on a copy, "+
+		"which migrates it to version %d",
 		tables, e.Have, baseVersion, baseVersion)
 }
 
@@ -210,7 +214,8 @@ func (f *File) undisturbed(err error) error {
 		return err
 	}
 	now, e := os.Stat(f.path)
-	if e == nil && os.SameFile(now, f.exclusive) && now.Size() == f.exclusive.Size() && now.ModTime().Equal(f.exclusive.ModTime()) && !exists(f.path+"-shm") {
+	if e == nil && os.SameFile(now, f.exclusive) && now.Size() == f.exclusive.Size() &&
+		now.ModTime().Equal(f.exclusive.ModTime()) && !exists(f.path+"-shm") {
 		return err
 	}
 	return fmt.Errorf("%s changed while it was read: try again", f.path)

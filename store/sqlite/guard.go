@@ -48,7 +48,9 @@ type guardedFile struct {
 
 // openGuard compares the open database with its revision file. unclean reports that the last store
 // did not close the file, or that it has changed since.
-func openGuard(ctx context.Context, path string, before os.FileInfo, writer *session) (g *guard, unclean bool, err error) {
+func openGuard(
+	ctx context.Context, path string, before os.FileInfo, writer *session,
+) (g *guard, unclean bool, err error) {
 	g = &guard{path: path}
 	revision, last, known, err := openRevision(path) // first: another process may commit in between
 	if err != nil {

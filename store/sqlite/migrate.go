@@ -27,7 +27,8 @@ func migrator(db *sql.DB) (*goose.Provider, error) {
 		return nil, err
 	}
 	all = append(all, shareDue(), sumUse(), countRuns(), countInboxes())
-	return goose.NewProvider(goose.DialectSQLite3, db, nil, goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(all...))
+	return goose.NewProvider(goose.DialectSQLite3, db, nil,
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(all...))
 }
 
 // fileMigrations returns the migrations of the files. SQLite splits a file into statements by itself, as its own parser
@@ -92,7 +93,9 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 }
 
 // eachRow calls each with every row of a query.
-func eachRow(ctx context.Context, tx *sql.Tx, query string, each func(row []driver.Value) error, args ...any) (err error) {
+func eachRow(
+	ctx context.Context, tx *sql.Tx, query string, each func(row []driver.Value) error, args ...any,
+) (err error) {
 	rows, err := tx.QueryContext(ctx, "SELECT "+query, args...)
 	if err != nil {
 		return err

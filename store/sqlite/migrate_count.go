@@ -79,7 +79,8 @@ func copyOwners(ctx context.Context, tx *sql.Tx) error {
 	}
 	for last := int64(0); ; {
 		var page []row
-		err := eachRow(ctx, tx, "key, body FROM thread WHERE key > ? ORDER BY key LIMIT 1000", func(values []driver.Value) error {
+		const threads = "key, body FROM thread WHERE key > ? ORDER BY key LIMIT 1000"
+		err := eachRow(ctx, tx, threads, func(values []driver.Value) error {
 			t, err := scanThread(&columns{row: values})
 			page = append(page, row{t.Key, t.Owner, t.DeliverTo})
 			return err
@@ -89,7 +90,8 @@ func copyOwners(ctx context.Context, tx *sql.Tx) error {
 		}
 		for _, t := range page {
 			last = t.key
-			if _, err := tx.ExecContext(ctx, "UPDATE thread SET owner = ?, deliver_to = ? WHERE key = ?", t.owner, orNull(t.deliverTo), t.key); err != nil {
+			const update = "UPDATE thread SET owner = ?, deliver_to = ? WHERE key = ?"
+			if _, err := tx.ExecContext(ctx, update, t.owner, orNull(t.deliverTo), t.key); err != nil {
 				return err
 			}
 		}

@@ -20,7 +20,8 @@ const inboxVersion = 13
 // notification, so their unread notifications count for no token.
 func countInboxes() *goose.Migration {
 	return goose.NewGoMigration(inboxVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "ALTER TABLE token ADD COLUMN notifications INTEGER NOT NULL DEFAULT 0"); err != nil {
+		const add = "ALTER TABLE token ADD COLUMN notifications INTEGER NOT NULL DEFAULT 0"
+		if _, err := tx.ExecContext(ctx, add); err != nil {
 			return err
 		}
 		var projects []*mailroom.Thread
@@ -38,7 +39,8 @@ func countInboxes() *goose.Migration {
 			return err
 		}
 		for _, t := range projects {
-			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", format.AppendThread(nil, t), t.Key); err != nil {
+			const update = "UPDATE thread SET body = ? WHERE key = ?"
+			if _, err := tx.ExecContext(ctx, update, format.AppendThread(nil, t), t.Key); err != nil {
 				return err
 			}
 		}

@@ -71,7 +71,8 @@ func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]auth.Use, error) {
 		}
 		for _, t := range page {
 			last = t.Key
-			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", format.AppendThread(nil, t), t.Key); err != nil {
+			const update = "UPDATE thread SET body = ? WHERE key = ?"
+			if _, err := tx.ExecContext(ctx, update, format.AppendThread(nil, t), t.Key); err != nil {
 				return used, err
 			}
 		}

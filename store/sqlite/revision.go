@@ -36,10 +36,12 @@ type LostCommitsError struct {
 
 func (e *LostCommitsError) Error() string {
 	if e.Want == 0 {
-		return fmt.Sprintf("%s was not closed, and %s is missing or unreadable: acknowledged commits after revision %d may be lost",
+		return fmt.Sprintf("%s was not closed, and %s is missing or unreadable: "+
+			"acknowledged commits after revision %d may be lost",
 			e.Path, e.Path+RevisionSuffix, e.Have)
 	}
-	return fmt.Sprintf("%s has lost acknowledged commits: it is at revision %d, and the last commit was %d", e.Path, e.Have, e.Want)
+	return fmt.Sprintf("%s has lost acknowledged commits: it is at revision %d, and the last commit was %d",
+		e.Path, e.Have, e.Want)
 }
 
 // A revision file has two records of recordSize bytes, written alternately, so that an interrupted

@@ -398,7 +398,8 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 		}
 	}
 	return map[string][sha256.Size]byte{
-		"the definitions of agents": definitions.sum(), "the pauses of agents": pauses.sum(), "the tokens": tokens.sum(), "the workers": workers.sum(), "the cursors": cursors.sum(),
+		"the definitions of agents": definitions.sum(), "the pauses of agents": pauses.sum(),
+		"the tokens": tokens.sum(), "the workers": workers.sum(), "the cursors": cursors.sum(),
 		"the summary of ended runs": summaries.sum(),
 	}, nil
 }

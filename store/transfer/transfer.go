@@ -168,7 +168,8 @@ func (o *others) read(r store.Reader) (err error) {
 }
 
 func (c *copier) summaries(ctx context.Context) error {
-	return eachSummaries(func(f func(store.Reader) error) error { return c.view(ctx, f) }, func(some []store.Summary) error {
+	view := func(f func(store.Reader) error) error { return c.view(ctx, f) }
+	return eachSummaries(view, func(some []store.Summary) error {
 		return c.write(ctx, &store.Changes{Summaries: some})
 	})
 }

@@ -222,7 +222,8 @@ func clearLines(row []byte) ([]byte, error) {
 		}
 		text := texts[rest[0]]
 		if len(text) == 0 {
-			return nil, mailroom.Errorf(mailroom.CodeInternal, "a row of entries is damaged: it contains the unknown byte %#x", rest[0])
+			return nil, mailroom.Errorf(mailroom.CodeInternal,
+				"a row of entries is damaged: it contains the unknown byte %#x", rest[0])
 		}
 		lines, rest = append(lines, text...), rest[1:]
 	}
