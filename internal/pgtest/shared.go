@@ -14,10 +14,13 @@ import (
 //
 // archtest: one cluster per process; it ends with the process, see Cluster.watch.
 var shared = sync.OnceValues(func() (*Cluster, error) {
-	return Start(context.Background(), Options{Settings: []string{
-		"fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB",
-	}})
+	return Start(context.Background(), Options{Settings: unsynced()})
 })
+
+// unsynced are the settings of a cluster that no test kills.
+func unsynced() []string {
+	return []string{"fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB"}
+}
 
 // Shared returns the cluster that all tests of this binary share. It does not sync, so no test may
 // kill it. Without PostgreSQL the test fails.
@@ -28,6 +31,13 @@ func Shared(t testing.TB) *Cluster {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Own starts a cluster for one test, which does not kill it. Tests that read the entries of all threads need one
+// if they run beside others: in the shared cluster, the open transactions of the others hide entries.
+func Own(t testing.TB) *Cluster {
+	t.Helper()
+	return copied(t, Options{Settings: unsynced()})
 }
 
 // Durable starts a cluster for one test, which may kill it. It syncs as a server in production.

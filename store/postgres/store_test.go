@@ -16,7 +16,14 @@ import (
 // busy machine a test is.
 func openIn(t testing.TB, schema, node string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: node, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true})
+	return openOn(t, pgtest.Shared(t), schema, node)
+}
+
+func openOn(t testing.TB, c *pgtest.Cluster, schema, node string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{
+		URL: c.URL(), Schema: schema, Node: node, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,11 +31,13 @@ func openIn(t testing.TB, schema, node string) *Store {
 }
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	// Creating the tables takes most of a short test's time, so all tests use those of one schema.
-	schema := pgtest.Shared(t).Schema(t)
+	cluster := pgtest.Own(t)
+	schema := cluster.Schema(t)
 	first := true
 	storetest.Run(t, func(t *testing.T) store.Store {
-		s := openIn(t, schema, "node")
+		s := openOn(t, cluster, schema, "node")
 		if !first {
 			empty := "DELETE FROM " + strings.Join(rowTables(), "; DELETE FROM ")
 			if _, err := s.writer.conn.PgConn().Exec(context.Background(), empty).ReadAll(); err != nil {

@@ -15,6 +15,7 @@ import (
 
 // The columns that an update sets depend on what the transaction has seen of the row.
 func TestColumnsFollowEveryChangeOfTheBody(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	row := &mailroom.Thread{ID: "t"}

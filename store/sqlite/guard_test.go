@@ -197,6 +197,7 @@ func TestAStoreWhoseProcessWasKilledOpensWithAllItsCommits(t *testing.T) {
 }
 
 func TestATornRecordOfTheRevisionFileIsIgnored(t *testing.T) {
+	t.Parallel()
 	_, path := guarded(t, 7)
 	whole, known, err := ReadRevision(path)
 	if err != nil || !known || whole.Commits != 7 || whole.Closed {
@@ -303,6 +304,7 @@ func TestAStoreWhoseFilesAreGoneAnswersNothing(t *testing.T) {
 }
 
 func TestAnIdleStoreReportsThatItsFileWasRemoved(t *testing.T) {
+	t.Parallel()
 	s, path := guarded(t, 1)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

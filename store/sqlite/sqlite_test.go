@@ -20,6 +20,7 @@ func open(t testing.TB, path string) *sqlite.Store {
 }
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	// Creating the tables takes most of a short test's time, so every store starts as a copy of an
 	// empty one.
 	path := filepath.Join(t.TempDir(), "empty.db")

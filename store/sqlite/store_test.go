@@ -174,6 +174,7 @@ func TestTwoHandlesShareAFile(t *testing.T) {
 }
 
 func TestConcurrentOpensCreateTheStoreOnce(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "mail.db")
 	var all sync.WaitGroup
 	for i := range 4 {
