@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"mailroom/app/command"
 	"mailroom/app/endpoint"
 	"mailroom/client"
+	"mailroom/internal/setting"
 )
 
 func contextCommand(con *command.Console) *cobra.Command {
@@ -134,7 +134,7 @@ asked for, never from an argument. A server that refuses the token is not added.
 func askToken(con *command.Console, file string) (string, error) {
 	token := ""
 	if file != "" {
-		raw, err := os.ReadFile(file)
+		raw, err := setting.ReadFile(file)
 		if err != nil {
 			return "", command.Errorf(command.ExitUsage, "", "read the token: %w", err)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"mailroom/api"
 	"mailroom/app/command"
 	"mailroom/client"
+	"mailroom/internal/setting"
 )
 
 // maxStdin limits the text on standard input. The server's limit is lower.
@@ -199,7 +199,7 @@ func addFiles(in *api.Submit, files []string) error {
 
 // readFile returns the text of a file.
 func readFile(path string) (text string, err error) {
-	f, err := os.Open(path)
+	f, err := setting.OpenFile(path)
 	if err != nil {
 		return "", err
 	}

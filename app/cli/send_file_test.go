@@ -36,7 +36,7 @@ func TestFilesBecomePartsOfTheMessage(t *testing.T) {
 		"of bytes":  {write("bytes", "a\x00b"), "is not a text file in UTF-8"},
 		"of latin1": {write("latin1", "\xfc"), "is not a text file in UTF-8"},
 		"too large": {write("large", strings.Repeat("x", mailroom.MaxText+1)), "is larger than 1048576 bytes"},
-		"no file":   {dir, "is a directory"},
+		"no file":   {dir, "is a folder; name a regular file"},
 	} {
 		if err := addFiles(&api.Submit{}, []string{page, tc.path}); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -63,7 +62,7 @@ func (e *Error) Error() string {
 // os.Getenv, or nil. A missing file is an error if must is set, else it counts as an empty file. An [*Error] lists
 // invalid settings.
 func Load(path string, must bool, kinds *target.Kinds, env func(string) string) (*Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := setting.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
 		path, err = "", nil
 	}

@@ -3,13 +3,13 @@ package config
 import (
 	"io"
 	"net/url"
-	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"mailroom/internal/lazyregexp"
+	"mailroom/internal/setting"
 )
 
 // SecretFiles returns the paths of all files with secrets that settings name. It walks over the settings
@@ -111,7 +111,7 @@ func readAddress(path string) string {
 	if path == "" {
 		return ""
 	}
-	f, err := os.Open(path)
+	f, err := setting.OpenFile(path)
 	if err != nil {
 		return ""
 	}

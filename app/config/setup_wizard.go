@@ -206,7 +206,7 @@ func (w *wizard) setSecret(a answer, text string) (err error) {
 		if a.secret.File, err = filepath.Abs(text); err != nil {
 			return fmt.Errorf("resolve the path of --%s: %w", a.Flag, err)
 		}
-		raw, err := os.ReadFile(a.secret.File)
+		raw, err := setting.ReadFile(a.secret.File)
 		if err != nil {
 			return command.Errorf(command.ExitUsage, "", "read the %s: %w", a.Secret, err)
 		}

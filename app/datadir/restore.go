@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"mailroom/internal/setting"
 )
 
 // ReplaceStore replaces the store with a copy of the database file from. It moves the files
@@ -41,7 +43,7 @@ func (h *Lock) ReplaceStore(from string, writeRevision func(database string) err
 // copyNextTo copies a file durably to a new file in the folder of target, readable only by its
 // owner.
 func copyNextTo(d disk, from, target string) (path string, err error) {
-	in, err := os.Open(from)
+	in, err := setting.OpenFile(from)
 	if err != nil {
 		return "", err
 	}

@@ -7,10 +7,10 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"os"
 
 	"mailroom/app/command"
 	"mailroom/internal/recovery"
+	"mailroom/internal/setting"
 )
 
 // pinnedClient returns a client that trusts exactly the certificate in file, regardless of its
@@ -23,7 +23,7 @@ func pinnedClient(file string) *http.Client {
 		InsecureSkipVerify: true, // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) (err error) {
 			defer recovery.Error(nil, "certificate check", &err) // runs on the transport's goroutine
-			data, err := os.ReadFile(file)                       // for each connection, because it may have been renewed
+			data, err := setting.ReadFile(file)                  // for each connection, because it may have been renewed
 			if err != nil {
 				return fmt.Errorf("read the server's certificate: %w", err)
 			}
@@ -46,7 +46,7 @@ func clientTrusting(file string) (*http.Client, error) {
 	if file == "" {
 		return &http.Client{}, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := setting.ReadFile(file)
 	if err != nil {
 		return nil, command.Errorf(command.ExitUsage, "set MAILROOM_CA to a file with certificates", "%w", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"mailroom/app/command"
 	"mailroom/app/config"
+	"mailroom/internal/setting"
 )
 
 // loadTLS returns the absolute path of the certificate and the TLS configuration, or "" and
@@ -69,7 +70,7 @@ func (c *certificate) reload() error {
 	if err != nil {
 		return fmt.Errorf("read the certificate: %w", err)
 	}
-	got, err := tls.LoadX509KeyPair(c.file, c.key)
+	got, err := loadKeyPair(c.file, c.key)
 	if err != nil {
 		return fmt.Errorf("read the certificate %s with the key %s: %w", c.file, c.key, err)
 	}
@@ -88,4 +89,17 @@ func (c *certificate) modTimes() (changed [2]time.Time, err error) {
 		changed[i] = info.ModTime()
 	}
 	return changed, err
+}
+
+// loadKeyPair is [tls.LoadX509KeyPair] for files that end.
+func loadKeyPair(file, key string) (tls.Certificate, error) {
+	chain, err := setting.ReadFile(file)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	secret, err := setting.ReadFile(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(chain, secret)
 }

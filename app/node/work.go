@@ -289,7 +289,7 @@ func findWorkEndpoint(con *command.Console, w workOptions) (d endpoint.Endpoint,
 		return d, err
 	}
 	if w.tokenFile != "" {
-		raw, err := os.ReadFile(w.tokenFile)
+		raw, err := setting.ReadFile(w.tokenFile)
 		if err != nil {
 			return d, command.Errorf(command.ExitUsage, "", "read the token: %w", err)
 		}

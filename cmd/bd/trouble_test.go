@@ -100,3 +100,35 @@ func (p *place) copied(program string) string {
 	}
 	return to
 }
+
+// A pipe that nothing writes to would block the command for good, and a device would never end. A descriptor that the
+// shell has opened is the output of a command.
+func TestNoNamedFileBlocksACommand(t *testing.T) {
+	p := newPlace(t)
+	p.must("ann", "create", "first")
+	pipe := filepath.Join(p.dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{pipe, "/dev/zero"} {
+		for _, args := range [][]string{
+			{"import", name}, {"merge", p.file(), name, p.file(), p.file()}, {"create", "x", "--body-file", name},
+		} {
+			p.refused(p.command("ann", args...), "name a regular file")
+		}
+	}
+	text := filepath.Join(p.dir, "text")
+	if err := os.WriteFile(text, []byte("a text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := p.command("ann", "create", "x", "--body-file", "/dev/fd/3")
+	cmd.ExtraFiles = []*os.File{file}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -61,7 +61,7 @@ func (s *Secret) Get() (string, error) {
 		}
 		return s.value, nil
 	}
-	raw, err := os.ReadFile(s.File)
+	raw, err := ReadFile(s.File)
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}

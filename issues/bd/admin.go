@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/internal/setting"
 	"mailroom/issues/tracker"
 )
 
@@ -227,7 +228,7 @@ func readCopy(m *Main, name string) (*tracker.Tracker, []tracker.InvalidLine, er
 
 // readSide reads one file of a merge.
 func (m *Main) readSide(name string) (*tracker.Tracker, []tracker.InvalidLine, error) {
-	file, err := os.Open(m.absPath(name))
+	file, err := setting.OpenFile(m.absPath(name))
 	if err != nil {
 		return nil, nil, fmt.Errorf("merge: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"mailroom/internal/setting"
 	"mailroom/issues/tracker"
 )
 
@@ -17,7 +18,7 @@ func readImport(m *Main, path string) (string, error) {
 	if err == nil && info.IsDir() {
 		path = filepath.Join(path, "issues.jsonl")
 	}
-	file, err := os.Open(path)
+	file, err := setting.OpenFile(path)
 	if err != nil {
 		return "", err
 	}

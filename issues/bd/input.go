@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"mailroom"
+	"mailroom/internal/setting"
 )
 
 // maxInput bounds a text such as a description or a comment.
@@ -44,7 +44,7 @@ func (m *Main) inputFile(name, what string) (string, error) {
 	if name == "-" {
 		return m.input(what)
 	}
-	file, err := os.Open(m.absPath(name))
+	file, err := setting.OpenFile(m.absPath(name))
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", what, err)
 	}
