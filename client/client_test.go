@@ -19,7 +19,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // script starts a server that handles the n-th request with the n-th function. More requests fail the
@@ -129,7 +129,7 @@ func TestASubmitWithoutAConnectionIsNotSent(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	up, down := s.Listener.Addr().String(), porttest.Reserve(t)
+	up, down := s.Listener.Addr().String(), machinetest.Reserve(t)
 	for _, c := range []struct {
 		name string
 		c    *Client

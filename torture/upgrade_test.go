@@ -14,7 +14,7 @@ import (
 	"mailroom"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/buildtest"
+	"mailroom/internal/machinetest"
 	"mailroom/internal/nextversion"
 	"mailroom/store"
 	"mailroom/store/postgres"
@@ -24,7 +24,7 @@ import (
 func buildNext(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mailroom-next")
-	if err := buildtest.Build(binary, "nextversion", "mailroom/cmd/mailroom"); err != nil {
+	if err := machinetest.Build(binary, "nextversion", "mailroom/cmd/mailroom"); err != nil {
 		t.Fatal(err)
 	}
 	return binary

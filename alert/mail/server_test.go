@@ -15,8 +15,8 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/alert/alerttest"
 	"mailroom/alert/mail"
-	"mailroom/alert/mail/smtptest"
 	"mailroom/channel/kind"
 	"mailroom/internal/netguard"
 )
@@ -25,8 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	key    = "0123456789abcdef0123456789abcdef"
-	ops    = "ops@" + smtptest.Domain
-	onCall = "oncall@" + smtptest.Domain
+	ops    = "ops@" + alerttest.Domain
+	onCall = "oncall@" + alerttest.Domain
 )
 
 func loopback() netguard.Policy {
@@ -34,11 +34,11 @@ func loopback() netguard.Policy {
 }
 
 // options are those of a target of a server.
-func options(s *smtptest.Server, to ...string) mail.Options {
+func options(s *alerttest.Server, to ...string) mail.Options {
 	return mail.Options{
-		Server: s.Addr, TLS: mail.TLSRequired, Policy: loopback(), User: smtptest.User, Roots: s.Roots,
-		Password: func() (string, error) { return smtptest.Password, nil },
-		From:     "Mailroom <alerts@" + smtptest.Domain + ">", To: to,
+		Server: s.Addr, TLS: mail.TLSRequired, Policy: loopback(), User: alerttest.User, Roots: s.Roots,
+		Password: func() (string, error) { return alerttest.Password, nil },
+		From:     "Mailroom <alerts@" + alerttest.Domain + ">", To: to,
 	}
 }
 
@@ -50,7 +50,7 @@ func send(t *testing.T, o mail.Options, m alert.Message) (string, error) {
 	}
 	receipt, err := target.Send(t.Context(), m)
 	for _, text := range []string{receipt, errorText(err)} {
-		if strings.Contains(text, smtptest.Password) || strings.ContainsAny(text, "\r\n\x1b") {
+		if strings.Contains(text, alerttest.Password) || strings.ContainsAny(text, "\r\n\x1b") {
 			t.Errorf("a receipt or an error has the password or several lines: %q", text)
 		}
 	}
@@ -76,20 +76,20 @@ func TestAMessageArrivesWithBothParts(t *testing.T) {
 	const body = "first line\n.\n..two dots\nGrüße 世界\n\t<b>&</b>"
 	message := alert.Message{Key: key, Title: "coder asks: Grüße?", Body: body, URL: "https://mail.example.org/decide#abc.def"}
 	for name, c := range map[string]struct {
-		server smtptest.Options
-		change func(*mail.Options, *smtptest.Server)
+		server alerttest.Options
+		change func(*mail.Options, *alerttest.Server)
 	}{
-		"STARTTLS": {change: func(*mail.Options, *smtptest.Server) {}},
-		"STARTTLS by name": {change: func(o *mail.Options, _ *smtptest.Server) {
+		"STARTTLS": {change: func(*mail.Options, *alerttest.Server) {}},
+		"STARTTLS by name": {change: func(o *mail.Options, _ *alerttest.Server) {
 			o.Server = strings.Replace(o.Server, "127.0.0.1", "localhost", 1)
 		}},
-		"TLS from the start": {change: func(o *mail.Options, s *smtptest.Server) { o.TLS, o.Server = mail.TLSImplicit, s.TLSAddr }},
-		"AUTH LOGIN":         {smtptest.Options{Login: true}, func(*mail.Options, *smtptest.Server) {}},
-		"no TLS":             {smtptest.Options{NoTLS: true}, func(o *mail.Options, _ *smtptest.Server) { o.TLS = mail.TLSNone }},
-		"no TLS, AUTH LOGIN": {smtptest.Options{NoTLS: true, Login: true}, func(o *mail.Options, _ *smtptest.Server) { o.TLS = mail.TLSNone }},
+		"TLS from the start": {change: func(o *mail.Options, s *alerttest.Server) { o.TLS, o.Server = mail.TLSImplicit, s.TLSAddr }},
+		"AUTH LOGIN":         {alerttest.Options{Login: true}, func(*mail.Options, *alerttest.Server) {}},
+		"no TLS":             {alerttest.Options{NoTLS: true}, func(o *mail.Options, _ *alerttest.Server) { o.TLS = mail.TLSNone }},
+		"no TLS, AUTH LOGIN": {alerttest.Options{NoTLS: true, Login: true}, func(o *mail.Options, _ *alerttest.Server) { o.TLS = mail.TLSNone }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := smtptest.Start(t, c.server)
+			s := alerttest.Start(t, c.server)
 			o := options(s, ops, "On call <"+onCall+">")
 			c.change(&o, s)
 			receipt, err := send(t, o, message)
@@ -98,7 +98,7 @@ func TestAMessageArrivesWithBothParts(t *testing.T) {
 			}
 			for _, user := range []string{"ops", "oncall"} {
 				header, parts := parse(t, s.Wait(user, 1)[0])
-				if got := header.Get("Message-Id"); got != "<"+key+"@"+smtptest.Domain+">" {
+				if got := header.Get("Message-Id"); got != "<"+key+"@"+alerttest.Domain+">" {
 					t.Errorf("Message-ID %s", got)
 				}
 				if got := header.Get("Subject"); got != message.Title {
@@ -150,7 +150,7 @@ func parse(t *testing.T, raw string) (netmail.Header, map[string]string) {
 }
 
 func TestARepeatHasTheSameMessageIDAndSaysSo(t *testing.T) {
-	s := smtptest.Start(t, smtptest.Options{})
+	s := alerttest.Start(t, alerttest.Options{})
 	m := alert.Message{Key: key, Title: "coder failed"}
 	var ids, subjects []string
 	for _, m.Repeated = range []bool{false, true} {
@@ -173,7 +173,7 @@ func TestARepeatHasTheSameMessageIDAndSaysSo(t *testing.T) {
 }
 
 func TestAWrongPasswordIsAnOutageUntilItIsCorrected(t *testing.T) {
-	s := smtptest.Start(t, smtptest.Options{})
+	s := alerttest.Start(t, alerttest.Options{})
 	o := options(s, ops)
 	password := "wrong"
 	o.Password = func() (string, error) { return password, nil }
@@ -186,7 +186,7 @@ func TestAWrongPasswordIsAnOutageUntilItIsCorrected(t *testing.T) {
 	if strings.Contains(errorText(err), password) {
 		t.Errorf("the error has the password: %v", err)
 	}
-	password = smtptest.Password
+	password = alerttest.Password
 	if _, err := target.Send(t.Context(), alert.Message{Key: key, Title: "x"}); err != nil {
 		t.Error(err)
 	}
@@ -196,8 +196,8 @@ func TestAWrongPasswordIsAnOutageUntilItIsCorrected(t *testing.T) {
 }
 
 func TestRefusedRecipients(t *testing.T) {
-	s := smtptest.Start(t, smtptest.Options{})
-	const unknown, busy = "missing@" + smtptest.Domain, "busy@" + smtptest.Domain
+	s := alerttest.Start(t, alerttest.Options{})
+	const unknown, busy = "missing@" + alerttest.Domain, "busy@" + alerttest.Domain
 	sent := 0
 	for _, c := range []struct {
 		name    string
@@ -228,13 +228,13 @@ func TestRefusedRecipients(t *testing.T) {
 }
 
 func TestARefusedContentIsPermanent(t *testing.T) {
-	s := smtptest.Start(t, smtptest.Options{})
-	_, err := send(t, options(s, ops), alert.Message{Key: key, Title: smtptest.RefusedSubject})
+	s := alerttest.Start(t, alerttest.Options{})
+	_, err := send(t, options(s, ops), alert.Message{Key: key, Title: alerttest.RefusedSubject})
 	wantFailure(t, err, mailroom.ClassPermanent, false, "550 content refused")
 }
 
 func TestAServerThatIsDownIsAnOutage(t *testing.T) {
-	s := smtptest.Start(t, smtptest.Options{})
+	s := alerttest.Start(t, alerttest.Options{})
 	s.Stop()
 	_, err := send(t, options(s, ops), alert.Message{Key: key, Title: "x"})
 	wantFailure(t, err, mailroom.ClassUnavailable, false, "connection refused")
@@ -246,11 +246,11 @@ func TestAServerThatIsDownIsAnOutage(t *testing.T) {
 
 func TestWithoutTLSNothingIsSent(t *testing.T) {
 	m := alert.Message{Key: key, Title: "x"}
-	plain := smtptest.Start(t, smtptest.Options{NoTLS: true})
+	plain := alerttest.Start(t, alerttest.Options{NoTLS: true})
 	_, err := send(t, options(plain, ops), m)
 	wantFailure(t, err, mailroom.ClassUnavailable, false, "does not offer STARTTLS, so nothing was sent")
 
-	s := smtptest.Start(t, smtptest.Options{})
+	s := alerttest.Start(t, alerttest.Options{})
 	o := options(s, ops)
 	o.TLS = mail.TLSImplicit
 	_, err = send(t, o, m)
@@ -266,7 +266,7 @@ func TestWithoutTLSNothingIsSent(t *testing.T) {
 }
 
 func TestACertificateThatIsNotTrustedIsNamed(t *testing.T) {
-	s := smtptest.Start(t, smtptest.Options{})
+	s := alerttest.Start(t, alerttest.Options{})
 	for mode, at := range map[mail.TLS]string{mail.TLSRequired: s.Addr, mail.TLSImplicit: s.TLSAddr} {
 		o := options(s, ops)
 		o.TLS, o.Server, o.Roots = mode, at, nil
@@ -281,17 +281,17 @@ func TestACertificateThatIsNotTrustedIsNamed(t *testing.T) {
 }
 
 func TestTheProbeSendsATestMessage(t *testing.T) {
-	s := smtptest.Start(t, smtptest.Options{NoTLS: true})
+	s := alerttest.Start(t, alerttest.Options{NoTLS: true})
 	settings := mail.NewKind().New()
 	for key, value := range map[string]any{
-		"server": s.Addr, "tls": "none", "user": smtptest.User, "from": "alerts@" + smtptest.Domain, "to": ops + ", " + onCall, "allow": []any{"127.0.0.0/8"},
+		"server": s.Addr, "tls": "none", "user": alerttest.User, "from": "alerts@" + alerttest.Domain, "to": ops + ", " + onCall, "allow": []any{"127.0.0.0/8"},
 	} {
 		set(t, settings, key, value)
 	}
 	for _, k := range settings.Keys {
 		if k.Key == "password_file" {
 			k.Secret.File = "smtp.password"
-			k.Secret.Hold(smtptest.Password)
+			k.Secret.Hold(alerttest.Password)
 		}
 	}
 	if err := settings.Check(); err != nil {

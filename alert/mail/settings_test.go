@@ -7,12 +7,12 @@ import (
 
 	"mailroom/alert/mail"
 	"mailroom/alert/target"
-	"mailroom/internal/netguard/netguardtest"
+	"mailroom/internal/machinetest"
 	"mailroom/internal/setting"
 )
 
 // resolver resolves every name to a loopback address.
-func resolver(t *testing.T) *net.Resolver { return netguardtest.Resolver(t, [4]byte{127, 0, 0, 1}) }
+func resolver(t *testing.T) *net.Resolver { return machinetest.Resolver(t, [4]byte{127, 0, 0, 1}) }
 
 func trySet(s *target.Settings, key string, value any) error {
 	for _, k := range s.Keys {

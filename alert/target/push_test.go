@@ -23,9 +23,8 @@ import (
 	"mailroom/alert"
 	"mailroom/alert/target"
 	"mailroom/alert/webpush"
+	"mailroom/internal/machinetest"
 	"mailroom/internal/netguard"
-	"mailroom/internal/netguard/netguardtest"
-	"mailroom/internal/porttest"
 	"mailroom/internal/setting"
 )
 
@@ -189,7 +188,7 @@ func TestALostAnswerIsUnknown(t *testing.T) {
 	if _, err := newTarget(t).Send(ctx, message(encode(t, subscription(t, hangs)))); !errors.Is(err, mailroom.ErrUnknown) {
 		t.Errorf("cancelled: %v", err)
 	}
-	_, err = newTarget(t).Send(t.Context(), message(encode(t, subscription(t, "http://"+porttest.Reserve(t)+"/"))))
+	_, err = newTarget(t).Send(t.Context(), message(encode(t, subscription(t, "http://"+machinetest.Reserve(t)+"/"))))
 	if errors.Is(err, mailroom.ErrUnknown) || mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
 		t.Errorf("not connected: %v", err)
 	}
@@ -237,7 +236,7 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 		}
 	}
 	// A name is accepted, and its address is checked when it is connected to.
-	to := newTarget(t, public, func(o *target.PushOptions) { o.Address.Resolve(netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})) })
+	to := newTarget(t, public, func(o *target.PushOptions) { o.Address.Resolve(machinetest.Resolver(t, [4]byte{127, 0, 0, 1})) })
 	b := subscription(t, "https://push.example.org:"+port+"/")
 	if err := to.Check(&b); err != nil {
 		t.Errorf("a name: %v", err)

@@ -16,7 +16,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // linePlatform speaks a line protocol over TCP and has no history. It answers "HELLO" with "OK"
@@ -36,7 +36,7 @@ type linePlatform struct {
 }
 
 func newLinePlatform(t *testing.T) *linePlatform {
-	p := &linePlatform{t: t, addr: porttest.Reserve(t), conns: map[net.Conn]bool{}}
+	p := &linePlatform{t: t, addr: machinetest.Reserve(t), conns: map[net.Conn]bool{}}
 	p.mend()
 	t.Cleanup(p.down)
 	return p
@@ -76,7 +76,7 @@ func (p *linePlatform) mend() {
 	if p.ln != nil {
 		return
 	}
-	ln := porttest.Listen(p.t, p.addr)
+	ln := machinetest.Listen(p.t, p.addr)
 	p.ln = ln
 	go func() { // ends with the listener
 		for {

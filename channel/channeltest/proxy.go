@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // Proxy is a TCP proxy on loopback that injects faults between a channel and a platform. Its
@@ -67,7 +67,7 @@ type packet struct {
 // NewProxy starts a proxy in front of host:port until the test ends.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
-	n := &Proxy{Addr: porttest.Reserve(t), t: t, to: to, conns: map[*conn]bool{}, changed: make(chan struct{})}
+	n := &Proxy{Addr: machinetest.Reserve(t), t: t, to: to, conns: map[*conn]bool{}, changed: make(chan struct{})}
 	n.Up()
 	t.Cleanup(func() {
 		n.Down()
@@ -163,7 +163,7 @@ func (n *Proxy) Up() {
 	n.t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	ln := porttest.Listen(n.t, n.Addr)
+	ln := machinetest.Listen(n.t, n.Addr)
 	n.listener = ln
 	n.accept.Go(func() { n.serve(ln) })
 }

@@ -11,7 +11,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // sendCases are the cases about calls to the platform.
@@ -154,7 +154,7 @@ func unsent(r *Recorder) {
 	if r.p.Calls.Addr == "" { // messages go over the connection that receives
 		return
 	}
-	ln := porttest.Listen(r.t, r.p.Calls.Addr)
+	ln := machinetest.Listen(r.t, r.p.Calls.Addr)
 	closed := make(chan struct{})
 	go func() { // ends with the listener
 		defer close(closed)

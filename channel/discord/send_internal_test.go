@@ -7,13 +7,13 @@ import (
 
 	"mailroom/channel/chat"
 	"mailroom/channel/markdown"
-	"mailroom/channel/markdown/markdowntest"
+	"mailroom/channel/platformtest"
 )
 
 // Discord renders the Markdown of a message itself. Its code blocks end at the first three backticks, see
 // markdown.TestNoTextEndsItsFence.
 func TestAFencedTextIsSentAsItIs(t *testing.T) {
-	for _, text := range markdowntest.HostileTexts() {
+	for _, text := range platformtest.HostileTexts() {
 		fenced := markdown.Fence(text)
 		got, err := messageParams(chat.Message{Text: fenced})
 		if err != nil || got["content"] != fenced {

@@ -17,7 +17,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 const secret = "very-secret-token"
@@ -87,7 +87,7 @@ func transportError(t *testing.T, err error, maybeSent bool) *httpcall.Transport
 }
 
 func TestConnectionRefusedIsNotSent(t *testing.T) {
-	c := newClient(t, "http://"+porttest.Reserve(t))
+	c := newClient(t, "http://"+machinetest.Reserve(t))
 	_, err := c.Do(t.Context(), post([]byte("{}")))
 	transportError(t, err, false)
 }

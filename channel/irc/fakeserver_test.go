@@ -22,7 +22,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/irc"
 	"mailroom/channel/irc/irctest"
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // fakeServer has what ngircd lacks: capabilities, accounts and echoes. It answers each line by a
@@ -43,7 +43,7 @@ type fakeServer struct {
 // replies, and the reply "" closes the connection.
 func startFakeServer(t *testing.T, rule func(line string) []string) *fakeServer {
 	t.Helper()
-	m := &fakeServer{addr: porttest.Reserve(t), rule: rule}
+	m := &fakeServer{addr: machinetest.Reserve(t), rule: rule}
 	m.up(t)
 	t.Cleanup(func() {
 		m.down()
@@ -55,7 +55,7 @@ func startFakeServer(t *testing.T, rule func(line string) []string) *fakeServer 
 // up accepts connections until down.
 func (m *fakeServer) up(t *testing.T) {
 	t.Helper()
-	l := porttest.Listen(t, m.addr)
+	l := machinetest.Listen(t, m.addr)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listener = l
@@ -343,7 +343,7 @@ func TestTLSConnectionsVerifyTheServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tlsPort := porttest.Reserve(t)
+	tlsPort := machinetest.Reserve(t)
 	_, port, err := net.SplitHostPort(tlsPort)
 	if err != nil {
 		t.Fatal(err)

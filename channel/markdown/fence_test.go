@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"mailroom/channel/markdown"
-	"mailroom/channel/markdown/markdowntest"
+	"mailroom/channel/platformtest"
 )
 
 func TestNoTextEndsItsFence(t *testing.T) {
-	for _, text := range append(markdowntest.HostileTexts(), "", "x", "a\n```", strings.Repeat("`", 11)) {
+	for _, text := range append(platformtest.HostileTexts(), "", "x", "a\n```", strings.Repeat("`", 11)) {
 		got := markdown.Fence(text)
 		inside, ok := strings.CutPrefix(got, "```\n")
 		inside, closed := strings.CutSuffix(inside, "\n```")

@@ -7,11 +7,11 @@ import (
 
 	"mailroom/channel/chat"
 	"mailroom/channel/markdown"
-	"mailroom/channel/markdown/markdowntest"
+	"mailroom/channel/platformtest"
 )
 
 func TestAFencedTextHasNoMarkup(t *testing.T) {
-	for _, text := range markdowntest.HostileTexts() {
+	for _, text := range platformtest.HostileTexts() {
 		fenced := markdown.Fence(text)
 		got := messageContent(chat.Message{Text: fenced})
 		inside, ok := strings.CutPrefix(got.HTML, "<pre>")

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // Dialect is what a fake adds to a [Server].
@@ -88,7 +88,7 @@ type Server struct {
 // mu guards the state of the dialect and of the server.
 func NewServer(t testing.TB, mu *sync.Mutex, d Dialect) *Server {
 	t.Helper()
-	s := &Server{State: NewState(mu, d.String), Addr: porttest.Reserve(t), dialect: d, faults: map[string][]Fault{}}
+	s := &Server{State: NewState(mu, d.String), Addr: machinetest.Reserve(t), dialect: d, faults: map[string][]Fault{}}
 	t.Cleanup(s.Down)
 	return s
 }
@@ -96,7 +96,7 @@ func NewServer(t testing.TB, mu *sync.Mutex, d Dialect) *Server {
 // Up starts listening.
 func (s *Server) Up(t testing.TB) {
 	t.Helper()
-	ln := porttest.Listen(t, s.Addr)
+	ln := machinetest.Listen(t, s.Addr)
 	ctx, quit := context.WithCancel(context.Background())
 	server := &http.Server{Handler: s.dialect, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.Update(func() { s.http, s.quit = server, quit })

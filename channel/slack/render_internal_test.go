@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"mailroom/channel/markdown"
-	"mailroom/channel/markdown/markdowntest"
+	"mailroom/channel/platformtest"
 	"mailroom/channel/slack/slacktest"
 	"mailroom/internal/setting"
 )
@@ -52,7 +52,7 @@ func TestRenderMarkdown(t *testing.T) {
 }
 
 func TestAFencedTextHasNoMarkup(t *testing.T) {
-	for _, text := range markdowntest.HostileTexts() {
+	for _, text := range platformtest.HostileTexts() {
 		fenced := markdown.Fence(text)
 		if got, want := render(fenced), escape(fenced); got != want {
 			t.Errorf("%q is\n%q, want\n%q", text, got, want)

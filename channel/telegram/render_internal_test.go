@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"mailroom/channel/markdown"
-	"mailroom/channel/markdown/markdowntest"
+	"mailroom/channel/platformtest"
 	"mailroom/channel/telegram/telegramtest"
 )
 
@@ -139,7 +139,7 @@ func TestTextOffsetsAreUTF16Units(t *testing.T) {
 }
 
 func TestAFencedTextHasNoMarkup(t *testing.T) {
-	for _, text := range markdowntest.HostileTexts() {
+	for _, text := range platformtest.HostileTexts() {
 		fenced := markdown.Fence(text)
 		inside, ok := strings.CutPrefix(render(fenced), "<pre>")
 		inside, closed := strings.CutSuffix(inside, "</pre>")

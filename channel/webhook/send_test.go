@@ -16,8 +16,8 @@ import (
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
 	"mailroom/entry"
+	"mailroom/internal/machinetest"
 	"mailroom/internal/netguard"
-	"mailroom/internal/netguard/netguardtest"
 	"mailroom/store"
 )
 
@@ -258,7 +258,7 @@ func TestANameThatResolvesToAPrivateAddressIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.options.URL, o.options.Insecure = "http://innocent.example.org:"+port+"/take", true
-	o.options.Policy = netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	o.options.Policy = netguard.Policy{Resolver: machinetest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	o.start()
 	o.postMessage("1", "r", "one")
 	o.waitError("127.0.0.1 is a loopback address")

@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mailroom/internal/buildtest"
+	"mailroom/internal/machinetest"
 )
 
 // TestTwoClonesThatChooseOneIDKeepBothIssues lets two clones choose the same id for two issues, and
 // joins the clones in each way in which files meet. The issue that was created first keeps the id;
 // the other one keeps everything else.
 func TestTwoClonesThatChooseOneIDKeepBothIssues(t *testing.T) {
-	bd, err := buildtest.Program("bd")
+	bd, err := machinetest.Program("bd")
 	check(t, err)
 	for how, id := range map[string]string{"plain": "x-epic.1", "diff3": "x-epic.1", "driver": "x-epic.1", "union": "x-epic.1", "import": "x-epic.1", "driver of a chosen id": "x-login"} {
 		t.Run(how, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 
 	diff "github.com/google/go-cmp/cmp"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 	"mailroom/issues/bd"
 	"mailroom/issues/tracker"
 )
@@ -47,7 +47,7 @@ type notice struct {
 }
 
 func newMailServer(t *testing.T) *mailServer {
-	s := &mailServer{addr: porttest.Reserve(t), holders: map[string]string{}}
+	s := &mailServer{addr: machinetest.Reserve(t), holders: map[string]string{}}
 	s.up(t)
 	return s
 }
@@ -55,7 +55,7 @@ func newMailServer(t *testing.T) *mailServer {
 // up starts the server, also after Close.
 func (s *mailServer) up(t *testing.T) {
 	t.Helper()
-	s.Server = &httptest.Server{Listener: porttest.Listen(t, s.addr), Config: &http.Server{Handler: s}}
+	s.Server = &httptest.Server{Listener: machinetest.Listen(t, s.addr), Config: &http.Server{Handler: s}}
 	s.Start()
 	t.Cleanup(s.Close)
 }
@@ -424,7 +424,7 @@ func TestFailingServerStopsNoCommand(t *testing.T) {
 	t.Run("each", func(t *testing.T) {
 		t.Run("never started", func(t *testing.T) {
 			t.Parallel()
-			a := newAgent(t, "http://"+porttest.Reserve(t))
+			a := newAgent(t, "http://"+machinetest.Reserve(t))
 			add(a.work(failure{name: "never started", warning: `cannot be reached \(connection refused\); going on without it`}, "x-1", func() []string { return nil }))
 		})
 		for i := range failures(&mailServer{}) {

@@ -13,18 +13,18 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"mailroom/internal/buildtest"
+	"mailroom/internal/machinetest"
 	"mailroom/issues/bd"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(buildtest.Main{M: m, Packages: []string{"mailroom/cmd/bd"}}, map[string]func(){"bd": main})
+	testscript.Main(machinetest.Main{M: m, Packages: []string{"mailroom/cmd/bd"}}, map[string]func(){"bd": main})
 }
 
 // TestSessions runs each file of testdata as a session of a user.
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Setup: func(env *testscript.Env) error {
-		env.Setenv("PATH", buildtest.Path())
+		env.Setenv("PATH", machinetest.Path())
 		env.Setenv("HOME", env.WorkDir)
 		env.Setenv("BD_ACTOR", "ann")
 		env.Setenv("TZ", "UTC")
@@ -46,7 +46,7 @@ func newPlace(t *testing.T) *place {
 }
 
 func (p *place) command(actor string, args ...string) *exec.Cmd {
-	program, err := buildtest.Program("bd")
+	program, err := machinetest.Program("bd")
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mailroom/internal/buildtest"
+	"mailroom/internal/machinetest"
 )
 
 // TestUndoInOneCloneSurvivesTheMerge removes values in one clone that the base has, while the other
@@ -28,7 +28,7 @@ func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 		{"x-text", "notes", []string{"update x-text --notes base"}, []string{"update x-text --notes="}, nil},
 		{"x-late", "assignee", []string{"update x-late -a bob"}, []string{"update x-late --assignee="}, nil},
 	}
-	bd, err := buildtest.Program("bd")
+	bd, err := machinetest.Program("bd")
 	check(t, err)
 	for how, settings := range map[string][][]string{
 		"index":  {{"merge.conflictStyle", "merge"}},

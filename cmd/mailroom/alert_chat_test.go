@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"testing"
 
-	"mailroom/alert/target/ntfytest"
+	"mailroom/alert/alerttest"
 	"mailroom/api"
 	"mailroom/channel/chat/outbound"
 	"mailroom/channel/platformtest"
@@ -26,11 +26,11 @@ func chatPlace(t *testing.T, h *fixture) place {
 	return place{
 		config: fmt.Sprintf("kind = \"chat\"\nthread = %q\n[channels.tg]\nkind = \"telegram\"\nagent = \"tour\"\ntoken_file = %q\n%sapi = %q\npoll = \"1s\"\npreviews = false\nusers = [\"%d\"]\n",
 			room, h.dir.ChannelSecret("tg", "token"), retryQuickly, tg.URL, ann.ID),
-		fail: func(f ntfytest.Fault) {
+		fail: func(f alerttest.Fault) {
 			switch f {
-			case ntfytest.HoldOpen:
+			case alerttest.HoldOpen:
 				tg.Fail("sendMessage", platformtest.Fault{Hang: true})
-			case ntfytest.LoseAnswer:
+			case alerttest.LoseAnswer:
 				tg.Fail("sendMessage", platformtest.Fault{Hold: hold})
 			default:
 				tg.ClearFaults()

@@ -26,8 +26,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/alert/alerttest"
 	"mailroom/alert/target"
-	"mailroom/alert/target/ntfytest"
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/channel/httpcall"
@@ -39,13 +39,13 @@ import (
 type seenAlert struct {
 	key      string // recognizes a repeat; "" if the target has none
 	repeated bool   // marked as a repeat
-	deny     *ntfytest.Action
+	deny     *alerttest.Action
 }
 
 // place is where alerts go in a kill test.
 type place struct {
 	config string // of [targets.phone]
-	fail   func(ntfytest.Fault)
+	fail   func(alerttest.Fault)
 	seen   func() int // messages that arrived, taken or not
 	taken  func() []seenAlert
 	// begin prepares the server once, and returns the thread of the run that sends; nil: that of the target.
@@ -53,7 +53,7 @@ type place struct {
 }
 
 func ntfyPlace(t *testing.T, _ *fixture) place {
-	s := ntfytest.New(t)
+	s := alerttest.NewNtfy(t)
 	return place{
 		config: fmt.Sprintf("kind = \"ntfy\"\nurl = %q\ntopic = \"alerts\"\nallow = [\"127.0.0.1\"]\n", s.URL), fail: s.Fail, seen: s.Seen,
 		taken: func() (all []seenAlert) {
@@ -70,7 +70,7 @@ type faultyServer struct {
 	url string
 
 	mu      sync.Mutex
-	fault   ntfytest.Fault
+	fault   alerttest.Fault
 	arrived int
 	all     []seenAlert
 }
@@ -87,11 +87,11 @@ func newFaultyServer(t *testing.T, read func(r *http.Request, raw []byte) (seenA
 		f.mu.Lock()
 		f.arrived++
 		now := f.fault
-		if now == ntfytest.None || now == ntfytest.LoseAnswer {
+		if now == alerttest.None || now == alerttest.LoseAnswer {
 			f.all = append(f.all, m)
 		}
 		f.mu.Unlock()
-		if now != ntfytest.None {
+		if now != alerttest.None {
 			<-r.Context().Done()
 			return
 		}
@@ -105,7 +105,7 @@ func newFaultyServer(t *testing.T, read func(r *http.Request, raw []byte) (seenA
 	return f
 }
 
-func (f *faultyServer) fail(now ntfytest.Fault) {
+func (f *faultyServer) fail(now alerttest.Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = now
@@ -124,12 +124,12 @@ func (f *faultyServer) taken() []seenAlert {
 }
 
 // pressOf returns the press of a button that posts JSON.
-func pressOf(url, body string) *ntfytest.Action {
-	return &ntfytest.Action{Action: "http", URL: url, Method: http.MethodPost, Body: body, Headers: map[string]string{"Content-Type": "application/json"}}
+func pressOf(url, body string) *alerttest.Action {
+	return &alerttest.Action{Action: "http", URL: url, Method: http.MethodPost, Body: body, Headers: map[string]string{"Content-Type": "application/json"}}
 }
 
 // pressOnPage returns the press of Deny on the page of a link.
-func pressOnPage(link string) *ntfytest.Action {
+func pressOnPage(link string) *alerttest.Action {
 	return pressOf("https://mail.example.org/v1/question/decision", fmt.Sprintf(`{"link":%q,"decision":"deny"}`, link))
 }
 
@@ -240,7 +240,7 @@ func decryptPush(raw []byte, own *ecdh.PrivateKey, auth []byte) ([]byte, error) 
 // alertMoment is a moment at which the server is killed, between a question and the end of its run.
 type alertMoment struct {
 	when     string
-	fault    ntfytest.Fault
+	fault    alerttest.Fault
 	messages int                                // that arrive
 	repeated int                                // of these
 	decide   func(f *alertFixture, m seenAlert) // before the kill; nil: the first decision is after it
@@ -248,8 +248,8 @@ type alertMoment struct {
 
 func alertMoments() []alertMoment {
 	return []alertMoment{
-		{when: "before the send", fault: ntfytest.HoldOpen, messages: 1, repeated: 1}, // the server cannot know that nothing arrived
-		{when: "after the send, before its receipt", fault: ntfytest.LoseAnswer, messages: 2, repeated: 1},
+		{when: "before the send", fault: alerttest.HoldOpen, messages: 1, repeated: 1}, // the server cannot know that nothing arrived
+		{when: "after the send, before its receipt", fault: alerttest.LoseAnswer, messages: 2, repeated: 1},
 		{when: "after the receipt", messages: 1},
 		{when: "in the decision, before its commit", messages: 1, decide: (*alertFixture).beginToDeny},
 		{when: "after the commit of the decision, before its answer", messages: 1, decide: (*alertFixture).denyUnread},
@@ -293,14 +293,14 @@ func (m alertMoment) play(t *testing.T, start func(*testing.T, *fixture) place) 
 	p.fail(m.fault)
 	run := f.ask("t")
 	platformtest.WaitFor(t, "the question", func() bool { return p.seen() > 0 })
-	if m.fault == ntfytest.None {
+	if m.fault == alerttest.None {
 		f.waitEntries(sender, entry.KindCompleted, 1)
 	}
 	if m.decide != nil {
 		m.decide(f, p.taken()[0])
 	}
 	f.server.kill()
-	p.fail(ntfytest.None)
+	p.fail(alerttest.None)
 	f.process(f.server)
 	f.waitEntries(sender, entry.KindCompleted, 1)
 	all := p.taken()
@@ -334,7 +334,7 @@ func (f *alertFixture) deny(m seenAlert) {
 	}
 }
 
-func (f *alertFixture) denyOf(m seenAlert) *ntfytest.Action {
+func (f *alertFixture) denyOf(m seenAlert) *alerttest.Action {
 	f.t.Helper()
 	if m.deny == nil {
 		f.t.Fatalf("no button in %+v", m)

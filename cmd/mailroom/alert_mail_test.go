@@ -11,19 +11,18 @@ import (
 	"sync"
 	"testing"
 
-	"mailroom/alert/mail/smtptest"
-	"mailroom/alert/target/ntfytest"
+	"mailroom/alert/alerttest"
 )
 
 // mailPlace is a mailbox at a real mail server, behind a line that the test cuts.
 func mailPlace(t *testing.T, h *fixture) place {
 	password := h.dir.TargetSecret("phone", "password")
-	h.must(os.WriteFile(password, []byte(smtptest.Password), 0o600))
-	s := smtptest.Start(t, smtptest.Options{NoTLS: true})
+	h.must(os.WriteFile(password, []byte(alerttest.Password), 0o600))
+	s := alerttest.Start(t, alerttest.Options{NoTLS: true})
 	line := newMailLine(t, s.Addr)
 	return place{
 		config: fmt.Sprintf("kind = \"email\"\nserver = %q\ntls = \"none\"\nuser = %q\npassword_file = %q\nfrom = \"alerts@%s\"\nto = [\"ops@%s\"]\nallow = [\"127.0.0.1\"]\n",
-			line.addr, smtptest.User, password, smtptest.Domain, smtptest.Domain),
+			line.addr, alerttest.User, password, alerttest.Domain, alerttest.Domain),
 		fail: line.fail,
 		seen: func() int {
 			if line.holds() {
@@ -63,7 +62,7 @@ type mailLine struct {
 	to   string
 
 	mu    sync.Mutex
-	fault ntfytest.Fault
+	fault alerttest.Fault
 	made  int
 	open  map[net.Conn]bool
 }
@@ -96,7 +95,7 @@ func newMailLine(t *testing.T, to string) *mailLine {
 	return l
 }
 
-func (l *mailLine) fail(f ntfytest.Fault) {
+func (l *mailLine) fail(f alerttest.Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fault = f
@@ -105,7 +104,7 @@ func (l *mailLine) fail(f ntfytest.Fault) {
 func (l *mailLine) holds() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.fault == ntfytest.HoldOpen
+	return l.fault == alerttest.HoldOpen
 }
 
 func (l *mailLine) connections() int {
@@ -133,7 +132,7 @@ func (l *mailLine) serve(client net.Conn) {
 	l.made++
 	fault := l.fault
 	l.mu.Unlock()
-	if fault == ntfytest.HoldOpen {
+	if fault == alerttest.HoldOpen {
 		_, _ = io.Copy(io.Discard, client) // until the server is killed
 		return
 	}
@@ -164,7 +163,7 @@ func (l *mailLine) serve(client net.Conn) {
 	for {
 		n, err := client.Read(buffer)
 		tail = append(tail, buffer[:n]...)
-		if fault == ntfytest.LoseAnswer && bytes.Contains(tail, []byte("\r\n.\r\n")) {
+		if fault == alerttest.LoseAnswer && bytes.Contains(tail, []byte("\r\n.\r\n")) {
 			mu.Lock()
 			lost = true
 			mu.Unlock()

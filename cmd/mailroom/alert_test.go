@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/alert/target/ntfytest"
+	"mailroom/alert/alerttest"
 	"mailroom/api"
 	"mailroom/client"
 	"mailroom/entry"
@@ -20,7 +20,7 @@ import (
 // alertFixture is a server that sends the questions of an agent to a phone.
 type alertFixture struct {
 	*fixture
-	ntfy   *ntfytest.Server
+	ntfy   *alerttest.NtfyServer
 	server *process
 }
 
@@ -41,13 +41,13 @@ text = "full"
 `
 
 func newAlertFixture(t *testing.T) *alertFixture {
-	f := &alertFixture{ntfy: ntfytest.New(t), server: &process{}}
+	f := &alertFixture{ntfy: alerttest.NewNtfy(t), server: &process{}}
 	f.fixture = newFixture(t, fmt.Sprintf(alertConfig, fmt.Sprintf("kind = \"ntfy\"\nurl = %q\ntopic = \"alerts\"\nallow = [\"127.0.0.1\"]\n", f.ntfy.URL)))
 	f.process(f.server)
 	return f
 }
 
-func (f *alertFixture) waitTaken(n int) []ntfytest.Message {
+func (f *alertFixture) waitTaken(n int) []alerttest.Message {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), waitTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (f *alertFixture) waitTaken(n int) []ntfytest.Message {
 }
 
 // press presses a button of a message, as a phone does, and returns the status and the answer.
-func (f *alertFixture) press(b *ntfytest.Action) (int, string) {
+func (f *alertFixture) press(b *alerttest.Action) (int, string) {
 	f.t.Helper()
 	resp, err := http.DefaultClient.Do(f.pressRequest(b))
 	f.must(err)
@@ -68,7 +68,7 @@ func (f *alertFixture) press(b *ntfytest.Action) (int, string) {
 }
 
 // pressRequest returns the request of a button. The phone reaches the server through its proxy.
-func (f *alertFixture) pressRequest(b *ntfytest.Action) *http.Request {
+func (f *alertFixture) pressRequest(b *alerttest.Action) *http.Request {
 	f.t.Helper()
 	to, ok := strings.CutPrefix(b.URL, "https://mail.example.org")
 	if !ok || b.Action != "http" {
@@ -141,7 +141,7 @@ func TestAButtonOnThePhoneDecides(t *testing.T) {
 
 func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 	h := newFixture(t, "")
-	ntfy := ntfytest.New(t)
+	ntfy := alerttest.NewNtfy(t)
 	add := func(args ...string) (int, string) {
 		return h.run(t.Context(), io.Discard, append([]string{"notify", "add", "ntfy", "--name", "phone", "--topic", "alerts-x"}, args...)...)
 	}
@@ -151,11 +151,11 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--text", "half"); code != exitUsage || !strings.Contains(stderr, "none, title or full") {
 		t.Errorf("a text that is none: %d %s", code, stderr)
 	}
-	ntfy.Fail(ntfytest.Refuse)
+	ntfy.Fail(alerttest.Refuse)
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitFailed || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "nothing was written") {
 		t.Errorf("a server that refuses: %d %s", code, stderr)
 	}
-	ntfy.Fail(ntfytest.None)
+	ntfy.Fail(alerttest.None)
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitDone || !strings.Contains(stderr, "took a test message") || !strings.Contains(stderr, "what leaves the machine") {
 		t.Fatalf("add: %d %s", code, stderr)
 	}
@@ -211,7 +211,7 @@ func TestAThreadDeliversToATarget(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("send: %d %s", code, stderr)
 	}
-	asked, n := ntfytest.Message{}, 0
+	asked, n := alerttest.Message{}, 0
 	for asked.Button("Deny") == nil { // the agent says something first
 		n++
 		asked = f.waitTaken(n)[n-1]

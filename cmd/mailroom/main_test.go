@@ -17,7 +17,7 @@ import (
 
 	"mailroom/app/command"
 	"mailroom/app/datadir"
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // Exit codes of commands.
@@ -77,7 +77,7 @@ const (
 // meets no server of another test, and --listen with its address starts it again there.
 func (h *fixture) process(p *process, args ...string) {
 	h.t.Helper()
-	args = append([]string{"--listen", porttest.Reserve(h.t)}, args...)
+	args = append([]string{"--listen", machinetest.Reserve(h.t)}, args...)
 	if err := p.start(string(h.dir), append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), args...); err != nil {
 		h.t.Fatal(err)
 	}

@@ -20,13 +20,12 @@ import (
 
 	"mailroom/app/datadir"
 	"mailroom/client"
-	"mailroom/internal/buildtest"
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 	"mailroom/issues/bd"
 )
 
 func TestMain(m *testing.M) {
-	commands := buildtest.Main{M: m, Packages: []string{"mailroom/cmd/mailroom", "mailroom/cmd/bd"}}
+	commands := machinetest.Main{M: m, Packages: []string{"mailroom/cmd/mailroom", "mailroom/cmd/bd"}}
 	testscript.Main(commands, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.RunProcess(context.Background(), "bd", "")) }})
 }
 
@@ -54,7 +53,7 @@ func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("PATH", buildtest.Path())
+			env.Setenv("PATH", machinetest.Path())
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MAILROOM_DATA", env.WorkDir+"/data")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to exit under -race
@@ -99,7 +98,7 @@ func current(ts *testscript.TestScript) *process { return ts.Value(processKey{})
 
 func scriptServer(ts *testscript.TestScript, _ bool, args []string) {
 	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"), "MAILROOM_DATA="+ts.Getenv("MAILROOM_DATA"), "PATH="+ts.Getenv("PATH"))
-	port, err := porttest.Hold() // until the end of the script: what talks to a killed server meets no other one
+	port, err := machinetest.Hold() // until the end of the script: what talks to a killed server meets no other one
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(port.Release()) })
 	p := current(ts)

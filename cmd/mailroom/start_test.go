@@ -14,8 +14,8 @@ import (
 	"mailroom/api"
 	"mailroom/app/datadir"
 	"mailroom/channel/platformtest"
+	"mailroom/internal/machinetest"
 	"mailroom/internal/pgtest"
-	"mailroom/internal/porttest"
 )
 
 // waitingServer is a server whose database does not run yet.
@@ -40,7 +40,7 @@ func newWaitingServer(t *testing.T) *waitingServer {
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	s := &waitingServer{fixture: &fixture{t: t, dir: datadir.Dir(t.TempDir())}, database: c, address: porttest.Reserve(t), started: make(chan error, 1)}
+	s := &waitingServer{fixture: &fixture{t: t, dir: datadir.Dir(t.TempDir())}, database: c, address: machinetest.Reserve(t), started: make(chan error, 1)}
 	s.configure(fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n", c.URL()))
 	s.server = &process{}
 	ended := make(chan struct{})
@@ -127,7 +127,7 @@ func TestARefusedDatabaseEndsTheStart(t *testing.T) {
 	} {
 		h := &fixture{t: t, dir: datadir.Dir(t.TempDir())}
 		h.configure(fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n", address))
-		code, stderr := h.run(t.Context(), &strings.Builder{}, "serve", "--listen", porttest.Reserve(t))
+		code, stderr := h.run(t.Context(), &strings.Builder{}, "serve", "--listen", machinetest.Reserve(t))
 		if code != exitFailed || !strings.Contains(stderr, want) {
 			t.Errorf("got exit code %d: %s, want %q", code, stderr, want)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // checkPorts finds tests that rely on the port of a listener that they close. The system gives such a port to another
-// process at once: what should refuse answers, and what should come back cannot. porttest holds a port.
+// process at once: what should refuse answers, and what should come back cannot. machinetest holds a port.
 func checkPorts(f *file) []string {
 	if !f.test {
 		return nil
@@ -16,7 +16,7 @@ func checkPorts(f *file) []string {
 	var found []string
 	report := func(at token.Pos, problem string) {
 		if !f.excused(at) {
-			found = append(found, f.finding(at, "%s: use porttest.Reserve", problem))
+			found = append(found, f.finding(at, "%s: use machinetest.Reserve", problem))
 		}
 	}
 	for _, d := range f.ast.Decls {

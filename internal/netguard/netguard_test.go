@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"mailroom/internal/machinetest"
 	"mailroom/internal/netguard"
-	"mailroom/internal/netguard/netguardtest"
 )
 
 func TestOnlyPublicAddressesAreDialed(t *testing.T) {
@@ -119,7 +119,7 @@ func TestANameThatResolvesToAForbiddenAddressIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	p := netguard.Policy{Resolver: machinetest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	get := func(p netguard.Policy) error {
 		tr := p.Transport()
 		defer tr.CloseIdleConnections()
@@ -148,7 +148,7 @@ func TestADialerConnectsOnlyToAllowedAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	p := netguard.Policy{Resolver: machinetest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	dial := func(p netguard.Policy, network string) error {
 		c, err := p.Dialer().DialContext(t.Context(), network, "innocent.example.org:"+port)
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 const (
@@ -50,7 +50,7 @@ type Options struct {
 type Cluster struct {
 	bin, dir string
 	port     int
-	held     *porttest.Port // nil without a certificate
+	held     *machinetest.Port // nil without a certificate
 	settings []string
 	user     credential
 	watched  io.Closer // the watcher cleans up when this end of its pipe is closed

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // Port returns the port of a cluster with a certificate on 127.0.0.1.
@@ -27,7 +27,7 @@ func (c *Cluster) secure(o Options) (err error) {
 			return err
 		}
 	}
-	if c.held, err = porttest.Hold(); err != nil {
+	if c.held, err = machinetest.Hold(); err != nil {
 		return fmt.Errorf("reserve a port: %w", err)
 	}
 	c.port = c.held.Number

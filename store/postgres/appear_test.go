@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"mailroom/internal/machinetest"
 	"mailroom/internal/pgtest"
-	"mailroom/internal/porttest"
 )
 
 func TestOnlyADatabaseThatIsAwayMayAppear(t *testing.T) {
@@ -22,7 +22,7 @@ func TestOnlyADatabaseThatIsAwayMayAppear(t *testing.T) {
 		want bool
 	}{
 		"no server at the socket":    {"host=/nowhere user=x", true},
-		"no server at the port":      {"postgres://x@" + porttest.Reserve(t) + "/x", true},
+		"no server at the port":      {"postgres://x@" + machinetest.Reserve(t) + "/x", true},
 		"an unknown host":            {"postgres://x@database.invalid/x?sslmode=disable", true},
 		"an unknown database":        {strings.Replace(url, "dbname=postgres", "dbname=none", 1), false},
 		"an unknown role":            {strings.Replace(url, "user=pgtest", "user=stranger", 1), false},

@@ -6,7 +6,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/markdown/markdowntest"
+	"mailroom/channel/platformtest"
 )
 
 // TestVerbatimTextStaysInItsBlock splits messages with hostile texts. Each chunk is a block of its own, and
@@ -14,7 +14,7 @@ import (
 func TestVerbatimTextStaysInItsBlock(t *testing.T) {
 	const link = "https://mail.example.org/decide#a"
 	blocks := chat.Capabilities{MaxUnits: 120, Units: func(s string) int { return len(s) }}
-	for _, text := range markdowntest.HostileTexts() {
+	for _, text := range platformtest.HostileTexts() {
 		all := chat.SplitText(textOf(channel.Delivery{Verbatim: strings.Repeat(text+"\n\x02\u202e", 4), Text: link}, blocks), blocks, 0)
 		for i, c := range all {
 			words := c.Text

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // Server is an ngircd on loopback.
@@ -34,7 +34,7 @@ func Start(t testing.TB, further ...string) *Server {
 	dir := t.TempDir()
 	s := &Server{t: t, extraConfig: further, config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
 	t.Cleanup(s.Kill)
-	s.Addr = porttest.Reserve(t)
+	s.Addr = machinetest.Reserve(t)
 	s.Up()
 	return s
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // Dendrite is a real homeserver on loopback, with federation disabled.
@@ -29,7 +29,7 @@ type Dendrite struct {
 // its binary.
 func StartDendrite(t testing.TB) *Dendrite {
 	t.Helper()
-	d := &Dendrite{t: t, URL: "http://" + porttest.Reserve(t), dir: t.TempDir()}
+	d := &Dendrite{t: t, URL: "http://" + machinetest.Reserve(t), dir: t.TempDir()}
 	seed := make([]byte, 32)
 	rand.Read(seed) // it never returns an error
 	key := "-----BEGIN MATRIX PRIVATE KEY-----\nKey-ID: ed25519:test\n\n" + base64.StdEncoding.EncodeToString(seed) + "\n-----END MATRIX PRIVATE KEY-----\n"

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"testing"
 
-	"mailroom/alert/mail/smtptest"
+	"mailroom/alert/alerttest"
 )
 
 func main() {
@@ -35,7 +35,7 @@ func run() (err error) {
 	if err := os.Mkdir(t.dir, 0o700); err != nil {
 		return err
 	}
-	s := smtptest.Start(t, smtptest.Options{NoTLS: true})
+	s := alerttest.Start(t, alerttest.Options{NoTLS: true})
 	fmt.Println(s.Addr)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package porttest
+package machinetest
 
 import "net"
 

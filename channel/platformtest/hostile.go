@@ -1,5 +1,4 @@
-// Package markdowntest has texts for tests of what renders Markdown.
-package markdowntest
+package platformtest
 
 // HostileTexts returns texts of an agent that try to leave a code block, or to have links, mentions and marks,
 // on any platform. They have no invisible characters, which package display marks.

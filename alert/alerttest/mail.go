@@ -1,6 +1,6 @@
-// Package smtptest provides a mail server for tests: a real Exim, with its own configuration, queue and
-// mailboxes in a folder of the test.
-package smtptest
+// Package alerttest has services that take alerts: an ntfy server, and a mail server, a real Exim with its own
+// configuration, queue and mailboxes in a folder of the test.
+package alerttest
 
 import (
 	"crypto/x509"
@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 // The account of the server. Each message needs it.
@@ -81,7 +81,7 @@ func Start(t testing.TB, o Options) *Server {
 		}
 	}
 	s.makeCertificate()
-	s.Addr, s.TLSAddr = porttest.Reserve(t), porttest.Reserve(t)
+	s.Addr, s.TLSAddr = machinetest.Reserve(t), machinetest.Reserve(t)
 	s.Up()
 	return s
 }

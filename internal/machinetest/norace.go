@@ -1,5 +1,5 @@
 //go:build !race
 
-package buildtest
+package machinetest
 
 const raceEnabled = false

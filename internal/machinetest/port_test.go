@@ -1,4 +1,4 @@
-package porttest_test
+package machinetest_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mailroom/internal/porttest"
+	"mailroom/internal/machinetest"
 )
 
 func wantRefused(t *testing.T, addr string) {
@@ -23,10 +23,10 @@ func wantRefused(t *testing.T, addr string) {
 }
 
 func TestAReservedPortRefusesUntilItsServerListens(t *testing.T) {
-	addr := porttest.Reserve(t)
+	addr := machinetest.Reserve(t)
 	wantRefused(t, addr)
 	for range 3 {
-		ln := porttest.Listen(t, addr)
+		ln := machinetest.Listen(t, addr)
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestTheSystemGivesAReservedPortToNobody(t *testing.T) {
 	}
 	held := map[string]bool{}
 	for range 200 {
-		held[porttest.Reserve(t)] = true
+		held[machinetest.Reserve(t)] = true
 	}
 	if len(held) != 200 {
 		t.Errorf("%d ports, want 200 different ones", len(held))
@@ -89,11 +89,11 @@ func TestTheSystemGivesAReservedPortToNobody(t *testing.T) {
 }
 
 func TestAReleasedPortIsFree(t *testing.T) {
-	p, err := porttest.Hold()
+	p, err := machinetest.Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln := porttest.Listen(t, p.Addr)
+	ln := machinetest.Listen(t, p.Addr)
 	if err := p.Release(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,4 @@
-// Package ntfytest is an ntfy server for tests: the part of its protocol that publishes a message as JSON
-// (https://docs.ntfy.sh/publish/#publish-as-json), with its limits. It refuses with the codes and words of ntfy 2.
-package ntfytest
+package alerttest
 
 import (
 	"context"
@@ -59,8 +57,9 @@ const (
 	LoseAnswer       // takes the message and does not answer until the sender is gone
 )
 
-// Server is an ntfy server.
-type Server struct {
+// NtfyServer is an ntfy server: the part of its protocol that publishes a message as JSON
+// (https://docs.ntfy.sh/publish/#publish-as-json), with its limits. It refuses with the codes and words of ntfy 2.
+type NtfyServer struct {
 	URL string
 
 	mu    sync.Mutex
@@ -70,9 +69,9 @@ type Server struct {
 	grown chan struct{}
 }
 
-// New starts a server, which ends with the test.
-func New(t testing.TB) *Server {
-	s := &Server{grown: make(chan struct{})}
+// NewNtfy starts a server, which ends with the test.
+func NewNtfy(t testing.TB) *NtfyServer {
+	s := &NtfyServer{grown: make(chan struct{})}
 	h := httptest.NewServer(http.HandlerFunc(s.publish))
 	t.Cleanup(func() {
 		h.CloseClientConnections()
@@ -83,33 +82,33 @@ func New(t testing.TB) *Server {
 }
 
 // Fail sets what the server does with further messages.
-func (s *Server) Fail(f Fault) {
+func (s *NtfyServer) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
 // Taken returns the messages that the server took.
-func (s *Server) Taken() []Message {
+func (s *NtfyServer) Taken() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Message{}, s.taken...)
 }
 
 // WaitTaken waits until the server has taken n messages, and returns them.
-func (s *Server) WaitTaken(ctx context.Context, n int) ([]Message, error) {
+func (s *NtfyServer) WaitTaken(ctx context.Context, n int) ([]Message, error) {
 	err := s.wait(ctx, func() bool { return len(s.taken) >= n })
 	return s.Taken(), err
 }
 
 // Seen returns the number of messages that arrived, taken or not.
-func (s *Server) Seen() int {
+func (s *NtfyServer) Seen() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen
 }
 
-func (s *Server) wait(ctx context.Context, ready func() bool) error {
+func (s *NtfyServer) wait(ctx context.Context, ready func() bool) error {
 	for {
 		s.mu.Lock()
 		grown, done := s.grown, ready()
@@ -126,7 +125,7 @@ func (s *Server) wait(ctx context.Context, ready func() bool) error {
 }
 
 // arrive records a message and returns the fault that applies to it.
-func (s *Server) arrive(m Message) (f Fault, id int) {
+func (s *NtfyServer) arrive(m Message) (f Fault, id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen++
@@ -145,7 +144,7 @@ const (
 	maxActions = 3
 )
 
-func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
+func (s *NtfyServer) publish(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
 	var m Message
 	switch {

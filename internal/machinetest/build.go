@@ -1,9 +1,4 @@
-// Package buildtest builds the programs that tests start as processes of their own.
-//
-// A program that the race detector watches needs 28 ms of processor time to start and to end, and 6 ms without.
-// Commands that end at once run without it: tests of the same code run in the test program. Servers, workers and
-// whatever else runs for long are the test program itself.
-package buildtest
+package machinetest
 
 import (
 	"errors"

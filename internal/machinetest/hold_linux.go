@@ -1,4 +1,4 @@
-package porttest
+package machinetest
 
 import (
 	"errors"

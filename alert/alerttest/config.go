@@ -1,4 +1,4 @@
-package smtptest
+package alerttest
 
 import (
 	"crypto/ecdsa"

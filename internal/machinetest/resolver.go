@@ -1,5 +1,4 @@
-// Package netguardtest has a DNS server for tests.
-package netguardtest
+package machinetest
 
 import (
 	"context"
