@@ -16,7 +16,7 @@ import (
 )
 
 // pager is a target: a way to reach people. It makes one call and classifies its error, as an agent does. Retries,
-// the order of alerts and dead letters are those of runs.
+// order and dead letters work as for runs.
 type pager struct{ call func(text string) error }
 
 func (p pager) Send(_ context.Context, m alert.Message) (receipt string, err error) {

@@ -54,7 +54,7 @@ func TestProgramsThatChangeFilesRunOneAtATime(t *testing.T) {
 	}
 }
 
-func TestMissingFile(t *testing.T) {
+func TestAMissingFileIsAnErrorOnlyIfItWasNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mailroom.toml")
 	if c, err := Load(path, false, nil, nil); err != nil || c.File() != "" {
 		t.Errorf("Load of an optional missing file: %v, File() = %q", err, c.File())

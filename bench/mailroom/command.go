@@ -99,7 +99,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	return cmd
 }
 
-// prepareRoot makes the command that of a program: with a version, and with errors as the commands of mailroom report them.
+// prepareRoot gives the root command of a program a version, and errors as the commands of mailroom report them.
 func prepareRoot(con *command.Console, cmd *cobra.Command) {
 	cmd.SilenceErrors, cmd.SilenceUsage, cmd.Version = true, true, command.ReadVersion().String()
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return command.CheckEmptyFlags(cmd) }

@@ -40,7 +40,7 @@ const (
 const maxRetryAfter = 24 * time.Hour
 
 // ErrNotNow is returned for edits, typing indicators and acknowledgements that must not run now.
-var ErrNotNow = errors.New("other calls have priority")
+var ErrNotNow = errors.New("not sent: other calls to the platform have priority")
 
 // ErrPostponed is returned for a delivery that is retried once its room is open.
 var ErrPostponed = errors.New("the platform accepts no message for this chat")

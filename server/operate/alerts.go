@@ -207,7 +207,7 @@ func ruleOwner(who *auth.Token, change bool) (owner string, err error) {
 	return who.Name, nil
 }
 
-// readRules returns the stored rules of an owner that hold.
+// readRules returns the stored rules of an owner that are in force.
 func (a *Alerts) readRules(rd store.Reader, owner string) (all []api.AlertRule, err error) {
 	list, err := a.readStored(rd, owner)
 	for _, r := range list {
