@@ -72,8 +72,9 @@ type Ask struct {
 	Expires   time.Time     // when the ticket expires or the timer fires; zero: never
 	After     time.Duration // alternative to Expires, relative to the first request
 	Answers   bool          // for TicketApproval: data is accepted as an answer
-	// Holds, for TicketEvent, keeps messages in the queue while it is open, instead of resuming the
-	// run with them.
+	// Holds, for TicketEvent, keeps messages in the queue while it is open. A message resumes a run that
+	// waits for nothing else; but a run that is read by tool calls waits for its reader, and the next
+	// message is the next run's.
 	Holds bool
 }
 

@@ -22,6 +22,9 @@ type EffectEntry struct {
 }
 
 // EffectState is the state of one named effect of a run, derived from the log.
+//
+// An effect has no row: its entries (intended, settled, unknown) are its state, folded once per
+// attempt. The intention is no progress, so a call that kills its worker still counts as a crash.
 type EffectState struct {
 	EffectEntry
 	Tries int    // number of effect.intended entries

@@ -78,8 +78,9 @@ type (
 		Origin       mailroom.Origin `json:"origin"`
 	}
 	// RunStarted lists in Messages the seqs of the entries whose messages the run reads for the
-	// first time: all inputs at the first start, none at a later attempt. A run.resumed lists the
-	// messages that arrived during the wait.
+	// first time: all inputs at the first start, none at a later attempt, so that the transcript can be
+	// read backwards without looking for earlier starts. A run.resumed lists the messages that arrived
+	// during the wait.
 	RunStarted struct {
 		Worker   string   `json:"worker"`
 		Tickets  []string `json:"tickets,omitempty"`

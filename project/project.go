@@ -1,5 +1,9 @@
 // Package project has what agents coordinate through: reservations of names, and notifications. A
 // project is a thread whose log has no runs.
+//
+// Reservations are transitions as in package thread: their rule runs in a transaction of the
+// ledger, beside the thread whose log records them. Notifications have no rows: a notification is
+// one entry of the log for all recipients.
 package project
 
 import (

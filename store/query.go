@@ -22,9 +22,11 @@ type ThreadQuery struct {
 	DeliverTo string // with this DeliverTo
 	// Prefix selects the threads whose ID has this prefix, ordered by ID, after the ID After. It
 	// combines with Limit and Bytes only.
-	Prefix      string
-	After       string
-	OnePerAgent bool  // one thread per Due.Agent, due now or later, ordered by it; not with other fields
+	Prefix string
+	After  string
+	// OnePerAgent selects one thread per Due.Agent, due now or later, ordered by it; not with other fields.
+	// It asks for agents, but a new question is a parameter before it is a method: a Reader has twelve.
+	OnePerAgent bool
 	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest      bool
 	Limit       int // 0: no limit

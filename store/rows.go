@@ -54,6 +54,9 @@ func (r *Reservation) Live(now time.Time) bool { return r.ExpiresAt.After(now) }
 
 // Submitted is the result of a Submit. Message is the id of its last message and Seq the entry of
 // that message.
+//
+// It is in this package because it is what a caller gets and also the stored result under an
+// idempotency key.
 type Submitted struct {
 	Message     string          `json:"message"`
 	Run         string          `json:"run"`

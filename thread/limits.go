@@ -6,8 +6,10 @@ import (
 
 // Limits of the transitions. Sizes are in bytes.
 const (
-	maxCollected   = 4 << 20  // entries collected into one run; they hold each text twice
-	MaxSteers      = 200      // messages steered into a run and not covered by a step
+	maxCollected = 4 << 20 // entries collected into one run; they hold each text twice
+	// MaxSteers bounds the messages that are steered into a run and not covered by a step. They are part
+	// of its row, which is rewritten with each of them.
+	MaxSteers      = 200
 	MaxSteersSize  = 1 << 20  // options and metadata of the runs that unread steers become
 	MaxTickets     = 10_000   // of one run, whatever their state: each transition of its thread loads them
 	MaxTicketsSize = 16 << 20 // their questions

@@ -211,6 +211,10 @@ func (l *runningTurn) write(ctx context.Context, w program.Write) error {
 
 // checkSession compares the session that the program reports with the expected one, and commits a
 // new session.
+//
+// The id of the session is in the state of the thread, written with the first entry of the run that
+// can know it, and compared each time that the program reports it: a program that lost its session
+// silently begins another one, and would answer without the conversation.
 func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 	p := l.plan
 	switch {
@@ -257,6 +261,10 @@ func (l *runningTurn) resumeTurn() {
 
 // onQuestion answers a question that was decided. Otherwise it makes the program end its turn, so
 // that the run can wait for a person.
+//
+// The program learns that a person was asked, and ends its turn. The run parks like any other,
+// holds no process for as long as the answer takes, and continues in the same session. A process
+// that waits for the answer would hold a slot for days, and would lose the question with a restart.
 func (l *runningTurn) onQuestion(q program.Question) {
 	stdin := l.t.agent.profile.Stdin
 	if stdin == nil {

@@ -1,4 +1,9 @@
 // Package retry says how often a failed attempt of a run is repeated, and after which delay.
+//
+// The claim decides, from what the worker says over what the server says, and it is stored in the
+// row of the run: MaxAttempts, unless the submit gave it, RetryFirst and RetryMost. Any end of the
+// attempt finds it there. If the settle decided, a settle that reaches another server than the
+// claim did, or the end of a claim that no worker settles, would follow other settings.
 package retry
 
 import (

@@ -12,6 +12,10 @@ import (
 
 // groupThreads is how many threads of a namespace one list merges. A list of a larger namespace has the rows of one
 // group after the other: the threads in the order of their ids, the rows of a group in the order of the list.
+//
+// A merge of all threads of a namespace would have no bound. Rejected are also a word or a column
+// for each prefix of an id, because any text is a namespace, and one can be made after the rows;
+// and a scan of all rows with a bound in time, because its cursor would reveal how far it got.
 const groupThreads = 1000
 
 // searchThreads is groupThreads of a search: an index of words looks up each thread.
