@@ -3,6 +3,7 @@ package adapter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,33 @@ func TestEachLateRunHasItsOwnNotice(t *testing.T) {
 		texts := o.sentTexts()
 		if len(texts) != 2 || texts[0] != "done one" || !strings.HasPrefix(texts[1], "(No answer yet: codex is running, since ") || strings.Contains(texts[1], "queue") {
 			o.t.Errorf("sent %q", texts)
+		}
+	})
+}
+
+// TestNoUnansweredChatIsForgotten has more conversations than are watched, whose runs do not end.
+func TestNoUnansweredChatIsForgotten(t *testing.T) {
+	withServer(t, slowly, func(o *serverFixture) {
+		o.options.AnswerWithin, o.options.Access.AllowAll = 10*time.Minute, true
+		o.start()
+		const people = 270 // 256 are watched
+		for i := range people {
+			o.platform.SendPrivate(fmt.Sprint("person ", i), "one")
+		}
+		<-time.After(14 * time.Minute)
+		told := map[string]int{}
+		for _, m := range o.platform.Sent() {
+			if strings.HasPrefix(m.Versions[0].Text, "(No answer yet: ") {
+				told[m.Room.Chat]++
+			}
+		}
+		for chat, n := range told {
+			if n != 1 {
+				t.Errorf("%s has %d notices", chat, n)
+			}
+		}
+		if len(told) != people {
+			t.Errorf("%d of %d chats have a notice", len(told), people)
 		}
 	})
 }

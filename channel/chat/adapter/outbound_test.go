@@ -90,8 +90,11 @@ func (o *serverFixture) start() *serverFixture {
 		Name: "c", Kind: "test", Connect: adapter.Connect(options, o.platform.Dial), Ledger: viewCounter{o.ledger, &o.views}, Log: log,
 	})
 	e := engine.New(o.ledger.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected}},
-		Local:  true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
+		Agents: map[string]engine.Agent{
+			"codex":                {Agent: o.agent, Limit: 8},
+			channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected, Limit: channel.MaxDeliveries},
+		},
+		Local: true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
 	})
 	_, o.stop = channeltest.StartServer(o.t, o.ledger, e, runner)
 	return o

@@ -44,6 +44,8 @@ type lateness struct {
 
 	// Owned by run.
 	open map[string]*unanswered // by conversation thread
+	// from is the key of the run below which the next load reads; 0: the newest run.
+	from int64
 }
 
 // unanswered is a conversation in which a run has not ended.
@@ -94,25 +96,67 @@ func (l *lateness) run(ctx context.Context) {
 	}
 }
 
-// track adds a conversation. Where the agent hears everything that is said in a group, most messages expect no answer.
-func (l *lateness) track(thread string, at chat.Room) {
-	if l.open[thread] == nil && len(l.open) < maxLate && !(at.Group && l.conn.access.AllGroupMessages) {
-		l.open[thread] = &unanswered{at: at, requested: map[string]bool{}}
+// track adds a conversation. It reports false if there are too many. Where the agent hears everything
+// that is said in a group, most messages expect no answer.
+func (l *lateness) track(thread string, at chat.Room) bool {
+	if l.open[thread] != nil || at.Group && l.conn.access.AllGroupMessages {
+		return true
 	}
+	if len(l.open) >= maxLate {
+		return false
+	}
+	l.open[thread] = &unanswered{at: at, requested: map[string]bool{}}
+	return true
 }
 
-// load tracks the conversations of the channel whose runs are open.
+// load tracks the conversations of the channel whose runs are open. It judges at once those beyond
+// maxLate, for which no state is kept: their notices come up to a load later. Each load reads a page
+// of the runs, so that many open runs of others hide none.
 func (l *lateness) load(ctx context.Context) error {
 	via, own := channel.Via(l.conn.host.Name()), channel.AgentName(l.conn.host.Name())
-	return l.conn.host.View(ctx, func(r store.Reader) error {
-		rows, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: maxLateRead})
+	var late []due
+	err := l.conn.host.View(ctx, func(r store.Reader) error {
+		open := []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}
+		rows, err := r.Runs(store.RunQuery{Statuses: open, From: l.from, Limit: maxLateRead})
+		if err != nil {
+			return err
+		}
+		l.from = 0
+		if len(rows) == maxLateRead {
+			l.from = rows[len(rows)-1].Key
+		}
+		beyond := map[string]*unanswered{}
 		for _, run := range rows {
-			if at, ok := chat.RoomOf(run.Metadata); ok && run.Origin.Via == via && run.Agent != own {
-				l.track(run.Thread, at)
+			at, ok := chat.RoomOf(run.Metadata)
+			if ok && run.Origin.Via == via && run.Agent != own && !l.track(run.Thread, at) {
+				beyond[run.Thread] = &unanswered{at: at}
 			}
 		}
+		if late, err = l.find(r, beyond, time.Now()); err != nil {
+			return err
+		}
+		late, err = l.unrequested(r, late)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return l.request(ctx, late)
+}
+
+// unrequested returns the notices that were not requested before.
+func (l *lateness) unrequested(r store.Reader, all []due) (fresh []due, err error) {
+	for _, d := range all {
+		id := d.at.DeliveryThread(l.conn.host.Name(), l.conn.caps.BotID)
+		known, err := r.Keys(store.KeyQuery{Thread: id, Keys: []string{d.key}})
+		if err != nil {
+			return nil, err
+		}
+		if len(known) == 0 {
+			fresh = append(fresh, d)
+		}
+	}
+	return fresh, nil
 }
 
 // look requests the notices that are due.
@@ -120,18 +164,25 @@ func (l *lateness) look(ctx context.Context) error {
 	if len(l.open) == 0 {
 		return nil
 	}
-	var due []due
+	var all []due
 	err := l.conn.host.View(ctx, func(r store.Reader) (err error) {
-		due, err = l.find(r, time.Now())
+		all, err = l.find(r, l.open, time.Now())
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, d := range due {
+	return l.request(ctx, all)
+}
+
+// request requests notices.
+func (l *lateness) request(ctx context.Context, all []due) error {
+	for _, d := range all {
 		labels := d.at.Labels()
 		labels[d.label] = d.run
-		err := l.conn.host.Answer(ctx, channel.Answer{Room: d.at.Words(l.conn.caps.BotID), Key: d.key, Text: room.UnfinishedMark, Metadata: labels})
+		err := l.conn.host.Answer(ctx, channel.Answer{
+			Room: d.at.Words(l.conn.caps.BotID), Key: d.key, Text: room.UnfinishedMark, Metadata: labels,
+		})
 		if err != nil {
 			return err
 		}
@@ -148,10 +199,13 @@ type due struct {
 	thread, run, label, key string
 }
 
-// find returns what is due, and forgets the conversations in which nothing is open.
-func (l *lateness) find(r store.Reader, now time.Time) (found []due, err error) {
+// find returns what is due in conversations, and removes those in which nothing is open.
+func (l *lateness) find(r store.Reader, all map[string]*unanswered, now time.Time) (found []due, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
 	var ids []string
-	for id := range l.open {
+	for id := range all {
 		ids = append(ids, id)
 	}
 	threads, err := r.Threads(store.ThreadQuery{IDs: ids})
@@ -166,10 +220,10 @@ func (l *lateness) find(r store.Reader, now time.Time) (found []due, err error) 
 		}
 		open[t.ID] = run
 	}
-	for id, u := range l.open {
+	for id, u := range all {
 		run := open[id]
 		if run == nil {
-			delete(l.open, id)
+			delete(all, id)
 			continue
 		}
 		what, err := u.due(r, run, l.within, now)
