@@ -166,22 +166,31 @@ thread, without the runs in its queue; or all open runs that match a filter. Chi
 	})
 }
 
-// cancelMany repeats the request until all runs are processed, as retryMany does.
+// repeatRequest repeats a request from its cursor until all runs are processed, because the server processes a limited
+// number of runs per request.
+func repeatRequest(cursor *string, request func() (next *string, err error)) error {
+	for {
+		next, err := request()
+		if err != nil || next == nil {
+			return err
+		}
+		*cursor = *next
+	}
+}
+
+// cancelMany cancels all runs that match.
 func cancelMany(
 	ctx context.Context, con *command.Console, c *client.Client, in api.CancelMany, output command.Format,
 ) error {
 	var all api.CancelledMany
-	for {
+	err := repeatRequest(&in.Cursor, func() (*string, error) {
 		part, err := c.CancelRuns(ctx, in)
-		if err != nil {
-			return err
-		}
 		all.Matched += part.Matched
 		all.Cancelled += part.Cancelled
-		if part.Next == nil {
-			break
-		}
-		in.Cursor = *part.Next
+		return part.Next, err
+	})
+	if err != nil {
+		return err
 	}
 	if output == command.FormatJSON {
 		return con.PrintJSON(all)
@@ -237,24 +246,21 @@ lists the filter fields.`,
 	})
 }
 
-// retryMany repeats the request until all runs are processed, because the server
-// processes a limited number of runs per request.
+// retryMany queues all runs that match again.
 func retryMany(
 	ctx context.Context, con *command.Console, c *client.Client, in api.RetryMany, output command.Format,
 ) error {
 	var all api.Retried
-	for {
+	err := repeatRequest(&in.Cursor, func() (*string, error) {
 		part, err := c.RetryRuns(ctx, in)
-		if err != nil {
-			return err
-		}
 		all.Matched += part.Matched
 		all.Retried += part.Retried
-		if part.Next == nil {
-			return printRetried(con, all, in.DryRun, output)
-		}
-		in.Cursor = *part.Next
+		return part.Next, err
+	})
+	if err != nil {
+		return err
 	}
+	return printRetried(con, all, in.DryRun, output)
 }
 
 // printChanged prints a run that was cancelled or queued again.
