@@ -94,6 +94,7 @@ rest are released; a second signal exits at once.`,
 		"run this program instead of a command: codex or claude, with ,permissions=MODE (ask, read, edit or all)")
 	flags.StringVar(&w.permissions, "permissions", "", "use --profile PROGRAM,permissions=MODE")
 	_ = flags.MarkHidden("permissions") // fails only for an unknown flag
+	_ = flags.MarkHidden("name")        // the host name is enough unless a machine runs several workers
 	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto,
 		"isolation of the command from the token and the local data folder: auto, required, namespace, landlock or none; "+
 			"add ,user=NAME to run as another user")
