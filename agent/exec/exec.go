@@ -61,7 +61,7 @@ type Options struct {
 	StartTimeout, IdleTimeout, TotalTimeout time.Duration
 	KillGrace                               KillGrace
 	// MaxOutput is the maximum size of stdout, in bytes. A command that writes more is stopped and
-	// its run fails permanently. 0 means DefaultMaxOutput. A message holds at most mailroom.MaxText of it.
+	// its run fails permanently. 0 means defaultMaxOutput. A message holds at most mailroom.MaxText of it.
 	MaxOutput int64
 
 	// PermanentExits and UnavailableExits are exit statuses that classify a failure. Any other status but 0
@@ -85,8 +85,8 @@ type KillGrace struct {
 	Terminate time.Duration // from TERM to KILL; 0 is 3 s
 }
 
-// DefaultMaxOutput is the limit of the output of commands and of programs with a profile, in bytes.
-const DefaultMaxOutput = 64 << 20
+// defaultMaxOutput is the limit of the output of commands and of programs with a profile, in bytes.
+const defaultMaxOutput = 64 << 20
 
 // The defaults end a command within the engine's stop grace of 10 s.
 const (
@@ -127,7 +127,7 @@ func newAgent(o Options) (*agent, error) {
 		o.KillGrace.Terminate = defaultTerminate
 	}
 	if o.MaxOutput == 0 {
-		o.MaxOutput = DefaultMaxOutput
+		o.MaxOutput = defaultMaxOutput
 	}
 	if o.PermanentExits == nil {
 		o.PermanentExits = DefaultPermanentExits()

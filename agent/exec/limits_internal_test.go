@@ -14,7 +14,7 @@ func TestTheManualStatesTheOutputLimitOfBothKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("| writes more than %d MiB |", DefaultMaxOutput>>20); !strings.Contains(string(manual), want) {
+	if want := fmt.Sprintf("| writes more than %d MiB |", defaultMaxOutput>>20); !strings.Contains(string(manual), want) {
 		t.Errorf("docs/agents.md does not say %q", want)
 	}
 	command, err := newAgent(Options{Command: []string{"true"}})
@@ -25,7 +25,7 @@ func TestTheManualStatesTheOutputLimitOfBothKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := []int64{command.options.MaxOutput, a.(*programAgent).options.MaxOutput}; got[0] != DefaultMaxOutput || got[1] != DefaultMaxOutput {
-		t.Errorf("limits are %d, want %d for both", got, DefaultMaxOutput)
+	if got := []int64{command.options.MaxOutput, a.(*programAgent).options.MaxOutput}; got[0] != defaultMaxOutput || got[1] != defaultMaxOutput {
+		t.Errorf("limits are %d, want %d for both", got, defaultMaxOutput)
 	}
 }

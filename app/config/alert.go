@@ -28,8 +28,8 @@ type Target struct {
 	Tokens []string
 }
 
-// NewTarget returns a target with the defaults of its kind.
-func NewTarget(k target.Kind) *Target {
+// newTarget returns a target with the defaults of its kind.
+func newTarget(k target.Kind) *Target {
 	return &Target{Kind: k, Settings: k.New(), Decide: true, LinkLife: 24 * time.Hour, Text: alert.TextTitle,
 		Zone: time.UTC}
 }
@@ -184,7 +184,7 @@ func (r *reader) target(key, name string, table map[string]any) {
 		r.report(key+".kind", err.Error())
 		return
 	}
-	t, before := NewTarget(r.config.kinds.Targets[slices.Index(names, of)]), len(r.problems)
+	t, before := newTarget(r.config.kinds.Targets[slices.Index(names, of)]), len(r.problems)
 	r.table(key+".", table, t.settings())
 	if len(r.problems) > before {
 		return

@@ -30,7 +30,7 @@ func everyKind(t *testing.T) *Config {
 		c.Channels["channel-"+k.Name] = c.NewChannel(k)
 	}
 	for _, k := range c.kinds.Targets {
-		c.Targets["target-"+k.Name] = NewTarget(k)
+		c.Targets["target-"+k.Name] = newTarget(k)
 	}
 	c.Tracker = newTracker()
 	c.Rules["rule"] = newRule("rule")
