@@ -7,6 +7,11 @@ import (
 
 // IndexState says how far the index of messages is. A follower reads the log behind the commits and writes
 // the index; see Indexing.
+//
+// The words of some entries and the position after them are written in one transaction. So the
+// index is never ahead of the log, a kill loses nothing of it, and a second indexer fails at the
+// position instead of writing twice. Words in the transaction of each submit would delay it by the
+// size of its text.
 type IndexState struct {
 	Last  int64     // number of the newest row; rows are numbered from 1 as they are written
 	Order string    // the order of At, see AllEntries
@@ -15,6 +20,10 @@ type IndexState struct {
 }
 
 // Indexing adds to the index of messages. The store drops the rows of an entry with the entry.
+//
+// An entry that goes takes its row along, by triggers, so that deleted text cannot be found. A
+// separate index per server would keep the words out of the database, but an index outside of the
+// transactions would have to learn of deletions in another way.
 type Indexing struct {
 	// Before is the state that the change was made for. If another one is stored, the Update fails: another
 	// process has changed the index.

@@ -18,6 +18,11 @@ const (
 )
 
 // SummaryKey identifies a row of the summary of ended runs.
+//
+// The transaction that ends a run adds to the rows of all three periods, its minute, its hour and
+// its day: no job rolls minutes up, no query combines periods, and no mark says how far a job has
+// come. A batch writes each row once. Minutes are dropped after 3 days and hours after 100, in
+// whole hours and days, so that the doctor can add up what is left.
 type SummaryKey struct {
 	Step   time.Duration   // StepMinute, StepHour or StepDay
 	At     time.Time       // start of the period, a multiple of Step since 1970 in UTC
@@ -27,6 +32,10 @@ type SummaryKey struct {
 
 // Sums are what a row of the summary adds up. All are integers that are not negative, so that
 // additions commute exactly. A run that is retried by hand ends, and counts, more than once.
+//
+// Run.Counted has the last counted end of a run and the usage until then, so the next end adds only
+// what came since; an end that it does not have is of an older version, which counts none. Delays
+// have a histogram of eight buckets, because averages hide the slow ones.
 type Sums struct {
 	Runs         int64
 	Delay        int64 // microseconds, the sum of Run.StartDelay of the runs that started

@@ -25,6 +25,10 @@ type tallyKey struct{ what, owner, agent string }
 
 // tally changes a count by n. Write writes the sums of all changes at its end, so a batch of many
 // runs costs few statements. Triggers count dropped rows.
+//
+// Triggers for each written row cost a fifth of the processor time of a run. Without them a
+// transaction has to know what it changes: for this a run carries its stored status
+// (mailroom.Run.Stored), and a thread never changes its owner.
 func (t *tx) tally(what, owner, agent string, n int) {
 	if t.tallies == nil {
 		t.tallies = make(map[tallyKey]int)
