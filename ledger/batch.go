@@ -140,7 +140,7 @@ func (b *batch) run(tx store.Tx) error {
 
 func (c *committer) newTransaction(tx store.Tx) *transaction {
 	return &transaction{
-		options: &c.options, rows: newRows(tx, &c.cache, c.reservations), changes: newChanges(),
+		options: &c.options, rows: newRows(tx, c), changes: newChanges(),
 		forecast:     forecast{idle: maps.Clone(c.forecast.idle), nextFair: c.forecast.nextFair},
 		clockStepped: &c.clockStepped,
 	}

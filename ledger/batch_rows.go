@@ -18,6 +18,7 @@ type rows struct {
 	loader       loader
 	cache        *threadCache
 	reservations reservationCache
+	begun        *firstRead
 
 	now      time.Time // of the transaction
 	threads  map[string]*thread.State
@@ -45,9 +46,9 @@ type loader interface {
 	Due(now time.Time, wants []store.Capacity, known store.Known) (due *store.Loaded, next time.Time, err error)
 }
 
-func newRows(tx store.Tx, cache *threadCache, reservations reservationCache) rows {
+func newRows(tx store.Tx, c *committer) rows {
 	return rows{
-		stored: tx, loader: tx, cache: cache, reservations: reservations,
+		stored: tx, loader: tx, cache: &c.cache, reservations: c.reservations, begun: c.begun,
 		threads: map[string]*thread.State{}, before: map[string]lockedRow{}, threadOf: map[string]string{},
 		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, pauses: map[string]store.Pause{},
 		projects: map[string]*project.State{}, tokensByName: map[string]*auth.Token{},
@@ -133,7 +134,7 @@ func (r *rows) add(l *store.Loaded) {
 	r.now = r.stored.Now()
 	for _, row := range l.Threads {
 		t := r.cache.pop(row)
-		t.ServedSince = r.cache.since(r.now)
+		t.ServedSince = r.begun.since(r.now)
 		r.threads[row.ID] = t
 		r.order = append(r.order, t)
 		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0)}

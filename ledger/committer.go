@@ -73,6 +73,7 @@ type committer struct {
 	store   store.Store
 	options Options
 	others  []*committer // of the other lanes
+	begun   *firstRead   // of all lanes
 
 	// Owned by mu.
 	mu     sync.Mutex
@@ -103,7 +104,8 @@ type committer struct {
 
 func newCommitter(st store.Store, o Options) *committer {
 	return &committer{
-		store: st, options: o, epoch: st.Epoch(), wake: make(chan struct{}, 1), nudged: map[string]struct{}{},
+		store: st, options: o, begun: &firstRead{}, epoch: st.Epoch(),
+		wake: make(chan struct{}, 1), nudged: map[string]struct{}{},
 		forecast: forecast{idle: map[store.Capacity]time.Time{}}, cache: newThreadCache(), reservations: reservationCache{},
 		apply: func(o *op, tx *transaction) error { return o.apply(tx) },
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"sync"
 	"time"
 
 	"mailroom"
@@ -17,16 +18,24 @@ import (
 // dropped.
 type threadCache struct {
 	young, old map[string]*thread.State
-	runs       int       // of young
-	begun      time.Time // now of the first batch; see since
+	runs       int // of young
 }
 
-// since returns when this server read its store for the first time, in the time of the transactions.
-func (r *threadCache) since(now time.Time) time.Time {
-	if r.begun.IsZero() {
-		r.begun = now
+// firstRead is when this server read its store for the first time, in the time of the transactions. All lanes share it:
+// a lane whose first batch comes late has not started late.
+type firstRead struct {
+	mu sync.Mutex
+	at time.Time // guarded by mu
+}
+
+// since returns that time, which is now at the first call.
+func (f *firstRead) since(now time.Time) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at.IsZero() {
+		f.at = now
 	}
-	return r.begun
+	return f.at
 }
 
 // Bounds of each generation.

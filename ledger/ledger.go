@@ -159,6 +159,7 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	for i, c := range l.lanes {
 		c.others = slices.Concat(l.lanes[:i], l.lanes[i+1:])
+		c.begun = l.lanes[0].begun
 	}
 	return l
 }
