@@ -47,7 +47,7 @@ func joinMutants() []mutant {
 		{"a burst of this server waits again", file,
 			"!r.NotBefore.Before(t.ServedSince) || ", "", pkg, "^TestABurstWaitsAgainAfterARestart$"},
 		{"a burst starts at once after a restart", "ledger/batch_rows.go",
-			"		t.ServedSince = r.cache.since(r.now)\n", "", "channel/chat/adapter", "^TestABurstOutlivesAKill$"},
+			"		t.ServedSince = r.begun.since(r.now)\n", "", "channel/chat/adapter", "^TestABurstOutlivesAKill$"},
 		{"a file does not hold the text before it", "channel/chat/inbound/inbound.go",
 			"if d.join.usual > 0 && d.isMessage(e) {", "if false {", "channel/chat/adapter", "^TestADownloadHoldsTheBurst$"},
 		{"a time in the future is believed", "channel/chat/inbound/join.go",
