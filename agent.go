@@ -48,7 +48,8 @@ type Session interface {
 	// the value was larger than MaxEffect. Errors are not stored. If an earlier attempt ended
 	// between the call and its record, the outcome is unknown and e decides what happens; see
 	// [Effect].
-	Do(ctx context.Context, e Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error)
+	Do(ctx context.Context, e Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage,
+		error)
 	// Wait returns the named tickets that exist, once all of them are decided or expired; with any,
 	// once at least one is. If it has to wait, it opens the tickets that are new and fails with
 	// ErrParked, as does every later call: the agent must return. When the wait is over, Run starts

@@ -39,7 +39,9 @@ type Rights struct {
 func ReadRights(r store.Reader, allowed Allowed, now time.Time, owners ...string) (Rights, error) {
 	x := Rights{allowed, map[string]*auth.Token{}}
 	slices.Sort(owners)
-	owners = slices.DeleteFunc(slices.Compact(owners), func(name string) bool { return name == "" || name == auth.Operator })
+	owners = slices.DeleteFunc(slices.Compact(owners), func(name string) bool {
+		return name == "" || name == auth.Operator
+	})
 	if len(owners) == 0 {
 		return x, nil
 	}
@@ -165,7 +167,8 @@ func (s *Subscriber) ended(rows map[string]*auth.Token, operator *auth.Token) (w
 
 // GoneSubscribers returns why subscribers get no further alerts, by the ids of their threads. Others are not in
 // the result. operator is the operator's present token, see [auth.NewChains].
-func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, operator *auth.Token, now time.Time) (map[string]string, error) {
+func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, operator *auth.Token,
+	now time.Time) (map[string]string, error) {
 	needed := false
 	subscribers := make([]Subscriber, len(threads))
 	for i, t := range threads {
@@ -228,7 +231,8 @@ func subscriberRow(r store.Reader, t *mailroom.Thread, operator *auth.Token, now
 func AdoptedMetadata(metadata json.RawMessage, operator *auth.Token) json.RawMessage {
 	var s Subscriber
 	var fields map[string]json.RawMessage // with those that the kind of the target adds
-	if operator.ID() == "" || json.Unmarshal(metadata, &s) != nil || json.Unmarshal(metadata, &fields) != nil || s.By != auth.Operator || s.Token != "" {
+	if operator.ID() == "" || json.Unmarshal(metadata, &s) != nil || json.Unmarshal(metadata, &fields) != nil ||
+		s.By != auth.Operator || s.Token != "" {
 		return nil
 	}
 	token, err := json.Marshal(operator.ID())

@@ -110,7 +110,10 @@ func (h *fixture) subscribe(browser, by, session string) {
 	h.must(err)
 	group := browsers{}.Subscribers()
 	_, err = ledger.GroupsOf(h.ledger).Open(h.t.Context(), ledger.Opening{
-		Thread: group + browser, Agent: alert.AgentName("browsers"), Metadata: raw, Group: group, Admit: func([]*mailroom.Thread) error { return nil },
+		Thread: group + browser, Agent: alert.AgentName("browsers"), Metadata: raw, Group: group,
+		Admit: func([]*mailroom.Thread) error {
+			return nil
+		},
 	})
 	h.must(err)
 }
@@ -122,14 +125,17 @@ func TestABrowserGetsNoAlertsAfterItsSession(t *testing.T) {
 	failures := rule(alert.KindFailed)
 	failures.To = []string{"browsers"}
 	agents := func(l *ledger.Ledger) map[string]mailroom.Agent {
-		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: seam{l}, Zone: time.UTC})}
+		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to,
+			Ledger: seam{l}, Zone: time.UTC})}
 	}
 	inBubbleWith(t, []alert.Rule{failures}, nil, agents, func(h *fixture) {
 		admin := []auth.Permission{auth.PermissionAdmin}
 		ops, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ops", Sum: "x", Scopes: admin})
 		h.must(err)
 		session := func(sum string, life time.Duration) string {
-			row, err := h.ledger.Accounts().DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: admin, ExpiresAt: time.Now().Add(life)}}, ops)
+			row, err := h.ledger.Accounts().DeriveToken(h.t.Context(),
+				auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: admin, ExpiresAt: time.Now().Add(life)}},
+				ops)
 			h.must(err)
 			return row.Name
 		}
@@ -161,7 +167,8 @@ func TestASubscriptionIsOfTheAdminWhoMadeIt(t *testing.T) {
 		ops, err := accounts.CreateToken(h.t.Context(), auth.Token{Name: "ops", Sum: "x", Scopes: admin})
 		h.must(err)
 		session := func(sum string, scopes ...auth.Permission) string {
-			row, err := accounts.DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: scopes, ExpiresAt: time.Now().Add(time.Hour)}}, ops)
+			row, err := accounts.DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession,
+				Scopes: scopes, ExpiresAt: time.Now().Add(time.Hour)}}, ops)
 			h.must(err)
 			return row.Name
 		}
@@ -186,12 +193,15 @@ func TestASubscriptionOfTheOperatorEndsWithItsToken(t *testing.T) {
 	failures := rule(alert.KindFailed)
 	failures.To = []string{"browsers"}
 	agents := func(l *ledger.Ledger) map[string]mailroom.Agent {
-		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: seam{l}, Operator: now, Zone: time.UTC})}
+		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to,
+			Ledger: seam{l}, Operator: now, Zone: time.UTC})}
 	}
 	inBubbleWith(t, []alert.Rule{failures}, nil, agents, func(h *fixture) {
 		h.operator = now
 		session := func(sum string, of *auth.Token) string {
-			row, err := h.ledger.Accounts().DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: of.Scopes, ExpiresAt: time.Now().Add(24 * time.Hour)}}, of)
+			row, err := h.ledger.Accounts().DeriveToken(h.t.Context(),
+				auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: of.Scopes,
+					ExpiresAt: time.Now().Add(24 * time.Hour)}}, of)
 			h.must(err)
 			return row.Name
 		}

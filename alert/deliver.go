@@ -58,7 +58,8 @@ func New(o Options) *Agent {
 	if o.Operator == nil {
 		o.Operator = auth.RunToken(auth.Operator)
 	}
-	return &Agent{o, composer{target: o.Name, place: o.Place, url: o.URL, links: o.Links, life: o.LinkLife, body: o.MaxBody}}
+	return &Agent{o, composer{target: o.Name, place: o.Place, url: o.URL, links: o.Links, life: o.LinkLife,
+		body: o.MaxBody}}
 }
 
 const (
@@ -146,7 +147,8 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 		return s.Stream(ctx, "Not sent: "+over)
 	}
 	if about.gone != "" {
-		return a.passOn(ctx, s, what, permanent("%s: %s", ErrGone.Error(), about.gone)) // not remembered: the rights are asked each time
+		// not remembered: the rights are asked each time
+		return a.passOn(ctx, s, what, permanent("%s: %s", ErrGone.Error(), about.gone))
 	}
 	if to, ok := a.options.Target.(Spreader); ok && !ofSubscriber(to, s.Run().Thread) {
 		return a.spread(ctx, s, to, what)
@@ -233,7 +235,8 @@ type handover struct {
 // since, and then it sends the alert.
 func resume(r *mailroom.Run) (retried bool, refusal error) {
 	var h handover
-	if r.Checkpoint == nil || json.Unmarshal(r.Checkpoint, &h) != nil || h.Refusal == "" { // an older version stored the target only
+	// an older version stored the target only
+	if r.Checkpoint == nil || json.Unmarshal(r.Checkpoint, &h) != nil || h.Refusal == "" {
 		return false, nil
 	}
 	if !h.Since.Equal(attemptsSince(r)) {
@@ -257,12 +260,16 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 		return failed
 	}
 	f := mailroom.AsFailure(failed)
-	if f.Class == mailroom.ClassTransient { // a target that fails is an outage: the alert is not given up after some attempts
+	// a target that fails is an outage: the alert is not given up after some attempts
+	if f.Class == mailroom.ClassTransient {
 		f.Class = mailroom.ClassUnavailable
 	}
-	then := slices.DeleteFunc(slices.Clone(what.Then), func(name string) bool { return !slices.Contains(a.options.Targets, name) })
+	then := slices.DeleteFunc(slices.Clone(what.Then), func(name string) bool {
+		return !slices.Contains(a.options.Targets, name)
+	})
 	if len(then) == 0 && len(what.Then) > 0 {
-		f.Err = fmt.Errorf("%w (no target takes over: %s was removed from the configuration)", f.Err, strings.Join(what.Then, ", "))
+		f.Err = fmt.Errorf("%w (no target takes over: %s was removed from the configuration)", f.Err,
+			strings.Join(what.Then, ", "))
 	}
 	since := s.Run().OutageSince
 	waited := !since.IsZero() && time.Since(since) >= passOnAfter
@@ -275,7 +282,8 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 	next := *what
 	next.Then = then[1:]
 	next.Repeated = what.Repeated || errors.Is(failed, mailroom.ErrUnknown)
-	state, err := json.Marshal(targetState{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone), Sent: a.state(s).Sent})
+	state, err := json.Marshal(targetState{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone),
+		Sent: a.state(s).Sent})
 	if err != nil {
 		return fmt.Errorf("encode the state of target %s: %w", a.options.Name, err)
 	}
@@ -327,7 +335,8 @@ func (a *Agent) read(ctx context.Context, s mailroom.Session) (*Alert, error) {
 
 // delivered returns the alert of a message of a thread that delivers to the target.
 func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailroom.Message) (*Alert, error) {
-	what := &Alert{Kind: KindReply, Text: a.options.Text, At: run.CreatedAt, Count: 1, Zone: a.options.Zone.String(), Run: run.Parent, Ended: true}
+	what := &Alert{Kind: KindReply, Text: a.options.Text, At: run.CreatedAt, Count: 1, Zone: a.options.Zone.String(),
+		Run: run.Parent, Ended: true}
 	err := a.options.Ledger.View(ctx, func(r store.Reader) error {
 		rows, err := runsByID(r, []string{run.Parent})
 		if from := rows[run.Parent]; from != nil {
@@ -398,7 +407,8 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 		}
 		switch {
 		case what.Kind == KindDigest:
-			if about.digest, err = readSummary(r, what.At, cmp.Or(what.Until, now), now); err == nil && !about.digest.From.Before(about.digest.Until) {
+			if about.digest, err = readSummary(r, what.At, cmp.Or(what.Until, now), now); err == nil &&
+				!about.digest.From.Before(about.digest.Until) {
 				over = "what happened in its period is no longer kept"
 			}
 		case what.Kind == KindTicket && what.Count == 0:

@@ -89,11 +89,13 @@ const (
 )
 
 // inBubbleWith is inBubble with further agents, or others for some targets.
-func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(*ledger.Ledger) map[string]mailroom.Agent, f func(*fixture)) {
+func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string,
+	more func(*ledger.Ledger) map[string]mailroom.Agent, f func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		notices := bus.New()
 		h := &fixture{t: t, store: memory.New(), targets: map[string]*place{}, operator: auth.RunToken(auth.Operator)}
-		h.ledger = ledger.New(h.store, ledger.Options{Lease: lease, Poll: idle, Publish: func(thread string, entries []mailroom.Entry) {
+		h.ledger = ledger.New(h.store, ledger.Options{Lease: lease, Poll: idle, Publish: func(thread string,
+			entries []mailroom.Entry) {
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		}})
 		agents := map[string]engine.Agent{"worker": {Agent: mailroom.AgentFunc(work)}}
@@ -104,7 +106,8 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 		for _, name := range targets {
 			h.targets[name] = &place{}
 			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
-				Name: name, Target: h.targets[name], Ledger: seam{h.ledger}, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
+				Name: name, Target: h.targets[name], Ledger: seam{h.ledger}, URL: "https://mail.example.org",
+				Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
 				Tokens:  []string{"ann"},
 				Targets: targets,
 			})}
@@ -112,8 +115,10 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 		for name, a := range more(h.ledger) {
 			agents[name] = engine.Agent{Agent: a}
 		}
-		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Lease: lease, Sweep: idle, Log: slog.New(slog.DiscardHandler)})
-		follower := &alert.Follower{Ledger: seam{h.ledger}, Rules: rules, Targets: allowed, Log: slog.New(slog.DiscardHandler)}
+		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Lease: lease, Sweep: idle,
+			Log: slog.New(slog.DiscardHandler)})
+		follower := &alert.Follower{Ledger: seam{h.ledger}, Rules: rules, Targets: allowed,
+			Log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(context.Background())
 		committing, end := context.WithCancel(context.Background())
 		var parts, committer sync.WaitGroup
@@ -170,7 +175,8 @@ func (h *fixture) after(d time.Duration) {
 
 func (h *fixture) submit(thread_, text string) {
 	h.t.Helper()
-	_, err := h.ledger.Submit(h.t.Context(), thread.Submit{Thread: thread_, Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}})
+	_, err := h.ledger.Submit(h.t.Context(), thread.Submit{Thread: thread_, Agent: "worker",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}})
 	h.must(err)
 }
 
@@ -283,41 +289,46 @@ func TestWhatMayHaveArrivedIsMarked(t *testing.T) {
 // dead letter. The target takes alerts again then. It gets this one if its run is retried by hand, with the mark.
 func TestARefusalAndACrashPassAnAlertOnOnce(t *testing.T) {
 	phone, attempts := &place{}, 0
-	inBubbleWith(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone", "mail"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
-		whole := alert.New(alert.Options{Name: "phone", Target: phone, Ledger: seam{l}, Zone: time.UTC, Targets: []string{"phone", "mail"}})
-		return map[string]mailroom.Agent{alert.AgentName("phone"): mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
-			err := whole.Run(ctx, s)
-			if attempts++; attempts == 1 {
-				phone.fail(nil)
-				return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("the power failed")}
+	inBubbleWith(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone", "mail"},
+		func(l *ledger.Ledger) map[string]mailroom.Agent {
+			whole := alert.New(alert.Options{Name: "phone", Target: phone, Ledger: seam{l}, Zone: time.UTC,
+				Targets: []string{"phone", "mail"}})
+			return map[string]mailroom.Agent{alert.AgentName("phone"): mailroom.AgentFunc(func(ctx context.Context,
+				s mailroom.Session) error {
+				err := whole.Run(ctx, s)
+				if attempts++; attempts == 1 {
+					phone.fail(nil)
+					return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("the power failed")}
+				}
+				return err
+			})}
+		}, func(h *fixture) {
+			phone.fail(func() error {
+				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("topic invalid")}
+			})
+			h.submit("t", "ask x")
+			h.after(10 * time.Minute)
+			var failed *mailroom.Run
+			h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+				runs, err := r.Runs(store.RunQuery{Thread: alert.ThreadID("phone")})
+				failed = runs[0]
+				return err
+			}))
+			if attempts != 2 || failed.Status != mailroom.StatusFailed || failed.Error.Message != "topic invalid" {
+				t.Errorf("after %d attempts the run is %s: %+v", attempts, failed.Status, failed.Error)
 			}
-			return err
-		})}
-	}, func(h *fixture) {
-		phone.fail(func() error {
-			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("topic invalid")}
+			if first, second := phone.messages(), h.targets["mail"].messages(); len(first) != 0 || len(second) != 1 ||
+				second[0].Repeated {
+				t.Errorf("messages of the first target %+v, of the second one %+v", first, second)
+			}
+			_, err := h.ledger.Retry(h.t.Context(), thread.Retry{Run: failed.ID, By: "ann"})
+			h.must(err)
+			h.after(time.Minute)
+			if first, second := phone.messages(), h.targets["mail"].messages(); len(first) != 1 || !first[0].Repeated ||
+				len(second) != 1 {
+				t.Errorf("after a retry by hand: messages of the first target %+v, of the second one %+v", first, second)
+			}
 		})
-		h.submit("t", "ask x")
-		h.after(10 * time.Minute)
-		var failed *mailroom.Run
-		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
-			runs, err := r.Runs(store.RunQuery{Thread: alert.ThreadID("phone")})
-			failed = runs[0]
-			return err
-		}))
-		if attempts != 2 || failed.Status != mailroom.StatusFailed || failed.Error.Message != "topic invalid" {
-			t.Errorf("after %d attempts the run is %s: %+v", attempts, failed.Status, failed.Error)
-		}
-		if first, second := phone.messages(), h.targets["mail"].messages(); len(first) != 0 || len(second) != 1 || second[0].Repeated {
-			t.Errorf("messages of the first target %+v, of the second one %+v", first, second)
-		}
-		_, err := h.ledger.Retry(h.t.Context(), thread.Retry{Run: failed.ID, By: "ann"})
-		h.must(err)
-		h.after(time.Minute)
-		if first, second := phone.messages(), h.targets["mail"].messages(); len(first) != 1 || !first[0].Repeated || len(second) != 1 {
-			t.Errorf("after a retry by hand: messages of the first target %+v, of the second one %+v", first, second)
-		}
-	})
 }
 
 // TestAnAlertIsNotPassedOnToARemovedTarget has a rule whose second target was removed after it sent the alert. The
@@ -341,7 +352,8 @@ func TestAnAlertIsNotPassedOnToARemovedTarget(t *testing.T) {
 			h.submit("t", "ask x")
 			h.after(10 * time.Minute)
 			h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
-				tries, err := r.Entries(store.EntryQuery{Thread: alert.ThreadID("phone"), Kinds: []string{entry.KindRescheduled}, Backward: true, Limit: 1})
+				tries, err := r.Entries(store.EntryQuery{Thread: alert.ThreadID("phone"), Kinds: []string{entry.KindRescheduled},
+					Backward: true, Limit: 1})
 				var last entry.RunRescheduled
 				if len(tries) == 1 {
 					h.must(tries[0].Decode(&last))
@@ -396,7 +408,8 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 			open, err := r.Tickets(store.TicketQuery{Thread: "a"})
 			if err == nil && len(open) == 1 {
 				go func() {
-					_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: open[0].ID, Verdict: mailroom.VerdictDeny, By: "ann"})
+					_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: open[0].ID, Verdict: mailroom.VerdictDeny,
+						By: "ann"})
 					h.must(err)
 				}()
 			}
@@ -414,7 +427,8 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 // together if more than one is open at the end; one is sent as at any other time, with a link that is valid for an hour
 // from then on.
 func TestOpenQuestionsOfQuietHoursAreOneMessage(t *testing.T) {
-	for open, title := range map[int]string{3: "3 questions wait for a decision", 2: "2 questions wait for a decision", 1: "worker asks for an approval"} {
+	for open, title := range map[int]string{3: "3 questions wait for a decision", 2: "2 questions wait for a decision",
+		1: "worker asks for an approval"} {
 		quiet := rule(alert.KindTicket)
 		quiet.Quiet = alert.Quiet{From: 0, To: 30}
 		inBubble(t, []alert.Rule{quiet}, []string{"phone", "mail"}, func(h *fixture) {
@@ -459,8 +473,9 @@ func TestOnlyTheServerSendsAlerts(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		forged := alert.Alert{Kind: alert.KindReply, Text: alert.TextFull, Count: 1, Agent: "bank", Words: "call this number"}
 		_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
-			Thread: alert.ThreadID("phone"), Agent: alert.AgentName("phone"), Messages: []thread.NewMessage{{Parts: forged.Parts()}},
-			Origin: mailroom.Origin{Via: "run", Sender: "worker"},
+			Thread: alert.ThreadID("phone"), Agent: alert.AgentName("phone"),
+			Messages: []thread.NewMessage{{Parts: forged.Parts()}},
+			Origin:   mailroom.Origin{Via: "run", Sender: "worker"},
 		})
 		h.must(err)
 		h.after(time.Minute)
@@ -474,14 +489,18 @@ func TestOnlyTheServerSendsAlerts(t *testing.T) {
 func TestARuleOfATokenIsAboutItsOwnThreads(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		must := func(_ any, err error) { h.must(err) }
-		must(h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}}))
+		must(h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "x",
+			Scopes: []auth.Permission{auth.PermissionSubmit}}))
 		at := alert.RulesCursor("ann")
-		h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage, error) {
-			return json.Marshal([]api.AlertRule{{Name: "mine", When: []string{"ticket"}, To: []string{"phone"}, Text: "full"}, {Name: "broken", When: []string{"ticket"}, To: []string{"gone"}}})
-		}))
+		h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity,
+			func(json.RawMessage, time.Time) (json.RawMessage, error) {
+				return json.Marshal([]api.AlertRule{{Name: "mine", When: []string{"ticket"}, To: []string{"phone"}, Text: "full"},
+					{Name: "broken", When: []string{"ticket"}, To: []string{"gone"}}})
+			}))
 		ask := func(owner string) {
 			must(h.ledger.Submit(h.t.Context(), thread.Submit{
-				Thread: "of-" + owner, Owner: owner, Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text("ask " + owner)}},
+				Thread: "of-" + owner, Owner: owner, Agent: "worker",
+				Messages: []thread.NewMessage{{Parts: mailroom.Text("ask " + owner)}},
 			}))
 			h.after(time.Minute)
 		}

@@ -49,7 +49,8 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 		s.From = kept
 	}
 	all := ""
-	counts, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepHour, From: s.From, To: s.Until, Agent: &all}})
+	counts, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepHour, From: s.From, To: s.Until,
+		Agent: &all}})
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +65,15 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 	if s.Waiting = len(open); len(open) > 0 {
 		s.Oldest = open[0].OpenedAt
 	}
-	failed, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, Limit: countedFailures, Bytes: countedBytes})
+	failed, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, Limit: countedFailures,
+		Bytes: countedBytes})
 	if err != nil {
 		return nil, err
 	}
 	more := false
 	if n := len(failed); n > 0 && !failed[n-1].CreatedAt.Before(s.From) { // the others may be of the period too
-		rest, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, From: failed[n-1].Key, Limit: 1})
+		rest, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, From: failed[n-1].Key,
+			Limit: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -112,14 +115,16 @@ func groupFailures(failed []*mailroom.Run) (groups []Failure) {
 // openTickets returns the oldest open questions, at most maxWaiting + 1.
 func openTickets(r store.Reader) ([]*mailroom.Ticket, error) {
 	return r.Tickets(store.TicketQuery{
-		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
+		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval,
+			mailroom.TicketInput},
 		Oldest: true, Limit: maxWaiting + 1,
 	})
 }
 
 // Title returns the digest in one line.
 func (s *Summary) Title() string {
-	return fmt.Sprintf("%d done, %d failed, %s waiting", s.Ended[mailroom.StatusCompleted], s.Ended[mailroom.StatusFailed], s.waiting())
+	return fmt.Sprintf("%d done, %d failed, %s waiting", s.Ended[mailroom.StatusCompleted], s.Ended[mailroom.StatusFailed],
+		s.waiting())
 }
 
 func (s *Summary) waiting() string {
@@ -133,7 +138,8 @@ func (s *Summary) waiting() string {
 func (s *Summary) Body(a *Alert) string {
 	lines := []string{
 		"From " + inZone(s.From, a.Zone) + " to " + inZone(s.Until, a.Zone) + ":",
-		fmt.Sprintf("%d runs completed, %d failed, %d cancelled", s.Ended[mailroom.StatusCompleted], s.Ended[mailroom.StatusFailed], s.Ended[mailroom.StatusCancelled]),
+		fmt.Sprintf("%d runs completed, %d failed, %d cancelled", s.Ended[mailroom.StatusCompleted],
+			s.Ended[mailroom.StatusFailed], s.Ended[mailroom.StatusCancelled]),
 		fmt.Sprintf("cost %.2f USD", float64(s.Cost)/1e9),
 		"questions that wait for a decision now: " + s.waiting(),
 	}

@@ -47,14 +47,16 @@ worker failed 6 times: boom`
 func TestADigestOfManyFailuresSaysWhatItCounts(t *testing.T) {
 	one := rule(alert.KindDigest)
 	one.To, one.Digest = []string{"phone"}, 60
-	for n, want := range map[int]string{1000: "worker failed 1000 times: boom", 1001: "of the newest 1000 failed runs:\nworker failed 1000 times: boom"} {
+	for n, want := range map[int]string{1000: "worker failed 1000 times: boom",
+		1001: "of the newest 1000 failed runs:\nworker failed 1000 times: boom"} {
 		inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {
 			for at := range n {
 				h.submit(fmt.Sprint("t", at%50), "boom")
 			}
 			h.after(3 * time.Hour)
 			got := h.targets["phone"].messages()
-			if len(got) != 1 || !strings.HasSuffix(got[0].Body, "\n"+want) || got[0].Title != fmt.Sprintf("0 done, %d failed, 0 waiting", n) {
+			if len(got) != 1 || !strings.HasSuffix(got[0].Body, "\n"+want) ||
+				got[0].Title != fmt.Sprintf("0 done, %d failed, 0 waiting", n) {
 				t.Errorf("%d failures: %+v, want it to end with %q", n, got, want)
 			}
 		})

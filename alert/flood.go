@@ -61,7 +61,8 @@ func (s *sent) next(madeAt, now time.Time, others bool) verdict {
 
 // bound applies the bound to the alert of a run. It returns the alert to send, and the state after it was sent;
 // done says that the run ends without sending, with err.
-func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, about *subject) (out *Alert, after targetState, done bool, err error) {
+func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, about *subject) (out *Alert,
+	after targetState, done bool, err error) {
 	run, m := s.Run(), a.state(s)
 	after = targetState{Sent: m.Sent}
 	owner := reserved.Owner(run.Thread)
@@ -86,7 +87,8 @@ func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, abou
 		until := m.Sent.Since.Add(window)
 		return nil, after, true, &mailroom.Failure{
 			Class: mailroom.ClassUnavailable, RetryAfter: until.Sub(now),
-			Err: fmt.Errorf("%d alerts of token %s were sent within the hour: one message combines the next ones at %s", m.Sent.Count, owner, inZone(until, what.Zone)),
+			Err: fmt.Errorf("%d alerts of token %s were sent within the hour: one message combines the next ones at %s",
+				m.Sent.Count, owner, inZone(until, what.Zone)),
 		}
 	case sendTogether:
 		*about = subject{}

@@ -19,7 +19,8 @@ func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
 		h.createToken("ann")
 		for i := range 200 {
 			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
-				Thread: "of-ann", Owner: "ann", Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(fmt.Sprint("boom ", i))}},
+				Thread: "of-ann", Owner: "ann", Agent: "worker",
+				Messages:  []thread.NewMessage{{Parts: mailroom.Text(fmt.Sprint("boom ", i))}},
 				DeliverTo: h.place("ann", "phone"), DeliverAgent: alert.AgentName("phone"),
 			})
 			h.must(err)
@@ -44,7 +45,8 @@ func TestATokenDoesNotResetItsBound(t *testing.T) {
 		h.after(time.Minute)
 		h.wantSent("the first", 1)
 		who := &auth.Token{Name: "ann", Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}}
-		if err := h.ledger.DeleteThread(h.t.Context(), h.place("ann", "phone"), who); mailroom.CodeOf(err) != mailroom.CodeForbidden {
+		if err := h.ledger.DeleteThread(h.t.Context(), h.place("ann", "phone"),
+			who); mailroom.CodeOf(err) != mailroom.CodeForbidden {
 			t.Errorf("ann deletes the thread of her alerts: %v", err)
 		}
 	})
@@ -52,7 +54,8 @@ func TestATokenDoesNotResetItsBound(t *testing.T) {
 
 // failureOf returns a failure of an owner with words of its own.
 func failureOf(owner, word string, at time.Time) alert.Event {
-	return alert.Event{Kind: alert.KindFailed, At: at, Subject: word, Agent: "worker", Thread: "of-" + owner, Owner: owner, Run: owner + word, Words: word}
+	return alert.Event{Kind: alert.KindFailed, At: at, Subject: word, Agent: "worker", Thread: "of-" + owner, Owner: owner,
+		Run: owner + word, Words: word}
 }
 
 // TestNoOwnerHidesTheAlertsOfAnother floods the operator's rule with failures and questions of many owners. Those of
@@ -70,11 +73,13 @@ func TestNoOwnerHidesTheAlertsOfAnother(t *testing.T) {
 			}
 			for i := range 100 {
 				events = append(events, failureOf(owner, fmt.Sprintf("word%d", i), now))
-				events = append(events, alert.Event{Kind: alert.KindTicket, At: now, Subject: fmt.Sprint(owner, "-", i), Agent: "worker", Thread: "t", Owner: owner, Run: fmt.Sprint(i)})
+				events = append(events, alert.Event{Kind: alert.KindTicket, At: now, Subject: fmt.Sprint(owner, "-", i),
+					Agent: "worker", Thread: "t", Owner: owner, Run: fmt.Sprint(i)})
 			}
 		}
 		events = append(events, failureOf("bob", "PRODUCTION DATABASE IS DOWN", now))
-		events = append(events, alert.Event{Kind: alert.KindTicket, At: now, Subject: "bobs", Agent: "worker", Thread: "of-bob", Owner: "bob", Run: "r"})
+		events = append(events, alert.Event{Kind: alert.KindTicket, At: now, Subject: "bobs", Agent: "worker",
+			Thread: "of-bob", Owner: "bob", Run: "r"})
 		sent := state.Step(rules, events, now)
 		sent = append(sent, state.Step(rules, nil, now.Add(time.Minute))...)
 		sent = append(sent, state.Step(rules, nil, now.Add(time.Hour))...)
@@ -86,7 +91,8 @@ func TestNoOwnerHidesTheAlertsOfAnother(t *testing.T) {
 			counted += a.Alert.Count
 		}
 		if !down || !asked || counted != len(events) {
-			t.Errorf("%d loud owners: bob's failure sent %v, his question %v; %d of %d events are sent", owners+1, down, asked, counted, len(events))
+			t.Errorf("%d loud owners: bob's failure sent %v, his question %v; %d of %d events are sent", owners+1, down, asked,
+				counted, len(events))
 		}
 		if n := len(sent); n > 50+20+(owners+1)*30 {
 			t.Errorf("%d loud owners make %d alerts", owners+1, n)
@@ -125,7 +131,8 @@ func TestADeliveredEventWaitsForTheEndOfQuietHours(t *testing.T) {
 		{time.Date(2026, 11, 27, 23, 0, 0, 0, time.UTC), time.Date(2026, 11, 28, 7, 0, 0, 0, time.UTC)},
 		{time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 27, 12, 0, 10, 0, time.UTC)},
 	} {
-		event := alert.Event{Kind: alert.KindTicket, At: test.at, Subject: "k", Owner: "ann", Thread: "t", Run: "r", DeliverTo: "phone", Delivery: "d"}
+		event := alert.Event{Kind: alert.KindTicket, At: test.at, Subject: "k", Owner: "ann", Thread: "t", Run: "r",
+			DeliverTo: "phone", Delivery: "d"}
 		sent := alert.State{}.Step([]alert.Rule{night}, []alert.Event{event}, test.at)
 		if len(sent) != 1 || !sent[0].NotBefore.Equal(test.want) || sent[0].Alert.Delivery != "d" {
 			t.Errorf("sent at %s: %+v, want one alert at %s", test.at, sent, test.want)

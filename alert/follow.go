@@ -223,7 +223,8 @@ func readPosition(r store.Reader) (*followed, error) {
 
 // readEvents reads the events behind a position and moves it. A follower without a position, or with one
 // of another store, begins at the end of the log: it sends no alerts about the past.
-func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time.Time) (events []Event, more bool, err error) {
+func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time.Time) (events []Event, more bool,
+	err error) {
 	all := store.AllEntries{After: at.At, None: !found}
 	entries, err := r.Entries(store.EntryQuery{All: &all, Limit: followEntries, Bytes: followBytes})
 	if err != nil {
@@ -251,7 +252,9 @@ func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time
 		paused = nil
 	}
 	// The pause says why the runs of the agent wait. Its outage would be a second alert for the same fault.
-	events = slices.DeleteFunc(events, func(e Event) bool { return e.Kind == KindOutage && !e.Ended && at.Paused[e.Agent] })
+	events = slices.DeleteFunc(events, func(e Event) bool {
+		return e.Kind == KindOutage && !e.Ended && at.Paused[e.Agent]
+	})
 	return append(events, paused...), more, err
 }
 
@@ -303,7 +306,8 @@ func (f *Follower) reachable(ctx context.Context, notifications []Notification) 
 		all := append([]string{t.To}, t.Alert.Then...)
 		own := slices.DeleteFunc(slices.Clone(all), func(to string) bool { return isForeign(threads[ThreadID(to)]) })
 		if len(own) == 0 {
-			return nil, fmt.Errorf("thread %s is the server's, but token %s owns it: delete it with `mailroom threads delete`", ThreadID(t.To), threads[ThreadID(t.To)].Owner)
+			return nil, fmt.Errorf("thread %s is the server's, but token %s owns it: delete it with `mailroom threads delete`",
+				ThreadID(t.To), threads[ThreadID(t.To)].Owner)
 		}
 		t.To, t.Alert.Then = own[0], own[1:]
 	}

@@ -23,14 +23,16 @@ import (
 func (h *fixture) storeRules(owner string, rules ...api.AlertRule) {
 	h.t.Helper()
 	at := alert.RulesCursor(owner)
-	h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage, error) {
+	h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage,
+		error) {
 		return json.Marshal(rules)
 	}))
 }
 
 func (h *fixture) createToken(name string) {
 	h.t.Helper()
-	_, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: name, Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}})
+	_, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: name, Sum: "x",
+		Scopes: []auth.Permission{auth.PermissionSubmit}})
 	h.must(err)
 }
 
@@ -39,12 +41,14 @@ func (h *fixture) createToken(name string) {
 func TestAKnownKeyIsLeftOut(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		submit := func(thread_, key, text string) thread.Submit {
-			return thread.Submit{Thread: thread_, Run: thread_ + key, Key: key, Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
+			return thread.Submit{Thread: thread_, Run: thread_ + key, Key: key, Agent: "worker",
+				Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 		}
 		c := store.Cursor{Channel: "test", Identity: "x", Position: json.RawMessage(`{}`)}
 		h.must(h.ledger.Duties().SubmitAll(h.t.Context(), []thread.Submit{submit("b", "k", "one")}, c))
 		c.Position = json.RawMessage(`{"at":1}`)
-		h.must(h.ledger.Duties().SubmitAll(h.t.Context(), []thread.Submit{submit("b", "k", "other words"), submit("a", "k", "new")}, c))
+		h.must(h.ledger.Duties().SubmitAll(h.t.Context(), []thread.Submit{submit("b", "k", "other words"),
+			submit("a", "k", "new")}, c))
 		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
 			threads, err := r.Threads(store.ThreadQuery{IDs: []string{"a", "b"}})
 			cursors, err2 := r.Cursors(store.CursorQuery{Channel: "test"})
@@ -64,14 +68,16 @@ func TestATokenCannotStopTheAlertsOfOthers(t *testing.T) {
 		h.createToken("ann")
 		var rules []api.AlertRule
 		for i := range alert.MaxRules {
-			rules = append(rules, api.AlertRule{Name: fmt.Sprint("r", i), When: []string{"failed"}, To: []string{"phone"}, Text: "full"})
+			rules = append(rules, api.AlertRule{Name: fmt.Sprint("r", i), When: []string{"failed"}, To: []string{"phone"},
+				Text: "full"})
 		}
 		h.storeRules("ann", rules...)
 		h.after(5 * time.Second)
 		for i := range 60 {
 			words := strings.Repeat(string(rune('a'+i%26))+string(rune('A'+i/26)), 20) + strings.Repeat("<", 300)
 			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
-				Thread: fmt.Sprint("hostile", i), Owner: "ann", Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(words)}},
+				Thread: fmt.Sprint("hostile", i), Owner: "ann", Agent: "worker",
+				Messages: []thread.NewMessage{{Parts: mailroom.Text(words)}},
 			})
 			h.must(err)
 		}
@@ -98,7 +104,8 @@ type chat struct{ ledger *ledger.Ledger }
 
 func (c chat) Send(ctx context.Context, m alert.Message) (string, error) {
 	return "", channel.SendAnswer(ctx, c.ledger, "tg", channel.Answer{
-		Room: []string{"bot", "1"}, Key: m.Key, Text: m.Title, Later: true, Metadata: map[string]string{alert.LabelAlert: "team"},
+		Room: []string{"bot", "1"}, Key: m.Key, Text: m.Title, Later: true,
+		Metadata: map[string]string{alert.LabelAlert: "team"},
 	})
 }
 

@@ -85,7 +85,8 @@ const (
 // Labels returns a link as labels of a run. They are no secret: a link needs the server's key to be signed.
 func (k Link) Labels() map[string]string {
 	return map[string]string{
-		LabelAlert: k.Target(), labelTicket: k.Ticket, labelDigest: k.Digest, labelUntil: strconv.FormatInt(k.Expires.Unix(), 10),
+		LabelAlert: k.Target(), labelTicket: k.Ticket, labelDigest: k.Digest,
+		labelUntil:  strconv.FormatInt(k.Expires.Unix(), 10),
 		labelThread: k.Thread, labelPlace: k.Place,
 	}
 }
@@ -98,7 +99,8 @@ func (l *Links) SignLabels(url string, labels map[string]string) string {
 	if err != nil || labels[labelTicket] == "" {
 		return ""
 	}
-	k := Link{Ticket: labels[labelTicket], Digest: labels[labelDigest], Thread: labels[labelThread], Place: labels[labelPlace], Expires: time.Unix(seconds, 0)}
+	k := Link{Ticket: labels[labelTicket], Digest: labels[labelDigest], Thread: labels[labelThread],
+		Place: labels[labelPlace], Expires: time.Unix(seconds, 0)}
 	if k.Thread == "" {
 		return url + inboxPage
 	}
@@ -116,7 +118,8 @@ const (
 func (l *Links) Open(text string, now time.Time) (k Link, err error) {
 	at := strings.LastIndex(text, mark)
 	if len(text) > MaxLink || at < 0 || !hmac.Equal([]byte(l.sum(text[:at])), []byte(text[at+1:])) {
-		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is not valid: it was changed or cut, or is of another server")
+		return k, mailroom.Errorf(mailroom.CodeUnauthenticated,
+			"the link is not valid: it was changed or cut, or is of another server")
 	}
 	parts := strings.Split(text[:at], mark)
 	if len(parts) != 5 {
@@ -127,21 +130,25 @@ func (l *Links) Open(text string, now time.Time) (k Link, err error) {
 	if errors.Join(err, decoded) != nil {
 		return k, errOtherVersion()
 	}
-	k = Link{Ticket: parts[0], Digest: parts[1], Thread: string(thread), Place: parts[3], Expires: time.Unix(seconds, 0).UTC()}
+	k = Link{Ticket: parts[0], Digest: parts[1], Thread: string(thread), Place: parts[3],
+		Expires: time.Unix(seconds, 0).UTC()}
 	if !k.Expires.After(now) {
-		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link has expired: decide on the page of the server, or with a command there")
+		return k, mailroom.Errorf(mailroom.CodeUnauthenticated,
+			"the link has expired: decide on the page of the server, or with a command there")
 	}
 	return k, nil
 }
 
 func errOtherVersion() error {
-	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server: decide on the page of the server, or with a command there")
+	return mailroom.Errorf(mailroom.CodeUnauthenticated,
+		"the link is of another version of this server: decide on the page of the server, or with a command there")
 }
 
 // Holder returns the row with which the right of a link ends, nil if that is no row: the link was sent for the
 // operator. It refuses a link that was sent from a thread that gets no alert now. targets has the target of the link,
 // and operator is the operator's present token.
-func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now time.Time) (row *auth.Token, err error) {
+func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now time.Time) (row *auth.Token,
+	err error) {
 	threads, err := r.Threads(store.ThreadQuery{IDs: []string{k.Thread}})
 	switch {
 	case err != nil:
@@ -149,7 +156,8 @@ func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now
 	case len(threads) == 0 && k.Thread == ThreadID(k.Target()): // an operator may delete it to drop what waits
 		return nil, nil
 	case len(threads) == 0:
-		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: what it was sent to gets no alerts any more")
+		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated,
+			"the link is no longer valid: what it was sent to gets no alerts any more")
 	}
 	t := threads[0]
 	rights, err := ReadRights(r, targets, now, t.Owner)
@@ -157,7 +165,8 @@ func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now
 		return nil, err
 	}
 	if !rights.Open(t.ID, t.CreatedAt) {
-		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: token %s may not deliver to target %s any more", t.Owner, k.Target())
+		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated,
+			"the link is no longer valid: token %s may not deliver to target %s any more", t.Owner, k.Target())
 	}
 	if !reserved.IsSubscriber(t.ID) {
 		return rights.tokens[t.Owner], nil

@@ -22,7 +22,8 @@ type logged struct {
 	rights  Rights                      // of the owners of places
 }
 
-func readLogged(r store.Reader, entries []mailroom.Entry, outages bool, targets Allowed, now time.Time) (l logged, err error) {
+func readLogged(r store.Reader, entries []mailroom.Entry, outages bool, targets Allowed, now time.Time) (l logged,
+	err error) {
 	runs := outageRuns(entries, outages)
 	var parents, places, owners []string
 	for _, e := range entries {
@@ -72,7 +73,8 @@ func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 		switch run := l.runs[e.Run]; {
 		case e.Kind == entry.KindChannel:
 			found, ok, err = channelEvent(e)
-		case run == nil || IsAgent(run.Agent) || isChatAlert(run) || l.parents[run.Parent] != nil && IsAgent(l.parents[run.Parent].Agent):
+		case run == nil || IsAgent(run.Agent) || isChatAlert(run) || l.parents[run.Parent] != nil &&
+			IsAgent(l.parents[run.Parent].Agent):
 		case e.Kind == entry.KindTicketOpened:
 			found, ok, err = ticketEvent(e, run)
 		case e.Kind == entry.KindFailed && run.Status == mailroom.StatusFailed:
@@ -159,7 +161,8 @@ func failedEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
 	var body entry.RunFailed
 	err := e.Decode(&body)
 	return Event{
-		Kind: KindFailed, At: e.At, Subject: run.ErrorGroup, Agent: run.Agent, Thread: e.Thread, Run: e.Run, Words: body.Error.Message,
+		Kind: KindFailed, At: e.At, Subject: run.ErrorGroup, Agent: run.Agent, Thread: e.Thread, Run: e.Run,
+		Words: body.Error.Message,
 	}, true, err
 }
 
@@ -167,5 +170,6 @@ func channelEvent(e mailroom.Entry) (Event, bool, error) {
 	var c channel.Change
 	err := e.Decode(&c)
 	up := c.State == channel.ConditionConnected || c.State == channel.ConditionStandby
-	return Event{Kind: KindChannel, At: e.At, Subject: c.Channel, Ended: up, Words: c.Reason}, c.State != channel.ConditionStarting, err
+	return Event{Kind: KindChannel, At: e.At, Subject: c.Channel, Ended: up, Words: c.Reason},
+		c.State != channel.ConditionStarting, err
 }

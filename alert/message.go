@@ -269,7 +269,8 @@ func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket, thread strin
 			continue
 		}
 		// Neither a link nor a verdict has a character that JSON escapes.
-		m.Buttons = append(m.Buttons, Button{Label: b.label, URL: c.url + "/v1/question/decision", Body: fmt.Sprintf(`{"link":%q,"decision":%q}`, signed, b.verdict)})
+		m.Buttons = append(m.Buttons, Button{Label: b.label, URL: c.url + "/v1/question/decision",
+			Body: fmt.Sprintf(`{"link":%q,"decision":%q}`, signed, b.verdict)})
 	}
 }
 

@@ -18,7 +18,8 @@ func testComposer() *composer {
 }
 
 func ticket(prompt, action, arguments string) *mailroom.Ticket {
-	return &mailroom.Ticket{ID: "k", Digest: strings.Repeat("a", 64), Kind: mailroom.TicketApproval, Prompt: prompt, Action: action, Arguments: json.RawMessage(arguments), State: mailroom.TicketOpen}
+	return &mailroom.Ticket{ID: "k", Digest: strings.Repeat("a", 64), Kind: mailroom.TicketApproval, Prompt: prompt,
+		Action: action, Arguments: json.RawMessage(arguments), State: mailroom.TicketOpen}
 }
 
 func buttons(m Message) string {
@@ -38,20 +39,26 @@ func TestOnlyAWholeQuestionCanBeApproved(t *testing.T) {
 		buttons string
 		title   string
 	}{
-		"nothing is shown":                          {TextNone, ticket("Deploy?", "", "null"), "Deny", "codex asks for an approval"},
-		"hidden characters make the title too long": {TextTitle, ticket("OK to list?"+strings.Repeat("\u200b", 24)+"; rm -rf /srv", "", "null"), "Deny", ""},
-		"marks make it too long":                    {TextTitle, ticket("Read the log"+strings.Repeat("\u202e", 11)+" and delete /srv", "", "null"), "Deny", ""},
-		"nothing is asked":                          {TextFull, ticket(" ", "", "{}"), "Deny", "codex asks for an approval"},
-		"all is in the title":                       {TextTitle, ticket("Deploy?", "", "null"), "Approve Deny", "codex asks: Deploy?"},
-		"the arguments are not":                     {TextTitle, ticket("Deploy?", "", `{"to":"production"}`), "Deny", "codex asks: Deploy?"},
-		"the second line is not":                    {TextTitle, ticket("Deploy?\nand delete the old one", "", "null"), "Deny", "codex asks: Deploy?"},
-		"a long title is cut":                       {TextTitle, ticket(strings.Repeat("x", 130), "", "null"), "Deny", ""},
-		"all":                                       {TextFull, ticket("Deploy?", "deploy", `{"to":"production"}`), "Approve Deny", "codex asks for an approval"},
-		"more than is shown":                        {TextFull, ticket(strings.Repeat("x ", 501), "", "null"), "Deny", ""},
-		"a lot behind empty lines":                  {TextFull, ticket("ok"+strings.Repeat("\n", 999)+"rm -rf /", "", "null"), "Deny", ""},
+		"nothing is shown": {TextNone, ticket("Deploy?", "", "null"), "Deny",
+			"codex asks for an approval"},
+		"hidden characters make the title too long": {TextTitle, ticket("OK to list?"+strings.Repeat("\u200b", 24)+
+			"; rm -rf /srv", "", "null"), "Deny", ""},
+		"marks make it too long": {TextTitle, ticket("Read the log"+strings.Repeat("\u202e", 11)+" and delete /srv", "",
+			"null"), "Deny", ""},
+		"nothing is asked":      {TextFull, ticket(" ", "", "{}"), "Deny", "codex asks for an approval"},
+		"all is in the title":   {TextTitle, ticket("Deploy?", "", "null"), "Approve Deny", "codex asks: Deploy?"},
+		"the arguments are not": {TextTitle, ticket("Deploy?", "", `{"to":"production"}`), "Deny", "codex asks: Deploy?"},
+		"the second line is not": {TextTitle, ticket("Deploy?\nand delete the old one", "", "null"), "Deny",
+			"codex asks: Deploy?"},
+		"a long title is cut": {TextTitle, ticket(strings.Repeat("x", 130), "", "null"), "Deny", ""},
+		"all": {TextFull, ticket("Deploy?", "deploy", `{"to":"production"}`), "Approve Deny",
+			"codex asks for an approval"},
+		"more than is shown":       {TextFull, ticket(strings.Repeat("x ", 501), "", "null"), "Deny", ""},
+		"a lot behind empty lines": {TextFull, ticket("ok"+strings.Repeat("\n", 999)+"rm -rf /", "", "null"), "Deny", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := testComposer().compose(&Alert{Kind: KindTicket, Agent: "codex", Thread: "t", Text: test.text, Count: 1, At: time.Now()}, subject{ticket: test.ticket})
+			m := testComposer().compose(&Alert{Kind: KindTicket, Agent: "codex", Thread: "t", Text: test.text, Count: 1,
+				At: time.Now()}, subject{ticket: test.ticket})
 			if got := buttons(m); got != test.buttons || test.title != "" && m.Title != test.title {
 				t.Errorf("%q, buttons %q, want %q, %q:\n%s", m.Title, got, test.title, test.buttons, m.Body)
 			}
@@ -79,7 +86,8 @@ func TestAMessageHidesNothing(t *testing.T) {
 				about.ticket = ticket(hostile, hostile, `{"a":"`+"\u202e"+`"}`)
 			}
 			m := testComposer().compose(a, about)
-			if strings.ContainsAny(m.Title, "\r\n\x00") || utf8.RuneCountInString(m.Title) > MaxTitle || utf8.RuneCountInString(m.Body) > MaxBody {
+			if strings.ContainsAny(m.Title, "\r\n\x00") || utf8.RuneCountInString(m.Title) > MaxTitle ||
+				utf8.RuneCountInString(m.Body) > MaxBody {
 				t.Errorf("%s %s: title %q", a.Kind, text, m.Title)
 			}
 			for _, r := range m.Title + m.Body {
@@ -104,12 +112,14 @@ func TestAMessageHidesNothing(t *testing.T) {
 func TestAnUnreachableServerSendsNoLinks(t *testing.T) {
 	c := testComposer()
 	c.url = ""
-	if m := c.compose(&Alert{Kind: KindTicket, Agent: "codex", Count: 1}, subject{ticket: ticket("Deploy?", "", "null")}); m.URL != "" || m.Buttons != nil {
+	if m := c.compose(&Alert{Kind: KindTicket, Agent: "codex", Count: 1},
+		subject{ticket: ticket("Deploy?", "", "null")}); m.URL != "" || m.Buttons != nil {
 		t.Errorf("message: %+v", m)
 	}
 	c = testComposer()
 	c.links = nil
-	if m := c.compose(&Alert{Kind: KindTicket, Agent: "codex", Count: 1}, subject{ticket: ticket("Deploy?", "", "null")}); m.URL != "https://mail.example.org/#/inbox" || m.Buttons != nil {
+	if m := c.compose(&Alert{Kind: KindTicket, Agent: "codex", Count: 1},
+		subject{ticket: ticket("Deploy?", "", "null")}); m.URL != "https://mail.example.org/#/inbox" || m.Buttons != nil {
 		t.Errorf("message: %+v", m)
 	}
 }
@@ -117,7 +127,8 @@ func TestAnUnreachableServerSendsNoLinks(t *testing.T) {
 // TestTheLongestLinkFits: of a token with the longest name, to a target with the longest one.
 func TestTheLongestLinkFits(t *testing.T) {
 	thread := SubscriberID(strings.Repeat("ä", 32), strings.Repeat("@", 64), strings.Repeat("f", 16))
-	text := NewLinks("s").Sign(Link{Ticket: digest.ID("t"), Digest: digest.Full("d"), Thread: thread, Place: strings.Repeat("f", 16), Expires: time.Now()})
+	text := NewLinks("s").Sign(Link{Ticket: digest.ID("t"), Digest: digest.Full("d"), Thread: thread,
+		Place: strings.Repeat("f", 16), Expires: time.Now()})
 	if len(text) > MaxLink {
 		t.Errorf("a link has %d bytes, more than %d", len(text), MaxLink)
 	}
@@ -125,7 +136,8 @@ func TestTheLongestLinkFits(t *testing.T) {
 
 func FuzzOpenLink(f *testing.F) {
 	links := NewLinks("s")
-	good := Link{Ticket: "k", Digest: "d", Thread: "alert:phone:ann~0f", Place: "p", Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
+	good := Link{Ticket: "k", Digest: "d", Thread: "alert:phone:ann~0f", Place: "p",
+		Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 	f.Add(links.Sign(good))
 	f.Add("a~b~c~d~e")
 	f.Add("~~~~")
@@ -142,7 +154,8 @@ func TestADigestNamesItsPeriod(t *testing.T) {
 	about := subject{digest: &Summary{
 		From: time.Date(2026, 3, 28, 8, 0, 0, 0, place), Until: time.Date(2026, 3, 29, 8, 0, 0, 0, place), Waiting: 2,
 		Ended: map[mailroom.Status]int64{mailroom.StatusCompleted: 7, mailroom.StatusFailed: 3}, Cost: 1_234_000_000,
-		Oldest: time.Date(2026, 3, 29, 11, 30, 0, 0, place), Failures: []Failure{{Agent: "codex", Count: 3, Words: "rate limit"}},
+		Oldest:   time.Date(2026, 3, 29, 11, 30, 0, 0, place),
+		Failures: []Failure{{Agent: "codex", Count: 3, Words: "rate limit"}},
 	}}
 	m := testComposer().compose(&Alert{Kind: KindDigest, Text: TextTitle, Count: 1, Zone: place.String()}, about)
 	want := `From 28 March 08:00 CET to 29 March 08:00 CEST:
@@ -164,7 +177,8 @@ func FuzzApproveShowsTheWholeQuestion(f *testing.F) {
 	f.Add("codex", "Deploy?\nnow", "deploy", `{"to":"\u202e"}`, 2, 300)
 	f.Add("codex", "e\u0301\u200d", "\u0301", "[1]", 2, 12)
 	f.Fuzz(func(t *testing.T, agent, prompt, action, arguments string, text, body int) {
-		if !utf8.ValidString(prompt) || !utf8.ValidString(action) || !utf8.ValidString(arguments) || strings.Contains(prompt+action, "\x00") || body < 1 {
+		if !utf8.ValidString(prompt) || !utf8.ValidString(action) || !utf8.ValidString(arguments) ||
+			strings.Contains(prompt+action, "\x00") || body < 1 {
 			return // the store keeps valid texts only
 		}
 		if arguments == "" || !json.Valid([]byte(arguments)) {

@@ -100,7 +100,8 @@ func beginsOutage(e mailroom.Entry) (*mailroom.RunError, bool) {
 
 // endsOutage reports whether an entry of a run may end an outage of its agent.
 func endsOutage(kind string) bool {
-	return kind == entry.KindCompleted || kind == entry.KindWaiting || kind == entry.KindFailed || kind == entry.KindCancelled
+	return kind == entry.KindCompleted || kind == entry.KindWaiting || kind == entry.KindFailed ||
+		kind == entry.KindCancelled
 }
 
 // outageRuns returns the runs whose agents the entries may be about. It returns no run without an outage, known or

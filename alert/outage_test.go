@@ -23,22 +23,23 @@ func TestAFaultOfAnAgentIsOneAlert(t *testing.T) {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("not logged in")}
 	})
 	more := func(*ledger.Ledger) map[string]mailroom.Agent { return map[string]mailroom.Agent{"provider": provider} }
-	inBubbleWith(t, []alert.Rule{rule(alert.KindPaused, alert.KindOutage, alert.KindFailed)}, []string{"phone", "mail"}, more, func(h *fixture) {
-		for n := range 3 {
-			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
-				Thread: fmt.Sprint("t", n), Agent: "provider", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
-			})
-			h.must(err)
-		}
-		h.after(6 * time.Hour)
-		var got []string
-		for _, m := range h.targets["phone"].messages() {
-			got = append(got, m.Title+"|"+m.Body)
-		}
-		if len(got) != 1 || !strings.Contains(got[0], "by the server: not logged in") {
-			t.Errorf("sent %q, want one alert of the pause", got)
-		}
-	})
+	inBubbleWith(t, []alert.Rule{rule(alert.KindPaused, alert.KindOutage, alert.KindFailed)}, []string{"phone", "mail"},
+		more, func(h *fixture) {
+			for n := range 3 {
+				_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
+					Thread: fmt.Sprint("t", n), Agent: "provider", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
+				})
+				h.must(err)
+			}
+			h.after(6 * time.Hour)
+			var got []string
+			for _, m := range h.targets["phone"].messages() {
+				got = append(got, m.Title+"|"+m.Body)
+			}
+			if len(got) != 1 || !strings.Contains(got[0], "by the server: not logged in") {
+				t.Errorf("sent %q, want one alert of the pause", got)
+			}
+		})
 }
 
 func TestAnOutageOfAnAgentAndItsEndAreAlerts(t *testing.T) {
@@ -68,7 +69,8 @@ func TestAnOutageOfAnAgentAndItsEndAreAlerts(t *testing.T) {
 				t.Errorf("%s: sent %q, want %q", when, got, want)
 			}
 		}
-		begun, over := "Runs of agent provider wait because of an outage|503 from the provider", "No run of agent provider waits because of an outage any more|"
+		begun, over := "Runs of agent provider wait because of an outage|503 from the provider",
+			"No run of agent provider waits because of an outage any more|"
 		down.Store(true)
 		for n := range 3 {
 			submit(n)
@@ -99,7 +101,8 @@ func TestAnOutageOfAnAgentAndItsEndAreAlerts(t *testing.T) {
 		down.Store(false)
 		h.after(30 * time.Minute)
 		for _, m := range slices.Concat(h.targets["phone"].messages(), h.targets["mail"].messages()) {
-			if m.Title != "Runs of agent provider wait because of an outage" && m.Title != "No run of agent provider waits because of an outage any more" {
+			if m.Title != "Runs of agent provider wait because of an outage" &&
+				m.Title != "No run of agent provider waits because of an outage any more" {
 				t.Errorf("sent %q: a target that is down is no outage of an agent", m.Title)
 			}
 		}

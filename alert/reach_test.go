@@ -78,7 +78,8 @@ func reachHistory(t *testing.T, random *rand.Rand) {
 				if op%2 == 0 {
 					text = "ask about " + id
 				}
-				in := thread.Submit{Thread: id, Owner: "ann", Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
+				in := thread.Submit{Thread: id, Owner: "ann", Agent: "worker",
+					Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 				if random.IntN(4) > 0 {
 					in.DeliverTo, in.DeliverAgent = h.places["ann"], alert.AgentName("phone")
 				}
@@ -125,7 +126,8 @@ func TestTheRuleSendsWhatARevokedDeliveryWould(t *testing.T) {
 		},
 		"revoked and made again": func(h *fixture) {
 			h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ann"))
-			_, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "another", Scopes: []auth.Permission{auth.PermissionSubmit}})
+			_, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "another",
+				Scopes: []auth.Permission{auth.PermissionSubmit}})
 			h.must(err)
 		},
 		"it may": func(*fixture) {},
@@ -228,16 +230,19 @@ func (h *fixture) storeRule(owner string) {
 			return err
 		}
 		at := alert.RulesCursor(owner)
-		rule := alert.StoredRule{Row: rights.Row(owner), AlertRule: api.AlertRule{Name: "mine", When: []string{"failed"}, To: []string{"phone"}, Text: "full"}}
-		return h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage, error) {
-			return json.Marshal([]alert.StoredRule{rule})
-		})
+		rule := alert.StoredRule{Row: rights.Row(owner), AlertRule: api.AlertRule{Name: "mine", When: []string{"failed"},
+			To: []string{"phone"}, Text: "full"}}
+		return h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity,
+			func(json.RawMessage, time.Time) (json.RawMessage, error) {
+				return json.Marshal([]alert.StoredRule{rule})
+			})
 	}))
 }
 
 func (h *fixture) submitOf(owner, id, text string) {
 	h.t.Helper()
-	_, err := h.ledger.Submit(h.t.Context(), thread.Submit{Thread: id, Owner: owner, Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}})
+	_, err := h.ledger.Submit(h.t.Context(), thread.Submit{Thread: id, Owner: owner, Agent: "worker",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}})
 	h.must(err)
 }
 

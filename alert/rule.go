@@ -103,7 +103,9 @@ func (r *Rule) wants(e *Event) bool {
 	if len(r.Agents) > 0 && e.Agent != "" && !slices.Contains(r.Agents, e.Agent) {
 		return false
 	}
-	return len(r.Threads) == 0 || e.Thread == "" || slices.ContainsFunc(r.Threads, func(p string) bool { return strings.HasPrefix(e.Thread, p) })
+	return len(r.Threads) == 0 || e.Thread == "" || slices.ContainsFunc(r.Threads, func(p string) bool {
+		return strings.HasPrefix(e.Thread, p)
+	})
 }
 
 // String returns the time as ParseClock reads it.

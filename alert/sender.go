@@ -115,7 +115,8 @@ func (s *Sender) Ended(r store.Reader, labels map[string]string, now time.Time) 
 	}
 	if rule := labels[labelRule]; rule != "" {
 		_, owner, _ := reserved.AlertPlace(threadID)
-		if why, err := ruleEnded(r, s.Rules, askedRule{rule, labels[labelRuleOf], owner, target}, s.Targets, now); err != nil || why != "" {
+		if why, err := ruleEnded(r, s.Rules, askedRule{rule, labels[labelRuleOf], owner, target}, s.Targets,
+			now); err != nil || why != "" {
 			return why, err
 		}
 	}

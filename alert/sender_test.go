@@ -58,18 +58,20 @@ func TestAWaitingAlertEndsWithItsRule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			phone := &place{}
-			inBubbleWith(t, []alert.Rule{rule(alert.KindFailed)}, []string{"phone"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
-				return map[string]mailroom.Agent{alert.AgentName("phone"): alert.New(alert.Options{Name: "phone", Target: phone, Ledger: seam{l}, Zone: time.UTC, Rules: rules})}
-			}, func(h *fixture) {
-				h.targets["phone"] = phone
-				h.submitOf(auth.Operator, "t", "boom")
-				h.after(time.Minute)
-				want := ""
-				if rules != nil && len(rules) == 0 {
-					want = "Not sent: rule " + rule(alert.KindFailed).Name + " was removed"
-				}
-				h.wantEnd(auth.Operator, want)
-			})
+			inBubbleWith(t, []alert.Rule{rule(alert.KindFailed)}, []string{"phone"},
+				func(l *ledger.Ledger) map[string]mailroom.Agent {
+					return map[string]mailroom.Agent{alert.AgentName("phone"): alert.New(alert.Options{Name: "phone", Target: phone,
+						Ledger: seam{l}, Zone: time.UTC, Rules: rules})}
+				}, func(h *fixture) {
+					h.targets["phone"] = phone
+					h.submitOf(auth.Operator, "t", "boom")
+					h.after(time.Minute)
+					want := ""
+					if rules != nil && len(rules) == 0 {
+						want = "Not sent: rule " + rule(alert.KindFailed).Name + " was removed"
+					}
+					h.wantEnd(auth.Operator, want)
+				})
 		})
 	}
 }
@@ -82,7 +84,8 @@ func (h *fixture) wantEnd(owner, why string) {
 	switch {
 	case len(replies) != 1:
 		h.t.Errorf("%d alerts: %q", len(replies), replies)
-	case why == "" && (sent != 1 || !strings.HasPrefix(replies[0], "Sent: ")), why != "" && (sent != 0 || replies[0] != why):
+	case why == "" && (sent != 1 || !strings.HasPrefix(replies[0], "Sent: ")), why != "" &&
+		(sent != 0 || replies[0] != why):
 		h.t.Errorf("%d messages, %q, want %q", sent, replies[0], why)
 	}
 }
@@ -115,8 +118,10 @@ func TestAnAlertInTheQueueOfAChatIsAskedAgain(t *testing.T) {
 		labels := sent[0].Labels
 		want("as it was sent", sender, labels, "")
 		want("labels of an older version", sender, map[string]string{alert.LabelAlert: "phone"}, "")
-		want("another place", alert.Sender{Targets: sender.Targets, Places: map[string]string{"phone": "hers"}}, labels, "target phone was removed, or is another one than the alert was sent to")
-		want("a target that does not name the token", alert.Sender{Targets: alert.Allowed{"phone": nil}, Places: sender.Places}, labels, "token ann may not deliver to target phone any more")
+		want("another place", alert.Sender{Targets: sender.Targets, Places: map[string]string{"phone": "hers"}}, labels,
+			"target phone was removed, or is another one than the alert was sent to")
+		want("a target that does not name the token", alert.Sender{Targets: alert.Allowed{"phone": nil},
+			Places: sender.Places}, labels, "token ann may not deliver to target phone any more")
 		h.storeRules("ann")
 		want("without the rule", sender, labels, "rule mine was removed")
 		h.storeRules("ann", questions)

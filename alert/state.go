@@ -148,7 +148,8 @@ func (s *ruleStep) isQuiet(t time.Time) bool { return !s.rule.Quiet.End(t.In(s.r
 // alertOf returns the alert of an event.
 func (s *ruleStep) alertOf(e *Event) Alert {
 	a := Alert{
-		Kind: e.Kind, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: e.At.UTC(), Count: 1, Zone: s.rule.Zone.String(),
+		Kind: e.Kind, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: e.At.UTC(), Count: 1,
+		Zone:  s.rule.Zone.String(),
 		Agent: e.Agent, Thread: e.Thread, Run: e.Run, Ended: e.Ended, Words: cutWords(e.Words),
 	}
 	switch e.Kind {
@@ -326,7 +327,8 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	m := s.state
 	g := m.Groups[key]
 	first := s.alertOf(e)
-	if g == nil && e.Kind == KindFailed && s.full(e) { // the configuration bounds the channels, and tickets have one group for an owner
+	// the configuration bounds the channels, and tickets have one group for an owner
+	if g == nil && e.Kind == KindFailed && s.full(e) {
 		key = "other failed" + ownerKey(e)
 		if m.Groups[key] == nil && len(m.Groups) >= 2*maxAnyGroups { // there are too many owners
 			key = "other failed of others"
@@ -397,7 +399,8 @@ func (s *ruleStep) notifyDigest() {
 			due = end
 		}
 		s.notify(Alert{
-			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: from, Until: until, Count: 1, Zone: s.rule.Zone.String(),
+			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: from, Until: until, Count: 1,
+			Zone: s.rule.Zone.String(),
 		}, due, stamp(at))
 	}
 	m.Digest = at.UTC()

@@ -66,7 +66,8 @@ func failed(group string, at time.Time) Event {
 // The server was off, and its follower reads what happened before.
 func TestAnEventOfYesterdayIsNoAlert(t *testing.T) {
 	now := time.Date(2026, 6, 2, 12, 0, 0, 0, time.UTC)
-	c := &clock{t: t, at: now, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone"}, Text: TextTitle, Zone: time.UTC}}
+	c := &clock{t: t, at: now, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone"}, Text: TextTitle,
+		Zone: time.UTC}}
 	c.step(failed("old", now.Add(-24*time.Hour)), failed("young", now.Add(-24*time.Hour+time.Second)))
 	c.until(now.Add(2 * time.Minute))
 	if len(c.sent) != 1 || c.sent[0].Alert.Count != 1 {
@@ -76,13 +77,15 @@ func TestAnEventOfYesterdayIsNoAlert(t *testing.T) {
 
 func TestManyFailuresOfOneErrorAreOneAlert(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone", "mail"}, Text: TextTitle, Zone: time.UTC}}
+	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone", "mail"},
+		Text: TextTitle, Zone: time.UTC}}
 	for range 101 {
 		c.step(failed("a", c.at))
 		c.at = c.at.Add(100 * time.Millisecond)
 	}
 	c.until(start.Add(time.Minute))
-	if len(c.sent) != 1 || c.sent[0].Alert.Count != 101 || c.sent[0].To != "phone" || !slices.Equal(c.sent[0].Alert.Then, []string{"mail"}) {
+	if len(c.sent) != 1 || c.sent[0].Alert.Count != 101 || c.sent[0].To != "phone" || !slices.Equal(c.sent[0].Alert.Then,
+		[]string{"mail"}) {
 		t.Fatalf("sent: %+v", c.sent)
 	}
 	c.step(failed("a", c.at), failed("a", c.at), failed("b", c.at))
@@ -120,7 +123,8 @@ func TestQuietHoursFollowTheClockOnTheWall(t *testing.T) {
 					t.Fatalf("at %s: quiet until %s, want %s", at, got, want)
 				}
 			}
-			c := &clock{t: t, at: begin.Add(2 * time.Hour), rule: Rule{Name: "r", When: []Kind{KindFailed, KindTicket}, To: []string{"phone"}, Quiet: quiet, Zone: place}}
+			c := &clock{t: t, at: begin.Add(2 * time.Hour), rule: Rule{Name: "r", When: []Kind{KindFailed, KindTicket},
+				To: []string{"phone"}, Quiet: quiet, Zone: place}}
 			c.step(failed("a", c.at), failed("a", c.at), Event{Kind: KindTicket, At: c.at, Subject: "k"})
 			c.at = end.Add(-time.Minute)
 			c.until(end)
@@ -142,7 +146,8 @@ func TestTheDigestComesEachMorningOnce(t *testing.T) {
 		"to winter time": time.Date(2026, 10, 23, 12, 0, 0, 0, place),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"mail"}, Digest: 8 * 60, Zone: place}}
+			c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"mail"}, Digest: 8 * 60,
+				Zone: place}}
 			morning := func(day int) time.Time {
 				return time.Date(start.Year(), start.Month(), start.Day()+day, 8, 0, 0, 0, place)
 			}
@@ -179,7 +184,8 @@ func TestTheDigestComesEachMorningOnce(t *testing.T) {
 func TestPeriodsOfDigestsFollowEachOther(t *testing.T) {
 	zones := []*time.Location{time.UTC, berlin(t), time.FixedZone("Kathmandu", 20700), time.FixedZone("Honolulu", -36000)}
 	rapid.Check(t, func(r *rapid.T) {
-		c := &clock{t: t, at: time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC), rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"a"}}}
+		c := &clock{t: t, at: time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC), rule: Rule{Name: "r", When: []Kind{KindDigest},
+			To: []string{"a"}}}
 		for range rapid.IntRange(2, 30).Draw(r, "steps") {
 			if rapid.IntRange(0, 3).Draw(r, "the rule changes") == 0 || c.rule.Zone == nil {
 				c.rule.Digest = Clock(rapid.IntRange(0, 24*60-1).Draw(r, "digest"))
@@ -192,7 +198,8 @@ func TestPeriodsOfDigestsFollowEachOther(t *testing.T) {
 		var end time.Time
 		for _, sent := range c.sent {
 			a := sent.Alert
-			if !end.IsZero() && !a.At.Equal(end) || !a.Until.After(a.At) || sent.NotBefore.Before(a.Until.Add(digestDelay)) || !a.Until.Equal(a.Until.Truncate(time.Hour)) {
+			if !end.IsZero() && !a.At.Equal(end) || !a.Until.After(a.At) || sent.NotBefore.Before(a.Until.Add(digestDelay)) ||
+				!a.Until.Equal(a.Until.Truncate(time.Hour)) {
 				r.Fatalf("a period from %s to %s, sent from %s on, after one to %s", a.At, a.Until, sent.NotBefore, end)
 			}
 			end = a.Until
@@ -242,7 +249,8 @@ func TestQuestionsOfANightAreOneAlert(t *testing.T) {
 	start := time.Date(2026, 6, 1, 21, 0, 0, 0, time.UTC)
 	end := start.Add(10 * time.Hour)
 	for _, asked := range []int{1, 3, maxListed, 40} {
-		c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindTicket}, To: []string{"phone"}, Quiet: Quiet{From: 22 * 60, To: 7 * 60}, Zone: time.UTC}}
+		c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindTicket}, To: []string{"phone"},
+			Quiet: Quiet{From: 22 * 60, To: 7 * 60}, Zone: time.UTC}}
 		ask := func(name string, at time.Time) { c.step(Event{Kind: KindTicket, At: at, Subject: name}) }
 		ask("evening", c.at)
 		c.at = end.Add(-time.Duration(asked) * 10 * time.Minute)
@@ -261,7 +269,8 @@ func TestQuestionsOfANightAreOneAlert(t *testing.T) {
 			t.Fatalf("%d questions: after the end: %+v", asked, c.sent[1:])
 		}
 		for _, sent := range c.sent[1:] {
-			if a := sent.Alert; a.Ticket != "morning" && (a.Count != asked+1 || a.Ticket != "" || (len(a.Tickets) == a.Count) != (asked < maxListed)) {
+			if a := sent.Alert; a.Ticket != "morning" && (a.Count != asked+1 || a.Ticket != "" ||
+				(len(a.Tickets) == a.Count) != (asked < maxListed)) {
 				t.Errorf("%d questions of the night and the last one: %+v", asked, a)
 			}
 		}
@@ -328,7 +337,8 @@ func TestEveryEventIsInOneAlert(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		rule := Rule{Name: "r", When: []Kind{KindFailed, KindTicket, KindPaused}, To: []string{"a", "b"}, Zone: place}
 		if rapid.Bool().Draw(r, "quiet") {
-			rule.Quiet = Quiet{From: Clock(30 * rapid.IntRange(0, 47).Draw(r, "from")), To: Clock(30 * rapid.IntRange(0, 47).Draw(r, "to"))}
+			rule.Quiet = Quiet{From: Clock(30 * rapid.IntRange(0, 47).Draw(r, "from")),
+				To: Clock(30 * rapid.IntRange(0, 47).Draw(r, "to"))}
 		}
 		c := &clock{t: t, rule: rule, at: time.Date(2026, 3, 28, 20, 0, 0, 0, time.UTC)}
 		want := map[Kind]int{}
@@ -376,7 +386,8 @@ func TestEveryEventIsInOneAlert(t *testing.T) {
 // rule as it is then.
 func TestManyErrorsDisplaceNoAlertOfAChannel(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed, KindChannel}, To: []string{"phone"}, Text: TextFull, Zone: time.UTC}}
+	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed, KindChannel}, To: []string{"phone"},
+		Text: TextFull, Zone: time.UTC}}
 	for i := range maxGroups + 10 {
 		c.step(failed(fmt.Sprint("error ", i), c.at))
 	}
@@ -449,7 +460,8 @@ func TestAnOutageIsOneAlertPerAgentAndOneAtItsEnd(t *testing.T) {
 		}, []string{"5 codex false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindOutage}, To: []string{"phone"}, Outage: tc.after, Zone: time.UTC}}
+			c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindOutage}, To: []string{"phone"}, Outage: tc.after,
+				Zone: time.UTC}}
 			tc.play(c)
 			var got []string
 			for _, sent := range c.sent {
@@ -469,7 +481,8 @@ func TestAnOutageIsOneAlertPerAgentAndOneAtItsEnd(t *testing.T) {
 
 // TestNoOwnerHidesTheOutagesOfAnother has more agents that are down than a rule remembers.
 func TestNoOwnerHidesTheOutagesOfAnother(t *testing.T) {
-	c := &clock{t: t, at: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), rule: Rule{Name: "r", When: []Kind{KindOutage}, To: []string{"phone"}, Zone: time.UTC}}
+	c := &clock{t: t, at: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), rule: Rule{Name: "r", When: []Kind{KindOutage},
+		To: []string{"phone"}, Zone: time.UTC}}
 	for i := range 3 * maxOutages {
 		c.step(outage(fmt.Sprint("a", i), "r", c.at))
 	}

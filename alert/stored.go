@@ -71,7 +71,8 @@ func PutRule(all []StoredRule, rule StoredRule) ([]StoredRule, error) {
 	case i >= 0:
 		all[i] = rule
 	case len(all) >= MaxRules:
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "there are %d rules already, which is the limit: remove one", MaxRules)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "there are %d rules already, which is the limit: remove one",
+			MaxRules)
 	default:
 		all = append(all, rule)
 	}
@@ -90,8 +91,9 @@ func RemoveRule(all []StoredRule, name string) ([]StoredRule, error) {
 // Describe returns a rule as the API shows it.
 func Describe(r Rule) api.AlertRule {
 	out := api.AlertRule{
-		Name: r.Name, When: []string{}, To: r.To, Agents: append([]string{}, r.Agents...), Threads: append([]string{}, r.Threads...),
-		Text: string(r.Text), Quiet: r.Quiet.String(), Digest: r.Digest.String(), Zone: r.Zone.String(),
+		Name: r.Name, When: []string{}, To: r.To, Agents: append([]string{}, r.Agents...),
+		Threads: append([]string{}, r.Threads...),
+		Text:    string(r.Text), Quiet: r.Quiet.String(), Digest: r.Digest.String(), Zone: r.Zone.String(),
 	}
 	for _, k := range r.When {
 		out.When = append(out.When, string(k))
@@ -105,7 +107,8 @@ func Describe(r Rule) api.AlertRule {
 // ParseRule returns a rule of an owner. Empty fields have their defaults. targets are those that the owner
 // may use.
 func ParseRule(in api.AlertRule, owner string, targets []string) (Rule, error) {
-	r := Rule{Owner: owner, Name: in.Name, To: in.To, Agents: in.Agents, Threads: in.Threads, Text: TextTitle, Digest: 8 * 60, Zone: time.UTC}
+	r := Rule{Owner: owner, Name: in.Name, To: in.To, Agents: in.Agents, Threads: in.Threads, Text: TextTitle,
+		Digest: 8 * 60, Zone: time.UTC}
 	if err := checkRule(&in, owner, targets); err != nil {
 		return r, err
 	}

@@ -33,7 +33,8 @@ func FormatStep(s mailroom.Step) Step {
 		Tickets: FormatAsks(s.Tickets), Progress: s.Progress, NoProgress: s.NoProgress, Internal: s.Internal,
 	}
 	for _, send := range s.Sends {
-		out.Sends = append(out.Sends, Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: send.Parts, Answer: send.Answer})
+		out.Sends = append(out.Sends, Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: send.Parts,
+			Answer: send.Answer})
 	}
 	if s.Usage != (mailroom.Usage{}) {
 		u := Usage(s.Usage)
@@ -63,7 +64,8 @@ func (s Step) Read(at string) (mailroom.Step, error) {
 		case send.Text != "":
 			return out, invalid(fmt.Sprintf("%s.sends[%d].parts", at, i), "comes with text: give one of them", nil)
 		}
-		out.Sends = append(out.Sends, mailroom.Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: parts, Answer: send.Answer})
+		out.Sends = append(out.Sends, mailroom.Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: parts,
+			Answer: send.Answer})
 	}
 	return out, nil
 }
@@ -90,7 +92,8 @@ func ReadAgentEntries(entries []AgentEntry) []mailroom.AgentEntry {
 func FormatAsks(asks []mailroom.Ask) []Ask {
 	var out []Ask
 	for _, a := range asks {
-		shown := Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers, Holds: a.Holds}
+		shown := Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments,
+			Answers: a.Answers, Holds: a.Holds}
 		if !a.Expires.IsZero() {
 			at := a.Expires
 			shown.ExpiresAt = &at
@@ -107,7 +110,8 @@ func FormatAsks(asks []mailroom.Ask) []Ask {
 func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
 	var out []mailroom.Ask
 	for i, a := range asks {
-		read := mailroom.Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers, Holds: a.Holds}
+		read := mailroom.Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments,
+			Answers: a.Answers, Holds: a.Holds}
 		if a.ExpiresAt != nil {
 			read.Expires = *a.ExpiresAt
 		}
@@ -264,7 +268,8 @@ func (c Claim) Mailroom() *mailroom.Run {
 	out := &mailroom.Run{
 		ID: r.ID, Thread: r.Thread, Agent: r.Agent, Status: r.Status, Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place, Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, Lost: c.Lost,
-		MaxAttempts: r.MaxAttempts, CrashLimit: r.MaxCrashes, AvailableAt: r.AvailableAt, Origin: r.Origin, Options: present(r.Options),
+		MaxAttempts: r.MaxAttempts, CrashLimit: r.MaxCrashes, AvailableAt: r.AvailableAt, Origin: r.Origin,
+		Options:  present(r.Options),
 		Metadata: r.Metadata, Reply: r.Reply, Error: r.Error, Step: r.Steps, Progress: r.Progress,
 		Checkpoint: present(c.Checkpoint), Started: true, Asked: len(c.Tickets), CreatedAt: r.CreatedAt,
 	}
@@ -279,7 +284,8 @@ func (c Claim) Mailroom() *mailroom.Run {
 			*s.to = *s.from
 		}
 	}
-	for _, at := range []struct{ to, from *time.Time }{{&out.NotBefore, r.NotBefore}, {&out.Deadline, r.Deadline}, {&out.StartedAt, r.StartedAt}} {
+	for _, at := range []struct{ to, from *time.Time }{{&out.NotBefore, r.NotBefore}, {&out.Deadline, r.Deadline},
+		{&out.StartedAt, r.StartedAt}} {
 		if at.from != nil {
 			*at.to = *at.from
 		}

@@ -105,7 +105,8 @@ func KnownCode(code mailroom.Code) bool {
 // NewProblem returns the problem for err, which is not nil. An error with the code
 // internal, or an unknown one, discloses nothing: its text stays in the server's log.
 func NewProblem(err *mailroom.Error) Problem {
-	p := Problem{Type: "about:blank", Code: err.Code, Detail: err.Message, Status: StatusOf(err.Code), Errors: []ProblemField{}}
+	p := Problem{Type: "about:blank", Code: err.Code, Detail: err.Message, Status: StatusOf(err.Code),
+		Errors: []ProblemField{}}
 	p.Title = http.StatusText(p.Status)
 	if err.Code == mailroom.CodeInternal || !KnownCode(err.Code) {
 		p.Code, p.Detail = mailroom.CodeInternal, "the server failed; its log has the reason under the id of this request"

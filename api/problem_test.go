@@ -21,12 +21,14 @@ func TestCodesAndStatusesMapBothWays(t *testing.T) {
 			t.Errorf("code %s is read back as %s", m.code, back.Code)
 		}
 	}
-	for status, want := range map[int]mailroom.Code{418: mailroom.CodeInvalid, 502: mailroom.CodeUnavailable, 599: mailroom.CodeInternal, 409: mailroom.CodeConflict} {
+	for status, want := range map[int]mailroom.Code{418: mailroom.CodeInvalid, 502: mailroom.CodeUnavailable,
+		599: mailroom.CodeInternal, 409: mailroom.CodeConflict} {
 		if got := CodeOf(status); got != want {
 			t.Errorf("status %d stands for %s, want %s", status, got, want)
 		}
 	}
-	if p := NewProblem(&mailroom.Error{Code: "made_up", Message: "secret"}); p.Code != mailroom.CodeInternal || strings.Contains(p.Detail, "secret") {
+	if p := NewProblem(&mailroom.Error{Code: "made_up", Message: "secret"}); p.Code != mailroom.CodeInternal ||
+		strings.Contains(p.Detail, "secret") {
 		t.Errorf("an unknown code became %+v", p)
 	}
 }
@@ -38,7 +40,8 @@ func FuzzProblem(f *testing.F) {
 	f.Add("internal", "the disk is on fire", "", "")
 	f.Add("made_up", "\xff", "\x00", strings.Repeat("é", 101))
 	f.Fuzz(func(t *testing.T, code, message, location, value string) {
-		in := &mailroom.Error{Code: mailroom.Code(code), Message: message, Fields: []mailroom.Field{{Location: location, Message: message, Value: value}}}
+		in := &mailroom.Error{Code: mailroom.Code(code), Message: message,
+			Fields: []mailroom.Field{{Location: location, Message: message, Value: value}}}
 		raw, err := json.Marshal(NewProblem(in))
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +52,8 @@ func FuzzProblem(f *testing.F) {
 		}
 		out := p.Err(0)
 		if in.Code == mailroom.CodeInternal || !KnownCode(in.Code) {
-			if out.Code != mailroom.CodeInternal || len(out.Fields) != 0 || strings.Contains(string(raw), message) && len(message) > 20 {
+			if out.Code != mailroom.CodeInternal || len(out.Fields) != 0 || strings.Contains(string(raw), message) &&
+				len(message) > 20 {
 				t.Errorf("%+v is encoded as %s", in, raw)
 			}
 			return
@@ -57,7 +61,8 @@ func FuzzProblem(f *testing.F) {
 		text := func(s string) string { return string([]rune(s)) }
 		got, _ := out.Fields[0].Value.(string)
 		if out.Code != in.Code || message != "" && out.Message != text(message) || out.Fields[0].Location != text(location) ||
-			!strings.HasPrefix(strings.ToValidUTF8(value, "\uFFFD"), strings.TrimSuffix(got, "…")) || len([]rune(got)) > MaxProblemValue+1 {
+			!strings.HasPrefix(strings.ToValidUTF8(value, "\uFFFD"), strings.TrimSuffix(got, "…")) ||
+			len([]rune(got)) > MaxProblemValue+1 {
 			t.Errorf("%+v is read back as %+v", in, out)
 		}
 	})

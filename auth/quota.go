@@ -94,7 +94,8 @@ func (q Quotas) Check() error {
 // increase.
 func (q Quota) remedy(add int64) string {
 	if q == QuotaNotifications {
-		return fmt.Sprintf("unread notifications, and this one has %d recipients: wait until some are read, name fewer agents, or ask the operator for a higher quota", add)
+		return fmt.Sprintf(
+			"unread notifications, and this one has %d recipients: wait until some are read, name fewer agents, or ask the operator for a higher quota", add)
 	}
 	return string(q) + ": remove some, or ask the operator for a higher quota"
 }
@@ -110,7 +111,8 @@ func (q Quotas) CheckUse(owner string, have, more Use) error {
 		return &mailroom.Error{
 			Code:    mailroom.CodeQuotaExceeded,
 			Message: fmt.Sprintf("%s has %d of %d %s", owner, used, limit, name.remedy(add)),
-			Fields:  []mailroom.Field{{Location: strings.Join([]string{"quota", string(name)}, "."), Message: fmt.Sprintf("limit %d, used %d", limit, used), Value: used}},
+			Fields: []mailroom.Field{{Location: strings.Join([]string{"quota", string(name)}, "."),
+				Message: fmt.Sprintf("limit %d, used %d", limit, used), Value: used}},
 		}
 	}
 	return nil

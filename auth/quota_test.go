@@ -26,7 +26,8 @@ func TestAQuotaRefusesUseAboveIt(t *testing.T) {
 		{"nothing more", auth.Quotas{"threads": 3}, use{Threads: 9}, use{}, ""},
 		{"bytes that do not fit", auth.Quotas{"bytes": 100}, use{Bytes: 60}, use{Bytes: 41}, "60 of 100 bytes"},
 		{"another quota is full", auth.Quotas{"threads": 1, "bytes": 100}, use{Threads: 1, Bytes: 1}, use{Bytes: 9}, ""},
-		{"unread notifications", auth.Quotas{"notifications": 5}, use{Notifications: 4}, use{Notifications: 2}, "ann has 4 of 5 unread notifications, and this one has 2 recipients: wait until some are read"},
+		{"unread notifications", auth.Quotas{"notifications": 5}, use{Notifications: 4}, use{Notifications: 2},
+			"ann has 4 of 5 unread notifications, and this one has 2 recipients: wait until some are read"},
 		{"a worker", auth.Quotas{"workers": 1}, use{Workers: 1}, use{Workers: 1}, "1 of 1 workers"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestAQuotaRefusesUseAboveIt(t *testing.T) {
 
 func TestQuotasOfATokenGoBeforeTheDefaults(t *testing.T) {
 	got := auth.Quotas{"threads": 0, "bytes": 7}.WithDefaults(auth.Quotas{"threads": 5, "workers": 2})
-	if want := (auth.Quotas{"threads": 0, "bytes": 7, "workers": 2, "streams": 0, "notifications": 0}); !maps.Equal(got, want) {
+	if want := (auth.Quotas{"threads": 0, "bytes": 7, "workers": 2, "streams": 0, "notifications": 0}); !maps.Equal(got,
+		want) {
 		t.Errorf("got quotas %v, want %v", got, want)
 	}
 	for name, q := range map[string]auth.Quotas{"another name": {"cpus": 1}, "below 0": {"threads": -1}} {

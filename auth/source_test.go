@@ -20,7 +20,8 @@ func below(source *auth.Token, kind auth.Kind, sum string, hours int) *auth.Toke
 	if of == "" {
 		of = source.Name
 	}
-	t := &auth.Token{Name: auth.DerivedName(of, sum), Sum: sum, CreatedAt: noon, Terms: auth.Terms{Kind: kind, For: of, Source: source.ID()}}
+	t := &auth.Token{Name: auth.DerivedName(of, sum), Sum: sum, CreatedAt: noon, Terms: auth.Terms{Kind: kind, For: of,
+		Source: source.ID()}}
 	t.Terms.Scopes = []auth.Permission{auth.PermissionRead}
 	if hours > 0 {
 		t.Terms.ExpiresAt = noon.Add(time.Duration(hours) * time.Hour)
@@ -68,21 +69,27 @@ func TestARightIsValidWhileEachRowOfItsChainIs(t *testing.T) {
 		rows []*auth.Token
 		want []string
 	}{
-		"all are there":                       {append(ofAnn, ann), []string{"a 0", "limited 30", "link 1", "session 30"}},
-		"the token ends before":               {append(ofAnn, ends), []string{"a 5", "limited 5", "link 1", "session 5"}},
-		"the token was revoked":               {append(ofAnn, revoked), nil},
-		"the token is gone":                   {ofAnn, nil},
-		"the name is used again":              {append(ofAnn, again), []string{"a2 0"}},
-		"the session is gone":                 {[]*auth.Token{ann, link, limited}, []string{"a 0", "link 1"}},
-		"the session has expired":             {[]*auth.Token{ann, expired, limited}, []string{"a 0"}},
-		"it is its own source":                {[]*auth.Token{ann, loop}, []string{"a 0"}},
-		"the source acts for another":         {[]*auth.Token{ann, session, base("bob", "b"), below(base("bob", "b"), auth.KindLimited, "b's", 1), changed(limited, func(t *auth.Token) { t.Terms.For = "bob" })}, []string{"a 0", "b 0", "b's 1", "session 30"}},
-		"no source, after the token":          {[]*auth.Token{ann, unsourced(session, noon)}, []string{"a 0", "session 30"}},
-		"no source, before the token":         {[]*auth.Token{ann, unsourced(session, noon.Add(-time.Microsecond))}, []string{"a 0"}},
-		"of the operator":                     {[]*auth.Token{below(operator, auth.KindSession, "o", 2)}, []string{"o 2"}},
-		"of the operator, no source":          {[]*auth.Token{unsourced(below(operator, auth.KindSession, "o", 2), noon)}, []string{"o 2"}},
-		"of a former operator":                {[]*auth.Token{below(replaced, auth.KindSession, "o", 2)}, nil},
-		"of an ended session of the operator": {[]*auth.Token{below(below(operator, auth.KindSession, "o", 2), auth.KindLimited, "l", 2)}, nil},
+		"all are there":           {append(ofAnn, ann), []string{"a 0", "limited 30", "link 1", "session 30"}},
+		"the token ends before":   {append(ofAnn, ends), []string{"a 5", "limited 5", "link 1", "session 5"}},
+		"the token was revoked":   {append(ofAnn, revoked), nil},
+		"the token is gone":       {ofAnn, nil},
+		"the name is used again":  {append(ofAnn, again), []string{"a2 0"}},
+		"the session is gone":     {[]*auth.Token{ann, link, limited}, []string{"a 0", "link 1"}},
+		"the session has expired": {[]*auth.Token{ann, expired, limited}, []string{"a 0"}},
+		"it is its own source":    {[]*auth.Token{ann, loop}, []string{"a 0"}},
+		"the source acts for another": {[]*auth.Token{ann, session, base("bob", "b"),
+			below(base("bob", "b"), auth.KindLimited, "b's", 1), changed(limited, func(t *auth.Token) {
+				t.Terms.For = "bob"
+			})}, []string{"a 0", "b 0", "b's 1", "session 30"}},
+		"no source, after the token": {[]*auth.Token{ann, unsourced(session, noon)}, []string{"a 0", "session 30"}},
+		"no source, before the token": {[]*auth.Token{ann, unsourced(session, noon.Add(-time.Microsecond))},
+			[]string{"a 0"}},
+		"of the operator": {[]*auth.Token{below(operator, auth.KindSession, "o", 2)}, []string{"o 2"}},
+		"of the operator, no source": {[]*auth.Token{unsourced(below(operator, auth.KindSession, "o", 2), noon)},
+			[]string{"o 2"}},
+		"of a former operator": {[]*auth.Token{below(replaced, auth.KindSession, "o", 2)}, nil},
+		"of an ended session of the operator": {[]*auth.Token{below(below(operator, auth.KindSession, "o", 2),
+			auth.KindLimited, "l", 2)}, nil},
 	} {
 		if got := valid(operator, c.rows...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: valid are %q, want %q", what, got, c.want)
@@ -90,7 +97,8 @@ func TestARightIsValidWhileEachRowOfItsChainIs(t *testing.T) {
 	}
 	// Who does not know the operator's present token takes each former one for it, but no session that has ended.
 	for want, rows := range map[string][]*auth.Token{
-		"[o 2]": {below(replaced, auth.KindSession, "o", 2)}, "[]": {below(below(replaced, auth.KindSession, "o", 2), auth.KindLimited, "l", 2)},
+		"[o 2]": {below(replaced, auth.KindSession, "o", 2)},
+		"[]":    {below(below(replaced, auth.KindSession, "o", 2), auth.KindLimited, "l", 2)},
 	} {
 		if got := valid(auth.RunToken(auth.Operator), rows...); fmt.Sprint(got) != want {
 			t.Errorf("valid are %q, want %s", got, want)
@@ -108,12 +116,14 @@ func TestWhatEndsWithARow(t *testing.T) {
 	old := below(ann, auth.KindSession, "old", 30)
 	old.Terms.Source = ""
 	his := below(bob, auth.KindSession, "his", 30)
-	chains := auth.NewChains([]*auth.Token{ann, bob, session, link, phone, limited, other, old, his}, auth.RunToken(auth.Operator), noon)
+	chains := auth.NewChains([]*auth.Token{ann, bob, session, link, phone, limited, other, old, his},
+		auth.RunToken(auth.Operator), noon)
 	for _, c := range []struct {
 		of   *auth.Token
 		want string
 	}{
-		{ann, "[session link phone limited other old]"}, {session, "[link phone limited]"}, {phone, "[limited]"}, {limited, "[]"}, {other, "[]"}, {bob, "[his]"},
+		{ann, "[session link phone limited other old]"}, {session, "[link phone limited]"}, {phone, "[limited]"},
+		{limited, "[]"}, {other, "[]"}, {bob, "[his]"},
 	} {
 		var got []string
 		for _, row := range chains.Below(c.of) {

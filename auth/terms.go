@@ -123,7 +123,8 @@ func (t *Token) CheckEnd(expires time.Time) error {
 	if end.IsZero() || !expires.IsZero() && !expires.After(end) {
 		return nil
 	}
-	return check.Invalid("expires_at", "must be at most "+end.UTC().Format(time.RFC3339)+": the right that makes this token ends then", view(expires))
+	return check.Invalid("expires_at", "must be at most "+end.UTC().Format(time.RFC3339)+
+		": the right that makes this token ends then", view(expires))
 }
 
 // view returns a time for an error, nil for never.

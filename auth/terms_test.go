@@ -11,7 +11,8 @@ import (
 
 func TestNoTokenSeesADeletedThread(t *testing.T) {
 	row := &mailroom.Thread{ID: "team-1", Owner: "ann", DeletedAt: noon}
-	for _, who := range []*auth.Token{base("ann", "a"), token("team", "team-", auth.PermissionRead), token("ops", "", auth.PermissionAdmin)} {
+	for _, who := range []*auth.Token{base("ann", "a"), token("team", "team-", auth.PermissionRead),
+		token("ops", "", auth.PermissionAdmin)} {
 		if who.CanSee(row) {
 			t.Errorf("%s sees a deleted thread", who.Name)
 		}
@@ -30,13 +31,17 @@ func TestOnlyTokensAndTheirSessionsMakeTokens(t *testing.T) {
 		by   *auth.Token
 		code mailroom.Code
 	}{
-		"a token":                    {ann, ""},
-		"its session":                {acts(auth.KindSession), ""},
-		"a link":                     {acts(auth.KindLink), mailroom.CodeForbidden},
-		"a limited token":            {acts(auth.KindLimited), mailroom.CodeForbidden},
-		"a session for some threads": {change(acts(auth.KindSession), func(t *auth.Terms) { t.Threads = []string{"t"} }), mailroom.CodeForbidden},
-		"a session for one run":      {change(acts(auth.KindSession), func(t *auth.Terms) { t.Run = "r" }), mailroom.CodeForbidden},
-		"a token without a secret":   {auth.RunToken("ann"), mailroom.CodeForbidden},
+		"a token":         {ann, ""},
+		"its session":     {acts(auth.KindSession), ""},
+		"a link":          {acts(auth.KindLink), mailroom.CodeForbidden},
+		"a limited token": {acts(auth.KindLimited), mailroom.CodeForbidden},
+		"a session for some threads": {change(acts(auth.KindSession), func(t *auth.Terms) {
+			t.Threads = []string{"t"}
+		}), mailroom.CodeForbidden},
+		"a session for one run": {change(acts(auth.KindSession), func(t *auth.Terms) {
+			t.Run = "r"
+		}), mailroom.CodeForbidden},
+		"a token without a secret": {auth.RunToken("ann"), mailroom.CodeForbidden},
 	} {
 		made := below(ann, auth.KindLink, "made", 1)
 		if err := made.CheckDerived(tc.by); mailroom.CodeOf(err) != tc.code {
@@ -68,7 +73,8 @@ func TestARowHasNoScopeThatItsTokenLost(t *testing.T) {
 }
 
 func TestATokenThatHasEndedDeclaresNoAgents(t *testing.T) {
-	live, gone, late := token("a", "", auth.PermissionWork), token("b", "", auth.PermissionWork), token("c", "", auth.PermissionWork)
+	live, gone, late := token("a", "", auth.PermissionWork), token("b", "", auth.PermissionWork), token("c", "",
+		auth.PermissionWork)
 	live.Agents, gone.Agents, gone.RevokedAt = []string{"coder"}, []string{"tester"}, noon
 	live.Terms.ExpiresAt = noon.Add(time.Second)
 	late.Agents, late.Terms.ExpiresAt = []string{"writer"}, noon

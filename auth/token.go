@@ -32,7 +32,8 @@ const (
 
 // Permissions returns all permissions, the weakest first.
 func Permissions() []Permission {
-	return []Permission{PermissionRead, PermissionSubmit, PermissionDecide, PermissionWork, PermissionMeasure, PermissionAdmin}
+	return []Permission{PermissionRead, PermissionSubmit, PermissionDecide, PermissionWork, PermissionMeasure,
+		PermissionAdmin}
 }
 
 // Token is the row of a token: a name and the permissions of the holder of its secret. The secret
@@ -64,18 +65,23 @@ func (t *Token) Check() error {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-@", r))
 	}
 	switch {
-	case t.Name == "" || len(t.Name) > MaxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool { return !plain(r) }), t.Name == ".", t.Name == "..":
+	case t.Name == "" || len(t.Name) > MaxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool {
+		return !plain(r)
+	}), t.Name == ".", t.Name == "..":
 		return check.Invalid("name", fmt.Sprintf("must be 1 to %d letters, digits or any of . _ - @", MaxTokenName), t.Name)
 	case t.Name == Operator:
 		return check.Invalid("name", "is reserved for the operator", t.Name)
 	case len(t.Scopes) == 0:
 		return check.Invalid("scopes", "are missing: give at least one of read, submit, decide, work, metrics, admin", nil)
 	case t.Namespace != "" && t.Has(PermissionWork):
-		return check.Invalid("namespace", "cannot be combined with the scope work: a worker gets the runs of all threads", t.Namespace)
+		return check.Invalid("namespace", "cannot be combined with the scope work: a worker gets the runs of all threads",
+			t.Namespace)
 	case t.Terms.ExpiresAt.UTC().Year() > 9999: // no JSON has it
 		return check.Invalid("expires_at", "is not a time up to the year 9999, in UTC", nil)
 	case !validVia(t.Terms.Via):
-		return check.Invalid("via", fmt.Sprintf("must be 1 to %d lower-case letters, digits or any of . _ -, and no name that the server uses itself, such as user, run or mcp", MaxTokenName), t.Terms.Via)
+		return check.Invalid("via",
+			fmt.Sprintf(
+				"must be 1 to %d lower-case letters, digits or any of . _ -, and no name that the server uses itself, such as user, run or mcp", MaxTokenName), t.Terms.Via)
 	case len(t.Agents) > 0 && !t.Has(PermissionWork):
 		return check.Invalid("agents", "require the scope work", t.Agents)
 	}

@@ -14,7 +14,8 @@ func token(name, namespace string, scopes ...auth.Permission) *auth.Token {
 }
 
 func TestATokenSeesItsOwnThreadsItsNamespaceAndAsAdminAll(t *testing.T) {
-	ann, team, ops := token("ann", "", auth.PermissionRead), token("team", "team-", auth.PermissionRead), token("ops", "", auth.PermissionAdmin)
+	ann, team, ops := token("ann", "", auth.PermissionRead), token("team", "team-", auth.PermissionRead), token("ops", "",
+		auth.PermissionAdmin)
 	for _, c := range []struct {
 		id, owner string
 		sees      []*auth.Token
@@ -57,7 +58,8 @@ func TestAScopeIsNeededUnlessTheTokenIsAdmins(t *testing.T) {
 				others = append(others, o)
 			}
 		}
-		if err := token("x", "", others...).Require(p); mailroom.CodeOf(err) != mailroom.CodeForbidden || !strings.Contains(err.Error(), string(p)) {
+		if err := token("x", "", others...).Require(p); mailroom.CodeOf(err) != mailroom.CodeForbidden ||
+			!strings.Contains(err.Error(), string(p)) {
 			t.Errorf("all but %s: %v, want forbidden, naming it", p, err)
 		}
 	}

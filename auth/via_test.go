@@ -19,7 +19,8 @@ func TestALabelIsNoNameOfTheServer(t *testing.T) {
 		}
 	}
 	for _, via := range []string{
-		"user", "run", "wake", "alert", "mcp", "agentmail", "channel", "channel:tg", "User", "a b", "a\n", "\x00", "\u00e9", strings.Repeat("x", auth.MaxTokenName+1),
+		"user", "run", "wake", "alert", "mcp", "agentmail", "channel", "channel:tg", "User", "a b", "a\n", "\x00", "\u00e9",
+		strings.Repeat("x", auth.MaxTokenName+1),
 	} {
 		if err := check(via); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%q: got %v", via, err)

@@ -196,7 +196,8 @@ func (r *Relay) onNotice(n Notice, local bool) {
 		return
 	}
 	followed, all := r.isFollowed(n.Thread), r.isFollowed("")
-	if followed && n.Delta != nil && n.Delta.Channel != entry.ChannelThinking { // it is not stored, so no other server can read it
+	// it is not stored, so no other server can read it
+	if followed && n.Delta != nil && n.Delta.Channel != entry.ChannelThinking {
 		r.live[n.Thread] = struct{}{}
 	}
 	r.mu.Unlock()

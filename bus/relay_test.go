@@ -38,7 +38,9 @@ func connect(t *testing.T, n int) (nodes []*node, stop []func()) {
 	net := &network{}
 	for range n {
 		s := &node{Bus: bus.New(), net: net}
-		s.relay = bus.NewRelay(s.Bus, s, func(agent string) { s.nudged = append(s.nudged, agent) }, slog.New(slog.DiscardHandler))
+		s.relay = bus.NewRelay(s.Bus, s, func(agent string) {
+			s.nudged = append(s.nudged, agent)
+		}, slog.New(slog.DiscardHandler))
 		net.mu.Lock()
 		net.nodes = append(net.nodes, s)
 		net.mu.Unlock()
@@ -198,7 +200,8 @@ func TestStopsAndSteersReachTheServerOfTheWorker(t *testing.T) {
 		wantRefresh(t, "stop", worker, true)
 		a.Publish(entries("t", mailroom.Entry{Kind: entry.KindMessage, Run: "r"}))
 		wantRefresh(t, "steer", worker, true)
-		a.Publish(entries("t", mailroom.Entry{Kind: entry.KindMessage, Run: "new"}, mailroom.Entry{Kind: entry.KindQueued, Run: "new"}))
+		a.Publish(entries("t", mailroom.Entry{Kind: entry.KindMessage, Run: "new"}, mailroom.Entry{Kind: entry.KindQueued,
+			Run: "new"}))
 		wantRefresh(t, "submit", worker, false)
 		a.take()
 		here := a.SubscribeEntries("t", 4)
@@ -220,7 +223,8 @@ func TestDueRunsAndLostHintsNudge(t *testing.T) {
 			t.Errorf("nudges (-want +got):\n%s", diff)
 		}
 		wantRefresh(t, "lost hints", sub, true)
-		wantHints(t, "answer to lost hints", b.take(), bus.Hint{Kind: bus.HintFollow, Name: "t"}, bus.Hint{Kind: bus.HintHere}, bus.Hint{Kind: bus.HintFollow, Name: "t"})
+		wantHints(t, "answer to lost hints", b.take(), bus.Hint{Kind: bus.HintFollow, Name: "t"},
+			bus.Hint{Kind: bus.HintHere}, bus.Hint{Kind: bus.HintFollow, Name: "t"})
 	})
 }
 

@@ -51,7 +51,8 @@ func (h Hint) valid() bool {
 	case HintHere, HintLook, HintFollowAll, HintEntries:
 		return h.Name == ""
 	}
-	return h.Kind.named() && h.Name != "" && len(h.Name) <= maxHintName && utf8.ValidString(h.Name) && strings.IndexFunc(h.Name, unicode.IsControl) < 0
+	return h.Kind.named() && h.Name != "" && len(h.Name) <= maxHintName && utf8.ValidString(h.Name) &&
+		strings.IndexFunc(h.Name, unicode.IsControl) < 0
 }
 
 // FormatHints returns the hints of a sender as payloads of at most size bytes, which must be 2 KiB at

@@ -11,12 +11,14 @@ import (
 )
 
 func TestHintsAreSplitIntoPayloads(t *testing.T) {
-	hints := []bus.Hint{{Kind: bus.HintHere}, {Kind: bus.HintFollowAll}, {Kind: bus.HintEntries}, {Kind: bus.HintDue, Name: "echo"}, {Kind: bus.HintLook}}
+	hints := []bus.Hint{{Kind: bus.HintHere}, {Kind: bus.HintFollowAll}, {Kind: bus.HintEntries},
+		{Kind: bus.HintDue, Name: "echo"}, {Kind: bus.HintLook}}
 	for i := range 200 {
 		hints = append(hints, bus.Hint{Kind: bus.HintThread, Name: fmt.Sprint("a thread ", i, strings.Repeat("é", 100))})
 	}
 	var got []bus.Hint
-	payloads := bus.FormatHints("me", append(hints, bus.Hint{Kind: bus.HintThread, Name: "a\nb"}, bus.Hint{Kind: "new"}), 7900)
+	payloads := bus.FormatHints("me", append(hints, bus.Hint{Kind: bus.HintThread, Name: "a\nb"}, bus.Hint{Kind: "new"}),
+		7900)
 	for _, p := range payloads {
 		sender, some := bus.ParseHints(p)
 		if sender != "me" || len(p) > 7900 {
@@ -34,7 +36,8 @@ func TestHintsAreSplitIntoPayloads(t *testing.T) {
 
 // FuzzParseHints reads payloads of other roles of the database.
 func FuzzParseHints(f *testing.F) {
-	for _, seed := range []string{"", "me", "me\nhere", "me\nfollow-all\nentries\nentries x", "me\nthread t\ndue echo\nlook", "me\nthread \nthread\x00\nlook x\nnew y\n\n", "\n\n"} {
+	for _, seed := range []string{"", "me", "me\nhere", "me\nfollow-all\nentries\nentries x",
+		"me\nthread t\ndue echo\nlook", "me\nthread \nthread\x00\nlook x\nnew y\n\n", "\n\n"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, payload string) {

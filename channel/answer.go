@@ -60,7 +60,8 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 		}
 	}
 	_, err := l.Submit(ctx, thread.Submit{
-		By: operatorToken(), ByServer: true, Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
+		By: operatorToken(), ByServer: true, Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key,
+		Priority: &first,
 		Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: parts}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), Metadata: a.Metadata, Cursor: cursor,
@@ -96,7 +97,8 @@ func (h *Host) Interrupt(ctx context.Context, threadID string, place int64) (thr
 }
 
 // UpdateValue updates a stored value of the channel, see [UpdateValue].
-func (h *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+func (h *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage,
+	now time.Time) (json.RawMessage, error)) error {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return err
@@ -112,7 +114,8 @@ func (h *Host) ReadValue(ctx context.Context, what string) (json.RawMessage, err
 
 // CursorChanger is the part of a [Ledger] that updates stored values.
 type CursorChanger interface {
-	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
+	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage,
+		error)) error
 }
 
 // Viewer is the part of a [Ledger] that reads.
@@ -123,7 +126,8 @@ type Viewer interface {
 // UpdateValue updates a value that a channel stores under a name, in one transaction. f gets the
 // present value, nil at first, and returns the new one, nil for no change. It may be called more
 // than once.
-func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f func(kept json.RawMessage,
+	now time.Time) (json.RawMessage, error)) error {
 	if what == "" {
 		return errors.New("missing name of the stored value")
 	}

@@ -15,8 +15,9 @@ import (
 type Delivery struct {
 	// Run is the conversation's run. For a message of the channel itself, see [Host.Answer], Run
 	// and Origin are the delivery run.
-	Run    *mailroom.Run
-	Origin *mailroom.Run // the run of the message that is answered, Run or an ancestor; nil if none came through this channel
+	Run *mailroom.Run
+	// the run of the message that is answered, Run or an ancestor; nil if none came through this channel
+	Origin *mailroom.Run
 	Text   string
 	// Verbatim is shown without formatting before Text, see [Answer]. It may be set without Text.
 	Verbatim string

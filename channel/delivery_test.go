@@ -48,10 +48,14 @@ func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixtur
 			Lease: lease, Poll: sweep,
 			Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 		})
-		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Ended: o.ended, Jitter: func() float64 { return 0 }})
+		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Ended: o.ended,
+			Jitter: func() float64 {
+				return 0
+			}})
 		e := engine.New(o.ledger.Workers(), b, engine.Options{
-			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(), Ready: o.Connected}},
-			Local:  true, Lease: lease, Sweep: sweep,
+			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(),
+				Ready: o.Connected}},
+			Local: true, Lease: lease, Sweep: sweep,
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ledgerCtx, cancelLedger := context.WithCancel(t.Context())
@@ -158,10 +162,12 @@ func TestAMessageIsSubmittedOnceWithItsCursorAndAnswered(t *testing.T) {
 		o.p.receive = pollWhile(&up)
 		o.onDeliver(nil)
 	}, func(o *serverFixture) {
-		if first, second := o.submit("7", "hello"), o.submit("7", "hello"); second.Disposition != store.DispositionDuplicate || second.Run != first.Run {
+		if first, second := o.submit("7", "hello"), o.submit("7",
+			"hello"); second.Disposition != store.DispositionDuplicate || second.Run != first.Run {
 			t.Errorf("the second submit returned %+v, the first %+v", second, first)
 		}
-		if diff := cmp.Diff([]string{"hello"}, o.advance(time.Second).delivered()); diff != "" || o.position("bot") != `"7"` || o.position("another") != "" {
+		if diff := cmp.Diff([]string{"hello"}, o.advance(time.Second).delivered()); diff != "" ||
+			o.position("bot") != `"7"` || o.position("another") != "" {
 			t.Errorf("position %s; sent %s", o.position("bot"), diff)
 		}
 		if s := o.State(); s.LastInbound.IsZero() || s.LastOutbound.IsZero() {
@@ -245,7 +251,8 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 		o.submit("3", "three")
 		amend := func(key, text, position string) bool {
 			t.Helper()
-			e := channel.Edit{Chat: []string{"chat", "1"}, Key: key, Cursor: channel.Cursor{Identity: "bot", Position: []byte(position)}}
+			e := channel.Edit{Chat: []string{"chat", "1"}, Key: key, Cursor: channel.Cursor{Identity: "bot",
+				Position: []byte(position)}}
 			if text != "" {
 				e.Parts = mailroom.Text(text)
 			}
@@ -264,7 +271,10 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 			}
 		}
 		close(gate)
-		if diff := cmp.Diff([]string{"one", "zwei"}, slices.DeleteFunc(o.advance(time.Second).delivered(), func(s string) bool { return s == "" })); diff != "" {
+		if diff := cmp.Diff([]string{"one", "zwei"}, slices.DeleteFunc(o.advance(time.Second).delivered(),
+			func(s string) bool {
+				return s == ""
+			})); diff != "" {
 			t.Errorf("delivered %s", diff)
 		}
 	})
@@ -281,7 +291,8 @@ func TestAMessageOfTheChannelThatHasEndedIsNotSent(t *testing.T) {
 		o.onDeliver(nil)
 	}, func(o *serverFixture) {
 		for key, why := range map[string]string{"one": "", "two": "its rule was removed"} {
-			err := channel.SendAnswer(o.t.Context(), o.ledger, "c", channel.Answer{Room: []string{"r"}, Key: key, Text: key, Metadata: map[string]string{"why": why}})
+			err := channel.SendAnswer(o.t.Context(), o.ledger, "c", channel.Answer{Room: []string{"r"}, Key: key, Text: key,
+				Metadata: map[string]string{"why": why}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -98,8 +98,8 @@ func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 	return out, err
 }
 
-// HoldJoin keeps the run of a chat that waits for more messages of a sender waiting, because one of them, written at this
-// time, is being downloaded.
+// HoldJoin keeps the run of a chat that waits for more messages of a sender waiting, because one of them, written at
+// this time, is being downloaded.
 func (h *Host) HoldJoin(ctx context.Context, chat []string, sender string, written time.Time) error {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {

@@ -25,8 +25,9 @@ func (o *serverFixture) submitTo(chat, text string) {
 	o.t.Helper()
 	threadID := channel.ThreadID("c", "chat", chat)
 	_, err := o.ledger.Submit(o.t.Context(), thread.Submit{
-		Thread: threadID, Key: text, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
-		Agent: "echo", DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: channel.AgentName("c"),
+		Thread: threadID, Key: text, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}},
+		Origin: mailroom.Origin{Via: channel.Via("c")},
+		Agent:  "echo", DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: channel.AgentName("c"),
 	})
 	if err != nil {
 		o.t.Fatal(err)
@@ -215,7 +216,8 @@ func TestAFloodLimitOutlastsAConnection(t *testing.T) {
 			if len(tried) > 1 {
 				return nil
 			}
-			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: time.Hour, Err: errors.New("too many requests")}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: time.Hour,
+				Err: errors.New("too many requests")}
 		})
 	}, func(o *serverFixture) {
 		o.submitTo("1", "hello")

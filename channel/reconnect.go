@@ -43,7 +43,8 @@ func (p *ReconnectPolicy) setDefaults() {
 		unset time.Duration
 	}{
 		{&p.InitialDelay, 30 * time.Second}, {&p.MaxDelay, 5 * time.Minute}, {&p.ProbeInterval, 15 * time.Minute},
-		{&p.FatalGrace, 5 * time.Minute}, {&p.IdleTimeout, 30 * time.Second}, {&p.ConnectTimeout, 30 * time.Second}, {&p.CloseTimeout, 10 * time.Second},
+		{&p.FatalGrace, 5 * time.Minute}, {&p.IdleTimeout, 30 * time.Second}, {&p.ConnectTimeout, 30 * time.Second},
+		{&p.CloseTimeout, 10 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.unset
@@ -264,7 +265,8 @@ func (p ReconnectPolicy) onFailure(s state, e event) (state, action) {
 		s, forGood = p.onRefusal(s, e.at)
 	}
 	if e.fatal && !forGood {
-		e.reason += fmt.Sprintf(" (refused since %s; it worked before, so it is retried)", s.fatalSince.UTC().Format("15:04:05 UTC"))
+		e.reason += fmt.Sprintf(" (refused since %s; it worked before, so it is retried)",
+			s.fatalSince.UTC().Format("15:04:05 UTC"))
 	}
 	if held {
 		s.attempts = 0

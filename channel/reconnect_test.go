@@ -51,7 +51,8 @@ func (x *policyFixture) expectState(c Condition, attempts int, next time.Duratio
 		got = x.s.nextTry.Sub(x.at)
 	}
 	if x.s.condition != c || x.s.attempts != attempts || got != next {
-		x.t.Fatalf("condition %s after %d attempts, next in %s; want %s, %d, %s", x.s.condition, x.s.attempts, got, c, attempts, next)
+		x.t.Fatalf("condition %s after %d attempts, next in %s; want %s, %d, %s", x.s.condition, x.s.attempts, got, c,
+			attempts, next)
 	}
 }
 
@@ -106,28 +107,47 @@ func TestWhenAFailureIsRetried(t *testing.T) {
 		tries int
 		next  time.Duration
 	}{
-		"at start":                          {event: event{}, state: ConditionQueued, tries: 1, next: 30 * second},
-		"at start, all jitter":              {event: event{jitter: 1}, state: ConditionQueued, tries: 1, next: 36 * second},
-		"at start, Retry-After":             {event: event{retryAfter: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
-		"at start, a short Retry-After":     {event: event{retryAfter: second}, state: ConditionQueued, tries: 1, next: 30 * second},
-		"at start, Retry-After of a year":   {event: event{retryAfter: 9000 * time.Hour}, state: ConditionQueued, tries: 1, next: time.Hour},
-		"at start, fatal":                   {event: event{fatal: true, retryAfter: second}, state: ConditionFailed, tries: 1, next: 15 * time.Minute},
-		"at start, the last of one":         {pace: ReconnectPolicy{GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
-		"at start, parked at once":          {pace: ReconnectPolicy{ParkAfter: 1}, event: event{}, state: ConditionParked, tries: 1, next: 15 * time.Minute},
-		"parked, Retry-After":               {pace: ReconnectPolicy{ParkAfter: 1}, event: event{retryAfter: time.Hour}, state: ConditionParked, tries: 1, next: time.Hour},
-		"given up rather than parked":       {pace: ReconnectPolicy{ParkAfter: 1, GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
-		"connected":                         {held: 30 * second, event: event{jitter: 1}, state: ConditionQueued},
-		"connected, Retry-After":            {held: 30 * second, event: event{retryAfter: second}, state: ConditionQueued, next: second},
-		"connected, fatal":                  {held: 30 * second, event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
-		"connected, fatal, no grace":        {pace: ReconnectPolicy{FatalGrace: -1}, held: 30 * second, event: event{fatal: true}, state: ConditionFailed, next: 15 * time.Minute},
-		"connected, and not held":           {held: 30*second - 1, event: event{}, state: ConditionQueued, tries: 1, next: 30 * second},
-		"connected, not held, the only one": {pace: ReconnectPolicy{GiveUpAfter: 1}, held: second, event: event{}, state: ConditionGaveUp, tries: 1},
-		"polled, connected":                 {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute, event: event{}, state: ConditionQueued, tries: 1, next: second},
-		"polled, connected, Retry-After":    {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute, event: event{retryAfter: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
-		"polled, parked at once":            {pace: ReconnectPolicy{Polled: true, ParkAfter: 1, MaxDelay: time.Minute}, event: event{}, state: ConditionParked, tries: 1, next: time.Minute},
-		"patient, never connected, fatal":   {pace: ReconnectPolicy{FatalGrace: time.Hour}, event: event{fatal: true}, state: ConditionFailed, tries: 1, next: 15 * time.Minute},
-		"patient, connected, fatal":         {pace: ReconnectPolicy{FatalGrace: time.Hour}, held: time.Minute, event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
-		"own numbers":                       {pace: ReconnectPolicy{InitialDelay: second, MaxDelay: second}, event: event{}, state: ConditionQueued, tries: 1, next: second},
+		"at start":             {event: event{}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"at start, all jitter": {event: event{jitter: 1}, state: ConditionQueued, tries: 1, next: 36 * second},
+		"at start, Retry-After": {event: event{retryAfter: time.Minute}, state: ConditionQueued, tries: 1,
+			next: time.Minute},
+		"at start, a short Retry-After": {event: event{retryAfter: second}, state: ConditionQueued, tries: 1,
+			next: 30 * second},
+		"at start, Retry-After of a year": {event: event{retryAfter: 9000 * time.Hour}, state: ConditionQueued, tries: 1,
+			next: time.Hour},
+		"at start, fatal": {event: event{fatal: true, retryAfter: second}, state: ConditionFailed, tries: 1,
+			next: 15 * time.Minute},
+		"at start, the last of one": {pace: ReconnectPolicy{GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp,
+			tries: 1},
+		"at start, parked at once": {pace: ReconnectPolicy{ParkAfter: 1}, event: event{}, state: ConditionParked,
+			tries: 1, next: 15 * time.Minute},
+		"parked, Retry-After": {pace: ReconnectPolicy{ParkAfter: 1}, event: event{retryAfter: time.Hour},
+			state: ConditionParked, tries: 1, next: time.Hour},
+		"given up rather than parked": {pace: ReconnectPolicy{ParkAfter: 1, GiveUpAfter: 1}, event: event{},
+			state: ConditionGaveUp, tries: 1},
+		"connected": {held: 30 * second, event: event{jitter: 1}, state: ConditionQueued},
+		"connected, Retry-After": {held: 30 * second, event: event{retryAfter: second}, state: ConditionQueued,
+			next: second},
+		"connected, fatal": {held: 30 * second, event: event{fatal: true}, state: ConditionQueued, tries: 1,
+			next: 30 * second},
+		"connected, fatal, no grace": {pace: ReconnectPolicy{FatalGrace: -1}, held: 30 * second,
+			event: event{fatal: true}, state: ConditionFailed, next: 15 * time.Minute},
+		"connected, and not held": {held: 30*second - 1, event: event{}, state: ConditionQueued, tries: 1,
+			next: 30 * second},
+		"connected, not held, the only one": {pace: ReconnectPolicy{GiveUpAfter: 1}, held: second, event: event{},
+			state: ConditionGaveUp, tries: 1},
+		"polled, connected": {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute,
+			event: event{}, state: ConditionQueued, tries: 1, next: second},
+		"polled, connected, Retry-After": {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute,
+			event: event{retryAfter: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
+		"polled, parked at once": {pace: ReconnectPolicy{Polled: true, ParkAfter: 1, MaxDelay: time.Minute},
+			event: event{}, state: ConditionParked, tries: 1, next: time.Minute},
+		"patient, never connected, fatal": {pace: ReconnectPolicy{FatalGrace: time.Hour}, event: event{fatal: true},
+			state: ConditionFailed, tries: 1, next: 15 * time.Minute},
+		"patient, connected, fatal": {pace: ReconnectPolicy{FatalGrace: time.Hour}, held: time.Minute,
+			event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"own numbers": {pace: ReconnectPolicy{InitialDelay: second, MaxDelay: second}, event: event{}, state: ConditionQueued,
+			tries: 1, next: second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.pace.IdleTimeout = time.Hour
@@ -240,7 +260,8 @@ func TestAChannelWithoutHeartbeatsReconnects(t *testing.T) {
 // TestAPolledPlatformIsRetriedEachMinute plays an outage of two hours, and then
 // rejected credentials within and beyond FatalGrace.
 func TestAPolledPlatformIsRetriedEachMinute(t *testing.T) {
-	x := newPolicyFixture(t, ReconnectPolicy{Polled: true, InitialDelay: time.Second, MaxDelay: time.Minute, FatalGrace: 5 * time.Minute, IdleTimeout: time.Hour})
+	x := newPolicyFixture(t, ReconnectPolicy{Polled: true, InitialDelay: time.Second, MaxDelay: time.Minute,
+		FatalGrace: 5 * time.Minute, IdleTimeout: time.Hour})
 	connect := func() {
 		t.Helper()
 		x.expect(eventOpened, actionNone)
@@ -357,8 +378,10 @@ func TestAResumedChannelRetriesAtOnce(t *testing.T) {
 		event event
 		state Condition
 	}{
-		"queued": {ReconnectPolicy{}, event{}, ConditionQueued}, "parked": {ReconnectPolicy{ParkAfter: 1}, event{}, ConditionParked},
-		"gave up": {ReconnectPolicy{GiveUpAfter: 1}, event{}, ConditionGaveUp}, "failed": {ReconnectPolicy{}, event{fatal: true}, ConditionFailed},
+		"queued": {ReconnectPolicy{}, event{}, ConditionQueued}, "parked": {ReconnectPolicy{ParkAfter: 1}, event{},
+			ConditionParked},
+		"gave up": {ReconnectPolicy{GiveUpAfter: 1}, event{}, ConditionGaveUp},
+		"failed":  {ReconnectPolicy{}, event{fatal: true}, ConditionFailed},
 	} {
 		for _, why := range []eventKind{eventResume, eventConfigChanged} {
 			t.Run(name, func(t *testing.T) {
@@ -369,7 +392,8 @@ func TestAResumedChannelRetriesAtOnce(t *testing.T) {
 				}
 				x.expect(why, actionStart)
 				x.expectState(ConditionQueued, 0, 0)
-				if x.expect(why, map[eventKind]action{eventResume: actionNone, eventConfigChanged: actionStop}[why]); why == eventConfigChanged {
+				if x.expect(why, map[eventKind]action{eventResume: actionNone,
+					eventConfigChanged: actionStop}[why]); why == eventConfigChanged {
 					x.expect(eventExited, actionStart)
 				}
 				x.expectState(ConditionQueued, 0, 0)
@@ -425,7 +449,8 @@ func FuzzChannel(f *testing.F) {
 				kind: eventKind(b % 8), at: x.at, adapter: x.s.adapter - int(b/8%3), fatal: b >= 240,
 				retryAfter: time.Duration(b/32) * 10 * time.Minute, jitter: float64(b) / 256,
 			}
-			if e.kind == eventExited && !living[e.adapter] || e.kind == eventExited && e.adapter == x.s.adapter && x.s.phase.live() {
+			if e.kind == eventExited && !living[e.adapter] || e.kind == eventExited && e.adapter == x.s.adapter &&
+				x.s.phase.live() {
 				continue // an adapter exits once, after it was told to stop
 			}
 			if e.kind == eventExited {
@@ -443,12 +468,14 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 		after, act := x.p.next(before, e)
 		x.s = after
 		own := e.adapter == before.adapter && before.phase.live()
-		if report := e.kind == eventOpened || e.kind == eventHeartbeat || e.kind == eventFailed; report && !own && !reflect.DeepEqual(before, after) {
+		if report := e.kind == eventOpened || e.kind == eventHeartbeat || e.kind == eventFailed; report && !own &&
+			!reflect.DeepEqual(before, after) {
 			x.t.Fatalf("a report of adapter %d changes %+v to %+v", e.adapter, before, after)
 		}
 		switch act {
 		case actionStart:
-			if living[after.adapter] || after.adapter != before.adapter+1 || after.phase != phaseConnecting || before.phase.live() {
+			if living[after.adapter] || after.adapter != before.adapter+1 || after.phase != phaseConnecting ||
+				before.phase.live() {
 				x.t.Fatalf("adapter %d was created while %+v", after.adapter, before)
 			}
 			if before.condition == ConditionGaveUp && e.kind != eventResume && e.kind != eventConfigChanged {
@@ -476,16 +503,19 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 // checkInvariants checks what must hold after every tick.
 func (x *policyFixture) checkInvariants() {
 	s, p := x.s, x.p
-	if (s.condition == ConditionConnected) != s.downSince.IsZero() || (s.condition == ConditionConnected) != !s.connectedSince.IsZero() {
+	if (s.condition == ConditionConnected) != s.downSince.IsZero() ||
+		(s.condition == ConditionConnected) != !s.connectedSince.IsZero() {
 		x.t.Fatalf("inconsistent connection times: %+v", s)
 	}
-	if s.condition == ConditionConnected && (s.phase != phaseOpen || p.IdleTimeout > 0 && x.at.Sub(s.lastHeartbeat) >= p.IdleTimeout) {
+	if s.condition == ConditionConnected && (s.phase != phaseOpen || p.IdleTimeout > 0 &&
+		x.at.Sub(s.lastHeartbeat) >= p.IdleTimeout) {
 		x.t.Fatalf("connected at %s without a fresh success: %+v", x.at, s)
 	}
 	if w := s.nextWake(); !w.IsZero() && !w.After(x.at) {
 		x.t.Fatalf("at %s the next wake is at %s: %+v", x.at, w, s)
 	}
-	if idle := s.nextWake().IsZero(); idle && s.condition != ConditionGaveUp && !(p.IdleTimeout < 0 && s.phase == phaseOpen) {
+	if idle := s.nextWake().IsZero(); idle && s.condition != ConditionGaveUp &&
+		!(p.IdleTimeout < 0 && s.phase == phaseOpen) {
 		x.t.Fatalf("the channel has no next step: %+v", s)
 	}
 	if s.condition == ConditionGaveUp && (s.phase.live() || !s.nextTry.IsZero()) {

@@ -20,7 +20,8 @@ type Refusal struct {
 // patience has passed since the first one, because a platform may refuse good requests (404, 400,
 // 401) while it is redeployed. The first refusal is an entry of the given kind in the delivery's
 // log, so that a restart does not reset the clock. A manual retry does reset it.
-func (h *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
+func (h *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration,
+	refusal error) error {
 	run := s.Run()
 	var first time.Time
 	err := h.View(ctx, func(r store.Reader) error {
@@ -43,9 +44,11 @@ func (h *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind strin
 		if err != nil {
 			return fmt.Errorf("encode %s: %w", kind, err)
 		}
-		if err := s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, NoProgress: true}); err != nil {
+		if err := s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}},
+			NoProgress: true}); err != nil {
 			return err
 		}
 	}
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: mailroom.AsFailure(refusal).RetryAfter, Err: refusal}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: mailroom.AsFailure(refusal).RetryAfter,
+		Err: refusal}
 }

@@ -197,7 +197,8 @@ func (r *Runner) recordChange(before, after state, at time.Time) {
 	if r.options.Unrecorded {
 		return
 	}
-	c := Change{Channel: r.options.Name, State: after.condition, Was: before.condition, Reason: after.reason, Attempts: after.attempts, Adapter: after.adapter, At: at}
+	c := Change{Channel: r.options.Name, State: after.condition, Was: before.condition, Reason: after.reason,
+		Attempts: after.attempts, Adapter: after.adapter, At: at}
 	if due := after.nextTry; !due.IsZero() {
 		c.NextTry = &due
 	}
@@ -249,7 +250,8 @@ func (r *Runner) onFailure(adapter int, err error) {
 	if p, ok := errors.AsType[*panicError](err); ok {
 		r.log.Error("adapter panicked", "adapter", adapter, "panic", p.value, "stack", p.stack)
 	}
-	r.handle(event{kind: eventFailed, adapter: adapter, reason: truncateError(err), fatal: fatal, retryAfter: mailroom.AsFailure(err).RetryAfter})
+	r.handle(event{kind: eventFailed, adapter: adapter, reason: truncateError(err), fatal: fatal,
+		retryAfter: mailroom.AsFailure(err).RetryAfter})
 }
 
 // Standby reports, while Run does not run, that another server runs the channel, with the condition
@@ -310,7 +312,8 @@ func (r *Runner) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.state
-	r.state = state{adapter: s.adapter, stranded: s.stranded, reconnects: s.reconnects, everConnected: s.everConnected, downtime: s.downtime}
+	r.state = state{adapter: s.adapter, stranded: s.stranded, reconnects: s.reconnects, everConnected: s.everConnected,
+		downtime: s.downtime}
 	r.closed = false
 }
 

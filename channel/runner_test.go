@@ -245,7 +245,8 @@ func TestAChannelRecoversFromATwoHourOutage(t *testing.T) {
 		if s.Reconnects != 1 || s.Downtime > 2*time.Hour+15*time.Minute+time.Second || b.p.maxLive != 1 {
 			t.Errorf("%d reconnects, %s down, %d adapters at once", s.Reconnects, s.Downtime, b.p.maxLive)
 		}
-		if diff := cmp.Diff([]string{"starting", "connected", "queued", "parked", "connected"}, b.ledger.states()); diff != "" {
+		if diff := cmp.Diff([]string{"starting", "connected", "queued", "parked", "connected"},
+			b.ledger.states()); diff != "" {
 			t.Error(diff)
 		}
 	}, func(p *platform) { p.receive = pollWhile(&up) })
@@ -279,7 +280,8 @@ func TestAChannelThatGaveUpRetriesOnlyOnceResumed(t *testing.T) {
 	var up atomic.Bool
 	withRunner(t, channel.ReconnectPolicy{GiveUpAfter: 3}, func(b *fixture) {
 		b.advance(24 * time.Hour)
-		if s := b.expect(channel.ConditionGaveUp, "it is down"); b.p.count() != 3 || !s.NextTry.IsZero() || s.Condition.Alive() {
+		if s := b.expect(channel.ConditionGaveUp, "it is down"); b.p.count() != 3 || !s.NextTry.IsZero() ||
+			s.Condition.Alive() {
 			t.Errorf("after %d tries: %+v", b.p.count(), s)
 		}
 		up.Store(true)
@@ -289,7 +291,8 @@ func TestAChannelThatGaveUpRetriesOnlyOnceResumed(t *testing.T) {
 }
 
 func TestAParkedChannelRetriesOnRequest(t *testing.T) {
-	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume, "changed": (*channel.Runner).ConfigChanged} {
+	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume,
+		"changed": (*channel.Runner).ConfigChanged} {
 		t.Run(name, func(t *testing.T) {
 			var up atomic.Bool
 			withRunner(t, channel.ReconnectPolicy{ParkAfter: 2}, func(b *fixture) {
@@ -314,10 +317,12 @@ func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 		b.expect(channel.ConditionConnected, "")
 		b.advance(30*time.Second-1).expect(channel.ConditionConnected, "")
 		b.advance(1) // replaced at once; the next adapter sends heartbeats
-		if s := b.expect(channel.ConditionConnected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second || s.Adapter != 2 || s.Stranded != 0 {
+		if s := b.expect(channel.ConditionConnected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second ||
+			s.Adapter != 2 || s.Stranded != 0 {
 			t.Errorf("the state is %+v", s)
 		}
-		if diff := cmp.Diff([]string{"starting", "connected", "silent", "connected"}, b.ledger.states()); diff != "" || b.p.maxLive != 1 {
+		if diff := cmp.Diff([]string{"starting", "connected", "silent", "connected"}, b.ledger.states()); diff != "" ||
+			b.p.maxLive != 1 {
 			t.Errorf("%d at once; %s", b.p.maxLive, diff)
 		}
 		if reason := b.ledger.changes[2].Reason; reason != "no heartbeat for 30s" {
@@ -367,7 +372,8 @@ func TestAnAdapterThatDoesNotStopIsAbandoned(t *testing.T) {
 				t.Errorf("a closed host %s: %v", what, err)
 			}
 		}
-		if s := b.State(); s.LastInbound != inbound || s.LastSuccess != beat || s.Cursor != "" || strings.Contains(s.LastError, "old") {
+		if s := b.State(); s.LastInbound != inbound || s.LastSuccess != beat || s.Cursor != "" ||
+			strings.Contains(s.LastError, "old") {
 			t.Errorf("reports of a closed host changed the state: %+v", s)
 		}
 		close(release)
@@ -450,14 +456,22 @@ func TestAFailureShowsItsConsequence(t *testing.T) {
 		reason                 string
 		next                   time.Duration
 	}{
-		"connect":               {connect: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
-		"connect, Retry-After":  {connect: fmt.Errorf("look: %w", later), want: channel.ConditionQueued, reason: "later", next: 90 * time.Second},
-		"connect, for good":     {connect: fmt.Errorf("look: %w", channel.Fatal(errors.New("bad token"))), want: channel.ConditionFailed, reason: "bad token", next: 15 * time.Minute},
-		"receive":               {receive: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
-		"receive, for good":     {receive: channel.Fatal(errors.New("bad token")), want: channel.ConditionFailed, reason: "bad token", next: 15 * time.Minute},
-		"tend":                  {tend: errors.New("no heartbeat"), want: channel.ConditionQueued, reason: "no heartbeat", next: 30 * time.Second},
-		"receive returns nil":   {receive: errReturnNil, want: channel.ConditionQueued, reason: "stopped receiving", next: 30 * time.Second},
-		"receive, a long error": {receive: errors.New(strings.Repeat("é", 1000)), want: channel.ConditionQueued, reason: "…", next: 30 * time.Second},
+		"connect": {connect: errors.New("no"), want: channel.ConditionQueued, reason: "no",
+			next: 30 * time.Second},
+		"connect, Retry-After": {connect: fmt.Errorf("look: %w", later), want: channel.ConditionQueued, reason: "later",
+			next: 90 * time.Second},
+		"connect, for good": {connect: fmt.Errorf("look: %w", channel.Fatal(errors.New("bad token"))),
+			want: channel.ConditionFailed, reason: "bad token", next: 15 * time.Minute},
+		"receive": {receive: errors.New("no"), want: channel.ConditionQueued, reason: "no",
+			next: 30 * time.Second},
+		"receive, for good": {receive: channel.Fatal(errors.New("bad token")), want: channel.ConditionFailed,
+			reason: "bad token", next: 15 * time.Minute},
+		"tend": {tend: errors.New("no heartbeat"), want: channel.ConditionQueued, reason: "no heartbeat",
+			next: 30 * time.Second},
+		"receive returns nil": {receive: errReturnNil, want: channel.ConditionQueued, reason: "stopped receiving",
+			next: 30 * time.Second},
+		"receive, a long error": {receive: errors.New(strings.Repeat("é", 1000)), want: channel.ConditionQueued, reason: "…",
+			next: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
@@ -466,7 +480,8 @@ func TestAFailureShowsItsConsequence(t *testing.T) {
 				if !s.NextTry.IsZero() {
 					next = time.Until(s.NextTry)
 				}
-				if next != c.next || s.LastError != s.Reason || s.LastErrorAt.IsZero() || len(s.Reason) > 600 || !utf8.ValidString(s.Reason) {
+				if next != c.next || s.LastError != s.Reason || s.LastErrorAt.IsZero() || len(s.Reason) > 600 ||
+					!utf8.ValidString(s.Reason) {
 					t.Errorf("next try in %s: %+v", next, s)
 				}
 			}, func(p *platform) {
@@ -490,7 +505,8 @@ var errReturnNil = errors.New("")
 func TestAChannelThatPanicsReconnectsAndAffectsNoOther(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{InitialDelay: time.Second}, func(b *fixture) {
 		b.advance(time.Second) // two attempts: at once, and after a second
-		if s := b.expect(channel.ConditionQueued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
+		if s := b.expect(channel.ConditionQueued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" ||
+			!strings.Contains(b.log.String(), "runner_test.go") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
 	}, func(p *platform) {
@@ -503,7 +519,8 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		r := channel.New(channel.Options{
-			Name: "c", Kind: "k", Connect: channel.Broken(errors.New("there is no token")), Ledger: &fakeLedger{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Name: "c", Kind: "k", Connect: channel.Broken(errors.New("there is no token")), Ledger: &fakeLedger{},
+			Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if s := r.State(); s.Condition != channel.ConditionStarting {
 			t.Errorf("condition before Run: %s", s.Condition)
@@ -511,7 +528,8 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 14*time.Minute)
 		defer stop()
 		r.Run(ctx)
-		if s := r.State(); s.Condition != channel.ConditionFailed || s.Reason != "there is no token" || strings.Count(log.String(), "\n") != 1 {
+		if s := r.State(); s.Condition != channel.ConditionFailed || s.Reason != "there is no token" ||
+			strings.Count(log.String(), "\n") != 1 {
 			t.Errorf("the state is %+v; logged %s", s, log.String())
 		}
 	})
@@ -521,7 +539,8 @@ func TestAnUnwritableStateChangeBlocksNothing(t *testing.T) {
 	withRunner(t, channel.ReconnectPolicy{}, func(b *fixture) {
 		b.expect(channel.ConditionConnected, "")
 		hold := make(chan struct{})
-		if want := []string{"starting", "connected"}; !slices.Equal(b.ledger.states(), want) || !strings.Contains(b.log.String(), "could not record") {
+		if want := []string{"starting", "connected"}; !slices.Equal(b.ledger.states(), want) ||
+			!strings.Contains(b.log.String(), "could not record") {
 			t.Errorf("states %q, logged %s", b.ledger.states(), b.log)
 		}
 		b.ledger.mu.Lock()
@@ -553,7 +572,8 @@ func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
 		if s.NextTry.IsZero() || s.Attempts != 1 {
 			t.Errorf("next try %v after %d attempts, want one after 1", s.NextTry, s.Attempts)
 		}
-		if log := b.log.String(); !strings.Contains(log, "panic recovered") || !strings.Contains(log, "channel.(*Runner).supervise") {
+		if log := b.log.String(); !strings.Contains(log, "panic recovered") ||
+			!strings.Contains(log, "channel.(*Runner).supervise") {
 			t.Errorf("the log has no stack: %s", log)
 		}
 		b.advance(time.Minute)

@@ -13,10 +13,12 @@ const (
 	ConditionConnected Condition = "connected" // the last success is fresh
 	ConditionSilent    Condition = "silent"    // no error, but no success within IdleTimeout; reconnecting
 	ConditionQueued    Condition = "queued"    // failed; a retry is scheduled
-	ConditionParked    Condition = "parked"    // many attempts in a row failed; retries every ReconnectPolicy.ProbeInterval
-	ConditionGaveUp    Condition = "gave_up"   // ReconnectPolicy.GiveUpAfter attempts in a row failed; no retry
-	ConditionFailed    Condition = "failed"    // refused for good as far as known, such as for a bad token; retries every ReconnectPolicy.ProbeInterval
-	ConditionStandby   Condition = "standby"   // another server runs the channel
+	// many attempts in a row failed; retries every ReconnectPolicy.ProbeInterval
+	ConditionParked Condition = "parked"
+	ConditionGaveUp Condition = "gave_up" // ReconnectPolicy.GiveUpAfter attempts in a row failed; no retry
+	// refused for good as far as known, such as for a bad token; retries every ReconnectPolicy.ProbeInterval
+	ConditionFailed  Condition = "failed"
+	ConditionStandby Condition = "standby" // another server runs the channel
 )
 
 // Conditions returns all conditions.

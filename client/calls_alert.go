@@ -15,7 +15,8 @@ func (a Accounts) Alerts(ctx context.Context) (api.Alerts, error) {
 // TestAlert makes a target of alerts send a test message. The end of the run says whether the target took
 // it. An unknown target is not_found.
 func (a Accounts) TestAlert(ctx context.Context, target string) (api.TestedAlert, error) {
-	return ask[api.TestedAlert](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/test", body: api.TestAlert{Target: target}})
+	return ask[api.TestedAlert](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/test",
+		body: api.TestAlert{Target: target}})
 }
 
 // PutRule makes the rule of this name, or replaces it: about all threads for an admin, else about
@@ -31,7 +32,8 @@ func (a Accounts) DeleteRule(ctx context.Context, name string) error {
 
 // Question returns the ticket of a link in an alert, for which the client needs no token.
 func (a Accounts) Question(ctx context.Context, link string) (api.Question, error) {
-	return ask[api.Question](ctx, a.c, request{method: http.MethodPost, path: "/v1/question", body: api.QuestionLink{Link: link}})
+	return ask[api.Question](ctx, a.c, request{method: http.MethodPost, path: "/v1/question",
+		body: api.QuestionLink{Link: link}})
 }
 
 // DecideQuestion decides the ticket of a link in an alert, as [Client.Decide] decides a ticket.

@@ -32,7 +32,8 @@ func (p Projects) Reservations(ctx context.Context, project string) ([]api.Reser
 
 // RenewReservation extends a reservation. One that has ended is not_found.
 func (p Projects) RenewReservation(ctx context.Context, id string, in api.ReservationRenewal) (api.Reservation, error) {
-	return ask[api.Reservation](ctx, p.c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"), body: in})
+	return ask[api.Reservation](ctx, p.c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"),
+		body: in})
 }
 
 // Release ends a reservation. With force, and the scope admin, it may be another
@@ -83,7 +84,8 @@ func (p Projects) Notifications(ctx context.Context, project, agent string, limi
 // TakeNotifications returns the unread notifications of an agent and marks them as
 // read, also if the answer is lost.
 func (p Projects) TakeNotifications(ctx context.Context, in api.Take) ([]api.Notification, error) {
-	page, err := ask[api.Page[api.Notification]](ctx, p.c, request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
+	page, err := ask[api.Page[api.Notification]](ctx, p.c, request{method: http.MethodPost, path: "/v1/notifications/take",
+		body: in})
 	return page.Items, err
 }
 

@@ -33,7 +33,8 @@ func (a Accounts) Tokens(ctx context.Context) ([]api.Token, error) {
 // SetQuotas replaces what the name of a token may have instead of the server's
 // limits.
 func (a Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (api.Token, error) {
-	return ask[api.Token](ctx, a.c, request{method: http.MethodPatch, path: path("v1", "tokens", name), body: api.TokenPatch{Quotas: q}})
+	return ask[api.Token](ctx, a.c, request{method: http.MethodPatch, path: path("v1", "tokens", name),
+		body: api.TokenPatch{Quotas: q}})
 }
 
 // RevokeToken ends what the holder of a token may do, and the streams and waits
@@ -46,5 +47,6 @@ func (a Accounts) RevokeToken(ctx context.Context, name string) error {
 // were created before, in the transaction of the revocation; without, the answer says how many go on. A repeat cancels
 // what is left.
 func (a Accounts) EndToken(ctx context.Context, name string, cancel bool) (api.RevokedToken, error) {
-	return ask[api.RevokedToken](ctx, a.c, request{method: http.MethodPost, path: path("v1", "tokens", name, "revoke"), body: api.RevokeToken{Cancel: cancel}})
+	return ask[api.RevokedToken](ctx, a.c, request{method: http.MethodPost, path: path("v1", "tokens", name, "revoke"),
+		body: api.RevokeToken{Cancel: cancel}})
 }

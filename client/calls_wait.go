@@ -33,7 +33,8 @@ func (c *Client) Decide(ctx context.Context, ticket string, d api.Decision) (api
 
 // CancelTree cancels a run like CancelRun, and its open descendants.
 func (c *Client) CancelTree(ctx context.Context, run string) (api.Run, error) {
-	return ask[api.Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "cancel"), body: api.Cancel{Children: true}})
+	return ask[api.Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "cancel"),
+		body: api.Cancel{Children: true}})
 }
 
 // RetryRuns queues the failed and cancelled runs that a filter matches again, or
@@ -56,7 +57,8 @@ func (c *Client) Agents(ctx context.Context) ([]api.Agent, error) {
 // PauseAgent starts no further run of an agent, on any server or worker, until ResumeAgent. When it
 // returns, none starts any more.
 func (c *Client) PauseAgent(ctx context.Context, name, reason string) (api.Pause, error) {
-	return ask[api.Pause](ctx, c, request{method: http.MethodPost, path: path("v1", "agents", name, "pause"), body: api.PauseAgent{Reason: reason}})
+	return ask[api.Pause](ctx, c, request{method: http.MethodPost, path: path("v1", "agents", name, "pause"),
+		body: api.PauseAgent{Reason: reason}})
 }
 
 // ResumeAgent ends the pause of an agent. One that is not paused is a conflict.

@@ -34,7 +34,8 @@ func (w Work) Renew(ctx context.Context, worker string, in api.Renewal) (api.Ren
 	if in.Held == nil {
 		in.Held = []string{}
 	}
-	return ask[api.Renewed](ctx, w.c, request{method: http.MethodPost, path: path("v1", "workers", worker, "renew"), body: in})
+	return ask[api.Renewed](ctx, w.c, request{method: http.MethodPost, path: path("v1", "workers", worker, "renew"),
+		body: in})
 }
 
 // Leave ends a worker's lease.

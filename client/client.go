@@ -184,7 +184,8 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, at, body)
 	if err != nil || req.URL.Host == "" {
-		return nil, &mailroom.Error{Code: mailroom.CodeInvalid, Message: fmt.Sprintf("%q is not the URL of a server, such as http://127.0.0.1:8420", c.base), Cause: err}
+		return nil, &mailroom.Error{Code: mailroom.CodeInvalid,
+			Message: fmt.Sprintf("%q is not the URL of a server, such as http://127.0.0.1:8420", c.base), Cause: err}
 	}
 	for k, v := range q.header {
 		req.Header[k] = v
@@ -215,7 +216,8 @@ func (c *Client) refusal(resp *http.Response) error {
 		err = json.Unmarshal(raw, &p)
 	}
 	if err != nil || p.Code == "" {
-		p = api.Problem{Code: api.CodeOf(resp.StatusCode)} // no Mailroom server, or a truncated body: only the status is known
+		// no Mailroom server, or a truncated body: only the status is known
+		p = api.Problem{Code: api.CodeOf(resp.StatusCode)}
 	}
 	p.Status = resp.StatusCode
 	return p.Err(retryAfter(resp))

@@ -49,7 +49,8 @@ func refuse(code mailroom.Code, header ...string) http.HandlerFunc {
 		for i := 0; i+1 < len(header); i += 2 {
 			w.Header().Set(header[i], header[i+1])
 		}
-		p := api.NewProblem(&mailroom.Error{Code: code, Message: "says the server", Fields: []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}})
+		p := api.NewProblem(&mailroom.Error{Code: code, Message: "says the server",
+			Fields: []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}})
 		w.WriteHeader(p.Status)
 		if err := json.NewEncoder(w).Encode(p); err != nil {
 			panic(err)
@@ -123,7 +124,8 @@ func TestASubmitWithoutAConnectionIsNotSent(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, network, addresses[min(n, len(addresses))-1])
 		}
 		h := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-		return New("http://mail.example", "", WithHTTPClient(h), WithMaxAttempts(3), WithBackoff(time.Millisecond, time.Millisecond))
+		return New("http://mail.example", "", WithHTTPClient(h), WithMaxAttempts(3), WithBackoff(time.Millisecond,
+			time.Millisecond))
 	}
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(hangUp))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -150,7 +152,8 @@ func TestASubmitWithoutAConnectionIsNotSent(t *testing.T) {
 
 func TestARefusedSubmitIsNotRepeated(t *testing.T) {
 	for _, code := range []mailroom.Code{
-		mailroom.CodeInvalid, mailroom.CodeUnauthenticated, mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeRateLimited, mailroom.CodeInternal,
+		mailroom.CodeInvalid, mailroom.CodeUnauthenticated, mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeBusy,
+		mailroom.CodeRateLimited, mailroom.CodeInternal,
 	} {
 		c, _ := script(t, refuse(code, "Retry-After", "7"))
 		_, err := c.Submit(t.Context(), api.Submit{Text: "hello"})
@@ -190,7 +193,8 @@ func TestTheCallersContextEndsTheCall(t *testing.T) {
 }
 
 func TestAnswersThatAreNoProblemsStillHaveACode(t *testing.T) {
-	for status, want := range map[int]mailroom.Code{404: mailroom.CodeNotFound, 502: mailroom.CodeUnavailable, 500: mailroom.CodeInternal, 401: mailroom.CodeUnauthenticated} {
+	for status, want := range map[int]mailroom.Code{404: mailroom.CodeNotFound, 502: mailroom.CodeUnavailable,
+		500: mailroom.CodeInternal, 401: mailroom.CodeUnauthenticated} {
 		c, _ := script(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(status)
@@ -257,14 +261,16 @@ func TestWaitRunWaitsUntilTheRunIsSettled(t *testing.T) {
 		hangUp,
 		answer(api.Run{ID: "r", Status: mailroom.StatusRunning}),
 		refuse(mailroom.CodeUnavailable),
-		hangUp, hangUp, hangUp, hangUp, hangUp, hangUp, // more than the maximum of first attempts, because it was connected before
+		// more than the maximum of first attempts, because it was connected before
+		hangUp, hangUp, hangUp, hangUp, hangUp, hangUp,
 		answer(api.Run{ID: "r", Status: mailroom.StatusWaiting}),
 	)
 	got, err := c.WaitRun(t.Context(), "r", 0)
 	if err != nil || got.Status != mailroom.StatusWaiting {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	c, _ = script(t, answer(api.Run{ID: "r", Status: mailroom.StatusRunning}), answer(api.Run{ID: "r", Status: mailroom.StatusRunning}))
+	c, _ = script(t, answer(api.Run{ID: "r", Status: mailroom.StatusRunning}),
+		answer(api.Run{ID: "r", Status: mailroom.StatusRunning}))
 	if got, err = c.WaitRun(t.Context(), "r", time.Nanosecond); err != nil || got.Status != mailroom.StatusRunning {
 		t.Errorf("WaitRun at the timeout = %+v, %v, want the current run", got, err)
 	}

@@ -63,7 +63,8 @@ func (c *Client) Follow(ctx context.Context, q FollowQuery) iter.Seq2[Event, err
 		}
 		var ok bool
 		if s.seq, ok = seqOf(s.cursor); !ok {
-			return mailroom.Errorf(mailroom.CodeInvalid, "%q is not a position in a stream: give a seq, or the id of an event", q.After)
+			return mailroom.Errorf(mailroom.CodeInvalid, "%q is not a position in a stream: give a seq, or the id of an event",
+				q.After)
 		}
 		return s.follow(ctx)
 	})
@@ -110,7 +111,8 @@ func (s *follower) follow(ctx context.Context) error {
 
 // resume listens over one connection after the other, until the stream has ended, or a
 // retry is useless. cursor is the position, which emit moves.
-func (c *Client) resume(ctx context.Context, retry *reconnect, cursor *string, next func() request, emit func(sseEvent) error) error {
+func (c *Client) resume(ctx context.Context, retry *reconnect, cursor *string, next func() request,
+	emit func(sseEvent) error) error {
 	for {
 		before := *cursor
 		ended, err := c.listen(ctx, next(), retry.progress, emit)

@@ -100,7 +100,8 @@ func TestFollowGivesEachEntryOnceOverLostConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"1 message", "2 run.queued", "3 run.started", "3:2 he", "3:5 llo", "3:6 !", "4 message", "5 run.completed"}
+	want := []string{"1 message", "2 run.queued", "3 run.started", "3:2 he", "3:5 llo", "3:6 !", "4 message",
+		"5 run.completed"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -141,9 +142,12 @@ func TestASilentStreamReconnects(t *testing.T) {
 	at := map[string]http.HandlerFunc{
 		"0": sse(t, "0", "1 message", "hang"), "1": sse(t, "1", "2 run.queued"), "2": noContent(t, "2"),
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { at[r.Header.Get("Last-Event-ID")](w, r) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at[r.Header.Get("Last-Event-ID")](w, r)
+	}))
 	defer s.Close()
-	c := New(s.URL, "", WithIdleTimeout(50*time.Millisecond), WithBackoff(time.Millisecond, time.Millisecond), WithMaxAttempts(1000))
+	c := New(s.URL, "", WithIdleTimeout(50*time.Millisecond), WithBackoff(time.Millisecond, time.Millisecond),
+		WithMaxAttempts(1000))
 	got, err := follow(t, c, FollowQuery{Thread: "t"})
 	if diff := cmp.Diff([]string{"1 message", "2 run.queued"}, got); diff != "" || err != nil {
 		t.Error(err, diff)
@@ -185,7 +189,8 @@ func (r *refusing) RoundTrip(q *http.Request) (*http.Response, error) {
 	if len(r.asked) > 1 {
 		status = http.StatusNoContent
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody, Request: q}, nil
+	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody, Request: q},
+		nil
 }
 
 func TestFollowHonoursRetryAfter(t *testing.T) {
@@ -241,7 +246,8 @@ func TestFollowReportsALostServerAndItsReturnOnce(t *testing.T) {
 }
 
 func TestEachRangeOverFollowStartsFromTheBeginning(t *testing.T) {
-	c, _ := script(t, sse(t, "0", "1 message", "2 message"), noContent(t, "2"), sse(t, "0", "1 message"), noContent(t, "1"))
+	c, _ := script(t, sse(t, "0", "1 message", "2 message"), noContent(t, "2"), sse(t, "0", "1 message"),
+		noContent(t, "1"))
 	events := c.Follow(t.Context(), FollowQuery{Thread: "t"})
 	var got []string
 	for range 2 {

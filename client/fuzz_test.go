@@ -40,7 +40,8 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // followed returns the events of Follow for a sequence of streams.
 func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []string, err error) {
-	c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &played{bodies: streams, small: small}}), WithBackoff(1, 1))
+	c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &played{bodies: streams, small: small}}),
+		WithBackoff(1, 1))
 	last := int64(0)
 	for ev, failed := range c.Follow(t.Context(), FollowQuery{Thread: "t"}) {
 		if err = failed; err != nil {
@@ -67,9 +68,12 @@ func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []st
 // FuzzFollow checks that events do not depend on how reads split the stream, and that each entry is
 // yielded once across a lost connection.
 func FuzzFollow(f *testing.F) {
-	f.Add([]byte("event: entry\nid: 1\ndata: {\"seq\":1,\"kind\":\"message\"}\n\n: beat\n\nevent: delta\nid: 1:2\ndata: {\"text\":\"he\"}\n\n"), uint16(50))
+	f.Add(
+		[]byte(
+			"event: entry\nid: 1\ndata: {\"seq\":1,\"kind\":\"message\"}\n\n: beat\n\nevent: delta\nid: 1:2\ndata: {\"text\":\"he\"}\n\n"), uint16(50))
 	f.Add([]byte("event: entry\r\nid: 2\r\ndata: {\"seq\":2,\r\ndata: \"kind\":\"x\"}\r\n\r\n"), uint16(9))
-	f.Add([]byte("event: gap\nid: 4\ndata: {\"after\":9,\"oldest\":1,\"last\":4}\n\nevent: weather\ndata: {}\n\n"), uint16(70))
+	f.Add([]byte("event: gap\nid: 4\ndata: {\"after\":9,\"oldest\":1,\"last\":4}\n\nevent: weather\ndata: {}\n\n"),
+		uint16(70))
 	f.Add([]byte("event: entry\ndata: {\"seq\":\"1\"}\n\nevent:entry\ndata:null\n\n"), uint16(0))
 	f.Add([]byte("event: delta\nid: 1\x7f\ndata: {}\n\n"), uint16(0))
 	f.Fuzz(func(t *testing.T, stream []byte, at uint16) {
@@ -132,7 +136,8 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 // valid RetryAfter.
 func FuzzAnswer(f *testing.F) {
 	f.Add(uint16(0), "application/json", "", []byte(`{"id":"r","status":"failed"}`))
-	f.Add(uint16(409-200), api.ProblemType, "", []byte(`{"code":"busy","detail":"later","errors":[{"location":"body","message":"m","value":[1]}]}`))
+	f.Add(uint16(409-200), api.ProblemType, "",
+		[]byte(`{"code":"busy","detail":"later","errors":[{"location":"body","message":"m","value":[1]}]}`))
 	f.Add(uint16(503-200), api.ProblemType+"; charset=utf-8", "7", []byte(`{"code":"made_up"}`))
 	f.Add(uint16(429-200), "text/html", "9223372036854775807", []byte(`<html>`))
 	f.Add(uint16(204-200), "", "-1", []byte(nil))

@@ -12,7 +12,8 @@ import (
 // Each yields the items of all pages of a list, such as c.Runs. The server bounds a
 // page in rows and bytes, so one page is rarely the whole answer. Each stops at the
 // first error.
-func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error), q ListQuery) iter.Seq2[T, error] {
+func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error),
+	q ListQuery) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
 			page, err := list(ctx, q)
@@ -35,7 +36,8 @@ func Each[T any](ctx context.Context, list func(context.Context, ListQuery) (api
 }
 
 // Collect returns the items that Each yields.
-func Collect[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error), q ListQuery) (all []T, err error) {
+func Collect[T any](ctx context.Context, list func(context.Context, ListQuery) (api.Page[T], error),
+	q ListQuery) (all []T, err error) {
 	for item, err := range Each(ctx, list, q) {
 		if err != nil {
 			return nil, err
@@ -64,7 +66,8 @@ func (c *Client) EachEntry(ctx context.Context, thread string, q EntriesQuery) i
 				return
 			}
 			if q.After, err = strconv.ParseInt(*page.Next, 10, 64); err != nil {
-				yield(mailroom.Entry{}, mailroom.Errorf(mailroom.CodeInternal, "the next of a page of entries is not a seq: %w", err))
+				yield(mailroom.Entry{}, mailroom.Errorf(mailroom.CodeInternal, "the next of a page of entries is not a seq: %w",
+					err))
 				return
 			}
 		}

@@ -32,7 +32,8 @@ func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {
 		}
 	}
 	for _, in := range []any{
-		nil, api.Cancel{}, api.Submit{Text: "a\uFFFDb", NotBefore: new(time.Now())}, api.Decision{Answer: json.RawMessage(`"\ufffd"`)}, api.ThreadPatch{},
+		nil, api.Cancel{}, api.Submit{Text: "a\uFFFDb", NotBefore: new(time.Now())},
+		api.Decision{Answer: json.RawMessage(`"\ufffd"`)}, api.ThreadPatch{},
 	} {
 		if err := checkText(in); err != nil {
 			t.Errorf("%+v: %v", in, err)

@@ -25,8 +25,10 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 			next(w, r)
 		}
 	}
-	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)), note(answer(api.Ticket{ID: "k", State: mailroom.TicketDecided})))
-	k, err := c.Decide(t.Context(), "k/1", api.Decision{Decision: mailroom.VerdictAnswer, Answer: json.RawMessage(`{"a":1}`)})
+	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)),
+		note(answer(api.Ticket{ID: "k", State: mailroom.TicketDecided})))
+	k, err := c.Decide(t.Context(), "k/1", api.Decision{Decision: mailroom.VerdictAnswer,
+		Answer: json.RawMessage(`{"a":1}`)})
 	if err != nil || k.State != mailroom.TicketDecided {
 		t.Errorf("Decide() = %+v, %v", k, err)
 	}
@@ -38,7 +40,8 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 	if len(sent) != 3 {
 		t.Errorf("sent %d times, want 3", len(sent))
 	}
-	for _, code := range []mailroom.Code{mailroom.CodeConflict, mailroom.CodeGone, mailroom.CodeInvalid, mailroom.CodeNotFound} {
+	for _, code := range []mailroom.Code{mailroom.CodeConflict, mailroom.CodeGone, mailroom.CodeInvalid,
+		mailroom.CodeNotFound} {
 		c, asked := script(t, refuse(code))
 		if _, err := c.Decide(t.Context(), "k", api.Decision{}); mailroom.CodeOf(err) != code || asked.Load() != 1 {
 			t.Errorf("code %s returned as %v after %d requests", code, err, asked.Load())
@@ -59,11 +62,13 @@ func stream(t *testing.T, after, text string) http.HandlerFunc {
 
 func TestTheStreamOfAllThreadsResumesAfterEachEvent(t *testing.T) {
 	entry := func(id, seq string) string {
-		return "event: entry\nid: " + id + "\ndata: {\"thread\":\"t\",\"seq\":" + seq + ",\"kind\":\"message\",\"body\":{}}\n\n"
+		return "event: entry\nid: " + id + "\ndata: {\"thread\":\"t\",\"seq\":" + seq +
+			",\"kind\":\"message\",\"body\":{}}\n\n"
 	}
 	c, _ := script(t,
 		stream(t, "", "id: a\n\n"),
-		stream(t, "a", "event: delta\ndata: {\"thread\":\"t\",\"text\":\"x\"}\n\n"+entry("b", "1")+"event: entry\nid: half\ndata: {"),
+		stream(t, "a", "event: delta\ndata: {\"thread\":\"t\",\"text\":\"x\"}\n\n"+entry("b", "1")+
+			"event: entry\nid: half\ndata: {"),
 		hangUp,
 		refuse(mailroom.CodeUnavailable),
 		stream(t, "b", ": beat\n\nevent: new\ndata: {}\n\n"+entry("c", "2")+"event: gap\nid: d\ndata: {}\n\n"),
@@ -77,7 +82,8 @@ func TestTheStreamOfAllThreadsResumesAfterEachEvent(t *testing.T) {
 		}
 		got = append(got, fmt.Sprintf("%s entry %t delta %t gap %t", ev.ID, ev.Entry != nil, ev.Delta != nil, ev.Gap != nil))
 	}
-	want := []string{" entry false delta true gap false", "b entry true delta false gap false", "c entry true delta false gap false", "d entry false delta false gap true"}
+	want := []string{" entry false delta true gap false", "b entry true delta false gap false",
+		"c entry true delta false gap false", "d entry false delta false gap true"}
 	if diff := cmp.Diff(want, got); diff != "" || mailroom.CodeOf(last) != mailroom.CodeInternal {
 		t.Errorf("ended with %v, want the error of the invalid event; %s", last, diff)
 	}

@@ -53,8 +53,9 @@ func (w *scan) counts(r store.Reader) error {
 			return err
 		}
 		if got.Threads != threads[owner] || got.Sum() != perOwner[owner] {
-			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("owner %q has %d threads and %d runs, the store counts %d and %d",
-				owner, threads[owner], perOwner[owner], got.Threads, got.Sum())})
+			w.report.Add(Finding{Invariant: Count,
+				Text: fmt.Sprintf("owner %q has %d threads and %d runs, the store counts %d and %d",
+					owner, threads[owner], perOwner[owner], got.Threads, got.Sum())})
 		}
 	}
 	return w.countAll(r, threads, sum, due)
@@ -71,11 +72,13 @@ func (w *scan) countAll(r store.Reader, threads map[string]int, runs map[mailroo
 		all += n
 	}
 	if got.Threads != all || !maps.Equal(got.Runs, runs) {
-		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("there are %d threads and runs %v, the store counts %d and %v",
-			all, runs, got.Threads, got.Runs)})
+		w.report.Add(Finding{Invariant: Count,
+			Text: fmt.Sprintf("there are %d threads and runs %v, the store counts %d and %v",
+				all, runs, got.Threads, got.Runs)})
 	}
 	if !got.Due.Equal(due.At) {
-		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("the earliest thread is due at %v, the store reports %v", due.At, got.Due)})
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("the earliest thread is due at %v, the store reports %v",
+			due.At, got.Due)})
 	}
 	return nil
 }

@@ -98,14 +98,16 @@ func TestASummaryThatDiffersIsFound(t *testing.T) {
 	c := &store.Changes{Threads: []*mailroom.Thread{{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 1, CreatedAt: at}}}
 	for i, agent := range []string{"x", "y", "x"} {
 		r := &mailroom.Run{
-			ID: string(rune('r' + i)), Thread: "a", Agent: agent, Status: mailroom.StatusCompleted, StartedAt: at, FinishedAt: at.Add(time.Duration(i) * time.Hour),
-			Usage: mailroom.Usage{InputTokens: 5},
+			ID: string(rune('r' + i)), Thread: "a", Agent: agent, Status: mailroom.StatusCompleted, StartedAt: at,
+			FinishedAt: at.Add(time.Duration(i) * time.Hour),
+			Usage:      mailroom.Usage{InputTokens: 5},
 		}
 		c.Summaries = append(c.Summaries, store.EndOf(r))
 		r.Counted = mailroom.Counted{At: r.FinishedAt, Usage: r.Usage}
 		c.Runs = append(c.Runs, r)
 	}
-	uncounted := &mailroom.Run{ID: "old", Thread: "a", Agent: "z", Status: mailroom.StatusFailed, FinishedAt: at} // an older version ended it
+	// an older version ended it
+	uncounted := &mailroom.Run{ID: "old", Thread: "a", Agent: "z", Status: mailroom.StatusFailed, FinishedAt: at}
 	c.Runs, c.Summaries = append(c.Runs, uncounted), store.SumUp(c.Summaries)
 	if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 		t.Fatal(err)
@@ -113,7 +115,8 @@ func TestASummaryThatDiffersIsFound(t *testing.T) {
 	// of changes the rows of an agent in a step, "*" those of all.
 	of := func(agent string, step time.Duration, change func(*store.Counts)) func(store.CountQuery, *store.Counts) {
 		return func(q store.CountQuery, c *store.Counts) {
-			if q.Summaries != nil && q.Summaries.Step == step && len(c.Summaries) > 0 && (agent == "*" || c.Summaries[0].Key.Agent == agent) {
+			if q.Summaries != nil && q.Summaries.Step == step && len(c.Summaries) > 0 && (agent == "*" ||
+				c.Summaries[0].Key.Agent == agent) {
 				change(c)
 			}
 		}

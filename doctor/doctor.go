@@ -20,28 +20,31 @@ type Viewer interface {
 type Invariant string
 
 const (
-	Seq               = Invariant(fold.RuleSeq)         // entries run from first_seq to last_seq without a gap and are readable
-	Log               = Invariant(fold.RuleTransition)  // rows agree with the log, and the log's transitions are possible
-	Order             = Invariant(fold.RuleOrder)       // runs start by priority and place; places are unique
-	Current           = Invariant(fold.RuleCurrent)     // at most one run of a thread has started and not ended
-	Claim   Invariant = "claim"                         // a claim is held by a live worker
-	Due     Invariant = "due"                           // a thread's due time follows from its runs
-	Attempt           = Invariant(fold.RuleAttempt)     // attempts only grow; failures and crashes end at their bounds
-	Message           = Invariant(fold.RuleMessage)     // runs name the entries of their messages
-	Steer             = Invariant(fold.RuleSteer)       // a steered message is read by its run, or becomes a run
-	Ticket            = Invariant(fold.RuleTicket)      // an open ticket belongs to an unfinished run; a decision fits its kind and came in time
-	Wait    Invariant = "wait"                          // a parked run waits for an open ticket
-	Child   Invariant = "child"                         // a child that a run waits for and its ticket agree
-	Send    Invariant = "send"                          // a send in the log has its run
-	Key     Invariant = "key"                           // a submit key is remembered for the one submit that used it
-	Partial Invariant = "partial"                       // only a running run has flushed text, in adjacent pieces
-	Reserve           = Invariant(fold.RuleReservation) // a reservation row is in the log as open, and no other holds the same names
-	Owner   Invariant = "owner"                         // a thread has an owner, without which no caller can see it
-	Use     Invariant = "use"                           // usage columns of threads and tokens match the rows
-	Count   Invariant = "count"                         // the store's counts and error groups match its rows
-	Limit   Invariant = "limit"                         // rows are within the limits of the system
-	File    Invariant = "file"                          // the database file is intact; found by the store, not by Check
-	Lost    Invariant = "lost"                          // the database has every acknowledged commit; found by the store
+	// entries run from first_seq to last_seq without a gap and are readable
+	Seq               = Invariant(fold.RuleSeq)
+	Log               = Invariant(fold.RuleTransition) // rows agree with the log, and the log's transitions are possible
+	Order             = Invariant(fold.RuleOrder)      // runs start by priority and place; places are unique
+	Current           = Invariant(fold.RuleCurrent)    // at most one run of a thread has started and not ended
+	Claim   Invariant = "claim"                        // a claim is held by a live worker
+	Due     Invariant = "due"                          // a thread's due time follows from its runs
+	Attempt           = Invariant(fold.RuleAttempt)    // attempts only grow; failures and crashes end at their bounds
+	Message           = Invariant(fold.RuleMessage)    // runs name the entries of their messages
+	Steer             = Invariant(fold.RuleSteer)      // a steered message is read by its run, or becomes a run
+	// an open ticket belongs to an unfinished run; a decision fits its kind and came in time
+	Ticket            = Invariant(fold.RuleTicket)
+	Wait    Invariant = "wait"    // a parked run waits for an open ticket
+	Child   Invariant = "child"   // a child that a run waits for and its ticket agree
+	Send    Invariant = "send"    // a send in the log has its run
+	Key     Invariant = "key"     // a submit key is remembered for the one submit that used it
+	Partial Invariant = "partial" // only a running run has flushed text, in adjacent pieces
+	// a reservation row is in the log as open, and no other holds the same names
+	Reserve           = Invariant(fold.RuleReservation)
+	Owner   Invariant = "owner" // a thread has an owner, without which no caller can see it
+	Use     Invariant = "use"   // usage columns of threads and tokens match the rows
+	Count   Invariant = "count" // the store's counts and error groups match its rows
+	Limit   Invariant = "limit" // rows are within the limits of the system
+	File    Invariant = "file"  // the database file is intact; found by the store, not by Check
+	Lost    Invariant = "lost"  // the database has every acknowledged commit; found by the store
 )
 
 // Finding is one violation. Thread, Run and Ticket are ids, "" where they do not apply.

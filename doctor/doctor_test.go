@@ -20,7 +20,8 @@ import (
 
 func TestASoundStoreHasNoFindings(t *testing.T) {
 	w := newFixture(t).fill()
-	for name, v := range map[string]doctor.Viewer{"the store": w.store, "the ledger over it": w, "a copy of its rows": w.rows().store()} {
+	for name, v := range map[string]doctor.Viewer{"the store": w.store, "the ledger over it": w,
+		"a copy of its rows": w.rows().store()} {
 		got := check(t, v)
 		for _, f := range got.Findings {
 			t.Errorf("%s: %+v", name, f)
@@ -61,7 +62,8 @@ func (v violation) run(t *testing.T, w *fixture) {
 func TestEachViolationIsFound(t *testing.T) {
 	w := newFixture(t).fill()
 	for of, list := range map[string][]violation{
-		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(), "reservations": reservationViolations(),
+		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(),
+		"reservations":  reservationViolations(),
 		"notifications": notificationViolations(),
 	} {
 		for _, v := range list {
@@ -205,7 +207,9 @@ func TestAThreadMayBeDeletedDuringTheCheck(t *testing.T) {
 	views := 0
 	report := check(t, viewer(func(ctx context.Context, f func(store.Reader) error) error {
 		if views++; views == 2 {
-			w.must(w.store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{DropThreads: []string{"long"}}) }))
+			w.must(w.store.Update(ctx, func(tx store.Tx) error {
+				return tx.Write(&store.Changes{DropThreads: []string{"long"}})
+			}))
 		}
 		return w.store.View(ctx, f)
 	}))
@@ -229,7 +233,8 @@ func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
 func TestAReportIsBounded(t *testing.T) {
 	r := newFixture(t).fill().rows()
 	for i := range doctor.MaxFindings + 7 {
-		r.Threads = append(r.Threads, &mailroom.Thread{ID: fmt.Sprint("x", i), Owner: "ann", FirstSeq: 1, NextPlace: 1, Round: 1})
+		r.Threads = append(r.Threads, &mailroom.Thread{ID: fmt.Sprint("x", i), Owner: "ann", FirstSeq: 1,
+			NextPlace: 1, Round: 1})
 	}
 	report := check(t, r.store())
 	if len(report.Findings) != doctor.MaxFindings || report.More != 7 {

@@ -34,7 +34,8 @@ func (w *scan) failures(r store.Reader, groups map[string]int) error {
 			}
 		}
 		if listed != groups[group] {
-			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("error group %q has %d failed runs, the store lists %d", group, groups[group], listed)})
+			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("error group %q has %d failed runs, the store lists %d",
+				group, groups[group], listed)})
 		}
 	}
 	return nil

@@ -39,7 +39,8 @@ func (r mislistedReader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 
 func TestListsOfErrorGroupsThatDifferFromTheRowsAreFound(t *testing.T) {
 	s := memory.New()
-	c := &store.Changes{Threads: []*mailroom.Thread{{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 451, CreatedAt: time.Unix(1, 0).UTC()}}}
+	c := &store.Changes{Threads: []*mailroom.Thread{{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 451,
+		CreatedAt: time.Unix(1, 0).UTC()}}}
 	for i := range 450 { // some pages
 		c.Runs = append(c.Runs, &mailroom.Run{
 			ID: fmt.Sprint("r", i), Thread: "a", FirstSeq: 1, Place: int64(i + 1), MaxAttempts: 5,
@@ -58,14 +59,15 @@ func TestListsOfErrorGroupsThatDifferFromTheRowsAreFound(t *testing.T) {
 		{"a run that is missing", `error group "x" has 449 failed runs, the store lists 448`, func(rows []*mailroom.Run) []*mailroom.Run {
 			return slices.DeleteFunc(rows, func(r *mailroom.Run) bool { return r.ID == "r449" })
 		}},
-		{"a run that was retried", `run r7 is queued with error group "" and is in the list of group "x"`, func(rows []*mailroom.Run) []*mailroom.Run {
-			for _, r := range rows {
-				if r.ID == "r7" {
-					r.Status, r.ErrorGroup = mailroom.StatusQueued, ""
+		{"a run that was retried", `run r7 is queued with error group "" and is in the list of group "x"`,
+			func(rows []*mailroom.Run) []*mailroom.Run {
+				for _, r := range rows {
+					if r.ID == "r7" {
+						r.Status, r.ErrorGroup = mailroom.StatusQueued, ""
+					}
 				}
-			}
-			return rows
-		}},
+				return rows
+			}},
 	} {
 		report, err := doctor.Check(t.Context(), mislisted{s, tc.spoil})
 		if err != nil {

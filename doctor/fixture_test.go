@@ -83,7 +83,8 @@ func (w *fixture) backlog(threadID string, n int) {
 	w.t.Helper()
 	l := thread.NewState(&mailroom.Thread{ID: threadID})
 	for i := range n {
-		in := thread.Submit{Thread: threadID, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("do")}}}
+		in := thread.Submit{Thread: threadID, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann",
+			Messages: []thread.NewMessage{{Parts: mailroom.Text("do")}}}
 		_, err := l.Submit(in, thread.Resolved{Agent: "a"}, time.Now().UTC().Truncate(time.Microsecond))
 		w.must(err)
 	}
@@ -96,7 +97,8 @@ func (w *fixture) backlog(threadID string, n int) {
 func (w *fixture) claim(run string) mailroom.Claim {
 	w.t.Helper()
 	w.round++
-	work, err := w.Claim(w.t.Context(), thread.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1, Agents: map[string]int{"a": 1}})
+	work, err := w.Claim(w.t.Context(), thread.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1,
+		Agents: map[string]int{"a": 1}})
 	w.must(err)
 	if len(work) != 1 || work[0].Claim.Run != run {
 		w.t.Fatalf("claimed %+v, want run %s", work, run)
@@ -130,7 +132,8 @@ func (w *fixture) reserve() {
 	w.must(err)
 	_, err = w.Projects().Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "y", By: by, Limit: 1})
 	w.must(err)
-	_, err = w.Projects().Notify(ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: "x", Event: "e"}})
+	_, err = w.Projects().Notify(ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: "x",
+		Event: "e"}})
 	w.must(err)
 }
 
@@ -141,14 +144,18 @@ func (w *fixture) fill() *fixture {
 	w.submit("far", "there", func(in *thread.Submit) { in.Agent = "b" })
 	w.submit("t", "done", func(in *thread.Submit) { in.Key = "k" })
 	c := w.claim("done")
-	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})
+	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b",
+		Parts: mailroom.Text("hi")}}})
 	ask := approval("ok")
 	w.step(c, 2, mailroom.Step{Tickets: []mailroom.Ask{ask}})
-	_, err := w.Decide(ctx, thread.Decision{Ticket: thread.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove, Digest: thread.AskDigest(&ask), By: "ann"})
+	_, err := w.Decide(ctx, thread.Decision{Ticket: thread.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove,
+		Digest: thread.AskDigest(&ask), By: "ann"})
 	w.must(err)
-	w.settle(thread.Settle{Claim: c, Number: 3, Outcome: thread.OutcomeComplete, Message: &thread.PartialText{ID: "done.1-1", Text: "well"}})
+	w.settle(thread.Settle{Claim: c, Number: 3, Outcome: thread.OutcomeComplete,
+		Message: &thread.PartialText{ID: "done.1-1", Text: "well"}})
 	w.submit("t", "dead")
-	w.settle(thread.Settle{Claim: w.claim("dead"), Number: 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}})
+	w.settle(thread.Settle{Claim: w.claim("dead"), Number: 1, Outcome: thread.OutcomeFail,
+		Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}})
 	w.submit("t", "off")
 	_, err = w.Cancel(ctx, "off", "ann")
 	w.must(err)
@@ -165,7 +172,9 @@ func (w *fixture) fill() *fixture {
 	w.submit("t", "later", func(in *thread.Submit) { in.NotBefore = time.Now().Add(time.Hour) })
 	w.submit("p", "parent")
 	c = w.claim("parent")
-	w.step(c, 1, mailroom.Step{Sends: []mailroom.Send{{Name: "help", Thread: "kid", Agent: "b", Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait}}})
+	w.step(c, 1,
+		mailroom.Step{Sends: []mailroom.Send{{Name: "help", Thread: "kid", Agent: "b", Parts: mailroom.Text("help"),
+			Answer: mailroom.AnswerWait}}})
 	w.settle(thread.Settle{
 		Claim: c, Number: 2, Outcome: thread.OutcomePark, Asks: []mailroom.Ask{approval("ok")},
 		Wait: &mailroom.Wait{Names: []string{"ok", "help"}},
@@ -325,7 +334,9 @@ func (r *rows) another(kind, run string, attempt int, body any) {
 // cut removes an entry.
 func (r *rows) cut(e *mailroom.Entry) {
 	seq, thread := e.Seq, e.Thread
-	r.Entries = slices.DeleteFunc(r.Entries, func(list []mailroom.Entry) bool { return list[0].Thread == thread && list[0].Seq == seq })
+	r.Entries = slices.DeleteFunc(r.Entries, func(list []mailroom.Entry) bool {
+		return list[0].Thread == thread && list[0].Seq == seq
+	})
 }
 
 func check(t *testing.T, v doctor.Viewer) doctor.Report {

@@ -49,7 +49,8 @@ func (p *checker) inboxes() error {
 func (p *checker) unread(boxes map[string]project.Inbox, after int64) (map[string]int64, error) {
 	unread := map[string]int64{}
 	for {
-		page, err := p.r.Entries(store.EntryQuery{Thread: p.t.ID, After: after, Kinds: []string{entry.KindNotification}, Limit: batch, Bytes: mailroom.MaxPage})
+		page, err := p.r.Entries(store.EntryQuery{Thread: p.t.ID, After: after, Kinds: []string{entry.KindNotification},
+			Limit: batch, Bytes: mailroom.MaxPage})
 		if err != nil || len(page) == 0 {
 			return unread, err
 		}

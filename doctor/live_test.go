@@ -115,16 +115,19 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 
 // runSomething claims due runs and ends them in a random way.
 func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
-	work, err := l.Workers().Claim(ctx, thread.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
+	work, err := l.Workers().Claim(ctx, thread.ClaimRequest{Worker: "w", Round: round, Slots: 3,
+		Agents: map[string]int{"a": 3}})
 	for _, w := range work {
 		_, e := l.Workers().MarkSteersRead(ctx, w.Claim)
 		_, e2 := l.Workers().Append(ctx, thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
-			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}},
+			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b",
+				Parts: mailroom.Text("hi")}},
 		}})
 		s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: thread.OutcomeComplete}
 		switch rand.IntN(4) {
 		case 0:
-			s.Outcome, s.Failure = thread.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("no luck")}
+			s.Outcome, s.Failure = thread.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassTransient,
+				Err: errors.New("no luck")}
 		case 1:
 			s.Outcome = thread.OutcomeRelease
 		}

@@ -70,7 +70,8 @@ func (p *checker) steers(current *mailroom.Run) {
 	}
 	for id, m := range p.log.Unread {
 		if !waits[id] {
-			p.badRun(Steer, m.Run.ID, "message %s was steered to run %s, which never read it, and did not become a run", id, m.Run.ID)
+			p.badRun(Steer, m.Run.ID, "message %s was steered to run %s, which never read it, and did not become a run",
+				id, m.Run.ID)
 		}
 	}
 }

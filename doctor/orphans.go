@@ -97,7 +97,8 @@ func (p *checker) sends(all []fold.Send) error {
 		// Only threads older than the send are checked. A younger one may have been created after
 		// the thread that got the message was deleted.
 		if t := whole[s.Thread]; t != nil && in[s.Run] != s.Thread && t.CreatedAt.Before(s.Entry.At) {
-			p.badRun(Send, s.Entry.Run, "entry %d sent run %s to thread %q, where it does not exist", s.Entry.Seq, s.Run, s.Thread)
+			p.badRun(Send, s.Entry.Run, "entry %d sent run %s to thread %q, where it does not exist", s.Entry.Seq,
+				s.Run, s.Thread)
 		}
 	}
 	return nil

@@ -97,8 +97,11 @@ func (p *checker) limits(r *mailroom.Run) {
 		p.badRun(Limit, r.ID, "run %s waits from %s until %s for more messages, which should be at most %s",
 			r.ID, at(since), at(r.NotBefore), mailroom.MaxJoin)
 	}
-	if r.RetryFirst < 0 || r.RetryFirst > r.RetryMost || r.RetryMost > retry.MaxDelay || (r.RetryFirst == 0) != (r.RetryMost == 0) {
-		p.badRun(Limit, r.ID, "run %s: its retries are delayed by %v to %v, which should be both zero, or at most %v and grow", r.ID, r.RetryFirst, r.RetryMost, retry.MaxDelay)
+	if r.RetryFirst < 0 || r.RetryFirst > r.RetryMost || r.RetryMost > retry.MaxDelay ||
+		(r.RetryFirst == 0) != (r.RetryMost == 0) {
+		p.badRun(Limit, r.ID,
+			"run %s: its retries are delayed by %v to %v, which should be both zero, or at most %v and grow", r.ID, r.RetryFirst,
+			r.RetryMost, retry.MaxDelay)
 	}
 }
 
@@ -109,34 +112,40 @@ func (p *checker) bounds(r *mailroom.Run) {
 		of        string
 		is, bound int
 	}{
-		{"failures", r.Failures, r.MaxAttempts}, {"crashes", r.Crashes, max(r.MaxCrashes(), 1)}, {"lost claims", r.Lost, mailroom.MaxLost},
+		{"failures", r.Failures, r.MaxAttempts}, {"crashes", r.Crashes, max(r.MaxCrashes(), 1)},
+		{"lost claims", r.Lost, mailroom.MaxLost},
 	} {
 		if x.is < 0 || x.is > x.bound || x.is == x.bound && !dead {
 			p.badRun(Attempt, r.ID, "run %s is %s with %d %s; at %d it is a dead letter", r.ID, r.Status, x.is, x.of, x.bound)
 		}
 	}
 	if r.LostForGood() && !dead && !r.Status.Finished() {
-		p.badRun(Attempt, r.ID, "run %s is %s after %d lost claims, %d of them crashes in a row; at most %d crashes are allowed", r.ID, r.Status, r.Lost, r.Crashes, r.MaxCrashes())
+		p.badRun(Attempt, r.ID,
+			"run %s is %s after %d lost claims, %d of them crashes in a row; at most %d crashes are allowed", r.ID, r.Status,
+			r.Lost, r.Crashes, r.MaxCrashes())
 	}
 	if r.Crashes > r.Lost {
 		p.badRun(Attempt, r.ID, "run %s has %d crashes in a row but only %d lost claims in all", r.ID, r.Crashes, r.Lost)
 	}
 	if last := r.LastStep; last.Attempt > r.Attempt || last.Step > r.Step+1 || last.Seq > p.t.LastSeq {
-		p.badRun(Attempt, r.ID, "run %s has last step %d of attempt %d at entry %d, but is at step %d of attempt %d; the log ends at %d",
+		p.badRun(Attempt, r.ID,
+			"run %s has last step %d of attempt %d at entry %d, but is at step %d of attempt %d; the log ends at %d",
 			r.ID, last.Step, last.Attempt, last.Seq, r.Step, r.Attempt, p.t.LastSeq)
 	}
 }
 
 // stop checks that only a running run has a request to stop.
 func (p *checker) stop(r *mailroom.Run) {
-	if r.Stop != "" && (r.Status == mailroom.StatusQueued || r.Status == mailroom.StatusWaiting || r.Status == mailroom.StatusFailed) {
+	if r.Stop != "" && (r.Status == mailroom.StatusQueued || r.Status == mailroom.StatusWaiting ||
+		r.Status == mailroom.StatusFailed) {
 		p.badRun(Log, r.ID, "run %s was asked to stop (%s) and is %s, not cancelled", r.ID, r.Stop, r.Status)
 	}
 	if r.Status == mailroom.StatusFailed && r.Error == nil {
 		p.badRun(Log, r.ID, "run %s failed without an error", r.ID)
 	}
 	if r.Status != mailroom.StatusFailed && r.ErrorGroup != "" {
-		p.badRun(Log, r.ID, "run %s is %s and has the error group %s, which only a failed run has", r.ID, r.Status, r.ErrorGroup)
+		p.badRun(Log, r.ID, "run %s is %s and has the error group %s, which only a failed run has", r.ID, r.Status,
+			r.ErrorGroup)
 	}
 	if r.Scheduled && (!r.NeverStarted() && !r.Status.Finished() || r.NotBefore.IsZero()) {
 		p.badRun(Order, r.ID, "run %s is scheduled for %s but is %s", r.ID, at(r.NotBefore), r.Status)
@@ -177,7 +186,8 @@ func (p *checker) compare(r *mailroom.Run, t *fold.Run) {
 		failures = r.Failures // reset when it resumes; those of a failed run are compared with its end
 	}
 	if failures != r.Failures || t.Lost != r.Lost {
-		p.badRun(Attempt, r.ID, "run %s has %d failures and %d lost claims, the log has %d and %d", r.ID, r.Failures, r.Lost, failures, t.Lost)
+		p.badRun(Attempt, r.ID, "run %s has %d failures and %d lost claims, the log has %d and %d", r.ID, r.Failures, r.Lost,
+			failures, t.Lost)
 	}
 	if t.Asked != r.Asked {
 		p.badRun(Ticket, r.ID, "the row of run %s counts %d opened tickets, the log has %d", r.ID, r.Asked, t.Asked)
@@ -185,11 +195,13 @@ func (p *checker) compare(r *mailroom.Run, t *fold.Run) {
 	if fold.Micros(r.StartedAt) != t.Started || fold.Micros(r.FinishedAt) != t.Ended {
 		p.badRun(Log, r.ID, "run %s started at %s and ended at %s, the log differs", r.ID, at(r.StartedAt), at(r.FinishedAt))
 	}
-	if t.State == fold.StateRescheduled && fold.Micros(r.AvailableAt) > t.Available { // a clock that was set back brings it forward
+	// a clock that was set back brings it forward
+	if t.State == fold.StateRescheduled && fold.Micros(r.AvailableAt) > t.Available {
 		p.badRun(Log, r.ID, "run %s may be claimed from %s on, the log differs", r.ID, at(r.AvailableAt))
 	}
 	if e := r.LastError; e != nil && (t.State != fold.StateRescheduled || p.log.Hash(fold.Retry(e)) != t.LastError) {
-		p.badRun(Log, r.ID, "run %s waits for a retry after the error %q, which is not that of its last attempt in the log", r.ID, e.Message)
+		p.badRun(Log, r.ID, "run %s waits for a retry after the error %q, which is not that of its last attempt in the log",
+			r.ID, e.Message)
 	}
 	if t.State == fold.StateRunning && r.Stop != t.Stop {
 		p.badRun(Log, r.ID, "run %s has the request to stop %q, the log has %q", r.ID, r.Stop, t.Stop)
@@ -278,11 +290,13 @@ func (p *checker) partials(r *mailroom.Run, pieces []store.Partial) {
 	offset := 0
 	for _, piece := range pieces {
 		if piece.Offset != offset || piece.Message != pieces[0].Message {
-			p.badRun(Partial, r.ID, "flushed text of run %s has a piece of message %s at %d; one of message %s at %d is expected",
+			p.badRun(Partial, r.ID,
+				"flushed text of run %s has a piece of message %s at %d; one of message %s at %d is expected",
 				r.ID, piece.Message, piece.Offset, pieces[0].Message, offset)
 		}
 		if piece.Attempt != r.Attempt || piece.Thread != r.Thread {
-			p.badRun(Partial, r.ID, "flushed text of run %s is of attempt %d in thread %q, the run is at attempt %d", r.ID, piece.Attempt, piece.Thread, r.Attempt)
+			p.badRun(Partial, r.ID, "flushed text of run %s is of attempt %d in thread %q, the run is at attempt %d", r.ID,
+				piece.Attempt, piece.Thread, r.Attempt)
 		}
 		offset = piece.Offset + len(piece.Text)
 	}
@@ -323,13 +337,15 @@ func (p *checker) key(r *mailroom.Run, known map[string]store.SubmitKey) {
 		return
 	}
 	if made, _ := fold.SplitID(k.Result.Message); made != r.ID {
-		p.badRun(Key, r.ID, "key %q of run %s is remembered for message %s, which made run %s", k.Key, r.ID, k.Result.Message, made)
+		p.badRun(Key, r.ID, "key %q of run %s is remembered for message %s, which made run %s", k.Key, r.ID,
+			k.Result.Message, made)
 		return
 	}
 	if k.Result.Thread != p.t.ID || k.Result.Disposition == store.DispositionQueued && k.Result.Run != r.ID {
 		p.badRun(Key, r.ID, "key %q of run %s answers with run %s in thread %q", k.Key, r.ID, k.Result.Run, k.Result.Thread)
 	}
 	if _, seq := fold.SplitID(k.Result.Message); seq != k.Result.Seq || seq > p.t.LastSeq {
-		p.badRun(Key, r.ID, "key %q of run %s answers with entry %d for message %s", k.Key, r.ID, k.Result.Seq, k.Result.Message)
+		p.badRun(Key, r.ID, "key %q of run %s answers with entry %d for message %s", k.Key, r.ID, k.Result.Seq,
+			k.Result.Message)
 	}
 }

@@ -60,8 +60,9 @@ func (w *scan) summaries(r store.Reader, ends map[store.SummaryKey]int64) error 
 		w.compareSums(all[step], added[step], step)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(ends), store.SummaryKey.Compare) {
-		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("%d runs of agent %q became %s in the day from %s, the summary has fewer",
-			ends[key], key.Agent, key.Status, at(key.At))})
+		w.report.Add(Finding{Invariant: Count,
+			Text: fmt.Sprintf("%d runs of agent %q became %s in the day from %s, the summary has fewer",
+				ends[key], key.Agent, key.Status, at(key.At))})
 	}
 	return nil
 }
@@ -130,8 +131,9 @@ func (w *scan) compareSums(sums, parts sumsByKey, step time.Duration) {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(differing), store.SummaryKey.Compare) {
 		if differing[key] {
-			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("the summary of %s runs of agent %q in the %s from %s is %+v, that of its parts %+v",
-				key.Status, key.Agent, step, at(key.At), sums[key], added[key])})
+			w.report.Add(Finding{Invariant: Count,
+				Text: fmt.Sprintf("the summary of %s runs of agent %q in the %s from %s is %+v, that of its parts %+v",
+					key.Status, key.Agent, step, at(key.At), sums[key], added[key])})
 		}
 	}
 }

@@ -129,7 +129,8 @@ func (p *checker) claim() {
 		over = p.swept
 	}
 	if (w.Dead || p.now.After(w.LeaseUntil)) && !p.swept.IsZero() && p.now.Sub(over) > overdue {
-		p.badRun(Claim, p.t.Current, "run %s is held by worker %s, whose lease ended at %s; a live worker should have freed it",
+		p.badRun(Claim, p.t.Current,
+			"run %s is held by worker %s, whose lease ended at %s; a live worker should have freed it",
 			p.t.Current, id, at(w.LeaseUntil))
 	}
 }

@@ -66,9 +66,11 @@ func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 	case logged == nil:
 		bad("no entry opens ticket %s of run %s", k.ID, k.Run)
 	case logged.State != k.State || k.State == mailroom.TicketDecided && logged.Verdict != k.Decision:
-		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(logged.State, logged.Verdict))
+		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision),
+			describeTicket(logged.State, logged.Verdict))
 	}
-	if opened := fold.Micros(k.OpenedAt); opened != 0 && logged != nil && !slices.Contains(logged.Opened, opened) { // an older version sets none
+	// an older version sets none
+	if opened := fold.Micros(k.OpenedAt); opened != 0 && logged != nil && !slices.Contains(logged.Opened, opened) {
 		bad("ticket %s was opened at %s, the log differs", k.ID, at(k.OpenedAt))
 	}
 	asked := mailroom.Ask{Kind: k.Kind, Prompt: k.Prompt, Action: k.Action, Arguments: k.Arguments, Answers: k.Answers}
@@ -179,7 +181,8 @@ func (p *checker) children(r *mailroom.Run, open []string) error {
 	for _, name := range open {
 		if !going[name] {
 			id := thread.TicketID(r.ID, name)
-			p.badTicket(Child, r.ID, id, "ticket %s waits for the child %q of run %s, which has no unfinished run", id, name, r.ID)
+			p.badTicket(Child, r.ID, id, "ticket %s waits for the child %q of run %s, which has no unfinished run", id,
+				name, r.ID)
 		}
 	}
 	return nil
@@ -197,7 +200,8 @@ func (p *checker) caller(r *mailroom.Run) error {
 	}
 	tickets, err := p.r.Tickets(store.TicketQuery{IDs: []string{thread.TicketID(r.Caller.Run, r.Caller.Name)}})
 	if err == nil && len(tickets) == 0 {
-		p.badRun(Child, r.ID, "run %s is the child %q of run %s, which has no ticket for it", r.ID, r.Caller.Name, r.Caller.Run)
+		p.badRun(Child, r.ID, "run %s is the child %q of run %s, which has no ticket for it", r.ID, r.Caller.Name,
+			r.Caller.Run)
 	}
 	return err
 }

@@ -42,14 +42,16 @@ func (w *scan) use(r store.Reader) error {
 	}
 	for _, t := range tokens {
 		if want := sums[t.Name]; t.Used != want {
-			w.report.Add(Finding{Invariant: Use, Text: fmt.Sprintf("token %q has %s, its row says %s", t.Name, inWords(want), inWords(t.Used))})
+			w.report.Add(Finding{Invariant: Use, Text: fmt.Sprintf("token %q has %s, its row says %s", t.Name, inWords(want),
+				inWords(t.Used))})
 		}
 	}
 	return nil
 }
 
 func inWords(u auth.Use) string {
-	return fmt.Sprintf("%d threads of %d bytes, %d unread notifications and %d workers", u.Threads, u.Bytes, u.Notifications, u.Workers)
+	return fmt.Sprintf("%d threads of %d bytes, %d unread notifications and %d workers", u.Threads, u.Bytes,
+		u.Notifications, u.Workers)
 }
 
 // bytes compares the size of the log with the thread's row. It skips a log that was purged during

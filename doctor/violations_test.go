@@ -29,17 +29,27 @@ func logViolations() []violation {
 		{"a body that cannot be read", func(r *rows) {
 			r.replace(r.entry(wasQ, "q1", 1), func(e *mailroom.Entry) { e.Body = json.RawMessage(`"x"`) })
 		}, doctor.Seq, "is unreadable"},
-		{"two at a time", func(r *rows) { r.another(wasStart, "q1", 1, entry.RunStarted{}) }, doctor.Current, "starts run q1 before the end of run now"},
+		{"two at a time", func(r *rows) {
+			r.another(wasStart, "q1", 1, entry.RunStarted{})
+		}, doctor.Current, "starts run q1 before the end of run now"},
 		{"an end without a row", func(r *rows) { r.another(entry.KindCompleted, "now", 2, entry.RunCompleted{}) },
 			doctor.Current, `the log leaves run "" open, the current run is "now"`},
 		{"a second end", func(r *rows) { r.another(entry.KindCompleted, "done", 1, entry.RunCompleted{}) },
 			doctor.Log, "run.completed of run done, comes while the run is completed"},
 		{"a step after the end", func(r *rows) { r.another(entry.KindStep, "done", 1, entry.StepNamed{}) },
 			doctor.Log, "step of run done, comes while the run is completed"},
-		{"a start without a submit", func(r *rows) { r.cut(r.entry(wasQ, "dead", 1)) }, doctor.Log, "run.started of run dead, comes while the run is not queued yet"},
-		{"an attempt of the past", func(r *rows) { r.another(entry.KindStep, "now", 1, entry.StepNamed{}) }, doctor.Attempt, "has attempt 1, which should be 2"},
-		{"an attempt of the future", func(r *rows) { r.another(entry.KindStep, "now", 3, entry.StepNamed{}) }, doctor.Attempt, "has attempt 3, which should be 2"},
-		{"an entry of an unknown run", func(r *rows) { r.another(entry.KindStep, "ghost", 0, entry.StepNamed{}) }, doctor.Log, "the log names run ghost, which does not exist"},
+		{"a start without a submit", func(r *rows) {
+			r.cut(r.entry(wasQ, "dead", 1))
+		}, doctor.Log, "run.started of run dead, comes while the run is not queued yet"},
+		{"an attempt of the past", func(r *rows) {
+			r.another(entry.KindStep, "now", 1, entry.StepNamed{})
+		}, doctor.Attempt, "has attempt 1, which should be 2"},
+		{"an attempt of the future", func(r *rows) {
+			r.another(entry.KindStep, "now", 3, entry.StepNamed{})
+		}, doctor.Attempt, "has attempt 3, which should be 2"},
+		{"an entry of an unknown run", func(r *rows) {
+			r.another(entry.KindStep, "ghost", 0, entry.StepNamed{})
+		}, doctor.Log, "the log names run ghost, which does not exist"},
 		{"a run of no entry", func(r *rows) {
 			run := *r.run("q1")
 			run.ID, run.Place, run.FirstSeq = "silent", r.thread("t").NextPlace, r.thread("t").LastSeq+1
@@ -52,8 +62,12 @@ func logViolations() []violation {
 			r.cutAfterwards("off")
 		}, doctor.Order, "before run off, which was next"},
 		{"a message of another run", func(r *rows) { r.body(r.entry(message, "q1", 1), "run", "q2") }, doctor.Message, "claims to be entry"},
-		{"a message with another's id", func(r *rows) { r.body(r.entry(message, "q1", 1), "id", "q1.1") }, doctor.Message, "message q1.1 is at entry"},
-		{"a steered message that vanished", func(r *rows) { r.run("now").Steers = nil }, doctor.Steer, "was steered to run now, which never read it"},
+		{"a message with another's id", func(r *rows) {
+			r.body(r.entry(message, "q1", 1), "id", "q1.1")
+		}, doctor.Message, "message q1.1 is at entry"},
+		{"a steered message that vanished", func(r *rows) {
+			r.run("now").Steers = nil
+		}, doctor.Steer, "was steered to run now, which never read it"},
 		{"a steered message that was never sent", func(r *rows) {
 			s := &r.run("now").Steers[0]
 			s.Message, s.Own.ID = strings.Replace(s.Message, "aside", "other", 1), "other"
@@ -63,7 +77,9 @@ func logViolations() []violation {
 			r.another(entry.KindMessageRead, "now", 2, ref)
 			r.another(entry.KindMessageRead, "now", 2, ref)
 		}, doctor.Steer, "which is not unread in run now"},
-		{"a steered message of a run that is not current", func(r *rows) { r.run("q1").Steers = r.run("now").Steers }, doctor.Steer, "and is not the current one"},
+		{"a steered message of a run that is not current", func(r *rows) {
+			r.run("q1").Steers = r.run("now").Steers
+		}, doctor.Steer, "and is not the current one"},
 		{"a send to nowhere", func(r *rows) {
 			r.body(r.entry(entry.KindSend, "done", 1), "run", "ghost")
 		}, doctor.Send, `sent run ghost to thread "far", where it does not exist`},
@@ -135,24 +151,36 @@ func threadViolations() []violation {
 	return []violation{
 		{"a thread without an owner", func(r *rows) { r.thread("t").Owner = "" }, doctor.Owner, "it has no owner"},
 		{"no current run", func(r *rows) { r.thread("t").Current = "" }, doctor.Current, `worker "w" and round`},
-		{"a current run without a row", func(r *rows) { r.thread("t").Current = "ghost" }, doctor.Current, "the current run ghost does not exist"},
+		{"a current run without a row", func(r *rows) {
+			r.thread("t").Current = "ghost"
+		}, doctor.Current, "the current run ghost does not exist"},
 		{"a current run that has ended", func(r *rows) { r.thread("t").Current = "done" }, doctor.Current, "the current run done is completed"},
-		{"a current run that never started", func(r *rows) { r.thread("t").Current = "q1" }, doctor.Current, "the current run q1 has not started"},
-		{"a running run without a worker", func(r *rows) { r.thread("t").Worker = "" }, doctor.Current, `the worker is "" while the current run now is running`},
+		{"a current run that never started", func(r *rows) {
+			r.thread("t").Current = "q1"
+		}, doctor.Current, "the current run q1 has not started"},
+		{"a running run without a worker", func(r *rows) {
+			r.thread("t").Worker = ""
+		}, doctor.Current, `the worker is "" while the current run now is running`},
 		{"a worker without a row", func(r *rows) { r.Workers = nil }, doctor.Claim, "run now is held by worker w, which does not exist"},
 		{"due while it runs", func(r *rows) { r.thread("t").Due = r.thread("kid").Due }, doctor.Due, "its runs say the claim ends at"},
-		{"never due", func(r *rows) { r.thread("kid").Due = mailroom.Due{} }, doctor.Due, `its row says nothing is due, its runs say a run of agent "b" with priority 128 is due`},
+		{"never due", func(r *rows) {
+			r.thread("kid").Due = mailroom.Due{}
+		}, doctor.Due, `its row says nothing is due, its runs say a run of agent "b" with priority 128 is due`},
 		{"due on any server", func(r *rows) {
 			kid := r.thread("kid")
 			kid.Nodes, kid.State = map[string]string{"b": "north"}, map[string]json.RawMessage{"b": json.RawMessage("{}")}
 		}, doctor.Due, `its runs say a run of agent "b" with priority 128 is due on server "north"`},
-		{"a session without state", func(r *rows) { r.thread("t").Nodes = map[string]string{"a": "north"} }, doctor.Due, `runs of agent "a" must start on server "north"`},
+		{"a session without state", func(r *rows) {
+			r.thread("t").Nodes = map[string]string{"a": "north"}
+		}, doctor.Due, `runs of agent "a" must start on server "north"`},
 		{"due for another agent", func(r *rows) { r.thread("kid").Due.Agent = "c" }, doctor.Due, `its row says a run of agent "c"`},
 		{"due too late", func(r *rows) { r.thread("kid").Due.At = time.Now().Add(time.Hour) }, doctor.Due, "its row says"},
 		{"an expiry that is not due", func(r *rows) { r.thread("p").Due = mailroom.Due{} }, doctor.Due, "its row says nothing is due"},
 		{"held runs forgotten", func(r *rows) { r.thread("t").HeldAt = time.Time{} }, doctor.Due, "is due at no time by its row"},
 		{"a loop of deliveries", func(r *rows) { r.thread("t").DeliverTo = "t" }, doctor.Send, "it delivers to itself"},
-		{"a chain of deliveries", func(r *rows) { r.thread("t").DeliverTo, r.thread("p").DeliverTo = "p", "kid" }, doctor.Send, `it delivers to thread "p", which itself delivers to "kid"`},
+		{"a chain of deliveries", func(r *rows) {
+			r.thread("t").DeliverTo, r.thread("p").DeliverTo = "p", "kid"
+		}, doctor.Send, `it delivers to thread "p", which itself delivers to "kid"`},
 		{"an id with a slash", func(r *rows) {
 			r.Threads = append(r.Threads, &mailroom.Thread{ID: "a/b", Owner: "ann", FirstSeq: 1, NextPlace: 1})
 		}, doctor.Limit, `"a/b" is not a valid thread id`},
@@ -166,7 +194,9 @@ func threadViolations() []violation {
 func reservationViolations() []violation {
 	return []violation{
 		{"without rows", func(r *rows) { r.Reservations = nil }, doctor.Reserve, "made by entry 1, has no row"},
-		{"never taken", func(r *rows) { r.Reservations[0].ID = "other" }, doctor.Reserve, "reservation other has fence 1, but that entry does not make it"},
+		{"never taken", func(r *rows) {
+			r.Reservations[0].ID = "other"
+		}, doctor.Reserve, "reservation other has fence 1, but that entry does not make it"},
 		{"another fence", func(r *rows) { r.Reservations[0].Fence = 2 }, doctor.Reserve, "has fence 2, but that entry does not make it"},
 		{"still there", func(r *rows) { r.cut(r.entry(entry.KindReleased, "", 1)) }, doctor.Reserve, "made by entry 2, has no row"},
 		{"ended and not taken", func(r *rows) {
@@ -185,8 +215,12 @@ func reservationViolations() []violation {
 
 func ticketViolations() []violation {
 	return []violation{
-		{"open for an ended run", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open but its run done is completed"},
-		{"under another name", func(r *rows) { r.ticket("now", "ok").Name = "yes" }, doctor.Ticket, `does not have the id of ticket "yes" of run now`},
+		{"open for an ended run", func(r *rows) {
+			r.ticket("done", "ok").State = mailroom.TicketOpen
+		}, doctor.Ticket, "is open but its run done is completed"},
+		{"under another name", func(r *rows) {
+			r.ticket("now", "ok").Name = "yes"
+		}, doctor.Ticket, `does not have the id of ticket "yes" of run now`},
 		{"without its entry", func(r *rows) { r.cut(r.entry(entry.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
 		{"without a run", func(r *rows) { r.Tickets = r.Tickets[:len(r.Tickets)-1] }, doctor.Ticket, "of run done, which does not exist"},
 		{"not counted", func(r *rows) { r.run("now").Asked = 0 }, doctor.Ticket, "the row of run now counts 0 opened tickets, the log has 1"},
@@ -194,7 +228,9 @@ func ticketViolations() []violation {
 			k, now := r.ticket("now", "ok"), time.Now()
 			k.State, k.Decision, k.DecidedAt = mailroom.TicketDecided, mailroom.VerdictDeny, &now
 		}, doctor.Ticket, "of run now is decided, deny, by the log open"},
-		{"decided the other way", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictDeny }, doctor.Ticket, "is decided, deny, by the log decided, approve"},
+		{"decided the other way", func(r *rows) {
+			r.ticket("done", "ok").Decision = mailroom.VerdictDeny
+		}, doctor.Ticket, "is decided, deny, by the log decided, approve"},
 		{"decided twice", func(r *rows) {
 			r.another(entry.KindTicketDecided, "now", 2, entry.TicketDecision{Ticket: thread.TicketID("now", "ok")})
 			r.another(entry.KindTicketDecided, "now", 2, entry.TicketDecision{Ticket: thread.TicketID("now", "ok")})
@@ -214,19 +250,27 @@ func ticketViolations() []violation {
 		}, doctor.Ticket, "after it expired at"},
 		{"decided at no time", func(r *rows) { r.ticket("done", "ok").DecidedAt = nil }, doctor.Ticket, "is decided but has no time"},
 		{"open and decided", func(r *rows) { now := time.Now(); r.ticket("now", "ok").DecidedAt = &now }, doctor.Ticket, "is open but was decided at"},
-		{"a decision that does not fit", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictAnswer }, doctor.Ticket, `of kind approval has the decision "answer"`},
+		{"a decision that does not fit", func(r *rows) {
+			r.ticket("done", "ok").Decision = mailroom.VerdictAnswer
+		}, doctor.Ticket, `of kind approval has the decision "answer"`},
 		{"another time", func(r *rows) { k := r.ticket("now", "ok"); k.OpenedAt = k.OpenedAt.Add(time.Second) }, doctor.Ticket, "the log differs"},
 		{"another question", func(r *rows) { r.ticket("now", "ok").Prompt = "may I not?" }, doctor.Ticket, "has the digest"},
 		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.TicketTimer, nil }, doctor.Ticket, "is a timer without an expiry"},
 		{"parked without a wait", func(r *rows) { r.run("parent").Wait = nil }, doctor.Wait, "run parent is waiting for nothing"},
-		{"parked for an unknown ticket", func(r *rows) { r.run("parent").Wait.Names[0] = "yes" }, doctor.Wait, `is waiting for "yes", which is not a ticket of it`},
+		{"parked for an unknown ticket", func(r *rows) {
+			r.run("parent").Wait.Names[0] = "yes"
+		}, doctor.Wait, `is waiting for "yes", which is not a ticket of it`},
 		{"parked although the wait is over", func(r *rows) {
 			r.run("parent").Wait.Any = true
 			r.ticket("parent", "ok").State = mailroom.TicketExpired
 		}, doctor.Wait, "which is over"},
-		{"queued with a wait", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued but waits for ["x"]`},
+		{"queued with a wait", func(r *rows) {
+			r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}}
+		}, doctor.Wait, `run q1 is queued but waits for ["x"]`},
 		{"ended and marked to resume", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed but marked to resume"},
-		{"an ended child", func(r *rows) { r.run(digest.ID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
+		{"an ended child", func(r *rows) {
+			r.run(digest.ID("send", "parent", "help")).Status = mailroom.StatusCompleted
+		}, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
 		{"a child without a ticket", func(r *rows) {
 			r.run(digest.ID("send", "parent", "help")).Caller.Name = "other"
 		}, doctor.Child, `is the child "other" of run parent, which has no ticket for it`},
@@ -236,8 +280,12 @@ func ticketViolations() []violation {
 func notificationViolations() []violation {
 	return []violation{
 		{"an uncounted inbox", func(r *rows) { r.thread("project:p").Inboxes = 7 }, doctor.Use, "it has 2 inboxes, its row says 7"},
-		{"uncounted unread notifications", func(r *rows) { r.thread("project:p").Unread = nil }, doctor.Use, "hold unread notifications map[admin:1], its row says map[]"},
-		{"unread notifications of another token", func(r *rows) { r.thread("project:p").Unread = map[string]int64{"ann": 1} }, doctor.Use, "its row says map[ann:1]"},
+		{"uncounted unread notifications", func(r *rows) {
+			r.thread("project:p").Unread = nil
+		}, doctor.Use, "hold unread notifications map[admin:1], its row says map[]"},
+		{"unread notifications of another token", func(r *rows) {
+			r.thread("project:p").Unread = map[string]int64{"ann": 1}
+		}, doctor.Use, "its row says map[ann:1]"},
 		{"a missing position", func(r *rows) { r.Cursors = nil }, doctor.Use, "it has 0 inboxes, its row says 2"},
 		{"lapsed beyond the log", func(r *rows) { r.thread("project:p").Lapsed = 99 }, doctor.Use, "its row says that entries up to 99 lapsed"},
 		{"inboxes of no project", func(r *rows) { r.thread("t").Inboxes = 1 }, doctor.Use, "its row has 1 inboxes, but it is not a project"},

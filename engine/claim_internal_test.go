@@ -16,7 +16,9 @@ import (
 // holding returns an engine that is not running and has the lease of a worker.
 func holding(t *testing.T, worker string) *Engine {
 	e := New(ledger.New(memory.New(), ledger.Options{}).Workers(), bus.New(), Options{
-		Agents: map[string]Agent{"echo": {Agent: mailroom.AgentFunc(func(context.Context, mailroom.Session) error { return nil })}},
+		Agents: map[string]Agent{"echo": {Agent: mailroom.AgentFunc(func(context.Context, mailroom.Session) error {
+			return nil
+		})}},
 	})
 	e.lease.worker = worker
 	e.lease.extend(time.Now(), e.options.Lease)

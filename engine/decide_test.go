@@ -67,7 +67,8 @@ func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
 		for _, name := range []string{"one", "two"} {
 			k := h.ticket(out.Run, name)
 			both.Go(func() {
-				_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
+				_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove,
+					Digest: k.Digest})
 				h.expect(err)
 			})
 		}
@@ -103,7 +104,8 @@ func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
 		h.wait(time.Hour + 2*time.Second)
 		h.wantReply(out.Run, "go expired ;")
 		k := h.ticket(out.Run, "go")
-		_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
+		_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove,
+			Digest: k.Digest})
 		if code := mailroom.CodeOf(err); code != mailroom.CodeGone {
 			t.Errorf("got %v, want code %s", err, mailroom.CodeGone)
 		}
@@ -177,7 +179,9 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 		if after := runtime.NumGoroutine(); after > before+8 {
 			t.Errorf("%d goroutines with %d parked runs, %d without", after, n, before)
 		}
-		for _, row := range query(h, func(r store.Reader) ([]*mailroom.Thread, error) { return r.Threads(store.ThreadQuery{}) }) {
+		for _, row := range query(h, func(r store.Reader) ([]*mailroom.Thread, error) {
+			return r.Threads(store.ThreadQuery{})
+		}) {
 			if row.Worker != "" || !row.Due.At.IsZero() {
 				t.Errorf("thread %s: held by %q, due at %v; a parked run is neither", row.ID, row.Worker, row.Due.At)
 			}
@@ -199,7 +203,8 @@ func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
 		h.wait(time.Minute)
 		before.stop()
 		h.elsewhere(engine.Options{Agents: map[string]engine.Agent{
-			"a": {Agent: streaming("the new one"), Version: "v2", OldVersion: func(_ context.Context, version string) (mailroom.Agent, error) {
+			"a": {Agent: streaming("the new one"), Version: "v2", OldVersion: func(_ context.Context,
+				version string) (mailroom.Agent, error) {
 				if version != "v1" {
 					return nil, nil
 				}

@@ -124,7 +124,8 @@ func TestACrashInAnEffectIsUnknownAndOpensATicket(t *testing.T) {
 				if want.reply != "" && (r.Reply == nil || *r.Reply != want.reply) {
 					t.Errorf("got %+v, want reply %s", r, want.reply)
 				}
-				if want.status == mailroom.StatusFailed && (r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "pay")) {
+				if want.status == mailroom.StatusFailed && (r.Error.Class != mailroom.ClassPermanent ||
+					!strings.Contains(r.Error.Message, "pay")) {
 					t.Errorf("got error %+v, want a permanent one that names the effect", r.Error)
 				}
 			})
@@ -275,9 +276,10 @@ func TestAnUnknownEffectWithALargeInputOpensATicket(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		input := json.RawMessage(`"` + strings.Repeat("x", 2*mailroom.MaxAnswer) + `"`)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
-			_, err := s.Do(ctx, mailroom.Effect{Name: "pay", Input: input}, func(context.Context, string) (json.RawMessage, error) {
-				return nil, mailroom.ErrUnknown
-			})
+			_, err := s.Do(ctx, mailroom.Effect{Name: "pay", Input: input},
+				func(context.Context, string) (json.RawMessage, error) {
+					return nil, mailroom.ErrUnknown
+				})
 			return err
 		})
 		out := h.send("t", "pay")
@@ -371,7 +373,8 @@ func TestARetryByHandKeepsEffectsAndFreshForgetsThem(t *testing.T) {
 		prompts := func() int { return len(h.entries("t", entry.KindTicketOpened)) }
 
 		retry(false)
-		if r := h.status(out.Run, mailroom.StatusFailed); calls != 1 || prompts() != 1 || r.Checkpoint == nil || r.Attempt != 3 {
+		if r := h.status(out.Run, mailroom.StatusFailed); calls != 1 || prompts() != 1 || r.Checkpoint == nil ||
+			r.Attempt != 3 {
 			t.Errorf("%d calls, %d prompts, %+v", calls, prompts(), r)
 		}
 		retry(true)

@@ -70,7 +70,8 @@ func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
 			b := body[entry.RunRescheduled](h, e)
 			again = append(again, fmt.Sprintf("%s %d %s", b.Reason, b.Attempt, b.Error.Class))
 		}
-		if diff := cmp.Diff([]string{"retry 1 transient", "retry 2 transient", "retry 3 transient", "retry 4 transient"}, again); diff != "" {
+		if diff := cmp.Diff([]string{"retry 1 transient", "retry 2 transient", "retry 3 transient", "retry 4 transient"},
+			again); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -84,7 +85,8 @@ func TestRetryHonoursTheProvidersRetryAfter(t *testing.T) {
 			if s.Run().Attempt > 1 {
 				return nil
 			}
-			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: 90 * time.Second, Err: errors.New("429")})
+			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.ClassUnavailable,
+				RetryAfter: 90 * time.Second, Err: errors.New("429")})
 		})
 		out := h.send("t", "hello")
 		h.wait(2 * time.Minute)
@@ -182,7 +184,8 @@ func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
 		var entered seen[string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().ID)
-			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("content filtered")})
+			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.ClassPermanent,
+				Err: errors.New("content filtered")})
 		})
 		var runs []store.Submitted
 		for i := range 50 {
@@ -392,7 +395,8 @@ func TestPanicIsATransientErrorWithItsStack(t *testing.T) {
 			t.Fatalf("got %d reschedules, want 1", len(again))
 		}
 		e := body[entry.RunRescheduled](h, again[0]).Error
-		if e.Class != mailroom.ClassTransient || !strings.Contains(e.Message, "panic: boom") || !strings.Contains(e.Message, "engine_test.explode") {
+		if e.Class != mailroom.ClassTransient || !strings.Contains(e.Message, "panic: boom") || !strings.Contains(e.Message,
+			"engine_test.explode") {
 			t.Errorf("got %+v, want a transient error with the panic and its stack", e)
 		}
 	})

@@ -43,14 +43,15 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 	o := serving(func(ctx context.Context, s mailroom.Session) error {
 		for i := range 4 {
 			name := fmt.Sprint("e", i)
-			_, err := s.Do(ctx, mailroom.Effect{Name: name, Idempotent: true}, func(ctx context.Context, _ string) (json.RawMessage, error) {
-				select {
-				case <-time.After(c.call(s.Run(), name)):
-					return json.Marshal(name)
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			})
+			_, err := s.Do(ctx, mailroom.Effect{Name: name, Idempotent: true},
+				func(ctx context.Context, _ string) (json.RawMessage, error) {
+					select {
+					case <-time.After(c.call(s.Run(), name)):
+						return json.Marshal(name)
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				})
 			if err != nil {
 				return err
 			}

@@ -120,7 +120,8 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 			<-overtaken
 			late := context.WithoutCancel(ctx)
 			refusals <- s.Append(late, mailroom.Step{Name: "late", Checkpoint: []byte(`"late"`)})
-			refusals <- s.Append(late, mailroom.Step{Sends: []mailroom.Send{{Name: "n", Thread: "x", Parts: mailroom.Text("late")}}})
+			refusals <- s.Append(late,
+				mailroom.Step{Sends: []mailroom.Send{{Name: "n", Thread: "x", Parts: mailroom.Text("late")}}})
 			_, err := s.Steered(ctx)
 			refusals <- err
 			_, err = s.Do(late, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
@@ -158,7 +159,8 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 		h.wait(2 * time.Minute)
 		r := h.status(out.Run, mailroom.StatusCompleted)
 		if r.Attempt != 2 || r.Crashes != 1 || r.Checkpoint != nil || r.Step != 0 {
-			t.Errorf("got attempt %d, crashes %d, checkpoint %s, step %d; want 2, 1, none, 0", r.Attempt, r.Crashes, r.Checkpoint, r.Step)
+			t.Errorf("got attempt %d, crashes %d, checkpoint %s, step %d; want 2, 1, none, 0", r.Attempt, r.Crashes,
+				r.Checkpoint, r.Step)
 		}
 		if got := h.entries("x"); len(got) != 0 {
 			t.Errorf("a late send arrived: %v", got)

@@ -52,7 +52,8 @@ func TestAnObserverIsCalledForStartsAndRenewals(t *testing.T) {
 			t.Fatalf("%d starts, want 2", len(starts))
 		}
 		first, second := starts[0], starts[1]
-		if waited := first.Entered.Sub(first.Due); waited < time.Minute || first.Claimed.Before(first.Due) || first.Entered.Before(first.Claimed) {
+		if waited := first.Entered.Sub(first.Due); waited < time.Minute || first.Claimed.Before(first.Due) ||
+			first.Entered.Before(first.Claimed) {
 			t.Errorf("first start: due %v, claimed %v, entered %v", first.Due, first.Claimed, first.Entered)
 		}
 		if second.Run.Attempt != 2 || !second.Due.After(first.Entered) || second.Entered.Sub(second.Due) > time.Second {

@@ -52,7 +52,8 @@ func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
 				bad := h.send("bad", "x")
 				h.wait(time.Minute)
 				r := h.status(bad.Run, mailroom.StatusFailed)
-				if r.Attempt != mailroom.DefaultAttempts || r.Error == nil || r.Error.Class != mailroom.ClassExhausted || !strings.Contains(r.Error.Message, "panic: bomb") {
+				if r.Attempt != mailroom.DefaultAttempts || r.Error == nil || r.Error.Class != mailroom.ClassExhausted ||
+					!strings.Contains(r.Error.Message, "panic: bomb") {
 					t.Errorf("got %d attempts and error %v, want %d and the panic", r.Attempt, r.Error, mailroom.DefaultAttempts)
 				}
 				good := h.send("good", "x")
@@ -74,8 +75,10 @@ func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
 		good := h.send("good", "x")
 		h.wait(time.Minute)
 		r := h.status(bad.Run, mailroom.StatusFailed)
-		if r.Failures != mailroom.DefaultAttempts || r.Lost != 0 || r.Error == nil || !strings.Contains(r.Error.Message, "panic: bomb") {
-			t.Errorf("got %d failures, %d lost claims and error %v, want %d, 0 and the panic", r.Failures, r.Lost, r.Error, mailroom.DefaultAttempts)
+		if r.Failures != mailroom.DefaultAttempts || r.Lost != 0 || r.Error == nil || !strings.Contains(r.Error.Message,
+			"panic: bomb") {
+			t.Errorf("got %d failures, %d lost claims and error %v, want %d, 0 and the panic", r.Failures, r.Lost, r.Error,
+				mailroom.DefaultAttempts)
 		}
 		h.status(good.Run, mailroom.StatusCompleted)
 	})

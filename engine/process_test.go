@@ -42,7 +42,9 @@ func (h *fixture) newProcess() *process {
 	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{})}
 	p.ledger = ledger.New(p.line, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
-	}, Retry: func(string) retry.Policy { return p.retries }, Deadline: func(string) time.Duration { return p.deadline }, Log: p.log()})
+	}, Retry: func(string) retry.Policy { return p.retries }, Deadline: func(string) time.Duration {
+		return p.deadline
+	}, Log: p.log()})
 	ctx, end := context.WithCancel(context.Background())
 	p.end = end
 	go func() {

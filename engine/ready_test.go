@@ -26,7 +26,8 @@ func (h *fixture) waits(out store.Submitted) {
 	h.t.Helper()
 	r := h.status(out.Run, mailroom.StatusQueued)
 	if r.Attempt != 0 || r.Outages != 0 || r.AvailableAt.After(r.CreatedAt) {
-		h.t.Errorf("attempt %d, %d outages, available %v after the submit; want 0, 0 and 0", r.Attempt, r.Outages, r.AvailableAt.Sub(r.CreatedAt))
+		h.t.Errorf("attempt %d, %d outages, available %v after the submit; want 0, 0 and 0", r.Attempt, r.Outages,
+			r.AvailableAt.Sub(r.CreatedAt))
 	}
 }
 

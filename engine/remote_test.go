@@ -73,7 +73,9 @@ func (p *process) startRemote(o engine.Options) *worker {
 		agents = append(agents, name)
 	}
 	lane := &remoteConn{wire: f.wire}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return lane.dial(ctx) }}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return lane.dial(ctx)
+	}}
 	c := client.New("http://localhost", secret, client.WithHTTPClient(&http.Client{Transport: transport}))
 	l, err := remote.Dial(context.Background(), c, b, remote.Options{Agents: agents, Retry: p.workerRetries, Log: o.Log})
 	if err != nil {
@@ -223,23 +225,24 @@ func TestStopsAndSteersReachARemoteEngine(t *testing.T) {
 	remoteOnly(t, func(h *fixture) {
 		var steered []string
 		var heard time.Time
-		h.start(engine.Options{Renew: 2 * time.Second, Agents: map[string]engine.Agent{"a": {Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
-			for {
-				messages, err := s.Steered(ctx)
-				if ctx.Err() != nil { // the stop may come during the call
-					heard = time.Now()
-					return context.Cause(ctx)
+		h.start(engine.Options{Renew: 2 * time.Second,
+			Agents: map[string]engine.Agent{"a": {Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+				for {
+					messages, err := s.Steered(ctx)
+					if ctx.Err() != nil { // the stop may come during the call
+						heard = time.Now()
+						return context.Cause(ctx)
+					}
+					h.expect(err)
+					for _, m := range messages {
+						steered = append(steered, m.Text)
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(100 * time.Millisecond):
+					}
 				}
-				h.expect(err)
-				for _, m := range messages {
-					steered = append(steered, m.Text)
-				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(100 * time.Millisecond):
-				}
-			}
-		})}}})
+			})}}})
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		h.send("t", "this too", mode(mailroom.ModeSteer))
@@ -296,7 +299,8 @@ func (w *wire) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 // worker, which sets none, ends the attempt itself, before the server takes the claim away.
 func TestARemoteWorkerEndsAnAttemptAtTheServersDeadline(t *testing.T) {
 	for _, deadline := range []time.Duration{10 * time.Second, 3 * time.Hour} {
-		for _, of := range []struct{ engine, agent, want time.Duration }{{0, 0, deadline}, {time.Second, 0, time.Second}, {time.Hour, 5 * time.Second, 5 * time.Second}} {
+		for _, of := range []struct{ engine, agent, want time.Duration }{{0, 0, deadline}, {time.Second, 0, time.Second},
+			{time.Hour, 5 * time.Second, 5 * time.Second}} {
 			remoteOnly(t, func(h *fixture) {
 				h.process.deadline = deadline
 				causes := make(chan error, 5)
@@ -318,7 +322,8 @@ func TestARemoteWorkerEndsAnAttemptAtTheServersDeadline(t *testing.T) {
 				out := h.send("t", "hello")
 				cause := <-causes
 				if took := time.Since(begin); cause != mailroom.ErrDeadline || took < of.want-time.Second || took > of.want {
-					t.Errorf("server %v, worker %v, agent %v: got cause %v after %v, want %v", deadline, of.engine, of.agent, cause, took, of.want)
+					t.Errorf("server %v, worker %v, agent %v: got cause %v after %v, want %v", deadline, of.engine, of.agent, cause,
+						took, of.want)
 				}
 				h.wait(2 * time.Second)
 				if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 1 || r.Attempt != 2 || r.Lost != 0 {

@@ -216,9 +216,10 @@ func TestInputHasTheRunsMessagesAndTranscriptTheEarlierOnes(t *testing.T) {
 		h.send("t", "last")
 		h.wait(10 * time.Second)
 		want := map[string]view{
-			"one":        {Input: []string{"one"}},
-			"two":        {Input: []string{"two", "and"}, Transcript: []string{"one", "re: one"}, Last: []string{"re: one"}},
-			"never mind": {Input: []string{"never mind"}, Transcript: []string{"one", "re: one", "two", "and", "re: two"}, Last: []string{"re: two"}},
+			"one": {Input: []string{"one"}},
+			"two": {Input: []string{"two", "and"}, Transcript: []string{"one", "re: one"}, Last: []string{"re: one"}},
+			"never mind": {Input: []string{"never mind"}, Transcript: []string{"one", "re: one", "two", "and", "re: two"},
+				Last: []string{"re: two"}},
 			"last": {
 				Input: []string{"last"}, Last: []string{"re: never mind"},
 				Transcript: []string{"one", "re: one", "two", "and", "re: two", "never mind", "re: never mind"},
@@ -243,7 +244,8 @@ func TestTranscriptIsBoundedByTheRequest(t *testing.T) {
 		})
 		h.wait(time.Second)
 		h.send("t", "", func(in *thread.Submit) {
-			in.Messages = []thread.NewMessage{{Parts: mailroom.Text("a")}, {Parts: mailroom.Text("b")}, {Parts: mailroom.Text("c")}}
+			in.Messages = []thread.NewMessage{{Parts: mailroom.Text("a")}, {Parts: mailroom.Text("b")},
+				{Parts: mailroom.Text("c")}}
 		})
 		h.wait(time.Second)
 		got = nil
@@ -259,11 +261,13 @@ func TestStepThatBreaksARuleIsRefusedAndTheRunContinues(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "text "))
-			err := s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "run.completed", Body: json.RawMessage(`{}`)}}})
+			err := s.Append(ctx,
+				mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "run.completed", Body: json.RawMessage(`{}`)}}})
 			if mailroom.CodeOf(err) != mailroom.CodeInvalid {
 				t.Errorf("got %v, want code %s", err, mailroom.CodeInvalid)
 			}
-			h.expect(s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.mine", Body: json.RawMessage(`{"a":1}`)}}}))
+			h.expect(s.Append(ctx,
+				mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.mine", Body: json.RawMessage(`{"a":1}`)}}}))
 			return s.Stream(ctx, "more")
 		})
 		out := h.send("t", "hello")
@@ -293,9 +297,10 @@ func TestTheStateOfAStickyAgentNamesItsServer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			localOnly(t, func(h *fixture) {
-				c.options.Agents = map[string]engine.Agent{"a": {Sticky: c.sticky, Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
-					return s.Append(ctx, mailroom.Step{State: json.RawMessage(`{"session":"s"}`)})
-				})}}
+				c.options.Agents = map[string]engine.Agent{"a": {Sticky: c.sticky,
+					Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+						return s.Append(ctx, mailroom.Step{State: json.RawMessage(`{"session":"s"}`)})
+					})}}
 				h.start(c.options)
 				out := h.send("t", "hello")
 				h.wait(time.Second)

@@ -49,7 +49,8 @@ func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
 		if r := h.status(out.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonCancelled || r.Reply != nil {
 			t.Errorf("got reason %s, reply %v", r.Reason, r.Reply)
 		}
-		want := []string{entry.KindMessage, entry.KindQueued, entry.KindStarted, entry.KindStop, entry.KindMessage, entry.KindCancelled}
+		want := []string{entry.KindMessage, entry.KindQueued, entry.KindStarted, entry.KindStop, entry.KindMessage,
+			entry.KindCancelled}
 		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
 			t.Fatal(diff)
 		}
@@ -405,7 +406,8 @@ func TestAnAttemptWithoutAnAnswerOfTheStoreIsNoFailure(t *testing.T) {
 		h.wait(20 * time.Second)
 		r := h.status(out.Run, mailroom.StatusCompleted)
 		if got := entered.all(); len(got) != 1 || got[0] < 2 || r.Failures != 0 || r.Crashes != 0 {
-			t.Errorf("entered at attempts %v with %d failures and %d crashes, want a later attempt and none", got, r.Failures, r.Crashes)
+			t.Errorf("entered at attempts %v with %d failures and %d crashes, want a later attempt and none", got,
+				r.Failures, r.Crashes)
 		}
 	})
 }
@@ -423,7 +425,8 @@ func TestADeadlineStopsARunAtWorkWithinASweep(t *testing.T) {
 		h.wait(59 * time.Second)
 		h.status(out.Run, mailroom.StatusRunning)
 		if r := h.status(next.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonDeadline || r.Attempt != 0 {
-			t.Errorf("the run behind it: got reason %q at attempt %d, want %q and no start", r.Reason, r.Attempt, mailroom.ReasonDeadline)
+			t.Errorf("the run behind it: got reason %q at attempt %d, want %q and no start", r.Reason, r.Attempt,
+				mailroom.ReasonDeadline)
 		}
 		if cause := <-causes; cause != mailroom.ErrStopped {
 			t.Errorf("got cause %v, want %v", cause, mailroom.ErrStopped)

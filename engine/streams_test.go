@@ -161,7 +161,8 @@ func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
 		}
 		long, short := body[mailroom.Message](h, said[1]), body[mailroom.Message](h, said[2])
 		if len(long.Text) != mailroom.MaxText || !long.Truncated || strings.Trim(long.Text, "é") != "" {
-			t.Errorf("got %d bytes, truncated %v, want %d whole characters, marked", len(long.Text), long.Truncated, mailroom.MaxText)
+			t.Errorf("got %d bytes, truncated %v, want %d whole characters, marked", len(long.Text), long.Truncated,
+				mailroom.MaxText)
 		}
 		if short.Text != "short" || short.Truncated {
 			t.Errorf("next message %q, truncated %v; want it complete", short.Text, short.Truncated)
@@ -289,7 +290,9 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 
 // isAgentMessage reports whether the changes contain an agent's message.
 func isAgentMessage(c *store.Changes) bool {
-	return slices.ContainsFunc(slices.Concat(c.Entries...), func(e mailroom.Entry) bool { return e.Kind == entry.KindMessage && e.Attempt > 0 })
+	return slices.ContainsFunc(slices.Concat(c.Entries...), func(e mailroom.Entry) bool {
+		return e.Kind == entry.KindMessage && e.Attempt > 0
+	})
 }
 
 func TestSlowReaderNeverSlowsARun(t *testing.T) {
@@ -372,7 +375,8 @@ func TestThinkingIsShownLiveAndNeverStored(t *testing.T) {
 			}
 		}
 		want := []string{
-			"thinking 1-1 0 hmm ü", "text 1-1 0 The ", "thinking 1-1 6 , yes", "text 1-1 4 reply", "thinking 1-2 0 more", "text 1-2 0 done",
+			"thinking 1-1 0 hmm ü", "text 1-1 0 The ", "thinking 1-1 6 , yes", "text 1-1 4 reply", "thinking 1-2 0 more",
+			"text 1-2 0 done",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

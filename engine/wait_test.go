@@ -22,12 +22,14 @@ func (h *fixture) ticket(run, name string) *mailroom.Ticket {
 
 func (h *fixture) decide(k *mailroom.Ticket, v mailroom.Verdict) {
 	h.t.Helper()
-	_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "anna"})
+	_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest,
+		By: "anna"})
 	h.must(err)
 }
 
 func approval(name string) mailroom.Ask {
-	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?", Action: "deploy", Arguments: json.RawMessage(`{"to":"prod"}`)}
+	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?", Action: "deploy",
+		Arguments: json.RawMessage(`{"to":"prod"}`)}
 }
 
 func TestADecisionResumesTheSameRun(t *testing.T) {
@@ -147,7 +149,8 @@ func TestATimerFires(t *testing.T) {
 		begin := time.Now()
 		var woke time.Duration
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
-			if _, err := s.Wait(ctx, false, mailroom.Ask{Name: "later", Kind: mailroom.TicketTimer, After: 2 * time.Hour}); err != nil {
+			if _, err := s.Wait(ctx, false, mailroom.Ask{Name: "later", Kind: mailroom.TicketTimer,
+				After: 2 * time.Hour}); err != nil {
 				return err
 			}
 			woke = time.Since(begin)

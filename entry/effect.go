@@ -92,7 +92,8 @@ func (s *EffectState) AskOutcome(input json.RawMessage) mailroom.Ask {
 	}
 	return mailroom.Ask{
 		Name: fmt.Sprintf("effect:%s#%d", s.Name, s.Tries), Kind: mailroom.TicketApproval, Answers: true,
-		Prompt:    fmt.Sprintf("The outcome of %q is unknown. Approve to run it again, answer with its result, or deny.", s.Name),
+		Prompt: fmt.Sprintf("The outcome of %q is unknown. Approve to run it again, answer with its result, or deny.",
+			s.Name),
 		Action:    s.Name,
 		Arguments: input,
 	}

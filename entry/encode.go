@@ -91,7 +91,9 @@ func (s RunStarted) AppendJSON(b []byte) []byte {
 	if len(s.Tickets) > 0 {
 		b = jsontext.AppendList(jsontext.AppendName(b, "tickets"), s.Tickets, jsontext.AppendString)
 	}
-	b = jsontext.AppendList(jsontext.AppendName(b, "messages"), s.Messages, func(b []byte, seq int64) []byte { return strconv.AppendInt(b, seq, 10) })
+	b = jsontext.AppendList(jsontext.AppendName(b, "messages"), s.Messages, func(b []byte, seq int64) []byte {
+		return strconv.AppendInt(b, seq, 10)
+	})
 	return append(b, '}')
 }
 

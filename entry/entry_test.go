@@ -33,6 +33,7 @@ func TestAllKindsAreKnown(t *testing.T) {
 		return true
 	})
 	if kinds < 29 || !entry.Known("x.mine") || entry.Known("run.newer") {
-		t.Errorf("%d kinds, kinds of agents known: %t, of newer versions: %t", kinds, entry.Known("x.mine"), entry.Known("run.newer"))
+		t.Errorf("%d kinds, kinds of agents known: %t, of newer versions: %t", kinds, entry.Known("x.mine"),
+			entry.Known("run.newer"))
 	}
 }

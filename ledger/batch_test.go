@@ -180,7 +180,8 @@ func TestARefusedSendUndoesItsStepAndNoOther(t *testing.T) {
 		d.register("w")
 		d.submit(text("t", "hello"))
 		c := d.claimOne("w").Claim
-		must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
+		must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1,
+			Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
 		log := d.kinds("u")
 		errs := gatherBatch(t, d, f,
 			submitFunc(d, text("a", "hello")),
@@ -221,7 +222,8 @@ func TestOnlyTheOperationThatTheDatabaseRefusesFails(t *testing.T) {
 		d := open(t, f, ledger.Options{})
 		d.register("w")
 		answer := startClaimer(t.Context(), d, "echo", 1)
-		errs := gatherBatch(t, d, f, submitFunc(d, text("a", "hello")), submitFunc(d, text("bad", "hello")), submitFunc(d, text("b", "hello")))
+		errs := gatherBatch(t, d, f, submitFunc(d, text("a", "hello")), submitFunc(d, text("bad", "hello")),
+			submitFunc(d, text("b", "hello")))
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeInternal, ""})
 		for _, thread := range []string{"a", "b"} {
 			wantEqual(t, "log of "+thread, d.kinds(thread)[:19], "message, run.queued")
@@ -231,7 +233,8 @@ func TestOnlyTheOperationThatTheDatabaseRefusesFails(t *testing.T) {
 }
 
 func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
-	for name, kind := range map[string]storetest.FaultKind{"nothing happened": storetest.FailBefore, "it happened": storetest.FailAfter} {
+	for name, kind := range map[string]storetest.FaultKind{"nothing happened": storetest.FailBefore,
+		"it happened": storetest.FailAfter} {
 		t.Run(name, func(t *testing.T) {
 			f := newControlledStore(nil)
 			d := open(t, f, ledger.Options{})
@@ -261,12 +264,14 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsQueuedOperations(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Go(func() {
-			_, errs[3] = d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			_, errs[3] = d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1},
+				Wait: true})
 		})
 		synctest.Wait()
 		release()
 		all.Wait()
-		wantEqual(t, "answers", codes(errs[:]), []mailroom.Code{mailroom.CodeUnavailable, mailroom.CodeUnavailable, mailroom.CodeUnavailable, mailroom.CodeUnavailable})
+		wantEqual(t, "answers", codes(errs[:]), []mailroom.Code{mailroom.CodeUnavailable, mailroom.CodeUnavailable,
+			mailroom.CodeUnavailable, mailroom.CodeUnavailable})
 		if err := d.close(); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("run: got %v, want the error that closed the store", err)
 		}
@@ -285,7 +290,8 @@ func TestAStoreThatClosesDuringSingleCommitsAnswersAllWaitingClaims(t *testing.T
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				_, errs[i] = d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"codex": 1}, Wait: true})
+				_, errs[i] = d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"codex": 1},
+					Wait: true})
 			})
 		}
 		synctest.Wait()

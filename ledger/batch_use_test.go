@@ -67,7 +67,8 @@ func TestAQuotaLimitsSubmitsAndNoRunningWork(t *testing.T) {
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	d.register("w")
 	c := d.claimOne("w").Claim
-	must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: partialText(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
+	must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: partialText(c, "").ID,
+		Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
 	d.settle(thread.Settle{Claim: c, Number: 2, Outcome: thread.OutcomeComplete})
 	_, err = d.Submit(d.ctx, text("t", "two"))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
@@ -125,7 +126,8 @@ func TestAQuotaLimitsNotificationsReservationsAndEdits(t *testing.T) {
 	in := text("t", "one")
 	message := d.submit(in).Message
 	notify := func(event, key string) error {
-		_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", Key: key, By: ann(), Notification: project.Notification{From: "a", Event: event}})
+		_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", Key: key, By: ann(),
+			Notification: project.Notification{From: "a", Event: event}})
 		return err
 	}
 	wantCode(t, notify("done", "k"), "")
@@ -144,7 +146,8 @@ func TestAQuotaLimitsNotificationsReservationsAndEdits(t *testing.T) {
 	other.Project = "another"
 	_, err = d.Projects().Reserve(d.ctx, other)
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
-	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "another", Agent: "a", By: ann(), Limit: 1, Consume: true})
+	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "another", Agent: "a", By: ann(), Limit: 1,
+		Consume: true})
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	wantEqual(t, "threads", d.used().Threads, 2)
 }

@@ -164,7 +164,8 @@ func (p *pair) draw(t *rapid.T) action {
 	if r := p.after.Runs[claim.Run]; r != nil {
 		number = r.Step + 1
 	}
-	switch rapid.SampledFrom([]string{"aside", "aside", "aside", "submit", "submit", "submit", "settle", "settle", "append", "steered", "cancel", "cancel", "interrupt", "retry", "edit", "retract"}).Draw(t, "operation") {
+	switch rapid.SampledFrom([]string{"aside", "aside", "aside", "submit", "submit", "submit", "settle", "settle",
+		"append", "steered", "cancel", "cancel", "interrupt", "retry", "edit", "retract"}).Draw(t, "operation") {
 	case "aside":
 		p.n++
 		a := drawSide(t, p.after, p.n)
@@ -223,7 +224,8 @@ func (p *pair) submit(t *rapid.T) action {
 	in := text(rapid.SampledFrom([]string{"a", "a", "b"}).Draw(t, "thread"), fmt.Sprint("text ", p.n))
 	in.Run = fmt.Sprint("r", p.n)
 	in.Mode = rapid.SampledFrom([]mailroom.Mode{
-		"", "", "", "", mailroom.ModeSteer, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
+		"", "", "", "", mailroom.ModeSteer, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest,
+		mailroom.ModeCollect, mailroom.ModeReject,
 	}).Draw(t, "mode")
 	p1 := rapid.SampledFrom([]int{0, 128, 128, 255}).Draw(t, "priority")
 	in.Priority = &p1
@@ -239,8 +241,10 @@ func (p *pair) submit(t *rapid.T) action {
 func (p *pair) claim(t *rapid.T) action {
 	alone := rapid.Bool().Draw(t, "alone")
 	return action{"claim", func(d *fixture) (any, error) {
-		work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 1, Slots: 2, Agents: map[string]int{"echo": 2}, LastAttempt: alone})
-		slices.SortFunc(work, func(a, b thread.ClaimedRun) int { return strings.Compare(a.Claim.Thread, b.Claim.Thread) }) // ties have no order
+		work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 1, Slots: 2, Agents: map[string]int{"echo": 2},
+			LastAttempt: alone})
+		// ties have no order
+		slices.SortFunc(work, func(a, b thread.ClaimedRun) int { return strings.Compare(a.Claim.Thread, b.Claim.Thread) })
 		return work, err
 	}}
 }

@@ -18,7 +18,8 @@ func longQueue(id string, runs int) *thread.State {
 	}
 	var rows []*mailroom.Run
 	for i := range runs {
-		rows = append(rows, &mailroom.Run{ID: fmt.Sprint(id, ".", i), Thread: id, Status: mailroom.StatusQueued, Place: int64(i + 1)})
+		rows = append(rows, &mailroom.Run{ID: fmt.Sprint(id, ".", i), Thread: id, Status: mailroom.StatusQueued,
+			Place: int64(i + 1)})
 	}
 	t.Runs.SetQueue(store.RunsQueued, rows, false)
 	return t

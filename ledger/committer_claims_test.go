@@ -29,7 +29,8 @@ func (k *testClaimer) NextClaim() thread.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
-	return thread.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
+	return thread.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free},
+		LastAttempt: true}
 }
 
 func (k *testClaimer) OnClaimed(asked thread.ClaimRequest, work []thread.ClaimedRun, err error) {
@@ -98,7 +99,8 @@ func TestAnAssignmentAgreesWithTheLog(t *testing.T) {
 		k := &testClaimer{free: 1}
 		end := subscribe(t.Context(), d, k)
 		in := text("a", "look <here>")
-		in.Messages = append(in.Messages, thread.NewMessage{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}}, Visibility: mailroom.VisibleInternal})
+		in.Messages = append(in.Messages, thread.NewMessage{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}},
+			Visibility: mailroom.VisibleInternal})
 		out := d.submit(in)
 		want := must(d.Messages(t.Context(), "a", []int64{1, 2}))(t)
 		wantEqual(t, "input", k.work[0].Input, want)

@@ -52,7 +52,8 @@ func TestAnObserverIsCalledForEveryOperationCommitAndEnd(t *testing.T) {
 	d.settle(complete(d.claimOne("w").Claim, "done"))
 	ctx, cancel := context.WithCancel(d.ctx)
 	cancel()
-	if _, err := d.Claim(ctx, thread.ClaimRequest{Worker: "w", Round: 9, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true}); err == nil {
+	if _, err := d.Claim(ctx, thread.ClaimRequest{Worker: "w", Round: 9, Slots: 1, Agents: map[string]int{"echo": 1},
+		Wait: true}); err == nil {
 		t.Fatal("a withdrawn claim was made")
 	}
 	if err := d.close(); err != nil { // waits for observations after the results
@@ -151,12 +152,14 @@ func (l *lockedLog) Write(b []byte) (int, error) {
 
 func TestARunThatFailedForGoodIsLoggedOnceWithItsErrorAndNoQuotedText(t *testing.T) {
 	var log lockedLog
-	d := open(t, nil, ledger.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	d := open(t, nil,
+		ledger.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	d.register("w")
 	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassPermanent} {
 		d.submit(text(string(class), "one"))
 		d.settle(thread.Settle{
-			Claim: d.claimOne("w").Claim, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")},
+			Claim: d.claimOne("w").Claim, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class,
+				Err: errors.New("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")},
 		})
 	}
 	if err := d.close(); err != nil {
@@ -164,8 +167,10 @@ func TestARunThatFailedForGoodIsLoggedOnceWithItsErrorAndNoQuotedText(t *testing
 	}
 	got := strings.TrimSpace(log.text.String())
 	group := thread.ErrorGroup("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")
-	end := ` thread=permanent agent=echo attempt=1 failures=0 class=permanent group=` + group + ` error="HTTP 401: key sk-# of '*' in <path> [2J was refused"`
-	if strings.Count(got, "\n") != 0 || !strings.Contains(got, `level=WARN msg="run failed for good" run=`) || !strings.HasSuffix(got, end) {
+	end := ` thread=permanent agent=echo attempt=1 failures=0 class=permanent group=` + group +
+		` error="HTTP 401: key sk-# of '*' in <path> [2J was refused"`
+	if strings.Count(got, "\n") != 0 || !strings.Contains(got, `level=WARN msg="run failed for good" run=`) ||
+		!strings.HasSuffix(got, end) {
 		t.Errorf("log: %s", got)
 	}
 }
@@ -178,7 +183,8 @@ func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 		AttemptStarted: func(a thread.AttemptStart) {
 			mu.Lock()
 			defer mu.Unlock()
-			starts = append(starts, fmt.Sprintf("%s %d late=%v", a.Agent, a.Attempt, a.At.Before(a.Due) || a.Due.Before(a.Created)))
+			starts = append(starts, fmt.Sprintf("%s %d late=%v", a.Agent, a.Attempt, a.At.Before(a.Due) ||
+				a.Due.Before(a.Created)))
 		},
 		AttemptEnded: func(a thread.AttemptEnd) {
 			mu.Lock()
@@ -189,7 +195,8 @@ func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 	d.register("w")
 	d.submit(text("t", "one"))
 	first := d.claimOne("w").Claim
-	down := thread.Settle{Claim: first, Number: 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("down")}}
+	down := thread.Settle{Claim: first, Number: 1, Outcome: thread.OutcomeFail,
+		Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("down")}}
 	d.settle(down)
 	d.settle(down) // a repeat is no further attempt
 	d.submit(text("u", "two"))
@@ -206,10 +213,12 @@ func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 	if err := d.close(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"echo 1 late=false", "echo 1 late=false", "echo 2 late=false", "echo 1 late=false"}, starts); diff != "" {
+	if diff := cmp.Diff([]string{"echo 1 late=false", "echo 1 late=false", "echo 2 late=false", "echo 1 late=false"},
+		starts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"echo fail unavailable", "echo release ", "echo complete ", "echo lease_lost "}, ends); diff != "" {
+	if diff := cmp.Diff([]string{"echo fail unavailable", "echo release ", "echo complete ", "echo lease_lost "},
+		ends); diff != "" {
 		t.Error(diff)
 	}
 }

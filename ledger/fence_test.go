@@ -20,7 +20,8 @@ func lateWrites(d *fixture, c mailroom.Claim) map[string]error {
 	_, refused["entry"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
 		Entries: []mailroom.AgentEntry{{Kind: "x.late", Body: json.RawMessage(`{}`)}},
 	}})
-	_, refused["checkpoint"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Checkpoint: json.RawMessage(`{"late":true}`)}})
+	_, refused["checkpoint"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1,
+		Step: mailroom.Step{Checkpoint: json.RawMessage(`{"late":true}`)}})
 	_, refused["send"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
 		Sends: []mailroom.Send{{Name: "late", Thread: "elsewhere", Parts: mailroom.Text("late")}},
 	}})
@@ -141,7 +142,8 @@ func TestARefusedSendFailsItsStep(t *testing.T) {
 	send := func(number int, names ...string) error {
 		a := thread.StepCommit{Claim: c, Number: number}
 		for i, name := range names {
-			a.Step.Sends = append(a.Step.Sends, mailroom.Send{Name: name, Thread: "u", Parts: mailroom.Text(names[len(names)-1] + names[i])})
+			a.Step.Sends = append(a.Step.Sends, mailroom.Send{Name: name, Thread: "u",
+				Parts: mailroom.Text(names[len(names)-1] + names[i])})
 		}
 		_, err := d.Append(t.Context(), a)
 		return err

@@ -28,7 +28,8 @@ func FuzzMessageID(f *testing.F) {
 			{Kind: "x.note", Body: []byte(`{}`)}, {Kind: "x.note", Body: body},
 		}}}
 		_, err := d.Append(d.ctx, step)
-		if object := map[string]any(nil); err == nil && (json.Unmarshal(body, &object) != nil || object == nil) || err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
+		if object := map[string]any(nil); err == nil && (json.Unmarshal(body, &object) != nil || object == nil) ||
+			err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("append entry %q: %v", body, err)
 		}
 		id = "r" + id

@@ -28,8 +28,10 @@ type sideAction struct {
 // drawSide draws such an operation on the rows of a store. Many of them are refused.
 func drawSide(t *rapid.T, rows contents, n int) sideAction {
 	draw := one(t, []func(t *rapid.T, rows contents, n int) sideAction{
-		drawNotify, drawNotify, drawInbox, drawInbox, drawAcknowledge, drawAcknowledge, drawReserve, drawReserve, drawReservation,
-		drawPause, drawResume, drawCursor, drawDuty, drawDuty, drawOpening, drawNote, drawQuotas, drawAlerts, drawAlerts, drawExpiry, drawOnTheWay,
+		drawNotify, drawNotify, drawInbox, drawInbox, drawAcknowledge, drawAcknowledge, drawReserve, drawReserve,
+		drawReservation,
+		drawPause, drawResume, drawCursor, drawDuty, drawDuty, drawOpening, drawNote, drawQuotas, drawAlerts, drawAlerts,
+		drawExpiry, drawOnTheWay,
 	}, "aside")
 	return draw(t, rows, n)
 }
@@ -41,7 +43,9 @@ func drawPause(t *rapid.T, _ contents, n int) sideAction {
 
 func drawResume(t *rapid.T, _ contents, _ int) sideAction {
 	agent := one(t, []string{"phantom", "wraith"}, "resumed")
-	return sideAction{"resume", func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, l.ResumeAgent(ctx, agent) }}
+	return sideAction{"resume", func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		return nil, l.ResumeAgent(ctx, agent)
+	}}
 }
 
 // drawDuty takes or releases a duty for a worker, which may be dead or unknown.
@@ -143,13 +147,18 @@ func drawNotify(t *rapid.T, _ contents, n int) sideAction {
 	if chance(t, 30, "keyed") {
 		in.Key = one(t, keyNames(), "key")
 	}
-	return sideAction{"notify", func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Projects().Notify(ctx, in) }}
+	return sideAction{"notify", func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		return l.Projects().Notify(ctx, in)
+	}}
 }
 
 func drawInbox(t *rapid.T, _ contents, _ int) sideAction {
 	agent, by := drawAgent(t)
-	in := ledger.InboxQuery{Project: drawProject(t), Agent: agent, By: by, Limit: number(t, 1, 3, "limit"), Consume: chance(t, 50, "consumed")}
-	return sideAction{"inbox", func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Projects().Inbox(ctx, in) }}
+	in := ledger.InboxQuery{Project: drawProject(t), Agent: agent, By: by, Limit: number(t, 1, 3, "limit"),
+		Consume: chance(t, 50, "consumed")}
+	return sideAction{"inbox", func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		return l.Projects().Inbox(ctx, in)
+	}}
 }
 
 func drawAcknowledge(t *rapid.T, rows contents, _ int) sideAction {
@@ -172,7 +181,8 @@ func drawReserve(t *rapid.T, _ contents, _ int) sideAction {
 	holder, by := drawAgent(t)
 	in := project.Reserve{
 		Project: drawProject(t), Names: []string{one(t, []string{"a.go", "b.go", "*.go"}, "name")}, Holder: holder, By: by,
-		Shared: chance(t, 20, "shared"), Advisory: chance(t, 10, "advisory"), TTL: time.Duration(number(t, 1, 60, "minutes")) * time.Minute,
+		Shared: chance(t, 20, "shared"), Advisory: chance(t, 10, "advisory"),
+		TTL: time.Duration(number(t, 1, 60, "minutes")) * time.Minute,
 	}
 	return sideAction{"reserve", func(ctx context.Context, l *ledger.Ledger) (any, error) {
 		out, err := l.Projects().Reserve(ctx, in)
@@ -203,7 +213,8 @@ func drawReservation(t *rapid.T, rows contents, _ int) sideAction {
 }
 
 func drawCursor(t *rapid.T, _ contents, n int) sideAction {
-	c := store.Cursor{Channel: "chat", Identity: one(t, []string{"", "room"}, "identity"), Position: json.RawMessage(fmt.Sprint(n))}
+	c := store.Cursor{Channel: "chat", Identity: one(t, []string{"", "room"}, "identity"),
+		Position: json.RawMessage(fmt.Sprint(n))}
 	refused := chance(t, 20, "refused")
 	return sideAction{"cursor", func(ctx context.Context, l *ledger.Ledger) (any, error) {
 		return nil, l.ChangeCursor(ctx, c.Channel, c.Identity, func(json.RawMessage, time.Time) (json.RawMessage, error) {

@@ -131,7 +131,8 @@ func (m *model) checkMessages(t *rapid.T) {
 	for id, k := range m.decided {
 		if is := m.after.Tickets[id]; is != nil && is.State != mailroom.TicketVoid &&
 			(is.State != mailroom.TicketDecided || is.Decision != k.Decision || string(is.Answer) != string(k.Answer)) {
-			t.Fatalf("ticket %s was decided %s %s, and is now %s %s %s", id, k.Decision, k.Answer, is.State, is.Decision, is.Answer)
+			t.Fatalf("ticket %s was decided %s %s, and is now %s %s %s", id, k.Decision, k.Answer, is.State,
+				is.Decision, is.Answer)
 		}
 	}
 	for id, status := range m.ended {
@@ -165,7 +166,8 @@ func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
 	for _, side := range m.sides {
 		is, err := side.doors[m.handle].Message(m.ctx, s.thread, s.id)
 		if err != nil || is.Text != s.text || (is.State == mailroom.MessageRetracted) != s.retracted {
-			t.Fatalf("%s has message %s as %q, %s, error %v; want %q, retracted: %v", side.name, s.id, is.Text, is.State, err, s.text, s.retracted)
+			t.Fatalf("%s has message %s as %q, %s, error %v; want %q, retracted: %v", side.name, s.id, is.Text, is.State, err,
+				s.text, s.retracted)
 		}
 	}
 }
@@ -224,7 +226,8 @@ func (m *model) checkEffects(t *rapid.T, run string) {
 	}
 	for _, name := range effectNames() {
 		want, done := m.effects[run+" "+name]
-		if is := states[name]; done && (is == nil || is.Last != entry.KindEffectSettled || string(is.Result) != string(want.Result)) {
+		if is := states[name]; done && (is == nil || is.Last != entry.KindEffectSettled ||
+			string(is.Result) != string(want.Result)) {
 			t.Fatalf("effect %s of run %s had result %s, and is now %+v", name, run, want.Result, is)
 		}
 	}
@@ -286,7 +289,9 @@ func (m *model) answer(t *rapid.T, id string) {
 	default:
 		d.Verdict, d.Answer = mailroom.VerdictAnswer, json.RawMessage(`"yes"`)
 	}
-	if _, err := onBoth(t, m.twin, "last decision", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) }); err != nil &&
+	if _, err := onBoth(t, m.twin, "last decision", func(l *ledger.Ledger) (*mailroom.Ticket, error) {
+		return l.Decide(m.ctx, d)
+	}); err != nil &&
 		mailroom.CodeOf(err) != mailroom.CodeGone {
 		t.Fatalf("decide %+v: %v", k, err)
 	}
@@ -327,7 +332,9 @@ func (m *model) finish(t *rapid.T, c mailroom.Claim) {
 		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: thread.OutcomeComplete,
 		Message: &thread.PartialText{ID: m.name(c.Run + ".1-"), Text: "done"},
 	}
-	r, err := onBoth(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Workers().Settle(m.ctx, s) })
+	r, err := onBoth(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) {
+		return l.Workers().Settle(m.ctx, s)
+	})
 	if err != nil {
 		t.Fatalf("settle: %v", err)
 	}

@@ -71,7 +71,8 @@ func TestTheHistoriesReachEveryOperation(t *testing.T) {
 // entries. Each is in a test of its own, with the same check of refusals.
 func apart() []string {
 	return []string{
-		"sign_in", "sign_out", "end_replaced", "cancel revoked", "check_clock", "replan", "end_probe", "drop", "drop_summaries",
+		"sign_in", "sign_out", "end_replaced", "cancel revoked", "check_clock", "replan", "end_probe", "drop",
+		"drop_summaries",
 		"release_sticky",
 	}
 }
@@ -79,7 +80,8 @@ func apart() []string {
 // operationNames returns the names of all operations in the source.
 func operationNames(t *testing.T) (names []string) {
 	t.Helper()
-	named := regexp.MustCompile(`(?:op\{name: |\bon(?:Run|Message|Project|Reservation)\((?:\w+, )?(?:l, |ps\.ledger, )?|plan\.op\()"([^"]+)"`)
+	named := regexp.MustCompile(
+		`(?:op\{name: |\bon(?:Run|Message|Project|Reservation)\((?:\w+, )?(?:l, |ps\.ledger, )?|plan\.op\()"([^"]+)"`)
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -34,9 +34,10 @@ func (m *model) lateWrite(t *rapid.T) {
 	}
 	for name, f := range map[string]func(l *ledger.Ledger) error{
 		"late append": func(l *ledger.Ledger) error {
-			_, err := l.Workers().Append(m.ctx, thread.StepCommit{Claim: c, Number: number, Message: &thread.PartialText{ID: "late", Text: "late"}, Step: mailroom.Step{
-				Checkpoint: json.RawMessage(`{"late":true}`), Sends: []mailroom.Send{{Name: "late", Parts: mailroom.Text("late")}},
-			}})
+			_, err := l.Workers().Append(m.ctx, thread.StepCommit{Claim: c, Number: number,
+				Message: &thread.PartialText{ID: "late", Text: "late"}, Step: mailroom.Step{
+					Checkpoint: json.RawMessage(`{"late":true}`), Sends: []mailroom.Send{{Name: "late", Parts: mailroom.Text("late")}},
+				}})
 			return err
 		},
 		"late flush": func(l *ledger.Ledger) error {
@@ -44,7 +45,8 @@ func (m *model) lateWrite(t *rapid.T) {
 		},
 		"late steered": func(l *ledger.Ledger) error { _, err := l.Workers().MarkSteersRead(m.ctx, c); return err },
 		"late settle": func(l *ledger.Ledger) error {
-			_, err := l.Workers().Settle(m.ctx, thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomeComplete, Message: &thread.PartialText{ID: "late", Text: "late"}})
+			_, err := l.Workers().Settle(m.ctx, thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomeComplete,
+				Message: &thread.PartialText{ID: "late", Text: "late"}})
 			return err
 		},
 	} {
@@ -56,16 +58,21 @@ func (m *model) lateWrite(t *rapid.T) {
 
 func (m *model) cancel(t *rapid.T) {
 	run := pick(t, m.runs(), "run")
-	_, _ = onBoth(t, m.twin, "cancel", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Cancel(m.ctx, run, "ann") })
+	_, _ = onBoth(t, m.twin, "cancel", func(l *ledger.Ledger) (*mailroom.Run, error) {
+		return l.Cancel(m.ctx, run, "ann")
+	})
 }
 
 func (m *model) interrupt(t *rapid.T) {
 	threadID := drawThread(t, "thread")
-	_, _ = onBoth(t, m.twin, "interrupt", func(l *ledger.Ledger) (thread.Interrupted, error) { return l.Interrupt(m.ctx, threadID, ann()) })
+	_, _ = onBoth(t, m.twin, "interrupt", func(l *ledger.Ledger) (thread.Interrupted, error) {
+		return l.Interrupt(m.ctx, threadID, ann())
+	})
 }
 
 func (m *model) retry(t *rapid.T) {
-	in := thread.Retry{Run: pick(t, m.runs(), "run"), By: "ann", Fresh: rapid.Bool().Draw(t, "fresh"), SameVersion: rapid.Bool().Draw(t, "same version")}
+	in := thread.Retry{Run: pick(t, m.runs(), "run"), By: "ann", Fresh: rapid.Bool().Draw(t, "fresh"),
+		SameVersion: rapid.Bool().Draw(t, "same version")}
 	r, err := onBoth(t, m.twin, "retry", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Retry(m.ctx, in) })
 	if err == nil {
 		m.recordRetry(r, in.Fresh)
@@ -82,7 +89,9 @@ func (m *model) giveWay(t *rapid.T) {
 	}
 	was := m.run(c.Run)
 	s := thread.Settle{Claim: c, Number: was.Step + 1, Outcome: thread.OutcomeRelease, GiveWay: to}
-	r, err := onBoth(t, m.twin, "give way", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Workers().Settle(m.ctx, s) })
+	r, err := onBoth(t, m.twin, "give way", func(l *ledger.Ledger) (*mailroom.Run, error) {
+		return l.Workers().Settle(m.ctx, s)
+	})
 	if err != nil {
 		t.Fatalf("give way: %v", err)
 	}
@@ -234,7 +243,8 @@ func (m *model) sweep(t *rapid.T) {
 		}
 		if was := m.before.Threads[thread]; was != nil && uncharged[was.Worker] {
 			if before, now := m.before.Runs[was.Current], m.after.Runs[was.Current]; now.Crashes > before.Crashes {
-				t.Fatalf("run %s has %d crashes, %d before its uncharged worker %s was swept", now.ID, now.Crashes, before.Crashes, was.Worker)
+				t.Fatalf("run %s has %d crashes, %d before its uncharged worker %s was swept", now.ID, now.Crashes, before.Crashes,
+					was.Worker)
 			}
 		}
 	}
@@ -277,7 +287,9 @@ func (m *model) reopen(t *rapid.T) {
 		live[w.ID] = !w.Dead
 	}
 	uncharged := m.n%2 == 0 // by the number of names so far: a draw would change the histories of the reach test
-	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.Workers().EndLocalWorkers(m.ctx, uncharged) }); err != nil {
+	if err := m.do(t, "end local", func(l *ledger.Ledger) error {
+		return l.Workers().EndLocalWorkers(m.ctx, uncharged)
+	}); err != nil {
 		t.Fatalf("end local: %v", err)
 	}
 	for _, w := range m.after.Workers {
@@ -309,15 +321,17 @@ func (m *model) versions(t *rapid.T) {
 	if slices.ContainsFunc(m.after.Kept, same) == forget {
 		t.Fatalf("after %s of %s %s: stored versions %v", name, of.Agent, of.Version, m.after.Kept)
 	}
-	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget && !slices.ContainsFunc(m.after.Kept, func(d store.Definition) bool {
-		return same(d) && string(d.Body) == string(m.before.Kept[i].Body)
-	}) {
+	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget && !slices.ContainsFunc(m.after.Kept,
+		func(d store.Definition) bool {
+			return same(d) && string(d.Body) == string(m.before.Kept[i].Body)
+		}) {
 		t.Fatalf("version %s of %s was changed", of.Version, of.Agent)
 	}
 }
 
 func (m *model) advance(t *rapid.T) {
-	m.clock.move(time.Duration(one(t, []int{1, 250, 1000, 1000, 3000, 3000, 7000, 7000, 3600_000, 25 * 3600_000}, "ms")) * time.Millisecond)
+	m.clock.move(time.Duration(one(t, []int{1, 250, 1000, 1000, 3000, 3000, 7000, 7000, 3600_000, 25 * 3600_000},
+		"ms")) * time.Millisecond)
 }
 
 // checkStarted checks that a claim starts the current run, or the first of the queue by priority and
@@ -348,7 +362,8 @@ func (m *model) checkStarted(t *rapid.T, before contents, one thread.ClaimedRun,
 		r := before.Runs[c.Run]
 		fired := r != nil && r.Status == mailroom.StatusWaiting && !row.Due.At.IsZero() && !row.Due.At.After(now)
 		if row.Current != c.Run || !fired && (r.Status != mailroom.StatusQueued || r.AvailableAt.After(now)) {
-			t.Fatalf("claimed run %s of thread %s while run %s was current, available at %v", c.Run, c.Thread, row.Current, r.AvailableAt)
+			t.Fatalf("claimed run %s of thread %s while run %s was current, available at %v", c.Run, c.Thread, row.Current,
+				r.AvailableAt)
 		}
 		return
 	}
@@ -356,7 +371,8 @@ func (m *model) checkStarted(t *rapid.T, before contents, one thread.ClaimedRun,
 	for _, r := range m.after.Runs {
 		if r.Thread == c.Thread && r.NeverStarted() && !r.NotBefore.After(now) &&
 			(r.Priority < mine.Priority || r.Priority == mine.Priority && r.Place < mine.Place) {
-			t.Fatalf("run %s (priority %d, place %d) started before run %s (%d, %d)", c.Run, mine.Priority, mine.Place, r.ID, r.Priority, r.Place)
+			t.Fatalf("run %s (priority %d, place %d) started before run %s (%d, %d)", c.Run, mine.Priority, mine.Place, r.ID,
+				r.Priority, r.Place)
 		}
 	}
 }
@@ -375,7 +391,8 @@ func (m *model) checkCrashes(t *rapid.T, r *mailroom.Run) {
 	}
 	m.coverage["run of bounded crashes"]++
 	if n := *r.CrashLimit; n == 0 && r.Lost > 0 || n > 0 && r.Crashes >= n {
-		t.Fatalf("run %s starts after %d lost claims, %d of them crashes in a row, with a bound of %d", r.ID, r.Lost, r.Crashes, n)
+		t.Fatalf("run %s starts after %d lost claims, %d of them crashes in a row, with a bound of %d", r.ID, r.Lost,
+			r.Crashes, n)
 	}
 }
 
@@ -496,11 +513,15 @@ func (m *model) dropPurged() {
 // checkSteerKept checks that an unread steered message is read later, becomes a run, or is superseded
 // or retracted.
 func (m *model) checkSteerKept(t *rapid.T, was, is *mailroom.Run, s mailroom.Steer) {
-	if s.Read || s.Retracted || slices.ContainsFunc(is.Steers, func(x mailroom.Steer) bool { return x.Message == s.Message }) {
+	if s.Read || s.Retracted || slices.ContainsFunc(is.Steers, func(x mailroom.Steer) bool {
+		return x.Message == s.Message
+	}) {
 		return
 	}
 	own, _, _ := strings.Cut(s.Message, ".")
-	if r := m.after.Runs[own]; r == nil || !slices.ContainsFunc(r.Inputs, func(in mailroom.Input) bool { return in.Message == s.Message }) {
+	if r := m.after.Runs[own]; r == nil || !slices.ContainsFunc(r.Inputs, func(in mailroom.Input) bool {
+		return in.Message == s.Message
+	}) {
 		t.Fatalf("steered message %s of run %s (%s, then %s) was dropped unread", s.Message, was.ID, was.Status, is.Status)
 	}
 }

@@ -112,7 +112,9 @@ func (m *model) step(t *rapid.T) {
 // rounds makes rapid.Check run n rounds, unless its flags are set.
 func rounds(t *testing.T, n int) {
 	t.Helper()
-	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(strings.TrimLeft(arg, "-"), "rapid.") }) {
+	if slices.ContainsFunc(os.Args, func(arg string) bool {
+		return strings.HasPrefix(strings.TrimLeft(arg, "-"), "rapid.")
+	}) {
 		return
 	}
 	setFlag(t, "rapid.checks", fmt.Sprint(n))
@@ -242,7 +244,8 @@ func (m *model) submit(t *rapid.T) {
 	if chance(t, 25, "delayed") {
 		in.NotBefore = m.clock.read().Add(time.Duration(number(t, -1, 20, "seconds")) * time.Second)
 	}
-	if in.NotBefore.IsZero() && in.Timeout == 0 && in.Mode != mailroom.ModeLatest && in.Mode != mailroom.ModeReject && chance(t, 40, "join") {
+	if in.NotBefore.IsZero() && in.Timeout == 0 && in.Mode != mailroom.ModeLatest && in.Mode != mailroom.ModeReject &&
+		chance(t, 40, "join") {
 		in.Join, in.Origin.Via = time.Duration(number(t, 1, 10, "join seconds"))*time.Second, "channel:tg"
 	}
 	if chance(t, 15, "child") {
@@ -319,7 +322,9 @@ func (m *model) register(t *rapid.T, local bool) (id string) {
 	id = m.name("w")
 	m.workers[id] = &worker{node: []string{"", "north", "south"}[m.n%3]} // no draw, as in reopen
 	w := store.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local, Node: m.workers[id].node}
-	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Workers().Register(m.ctx, w) }); err != nil {
+	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
+		return l.Workers().Register(m.ctx, w)
+	}); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 	return id
@@ -334,7 +339,9 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")}, Node: w.node,
 	}
 	before := m.after
-	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]thread.ClaimedRun, error) { return l.Workers().Claim(m.ctx, ask) })
+	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]thread.ClaimedRun, error) {
+		return l.Workers().Claim(m.ctx, ask)
+	})
 	if err != nil {
 		delete(m.workers, id)
 		return
@@ -410,10 +417,14 @@ func (m *model) flush(t *rapid.T) {
 
 func (m *model) steered(t *rapid.T) {
 	c := pick(t, m.liveClaims(), "claim")
-	if with := slices.DeleteFunc(m.liveClaims(), func(c mailroom.Claim) bool { return len(m.run(c.Run).Steers) == 0 }); len(with) > 0 {
+	if with := slices.DeleteFunc(m.liveClaims(), func(c mailroom.Claim) bool {
+		return len(m.run(c.Run).Steers) == 0
+	}); len(with) > 0 {
 		c = one(t, with, "steered")
 	}
-	all, _ := onBoth(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.Workers().MarkSteersRead(m.ctx, c) })
+	all, _ := onBoth(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) {
+		return l.Workers().MarkSteersRead(m.ctx, c)
+	})
 	for _, in := range all {
 		m.handed[c] = max(m.handed[c], in.Seq)
 	}
@@ -428,7 +439,9 @@ func (m *model) settle(t *rapid.T) {
 	}
 	again := chance(t, 20, "twice")
 	settle := func(name string) *mailroom.Run {
-		r, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Workers().Settle(m.ctx, s) })
+		r, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (*mailroom.Run, error) {
+			return l.Workers().Settle(m.ctx, s)
+		})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -447,14 +460,16 @@ func (m *model) settle(t *rapid.T) {
 
 func ending(t *rapid.T, c mailroom.Claim) thread.Settle {
 	s := thread.Settle{Claim: c, Outcome: thread.OutcomeFail, Jitter: 0.5, Forced: rapid.Bool().Draw(t, "forced")}
-	class := one(t, []mailroom.Class{"", "", "release", mailroom.ClassTransient, mailroom.ClassTransient, mailroom.ClassUnavailable, mailroom.ClassPermanent}, "end")
+	class := one(t, []mailroom.Class{"", "", "release", mailroom.ClassTransient, mailroom.ClassTransient,
+		mailroom.ClassUnavailable, mailroom.ClassPermanent}, "end")
 	switch class {
 	case "":
 		s.Outcome = thread.OutcomeComplete
 	case "release":
 		s.Outcome, s.Entered = thread.OutcomeRelease, rapid.Bool().Draw(t, "entered")
 	default:
-		s.Failure = &mailroom.Failure{Class: class, Err: errors.New("no luck"), RetryAfter: time.Duration(number(t, 0, 5, "after")) * time.Second}
+		s.Failure = &mailroom.Failure{Class: class, Err: errors.New("no luck"),
+			RetryAfter: time.Duration(number(t, 0, 5, "after")) * time.Second}
 	}
 	return s
 }

@@ -21,7 +21,8 @@ func asks(t *rapid.T, most int) []mailroom.Ask {
 		a := mailroom.Ask{
 			Name: one(t, []string{"q1", "q2", "q3"}, "ticket"),
 			Kind: one(t, []mailroom.TicketKind{
-				mailroom.TicketApproval, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketInput, mailroom.TicketEvent, mailroom.TicketTimer,
+				mailroom.TicketApproval, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketInput, mailroom.TicketEvent,
+				mailroom.TicketTimer,
 			}, "kind"),
 		}
 		if a.Kind == mailroom.TicketTimer || chance(t, 30, "expires") {
@@ -82,7 +83,9 @@ func (m *model) park(t *rapid.T) {
 
 func (m *model) decision(t *rapid.T) thread.Decision {
 	ids := slices.Sorted(maps.Keys(m.after.Tickets))
-	if open := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return m.after.Tickets[id].State != mailroom.TicketOpen }); len(open) > 0 && chance(t, 70, "open") {
+	if open := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		return m.after.Tickets[id].State != mailroom.TicketOpen
+	}); len(open) > 0 && chance(t, 70, "open") {
 		ids = open
 	}
 	id := pick(t, ids, "ticket")
@@ -113,7 +116,8 @@ func (m *model) decide(t *rapid.T) {
 	}
 	m.decided[k.ID] = k
 	late := was.ExpiresAt != nil && !was.ExpiresAt.After(m.clock.read())
-	if was.State != mailroom.TicketOpen && was.State != mailroom.TicketDecided || was.State == mailroom.TicketOpen && late {
+	if was.State != mailroom.TicketOpen && was.State != mailroom.TicketDecided || was.State == mailroom.TicketOpen &&
+		late {
 		t.Fatalf("ticket %s was %s, expires at %v, and accepted a decision", k.ID, was.State, was.ExpiresAt)
 	}
 }
@@ -130,7 +134,9 @@ func (m *model) submitDecisions(t *rapid.T) {
 	if chance(t, 50, "and a message") {
 		in.Messages = []thread.NewMessage{{Parts: mailroom.Text("with it")}}
 	}
-	out, err := onBoth(t, m.twin, "submit decisions", func(l *ledger.Ledger) (store.Submitted, error) { return l.Submit(m.ctx, in) })
+	out, err := onBoth(t, m.twin, "submit decisions", func(l *ledger.Ledger) (store.Submitted, error) {
+		return l.Submit(m.ctx, in)
+	})
 	if err != nil {
 		return
 	}
@@ -152,7 +158,9 @@ func (m *model) deliver(t *rapid.T) {
 
 func (m *model) cancelTree(t *rapid.T) {
 	run := pick(t, m.runs(), "run")
-	if _, err := onBoth(t, m.twin, "cancel tree", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.CancelTree(m.ctx, run, ann()) }); err != nil {
+	if _, err := onBoth(t, m.twin, "cancel tree", func(l *ledger.Ledger) (*mailroom.Run, error) {
+		return l.CancelTree(m.ctx, run, ann())
+	}); err != nil {
 		return
 	}
 	for _, r := range m.after.Runs {
@@ -174,7 +182,8 @@ func (m *model) checkTickets(t *rapid.T) {
 			continue
 		}
 		final := was.State == mailroom.TicketDecided || was.State == mailroom.TicketExpired
-		if final && is.State != mailroom.TicketVoid && (is.State != was.State || is.Decision != was.Decision || string(is.Answer) != string(was.Answer)) {
+		if final && is.State != mailroom.TicketVoid && (is.State != was.State || is.Decision != was.Decision ||
+			string(is.Answer) != string(was.Answer)) {
 			t.Fatalf("ticket %s changed from %s %s to %s %s", id, was.State, was.Decision, is.State, is.Decision)
 		}
 		if is.State == mailroom.TicketExpired && is.Decision != "" {

@@ -112,6 +112,7 @@ func TestAPurgeThatHasWaitedHasItsTurn(t *testing.T) {
 	l := newCommitter(memory.New(), Options{})
 	began := time.Now()
 	now := began.Add(2 * purgePatience)
-	l.queue = []*op{{rank: rankPlain, queued: began}, {rank: rankPurge, queued: began}, {rank: rankPurge, queued: now}, {rank: rankPlain, queued: now}, {rank: rankRenew, queued: now}}
+	l.queue = []*op{{rank: rankPlain, queued: began}, {rank: rankPurge, queued: began}, {rank: rankPurge, queued: now},
+		{rank: rankPlain, queued: now}, {rank: rankRenew, queued: now}}
 	wantRanks(t, l, now, []int{rankRenew, rankPlain}, []int{rankPurge}, []int{rankPlain}, []int{rankPurge}, nil)
 }

@@ -27,7 +27,8 @@ func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
 		if _, err := d.Register(t.Context(), store.Worker{ID: w}); err != nil {
 			t.Error(err)
 		}
-		work, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: w, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
+		work, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: w, Round: 1, Slots: 1,
+			Agents: map[string]int{"echo": 1}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -60,7 +61,8 @@ func TestAClaimTakesAtMostWhatItAsksFor(t *testing.T) {
 		{5, map[string]int{"a": 1}, map[string]int{"a": 1}},
 	} {
 		got := map[string]int{}
-		for _, w := range must(d.Claim(t.Context(), thread.ClaimRequest{Worker: "w", Round: 1, Slots: c.slots, Agents: c.per}))(t) {
+		for _, w := range must(d.Claim(t.Context(), thread.ClaimRequest{Worker: "w", Round: 1, Slots: c.slots,
+			Agents: c.per}))(t) {
 			got[w.Run.Agent]++
 		}
 		wantEqual(t, "claimed", got, c.want)
@@ -75,7 +77,8 @@ func TestAClaimNeedsALiveWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, worker := range []string{"w", "unknown"} {
-		_, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
+		_, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: 1, Slots: 1,
+			Agents: map[string]int{"echo": 1}})
 		wantCode(t, err, mailroom.CodeLeaseLost)
 	}
 }

@@ -65,8 +65,10 @@ func TestACursorMovesWithItsSubmit(t *testing.T) {
 	wantCode(t, err, mailroom.CodeConflict)
 	wantCursors(d, map[string]string{"chat/bot": "2"})
 
-	must(struct{}{}, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`4`)}))(t)
-	must(struct{}{}, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat", Identity: "other", Position: json.RawMessage(`1`)}))(t)
+	must(struct{}{}, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat", Identity: "bot",
+		Position: json.RawMessage(`4`)}))(t)
+	must(struct{}{}, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat", Identity: "other",
+		Position: json.RawMessage(`1`)}))(t)
 	wantCursors(d, map[string]string{"chat/bot": "4", "chat/other": "1"})
 	wantCode(t, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat"}), mailroom.CodeInvalid)
 }
@@ -121,7 +123,9 @@ func TestConcurrentChangesOfACursorAreAllApplied(t *testing.T) {
 		_ = d.ChangeCursor(d.ctx, "kept", "", f) // the next lines check the result
 		wantCursors(d, want)
 	}
-	if err := d.ChangeCursor(d.ctx, "kept", "", func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, refusal }); err != refusal {
+	if err := d.ChangeCursor(d.ctx, "kept", "", func(json.RawMessage, time.Time) (json.RawMessage, error) {
+		return nil, refusal
+	}); err != refusal {
 		t.Errorf("refused with %v, want %v", err, refusal)
 	}
 	d.view(func(r store.Reader) error {

@@ -58,7 +58,8 @@ func TestASubmitWithAKnownKeyIsLeftOut(t *testing.T) {
 		t.Helper()
 		one := text("t", words)
 		one.Key, one.Run = "event 1", "run of the event"
-		must(0, d.Duties().SubmitAll(d.ctx, []thread.Submit{one}, store.Cursor{Channel: "c", Identity: "bot", Position: json.RawMessage(position)}))(t)
+		must(0, d.Duties().SubmitAll(d.ctx, []thread.Submit{one}, store.Cursor{Channel: "c", Identity: "bot",
+			Position: json.RawMessage(position)}))(t)
 	}
 	send("1 failure", "1")
 	send("2 failures", "2")
@@ -104,7 +105,8 @@ func TestADutyEndsWithTheLease(t *testing.T) {
 		at := store.Cursor{Channel: "c", Identity: "bot", Position: json.RawMessage("6")}
 		must(0, theirs.MoveCursor(d.ctx, at))(t)
 		must(0, d.Duties().Release(d.ctx, "next", "channel:c"))(t)
-		wantEqual(t, "code of a worker that gave it up", mailroom.CodeOf(theirs.MoveCursor(d.ctx, at)), mailroom.CodeLeaseLost)
+		wantEqual(t, "code of a worker that gave it up", mailroom.CodeOf(theirs.MoveCursor(d.ctx, at)),
+			mailroom.CodeLeaseLost)
 		must(0, d.Duties().Release(d.ctx, "next", "channel:c"))(t)
 		must(0, d.Duties().Release(d.ctx, "unknown", "channel:c"))(t)
 		must(d.Register(d.ctx, store.Worker{ID: "last"}))(t)

@@ -20,13 +20,15 @@ import (
 func admitAll([]*mailroom.Thread) error { return nil }
 
 func opening(id string) ledger.Opening {
-	return ledger.Opening{Thread: "group:" + id, Agent: "echo", Metadata: json.RawMessage(`{"a":1}`), Group: "group:", Admit: admitAll}
+	return ledger.Opening{Thread: "group:" + id, Agent: "echo", Metadata: json.RawMessage(`{"a":1}`), Group: "group:",
+		Admit: admitAll}
 }
 
 func TestAThreadIsOpenedBeforeItsFirstMessage(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	row := must(ledger.GroupsOf(d.Ledger).Open(t.Context(), opening("a")))(t)
-	wantEqual(t, "opened", []string{row.ID, row.Agent, row.Owner, string(row.Metadata)}, []string{"group:a", "echo", auth.Operator, `{"a":1}`})
+	wantEqual(t, "opened", []string{row.ID, row.Agent, row.Owner, string(row.Metadata)},
+		[]string{"group:a", "echo", auth.Operator, `{"a":1}`})
 	wantEqual(t, "stored", d.thread("group:a").Metadata, row.Metadata)
 
 	again := opening("a")
@@ -49,7 +51,9 @@ func TestAnOpeningMayBeRefused(t *testing.T) {
 		change func(*ledger.Opening)
 		code   mailroom.Code
 	}{
-		"admit":         {func(o *ledger.Opening) { o.Admit = func([]*mailroom.Thread) error { return refuse } }, mailroom.CodeInternal},
+		"admit": {func(o *ledger.Opening) {
+			o.Admit = func([]*mailroom.Thread) error { return refuse }
+		}, mailroom.CodeInternal},
 		"another owner": {func(o *ledger.Opening) { o.Thread = "group:taken" }, mailroom.CodeConflict},
 		"no object":     {func(o *ledger.Opening) { o.Metadata = json.RawMessage(`[]`) }, mailroom.CodeInvalid},
 		"large metadata": {func(o *ledger.Opening) {
@@ -104,7 +108,8 @@ func TestAGroupIsBounded(t *testing.T) {
 						}
 						return nil
 					}
-					if _, err := ledger.GroupsOf(d.Ledger).Open(t.Context(), o); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
+					if _, err := ledger.GroupsOf(d.Ledger).Open(t.Context(), o); err != nil &&
+						mailroom.CodeOf(err) != mailroom.CodeConflict {
 						t.Error(err)
 					}
 				})

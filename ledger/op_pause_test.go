@@ -66,7 +66,8 @@ func TestAnAgentIsServedAtOnceAfterItsPause(t *testing.T) {
 		must(d.PauseAgent(d.ctx, pauseOf("echo")))(t)
 		got := make(chan []thread.ClaimedRun)
 		go func() {
-			work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 1, Slots: 1, Agents: map[string]int{"echo": 1},
+				Wait: true})
 			if err != nil {
 				t.Error(err)
 			}
@@ -112,7 +113,8 @@ func TestNothingStartsAfterAPauseWasAnswered(t *testing.T) {
 	schema := cluster.Schema(t)
 	var both [2]*fixture
 	for i := range both {
-		both[i] = open(t, openPostgres(t, postgres.Options{URL: cluster.URL(), Schema: schema, Node: fmt.Sprint("node-", i)}), ledger.Options{})
+		both[i] = open(t, openPostgres(t, postgres.Options{URL: cluster.URL(), Schema: schema, Node: fmt.Sprint("node-", i)}),
+			ledger.Options{})
 	}
 	for round := range 20 {
 		racePause(t, both, round)
@@ -132,7 +134,8 @@ func racePause(t *testing.T, both [2]*fixture, round int) {
 				worker := fmt.Sprintf("w%d-%d-%d", round, i, n)
 				must(d.Register(t.Context(), store.Worker{ID: worker, Agents: []string{"echo"}}))(t)
 				for claim := int64(1); ctx.Err() == nil; claim++ {
-					must(d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: claim, Slots: 1, Agents: map[string]int{"echo": 1}}))(t)
+					must(d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: claim, Slots: 1,
+						Agents: map[string]int{"echo": 1}}))(t)
 				}
 			})
 		}

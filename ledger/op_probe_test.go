@@ -15,7 +15,8 @@ import (
 
 // loggedOut is the failure of an agent that cannot work for any message.
 func loggedOut() *mailroom.Failure {
-	return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("claude failed: Please run /login")}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true,
+		Err: errors.New("claude failed: Please run /login")}
 }
 
 func (d *fixture) fail(a thread.ClaimedRun, f *mailroom.Failure) {
@@ -36,7 +37,8 @@ func TestAFaultOfTheAgentPausesItOnce(t *testing.T) {
 		d.fail(first, loggedOut())
 		begin := time.Now()
 		pauses := must(d.Pauses(d.ctx))(t)
-		if len(pauses) != 1 || pauses[0].By != "" || pauses[0].Reason != "claude failed: Please run /login" || pauses[0].Probe.IsZero() {
+		if len(pauses) != 1 || pauses[0].By != "" || pauses[0].Reason != "claude failed: Please run /login" ||
+			pauses[0].Probe.IsZero() {
 			t.Fatalf("pauses %+v, want one of the server with the reason", pauses)
 		}
 		// For two days: few probes, one run each, and nothing fails.

@@ -67,7 +67,8 @@ func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 		}
 		_, err := two.Projects().Reserve(two.ctx, reserve("y", "src/*.go"))
 		wantCode(t, err, mailroom.CodeConflict)
-		if ended, err := two.Projects().ReleaseNames(two.ctx, "p", "x", []string{"src/**"}, ann()); err != nil || len(ended) != 1 {
+		if ended, err := two.Projects().ReleaseNames(two.ctx, "p", "x", []string{"src/**"}, ann()); err != nil ||
+			len(ended) != 1 {
 			t.Fatalf("round %d: released %+v, %v", i, ended, err)
 		}
 		if _, err := one.Projects().Reserve(one.ctx, reserve("y", "src/*.go")); err != nil {
@@ -133,13 +134,15 @@ func TestOtherTokensSeeNoReservations(t *testing.T) {
 		t.Errorf("reservations that another token sees: %+v, %v; want none", held, err)
 	}
 	for _, agent := range []string{"x", "new"} { // as of a project that does not exist
-		if read, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: eve, Limit: 1}); err != nil || len(read.Found) != 0 {
+		if read, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: eve,
+			Limit: 1}); err != nil || len(read.Found) != 0 {
 			t.Errorf("the inbox of %s: %+v, %v", agent, read, err)
 		}
 	}
 	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeNotFound)
-	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: eve, Notification: project.Notification{From: "eve", Event: "e"}})
+	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: eve,
+		Notification: project.Notification{From: "eve", Event: "e"}})
 	wantCode(t, err, mailroom.CodeNotFound)
 	eve.Namespace = "project:p"
 	if held, err := d.Projects().Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
@@ -152,7 +155,8 @@ func TestOtherTokensSeeNoReservations(t *testing.T) {
 // inbox returns an agent's unread notifications as "seq event".
 func (d *fixture) inbox(agent string, consume bool, limit int) []string {
 	d.t.Helper()
-	read, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
+	read, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: ann(), Limit: limit,
+		Consume: consume})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -166,7 +170,8 @@ func (d *fixture) inbox(agent string, consume bool, limit int) []string {
 func (d *fixture) notify(from, event, key string, to ...string) ledger.Notified {
 	d.t.Helper()
 	out, err := d.Projects().Notify(d.ctx, project.Notify{
-		Project: "p", By: ann(), Key: key, Notification: project.Notification{From: from, To: to, Event: event, Data: json.RawMessage(`{}`)},
+		Project: "p", By: ann(), Key: key, Notification: project.Notification{From: from, To: to, Event: event,
+			Data: json.RawMessage(`{}`)},
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -272,13 +277,16 @@ func TestAnAppendedEntryBelongsToNoRun(t *testing.T) {
 		}
 	}
 	log := d.log("channel:c")
-	if len(log) != 2 || log[1].Kind != entry.KindChannel || log[1].Run != "" || string(log[1].Body) != `{"state":"connected"}` {
+	if len(log) != 2 || log[1].Kind != entry.KindChannel || log[1].Run != "" ||
+		string(log[1].Body) != `{"state":"connected"}` {
 		t.Errorf("log: %+v", log)
 	}
 	_, err := d.AppendEntry(d.ctx, "a/b", entry.KindChannel, nil)
 	wantCode(t, err, mailroom.CodeInvalid)
 	d.submit(text("channel:c", "and it is a thread like any other"))
-	if kinds := d.log("channel:c"); !slices.ContainsFunc(kinds, func(e mailroom.Entry) bool { return e.Kind == entry.KindQueued }) {
+	if kinds := d.log("channel:c"); !slices.ContainsFunc(kinds, func(e mailroom.Entry) bool {
+		return e.Kind == entry.KindQueued
+	}) {
 		t.Error("a project's thread accepts messages")
 	}
 }
@@ -293,7 +301,8 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 	}
 	var many store.Changes
 	for i := range 1500 {
-		many.Cursors = append(many.Cursors, store.Cursor{Channel: thread, Identity: fmt.Sprintf("z%04d", i), Position: json.RawMessage(`{"owner":"ann","read":1}`)})
+		many.Cursors = append(many.Cursors, store.Cursor{Channel: thread, Identity: fmt.Sprintf("z%04d", i),
+			Position: json.RawMessage(`{"owner":"ann","read":1}`)})
 	}
 	err = s.Update(d.ctx, func(tx store.Tx) error {
 		_, rows, err := storetest.Lock(tx, nil, []string{thread})

@@ -44,7 +44,8 @@ func TestABlankThreadIsTheSameForTheSameOwnerAndKey(t *testing.T) {
 		return d.submit(in)
 	}
 	first, again, other, bobs := keyed("ann", "k"), keyed("ann", "k"), keyed("ann", "l"), keyed("bob", "k")
-	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run, store.DispositionDuplicate})
+	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run,
+		store.DispositionDuplicate})
 	if other.Thread == first.Thread || bobs.Thread == first.Thread {
 		t.Error("another key or owner got the same thread")
 	}
@@ -111,7 +112,8 @@ func TestTheSameKey64TimesAtOnceIsOneSubmit(t *testing.T) {
 		if out.Disposition == store.DispositionQueued {
 			first++
 		}
-		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq, out.Place}, []any{outs[0].Message, outs[0].Run, outs[0].Seq, outs[0].Place})
+		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq, out.Place}, []any{outs[0].Message, outs[0].Run,
+			outs[0].Seq, outs[0].Place})
 	}
 	wantEqual(t, "first ones", first, 1)
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued")
@@ -189,8 +191,10 @@ func TestAVersionThatItsAgentNeverHadIsRefused(t *testing.T) {
 	for name, s := range kindsOfStores(t) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, s, ledger.Options{
-				Version:      func(string) string { return "v3" },
-				KnowsVersion: func(agent, version string) bool { return agent != "echo" || version == "v3" || version == "dropped" },
+				Version: func(string) string { return "v3" },
+				KnowsVersion: func(agent, version string) bool {
+					return agent != "echo" || version == "v3" || version == "dropped"
+				},
 			})
 			kept := store.Definition{Agent: "echo", Version: "v2", Body: json.RawMessage(`{}`)}
 			if err := d.KeepDefinitions(d.ctx, []store.Definition{kept}); err != nil {

@@ -19,7 +19,8 @@ import (
 
 // derived is a token that acts for another one for an hour.
 func derived(kind auth.Kind, sum string, scopes ...auth.Permission) auth.Token {
-	return auth.Token{Sum: sum, Terms: auth.Terms{Kind: kind, Scopes: scopes, ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)}}
+	return auth.Token{Sum: sum, Terms: auth.Terms{Kind: kind, Scopes: scopes,
+		ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)}}
 }
 
 // create makes a token that may do everything but work and administer.
@@ -53,7 +54,8 @@ func TestOfSeveralBrowsersOneSpendsALink(t *testing.T) {
 			switch {
 			case err == nil:
 				won++
-				if got.Terms.Kind != auth.KindSession || got.Terms.For != "ann" || len(got.Terms.Scopes) != 1 || len(got.Scopes) != 0 {
+				if got.Terms.Kind != auth.KindSession || got.Terms.For != "ann" || len(got.Terms.Scopes) != 1 ||
+					len(got.Scopes) != 0 {
 					t.Errorf("got the session %+v", got)
 				}
 			case mailroom.CodeOf(err) != mailroom.CodeUnauthenticated:
@@ -146,7 +148,8 @@ func TestTheTokensThatActForANameAreBounded(t *testing.T) {
 	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLink, "link", auth.PermissionRead), ann))(t)
 	for i := range auth.MaxDerived - 1 {
 		wait.Go(func() {
-			if _, err := d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, fmt.Sprint(i), auth.PermissionRead), ann); err != nil {
+			if _, err := d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, fmt.Sprint(i), auth.PermissionRead),
+				ann); err != nil {
 				t.Error(err)
 			}
 		})

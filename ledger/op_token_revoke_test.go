@@ -13,7 +13,8 @@ import (
 )
 
 // onStores runs a test with two servers on each kind of store.
-func onStores(t *testing.T, observe func(other *fixture) ledger.Observe, test func(t *testing.T, here, there *fixture)) {
+func onStores(t *testing.T, observe func(other *fixture) ledger.Observe, test func(t *testing.T, here,
+	there *fixture)) {
 	for _, s := range []*side{onMemory(), onFile(t.TempDir()), onPostgres(t)} {
 		t.Run(s.name, func(t *testing.T) {
 			handle := func() store.Store {
@@ -56,7 +57,8 @@ func TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation(t *testing.T) {
 	}
 	onStores(t, observe, func(t *testing.T, here, there *fixture) {
 		for _, owner := range []string{"ann", "bob"} {
-			must(here.Accounts().CreateToken(here.ctx, auth.Token{Name: owner, Sum: owner, Scopes: []auth.Permission{auth.PermissionWork}}))(t)
+			must(here.Accounts().CreateToken(here.ctx, auth.Token{Name: owner, Sum: owner,
+				Scopes: []auth.Permission{auth.PermissionWork}}))(t)
 			must(there.Register(there.ctx, ofWorker("of "+owner, owner)))(t)
 		}
 		if err := here.Accounts().RevokeToken(here.ctx, "ann"); err != nil {
@@ -86,7 +88,8 @@ func TestARevocationCancelsInItsTransaction(t *testing.T) {
 		}}
 	}
 	onStores(t, observe, func(t *testing.T, here, there *fixture) {
-		must(here.Accounts().CreateToken(here.ctx, auth.Token{Name: "ann", Sum: "1", Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
+		must(here.Accounts().CreateToken(here.ctx, auth.Token{Name: "ann", Sum: "1",
+			Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
 		for _, owner := range []string{"ann", "ann", "bob"} {
 			in := submitAs(owner, "of "+owner, "x")
 			in.NotBefore = time.Now().Add(time.Hour)
@@ -105,7 +108,8 @@ func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {
 	none := func(*fixture) ledger.Observe { return ledger.Observe{} }
 	onStores(t, none, func(t *testing.T, here, there *fixture) {
 		create := func(name, sum string) {
-			must(here.Accounts().CreateToken(here.ctx, auth.Token{Name: name, Sum: sum, Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
+			must(here.Accounts().CreateToken(here.ctx, auth.Token{Name: name, Sum: sum,
+				Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
 		}
 		create("ann", "1")
 		create("bob", "2")
@@ -118,8 +122,10 @@ func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {
 		running := submit("ann", "hers", time.Time{})
 		there.register("w")
 		there.claimOne("w")
-		queued, scheduled, foreign := submit("ann", "hers", time.Time{}), submit("ann", "hers too", later), submit("bob", "his", later)
-		if out := must(here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: "ann"}))(t); out.Open != 3 || out.Cancelled != 0 {
+		queued, scheduled, foreign := submit("ann", "hers", time.Time{}), submit("ann", "hers too", later), submit("bob",
+			"his", later)
+		if out := must(here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: "ann"}))(t); out.Open != 3 ||
+			out.Cancelled != 0 {
 			t.Errorf("without cancelling: %+v, want 3 open runs", out)
 		}
 		wantStatus := func(run string, want mailroom.Status, stop mailroom.Reason) {
@@ -130,7 +136,8 @@ func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {
 		}
 		wantStatus(queued, mailroom.StatusQueued, "")
 		// Again, as a person does who reads how many are left.
-		if out := must(here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: "ann", Cancel: true, By: "admin"}))(t); out.Open != 0 || out.Cancelled != 3 {
+		if out := must(here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: "ann", Cancel: true, By: "admin"}))(
+			t); out.Open != 0 || out.Cancelled != 3 {
 			t.Errorf("with cancelling: %+v, want 3 cancelled runs", out)
 		}
 		wantStatus(running, mailroom.StatusRunning, mailroom.ReasonCancelled)
@@ -147,9 +154,11 @@ func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {
 		}
 		wantStatus(next, mailroom.StatusQueued, "")
 		session := must(here.Accounts().DeriveToken(here.ctx, auth.Token{
-			Sum: "4", Terms: auth.Terms{Kind: auth.KindLimited, Scopes: []auth.Permission{auth.PermissionSubmit}, ExpiresAt: later},
+			Sum: "4", Terms: auth.Terms{Kind: auth.KindLimited, Scopes: []auth.Permission{auth.PermissionSubmit},
+				ExpiresAt: later},
 		}, &auth.Token{Name: "ann", Sum: "3", Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
-		if _, err := here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: session.Name, Cancel: true}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+		if _, err := here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: session.Name, Cancel: true}); mailroom.CodeOf(
+			err) != mailroom.CodeInvalid {
 			t.Errorf("a limited token has no threads of its own: %v", err)
 		}
 	})
@@ -158,7 +167,8 @@ func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {
 // TestARevocationCancelsMoreThanOneTransactionTakes has more runs than the first transaction cancels.
 func TestARevocationCancelsMoreThanOneTransactionTakes(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	must(d.Accounts().CreateToken(d.ctx, auth.Token{Name: "ann", Sum: "1", Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
+	must(d.Accounts().CreateToken(d.ctx, auth.Token{Name: "ann", Sum: "1",
+		Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
 	const threads, each = 30, 35
 	for i := range threads {
 		for range each {
@@ -186,7 +196,8 @@ func TestARevocationReadsNoMoreRunsThanItMust(t *testing.T) {
 	rows := &counting{Store: memory.New()}
 	d := open(t, rows, ledger.Options{})
 	for _, name := range []string{"ann", "bob", "idle"} {
-		must(d.Accounts().CreateToken(d.ctx, auth.Token{Name: name, Sum: name, Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
+		must(d.Accounts().CreateToken(d.ctx, auth.Token{Name: name, Sum: name,
+			Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
 	}
 	submit := func(owner string, n int) {
 		for i := range n {

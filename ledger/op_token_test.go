@@ -22,7 +22,9 @@ func (m *model) account(t *rapid.T) {
 	switch number(t, 0, 2, "of a token") {
 	case 0:
 		in := account(name, m.name("secret "))
-		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*auth.Token, error) { return l.Accounts().CreateToken(m.ctx, in) }); err == nil {
+		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*auth.Token, error) {
+			return l.Accounts().CreateToken(m.ctx, in)
+		}); err == nil {
 			if good {
 				t.Fatalf("token %s was created although it exists", name)
 			}
@@ -87,7 +89,8 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 	want.Key, want.CreatedAt = key, got.CreatedAt
 	wantEqual(t, "the next one", d.tokens(), []*auth.Token{&want})
 	// A late use of a revoked secret is ignored.
-	if err := d.Accounts().RecordTokenUse(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
+	if err := d.Accounts().RecordTokenUse(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil ||
+		!d.tokens()[0].UsedAt.IsZero() {
 		t.Errorf("used at %v, %v, want never", d.tokens()[0].UsedAt, err)
 	}
 }
@@ -132,7 +135,8 @@ func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
 			func() error { return d.Accounts().RevokeToken(d.ctx, "amy") },
 			create("amy", "three"), create("bob", "four"),
 			func() error {
-				return d.Accounts().RecordTokenUse(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
+				return d.Accounts().RecordTokenUse(d.ctx, map[string]time.Time{"three": time.Unix(60, 0),
+					"four": time.Unix(120, 0)})
 			},
 		)
 		wantEqual(t, "codes", codes(errs), []mailroom.Code{"", mailroom.CodeConflict, "", "", "", ""})

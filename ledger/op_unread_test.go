@@ -61,7 +61,8 @@ func TestAQuotaLimitsUnreadNotifications(t *testing.T) {
 	operator := &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
 	limitedToken := &auth.Token{Name: "ann", Namespace: "project:p", Scopes: []auth.Permission{auth.PermissionSubmit}}
 	notify := func(by *auth.Token, key string, to ...string) error {
-		_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", Key: key, By: by, Notification: project.Notification{From: by.Name, To: to, Event: "e"}})
+		_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", Key: key, By: by,
+			Notification: project.Notification{From: by.Name, To: to, Event: "e"}})
 		return err
 	}
 	wantCode(t, notify(operator, "", "x", "y"), "") // creates the operator's project
@@ -95,7 +96,8 @@ func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 		d.notify("x", "e", "", to...)
 	}
 	wantEqual(t, "inboxes", len(d.cursors()), project.MaxInboxes-1)
-	_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
+	_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: ann(),
+		Notification: project.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
 	wantCode(t, err, mailroom.CodeTooLarge)
 	d.notify("x", "e", "", "one", "agent1")
 	_, err = d.Projects().Reserve(d.ctx, reserve("another", "a"))
@@ -169,7 +171,8 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 		d.notify("y", "one", "")
 		notify := func(to ...string) func() error {
 			return func() error {
-				_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "y", To: to, Event: "e"}})
+				_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: ann(),
+					Notification: project.Notification{From: "y", To: to, Event: "e"}})
 				return err
 			}
 		}
@@ -180,7 +183,8 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 			_, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return err
 		}
-		errs := gatherBatch(t, d, f, notify(), acknowledge(2), acknowledge(2, 1), consume, notify("x", "new"), notify(), acknowledge(3), consume)
+		errs := gatherBatch(t, d, f, notify(), acknowledge(2), acknowledge(2, 1), consume, notify("x", "new"), notify(),
+			acknowledge(3), consume)
 		wantEqual(t, "errors", errs, make([]error, len(errs)))
 		wantEqual(t, "unread", d.unread(), 3) // the notification to x and new, and the one to all in new
 	})
@@ -236,7 +240,8 @@ func (b *inboxes) play(rt *rapid.T) {
 			b.notify(rt, by(), from, to)
 		},
 		"consume": func(rt *rapid.T) {
-			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
+			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt,
+				"limit"), Consume: true}
 			b.open(in.Agent)
 			found, err := b.Projects().Inbox(b.ctx, in)
 			want := slices.Sorted(maps.Keys(b.unread[in.Agent]))
@@ -255,7 +260,8 @@ func (b *inboxes) play(rt *rapid.T) {
 			if b.last == 0 {
 				return
 			}
-			name, seqs := agent.Draw(rt, "agent"), rapid.SliceOfN(rapid.Int64Range(max(1, b.last-8), b.last), 1, 4).Draw(rt, "seqs")
+			name, seqs := agent.Draw(rt, "agent"), rapid.SliceOfN(rapid.Int64Range(max(1, b.last-8), b.last), 1,
+				4).Draw(rt, "seqs")
 			if err := b.Projects().Acknowledge(b.ctx, "p", name, by(), seqs); err != nil {
 				rt.Error(err)
 			}
@@ -266,7 +272,8 @@ func (b *inboxes) play(rt *rapid.T) {
 		},
 		"purge": func(rt *rapid.T) {
 			<-time.After(time.Minute)
-			if err := b.Purge(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "keep")); err != nil {
+			if err := b.Purge(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt,
+				"keep")); err != nil {
 				rt.Error(err)
 			}
 			first := b.thread("project:p").FirstSeq
@@ -276,7 +283,8 @@ func (b *inboxes) play(rt *rapid.T) {
 		},
 		"expire": func(rt *rapid.T) {
 			<-time.After(time.Minute)
-			if err := b.Projects().ExpireNotifications(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
+			if err := b.Projects().ExpireNotifications(b.ctx, "project:p",
+				rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
 				rt.Error(err)
 			}
 			upto := b.thread("project:p").Lapsed
@@ -302,7 +310,8 @@ func (b *inboxes) play(rt *rapid.T) {
 }
 
 func (b *inboxes) notify(rt *rapid.T, by *auth.Token, from string, to []string) {
-	out, err := b.Projects().Notify(b.ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
+	out, err := b.Projects().Notify(b.ctx, project.Notify{Project: "p", By: by,
+		Notification: project.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -336,7 +345,8 @@ func (b *inboxes) compare(rt *rapid.T) {
 func inboxOperations() []operation {
 	return []operation{
 		{name: "notify", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return l.Projects().Notify(ctx, project.Notify{Project: "p", Key: "key", By: ann(), Notification: project.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
+			return l.Projects().Notify(ctx, project.Notify{Project: "p", Key: "key", By: ann(),
+				Notification: project.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
 		}},
 		{name: "consume", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			_, err := l.Projects().Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})

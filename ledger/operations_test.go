@@ -106,7 +106,8 @@ func submission(name string, in thread.Submit) operation {
 // okayed decides the approval of fillDay. Equal questions have equal digests.
 func okayed() thread.Decision {
 	ask := approval("ok")
-	return thread.Decision{Ticket: thread.TicketID("asker", "ok"), Verdict: mailroom.VerdictApprove, By: "ann", Digest: thread.AskDigest(&ask)}
+	return thread.Decision{Ticket: thread.TicketID("asker", "ok"), Verdict: mailroom.VerdictApprove, By: "ann",
+		Digest: thread.AskDigest(&ask)}
 }
 
 // status returns the result of an operation that returns a run.
@@ -121,10 +122,12 @@ func runOperations() []operation {
 	step := thread.StepCommit{Claim: current(), Number: 1, Message: partialText(current(), "so far"), Step: mailroom.Step{
 		Name: "half", Checkpoint: json.RawMessage(`{"at":1}`), State: json.RawMessage(`{"n":1}`),
 		Tickets: []mailroom.Ask{approval("more")},
-		Sends:   []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")}, {Name: "ask", Thread: "asked", Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},
+		Sends: []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")}, {Name: "ask", Thread: "asked",
+			Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},
 	}}
 	settles := map[string]thread.Settle{
-		"complete": complete(current(), "done"), "fail": failure(current(), mailroom.ClassPermanent), "retry": failure(current(), mailroom.ClassTransient),
+		"complete": complete(current(), "done"), "fail": failure(current(), mailroom.ClassPermanent),
+		"retry":   failure(current(), mailroom.ClassTransient),
 		"release": release(current()), "park": park(current(), nil, approval("more")),
 	}
 	var all []operation
@@ -136,7 +139,9 @@ func runOperations() []operation {
 		}})
 	}
 	return append(all,
-		operation{name: "append", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Workers().Append(ctx, step) }},
+		operation{name: "append", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return l.Workers().Append(ctx, step)
+		}},
 		operation{name: "flush", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return nil, l.Workers().Flush(ctx, current(), store.Partial{Message: current().Run + ".1-1", Offset: 4, Text: "ar"})
 		}},
@@ -159,7 +164,8 @@ func runOperations() []operation {
 		operation{name: "cancel of one that runs", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return status(l.Cancel(ctx, "current", "ann"))
 		}},
-		operation{name: "cancel tree", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		operation{name: "cancel tree", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any,
+			error) {
 			return status(l.CancelTree(ctx, "parent", ann()))
 		}},
 		operation{name: "decide", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
@@ -169,7 +175,8 @@ func runOperations() []operation {
 			}
 			return k.Decision, nil
 		}},
-		operation{name: "retry by hand", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		operation{name: "retry by hand", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any,
+			error) {
 			return status(l.Retry(ctx, thread.Retry{Run: "dead", By: "ann"}))
 		}},
 	)
@@ -197,13 +204,15 @@ func tokenOperations() []operation {
 			return nil, l.Accounts().RevokeToken(ctx, "bob")
 		}},
 		{name: "tokens used", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.Accounts().RecordTokenUse(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)})
+			return nil, l.Accounts().RecordTokenUse(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0,
+				time.UTC)})
 		}},
 	}
 }
 
 func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
-	work, err := l.Workers().Claim(ctx, thread.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
+	work, err := l.Workers().Claim(ctx, thread.ClaimRequest{Worker: "idle", Round: round, Slots: 1,
+		Agents: map[string]int{"echo": 1}, LastAttempt: true})
 	var runs []string
 	for _, w := range work {
 		runs = append(runs, w.Run.ID)
@@ -212,13 +221,16 @@ func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
 }
 
 func threadOperations() []operation {
-	nothing := func(f func(ctx context.Context, l *ledger.Ledger) error) func(context.Context, *ledger.Ledger) (any, error) {
+	nothing := func(f func(ctx context.Context, l *ledger.Ledger) error) func(context.Context, *ledger.Ledger) (any,
+		error) {
 		return func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, f(ctx, l) }
 	}
 	agent, to := "codex", "deliveries"
 	version := []store.Definition{{Agent: "echo", Version: "v2", Body: json.RawMessage(`{}`)}}
 	return []operation{
-		{name: "interrupt", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Interrupt(ctx, "busy", ann()) }},
+		{name: "interrupt", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return l.Interrupt(ctx, "busy", ann())
+		}},
 		{name: "edit", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			m, err := l.Edit(ctx, "due", "due.1", mailroom.Text("rather this"))
 			return m.Text, err
@@ -227,14 +239,18 @@ func threadOperations() []operation {
 			return l.Retract(ctx, "due", "due.1")
 		})},
 		{name: "patch", doubles: true, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			_, err := l.PatchThread(ctx, "done", thread.Patch{Agent: &agent, DeliverTo: &to, Metadata: json.RawMessage(`{"a": 1}`)})
+			_, err := l.PatchThread(ctx, "done", thread.Patch{Agent: &agent, DeliverTo: &to,
+				Metadata: json.RawMessage(`{"a": 1}`)})
 			return err
 		})},
 		{name: "open", doubles: true, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			_, err := ledger.GroupsOf(l).Open(ctx, ledger.Opening{Thread: "group:a", Agent: "echo", Group: "group:", Metadata: json.RawMessage(`{"a": 1}`), Admit: admitAll})
+			_, err := ledger.GroupsOf(l).Open(ctx, ledger.Opening{Thread: "group:a", Agent: "echo", Group: "group:",
+				Metadata: json.RawMessage(`{"a": 1}`), Admit: admitAll})
 			return err
 		})},
-		{name: "delete", late: mailroom.CodeNotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done", nil) })},
+		{name: "delete", late: mailroom.CodeNotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			return l.DeleteThread(ctx, "done", nil)
+		})},
 		{name: "purge", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Purge(ctx, "old", 0) })},
 		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.KeepDefinitions(ctx, version) })},
 		{name: "forget", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {

@@ -194,7 +194,8 @@ func TestOnlyTokensOfANamespaceCreateItsThreads(t *testing.T) {
 	in.Project, in.By = "crew", bob
 	_, err = d.Projects().Reserve(d.ctx, in)
 	wantCode(t, err, mailroom.CodeNotFound)
-	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "crew", By: bob, Notification: project.Notification{From: "a", Event: "e"}})
+	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "crew", By: bob,
+		Notification: project.Notification{From: "a", Event: "e"}})
 	wantCode(t, err, mailroom.CodeNotFound)
 	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeNotFound)

@@ -32,7 +32,8 @@ func TestAPanicFailsItsOperationOnly(t *testing.T) {
 			o := op{name: "broken", rank: rankPlain, threads: []string{"a"}}
 			_, errs[1] = run(ctx, l, o, func(tx *transaction) (int, error) {
 				panics++
-				in := thread.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []thread.NewMessage{{Parts: mailroom.Text("half done")}}}
+				in := thread.Submit{Thread: "a", Run: "lost", Agent: "echo",
+					Messages: []thread.NewMessage{{Parts: mailroom.Text("half done")}}}
 				if _, err := tx.submit(in, false); err != nil {
 					t.Error(err)
 				}

@@ -120,7 +120,8 @@ func TestADecisionSurvivesTheProcess(t *testing.T) {
 	d.register("w2")
 	work := d.claimOne("w2")
 	wantEqual(t, "run", work.Run.ID, out.Run)
-	wantEqual(t, "entries", d.kinds("t"), "message, run.queued, run.started, ticket.opened, run.waiting, ticket.decided, run.resumed")
+	wantEqual(t, "entries", d.kinds("t"),
+		"message, run.queued, run.started, ticket.opened, run.waiting, ticket.decided, run.resumed")
 	d.settle(complete(work.Claim, "done"))
 }
 
@@ -228,7 +229,8 @@ func TestASendWithoutWaitingCannotBeWaitedForUnderItsName(t *testing.T) {
 	d.submit(text("p", "go"))
 	p := d.claimIn("p")
 	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c"})
-	wantCode(t, d.send(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait}), mailroom.CodeConflict)
+	wantCode(t, d.send(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait}),
+		mailroom.CodeConflict)
 }
 
 func TestTheEndOfAChildWakesItsCallerWithAnInternalMessage(t *testing.T) {
@@ -377,7 +379,8 @@ func TestANameWhoseMessageJoinedARunIsBoundToItsThread(t *testing.T) {
 	d.register("w")
 	d.submit(text("b", "go"))
 	waits := d.claimIn("b")
-	d.settle(park(waits.Claim, nil, mailroom.Ask{Name: "later", Kind: mailroom.TicketTimer, Expires: time.Now().Add(time.Hour)}))
+	d.settle(park(waits.Claim, nil, mailroom.Ask{Name: "later", Kind: mailroom.TicketTimer,
+		Expires: time.Now().Add(time.Hour)}))
 	d.submit(text("p", "go"))
 	p := d.claimIn("p")
 	send := mailroom.Send{Name: "help", Thread: "b"}

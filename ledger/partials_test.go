@@ -64,7 +64,8 @@ func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
 					if r := d.run(w.Run.ID); r.Status == mailroom.StatusRunning {
 						t.Errorf("run %s still has a claim", r.ID)
 					}
-					if log := d.log(w.Run.Thread); !strings.Contains(d.kinds(w.Run.Thread), "run.started, message, ") || len(log[3].Raw) < each {
+					if log := d.log(w.Run.Thread); !strings.Contains(d.kinds(w.Run.Thread), "run.started, message, ") ||
+						len(log[3].Raw) < each {
 						t.Errorf("thread %s has no message: %s", w.Run.Thread, d.kinds(w.Run.Thread))
 					}
 				}

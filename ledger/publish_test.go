@@ -23,7 +23,8 @@ func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 		var l *Ledger
 		errs := make(chan error, 4)
 		submit := func(threadID string) {
-			_, err := l.Submit(context.Background(), thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}})
+			_, err := l.Submit(context.Background(), thread.Submit{Thread: threadID,
+				Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}})
 			errs <- err
 		}
 		l = New(memory.New(), Options{Publish: func(string, []mailroom.Entry) {

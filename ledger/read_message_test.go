@@ -39,7 +39,8 @@ func TestASteeredMessageOverItsLife(t *testing.T) {
 	d.submit(text("t", "go"))
 	c := d.claimOne("w").Claim
 	three := mode(mailroom.ModeSteer, "t", "one")
-	three.Messages = append(three.Messages, thread.NewMessage{Parts: mailroom.Text("two")}, thread.NewMessage{Parts: mailroom.Text("three")})
+	three.Messages = append(three.Messages, thread.NewMessage{Parts: mailroom.Text("two")},
+		thread.NewMessage{Parts: mailroom.Text("three")})
 	last := d.submit(three)
 	run := last.Message[:36] // the run that they would become
 	one, two, three3 := run+".4", run+".5", run+".6"
@@ -137,7 +138,8 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 	c := d.claimOne("w").Claim
 	steered := d.submit(mode(mailroom.ModeSteer, "t", "left"))
 	must(d.MarkSteersRead(t.Context(), c))(t)
-	must(d.Append(t.Context(), thread.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well"), Covers: steered.Seq}))(t)
+	must(d.Append(t.Context(), thread.StepCommit{Claim: c, Number: 1, Message: partialText(c, "well"),
+		Covers: steered.Seq}))(t)
 	other := d.submit(text("u", "elsewhere"))
 	log := d.kinds("t")
 	for id, want := range map[string]mailroom.Code{

@@ -20,9 +20,10 @@ func kindsOfStores(t *testing.T) map[string]store.Store {
 	t.Helper()
 	cluster := pgtest.Shared(t)
 	all := map[string]store.Store{
-		"memory":     memory.New(),
-		"SQLite":     must(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "mail.db"), sqlite.Options{}))(t),
-		"PostgreSQL": must(postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t), AllowUnsafe: true}))(t),
+		"memory": memory.New(),
+		"SQLite": must(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "mail.db"), sqlite.Options{}))(t),
+		"PostgreSQL": must(postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t),
+			AllowUnsafe: true}))(t),
 	}
 	t.Cleanup(func() {
 		for _, s := range all {

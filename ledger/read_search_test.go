@@ -60,7 +60,9 @@ func (d *fixture) search(words ...string) (texts []string) {
 }
 
 func searchAll(words []string, each func(mailroom.Message, int64)) *ledger.SearchQuery {
-	return &ledger.SearchQuery{Search: store.Search{Words: words, Limit: 5000}, CanSee: func(*mailroom.Thread) bool { return true }, Each: each}
+	return &ledger.SearchQuery{Search: store.Search{Words: words, Limit: 5000}, CanSee: func(*mailroom.Thread) bool {
+		return true
+	}, Each: each}
 }
 
 func (d *fixture) wantTexts(want []string, words ...string) {
@@ -89,7 +91,8 @@ func TestMessagesAreFoundByTheirWords(t *testing.T) {
 				t.Errorf("before the index: got %+v, %v", now, err)
 			}
 			d.index()
-			train := []string{"A train for Bob", "re: The train is late", "re: Where does the Northern train stop?", "The train is late", "Where does the Northern train stop?"}
+			train := []string{"A train for Bob", "re: The train is late", "re: Where does the Northern train stop?",
+				"The train is late", "Where does the Northern train stop?"}
 			got := d.search("train")
 			if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(train))) {
 				t.Errorf("got %q", got)
@@ -123,7 +126,8 @@ func TestMessagesAreFoundByTheirWords(t *testing.T) {
 			q := searchAll([]string{"late"}, func(m mailroom.Message, _ int64) { found = append(found, m) })
 			q.Limit = 1
 			now, err := d.Search(d.ctx, q)
-			if err != nil || len(found) != 1 || found[0].Thread != "u" || found[0].State != mailroom.MessageDone || !now.Complete || time.Since(now.Until) > time.Minute {
+			if err != nil || len(found) != 1 || found[0].Thread != "u" || found[0].State != mailroom.MessageDone ||
+				!now.Complete || time.Since(now.Until) > time.Minute {
 				t.Errorf("got %+v, %+v, %v", found, now, err)
 			}
 		})
@@ -197,7 +201,8 @@ func TestALongWordIsFoundWholeOnly(t *testing.T) {
 	d.submit(text("t", "two "+strings.ToUpper(long)+"y, "+long[:50]))
 	d.index()
 	for asked, want := range map[string][]string{
-		"one": {"one"}, long: nil, long + "x": {"one"}, long + "y": {"two"}, long[:50] + " " + long + "y": {"two"}, long[:40]: nil,
+		"one": {"one"}, long: nil, long + "x": {"one"}, long + "y": {"two"}, long[:50] + " " + long + "y": {"two"},
+		long[:40]: nil,
 	} {
 		var got []string
 		q := searchAll(store.Words(asked), func(m mailroom.Message, _ int64) { got = append(got, m.Text[:3]) })

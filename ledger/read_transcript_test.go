@@ -54,7 +54,8 @@ func TestTheTranscriptAlternatesQuestionsAndAnswers(t *testing.T) {
 	d.settle(complete(first.Claim, "re: one"))
 	d.serve("w")
 	got, next := d.read(ledger.TranscriptQuery{Thread: "t"})
-	wantEqual(t, "transcript", got, "user one, assistant re: one, user two, assistant re: two, user three, assistant re: three")
+	wantEqual(t, "transcript", got,
+		"user one, assistant re: one, user two, assistant re: two, user three, assistant re: three")
 	wantEqual(t, "next", next, "")
 }
 
@@ -147,7 +148,8 @@ func busyThread(d *fixture) {
 	for i := range 30 {
 		three := text("t", fmt.Sprint("question ", i))
 		if i%5 == 0 {
-			three.Messages = append(three.Messages, thread.NewMessage{Parts: mailroom.Text("and more"), Visibility: mailroom.VisibleInternal}, three.Messages[0])
+			three.Messages = append(three.Messages, thread.NewMessage{Parts: mailroom.Text("and more"),
+				Visibility: mailroom.VisibleInternal}, three.Messages[0])
 		}
 		out := d.submit(three)
 		switch i % 6 {
@@ -181,7 +183,8 @@ func TestEveryLimitReadsTheSameTranscript(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	busyThread(d)
 	for _, base := range []ledger.TranscriptQuery{
-		{Thread: "t"}, {Thread: "t", All: true}, {Thread: "t", Visibility: mailroom.VisibleAll}, {Thread: "t", Visibility: mailroom.VisibleInternal},
+		{Thread: "t"}, {Thread: "t", All: true}, {Thread: "t", Visibility: mailroom.VisibleAll},
+		{Thread: "t", Visibility: mailroom.VisibleInternal},
 	} {
 		base.Limit = 10_000
 		want, next := d.read(base)
@@ -248,7 +251,8 @@ func TestTheTranscriptEqualsTheFoldOfThePages(t *testing.T) {
 	for _, c := range cases {
 		s := memory.New()
 		at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-		row := &mailroom.Thread{ID: "t", Agent: "echo", FirstSeq: 1, LastSeq: int64(len(c.Entries)), CreatedAt: at, UpdatedAt: at}
+		row := &mailroom.Thread{ID: "t", Agent: "echo", FirstSeq: 1, LastSeq: int64(len(c.Entries)), CreatedAt: at,
+			UpdatedAt: at}
 		for i, e := range c.Entries {
 			c.Entries[i] = must(entry.New("t", int64(i+1), e.Kind, e.Run, e.Attempt, at, e.Body))(t)
 		}
@@ -279,7 +283,8 @@ func TestMessagesReadOnResumeAreInTheTranscript(t *testing.T) {
 		t.Helper()
 		c := d.claimOne("w").Claim
 		number := d.run(c.Run).Step + 1
-		d.settle(thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomePark, Asks: []mailroom.Ask{a}, Wait: &mailroom.Wait{Names: []string{a.Name}}})
+		d.settle(thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomePark, Asks: []mailroom.Ask{a},
+			Wait: &mailroom.Wait{Names: []string{a.Name}}})
 	}
 	run := d.submit(text("t", "go")).Run
 	park(mailroom.Ask{Name: "how", Kind: mailroom.TicketInput, Prompt: "how?"})

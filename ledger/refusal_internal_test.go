@@ -56,7 +56,8 @@ func TestARefusalThatChangesAnythingIsDetected(t *testing.T) {
 }
 
 func message(to, run string) thread.Submit {
-	return thread.Submit{Thread: to, Run: run, Owner: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}}
+	return thread.Submit{Thread: to, Run: run, Owner: "ann",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}}
 }
 
 func reserve(tx *transaction) error {
@@ -88,7 +89,8 @@ func refusedAfter(t *testing.T, change func(tx *transaction) error) (changed []s
 	if _, err := l.Workers().Register(ctx, store.Worker{ID: "w"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Accounts().CreateToken(ctx, auth.Token{Name: "ann", Sum: "secret", Scopes: auth.Permissions()}); err != nil {
+	if _, err := l.Accounts().CreateToken(ctx, auth.Token{Name: "ann", Sum: "secret",
+		Scopes: auth.Permissions()}); err != nil {
 		t.Fatal(err)
 	}
 	o := op{

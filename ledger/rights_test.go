@@ -66,7 +66,8 @@ func (h *history) at(hour int) time.Time {
 
 func (h *history) someScopes() []auth.Permission {
 	return rapid.SampledFrom([][]auth.Permission{
-		{auth.PermissionRead}, {auth.PermissionRead, auth.PermissionSubmit}, {auth.PermissionSubmit, auth.PermissionDecide}, {auth.PermissionAdmin},
+		{auth.PermissionRead}, {auth.PermissionRead, auth.PermissionSubmit}, {auth.PermissionSubmit, auth.PermissionDecide},
+		{auth.PermissionAdmin},
 	}).Draw(h.T, "scopes")
 }
 
@@ -94,7 +95,8 @@ func (h *history) holder(name string) *right {
 }
 
 func (h *history) create() {
-	r := &right{sum: h.secret(), name: h.prefix + rapid.SampledFrom([]string{"ann", "bob"}).Draw(h.T, "name"), scopes: h.someScopes(), end: rapid.SampledFrom([]int{0, 0, 2, 4}).Draw(h.T, "end")}
+	r := &right{sum: h.secret(), name: h.prefix + rapid.SampledFrom([]string{"ann", "bob"}).Draw(h.T, "name"),
+		scopes: h.someScopes(), end: rapid.SampledFrom([]int{0, 0, 2, 4}).Draw(h.T, "end")}
 	if !slices.Contains(r.scopes, auth.PermissionAdmin) { // an admin has none
 		r.namespace = rapid.SampledFrom([]string{"", h.prefix + "shared-"}).Draw(h.T, "namespace")
 	}
@@ -118,17 +120,23 @@ func (h *history) derive(kind auth.Kind) {
 	if by == nil || by.token == nil || by.isOperator() && by.ended { // servers know the operator's token by themselves
 		return
 	}
-	r := &right{sum: h.secret(), name: by.name, kind: kind, scopes: h.someScopes(), source: by, end: rapid.IntRange(1, 5).Draw(h.T, "end")}
+	r := &right{sum: h.secret(), name: by.name, kind: kind, scopes: h.someScopes(), source: by,
+		end: rapid.IntRange(1, 5).Draw(h.T, "end")}
 	if kind == auth.KindLimited {
-		r.threads = rapid.SampledFrom([][]string{nil, {h.prefix + "thread of " + by.name}, {h.prefix + "shared-x", h.prefix + "foreign"}}).Draw(h.T, "threads")
+		r.threads = rapid.SampledFrom([][]string{nil, {h.prefix + "thread of " + by.name},
+			{h.prefix + "shared-x", h.prefix + "foreign"}}).Draw(h.T, "threads")
 	}
-	in := auth.Token{Sum: r.sum, Terms: auth.Terms{Kind: kind, Scopes: r.scopes, Threads: r.threads, ExpiresAt: h.at(r.end)}}
+	in := auth.Token{Sum: r.sum, Terms: auth.Terms{Kind: kind, Scopes: r.scopes, Threads: r.threads,
+		ExpiresAt: h.at(r.end)}}
 	end := by.lastEnd()
 	code := mailroom.Code("")
 	switch {
 	case by.kind == auth.KindLink || by.kind == auth.KindLimited:
 		code = mailroom.CodeForbidden
-	case kind == auth.KindLimited && end != 0 && end < r.end, len(r.threads) > 0 && slices.Contains(r.scopes, auth.PermissionAdmin), slices.ContainsFunc(r.scopes, func(s auth.Permission) bool { return !by.token.Has(s) }):
+	case kind == auth.KindLimited && end != 0 && end < r.end, len(r.threads) > 0 && slices.Contains(r.scopes,
+		auth.PermissionAdmin), slices.ContainsFunc(r.scopes, func(s auth.Permission) bool {
+		return !by.token.Has(s)
+	}):
 		code = mailroom.CodeInvalid
 	case !by.valid(0):
 		code = mailroom.CodeUnauthenticated
@@ -150,12 +158,14 @@ func (r *right) sees(t *mailroom.Thread) bool {
 	for base.source != nil {
 		base = base.source
 	}
-	return slices.Contains(base.scopes, auth.PermissionAdmin) || t.Owner == r.name || base.namespace != "" && strings.HasPrefix(t.ID, base.namespace)
+	return slices.Contains(base.scopes, auth.PermissionAdmin) || t.Owner == r.name || base.namespace != "" &&
+		strings.HasPrefix(t.ID, base.namespace)
 }
 
 // seen returns which of some threads a right sees.
 func (h *history) seen(name string, sees func(*mailroom.Thread) bool) (ids []string) {
-	for id, owner := range map[string]string{"thread of " + name: name, "shared-x": h.prefix + "zoe", "foreign": h.prefix + "zoe"} {
+	for id, owner := range map[string]string{"thread of " + name: name, "shared-x": h.prefix + "zoe",
+		"foreign": h.prefix + "zoe"} {
 		if sees(&mailroom.Thread{ID: h.prefix + id, Owner: owner}) {
 			ids = append(ids, id)
 		}
@@ -179,12 +189,14 @@ func (h *history) signIn() {
 	if link == nil {
 		return
 	}
-	r := &right{sum: h.secret(), name: link.name, kind: auth.KindSession, scopes: link.scopes, source: link.source, end: rapid.IntRange(1, 5).Draw(h.T, "end")}
+	r := &right{sum: h.secret(), name: link.name, kind: auth.KindSession, scopes: link.scopes, source: link.source,
+		end: rapid.IntRange(1, 5).Draw(h.T, "end")}
 	code := mailroom.Code("")
 	if link.kind != auth.KindLink || !link.valid(0) {
 		code = mailroom.CodeUnauthenticated
 	}
-	made, err := h.server().Accounts().SpendLink(context.Background(), link.sum, auth.Token{Sum: r.sum, Terms: auth.Terms{ExpiresAt: h.at(r.end)}})
+	made, err := h.server().Accounts().SpendLink(context.Background(), link.sum,
+		auth.Token{Sum: r.sum, Terms: auth.Terms{ExpiresAt: h.at(r.end)}})
 	if h.want("sign in", err, code) {
 		link.ended, r.row = true, made.Name
 		h.rights = append(h.rights, r)
@@ -264,7 +276,8 @@ func (h *history) check() {
 		for _, hour := range []int{0, 1, 2, 3, 4, 5, 6} {
 			got, want := map[string]string{}, map[string]string{}
 			for _, t := range auth.NewChains(rows, h.operator, h.at(hour)).Valid() {
-				got[t.Sum] = fmt.Sprint(t.Name, t.Has(auth.PermissionRead), t.Has(auth.PermissionSubmit), t.Has(auth.PermissionDecide), t.Has(auth.PermissionAdmin), h.seen(t.Name, t.CanSee))
+				got[t.Sum] = fmt.Sprint(t.Name, t.Has(auth.PermissionRead), t.Has(auth.PermissionSubmit),
+					t.Has(auth.PermissionDecide), t.Has(auth.PermissionAdmin), h.seen(t.Name, t.CanSee))
 				for _, r := range h.rights {
 					if r.sum == t.Sum && r.token == nil {
 						r.token = t
@@ -274,7 +287,8 @@ func (h *history) check() {
 			for _, r := range h.rights {
 				if r.valid(hour) && !r.isOperator() {
 					has := (&auth.Token{Scopes: r.scopes}).Has
-					want[r.sum] = fmt.Sprint(r.name, has(auth.PermissionRead), has(auth.PermissionSubmit), has(auth.PermissionDecide), has(auth.PermissionAdmin), h.seen(r.name, r.sees))
+					want[r.sum] = fmt.Sprint(r.name, has(auth.PermissionRead), has(auth.PermissionSubmit), has(auth.PermissionDecide),
+						has(auth.PermissionAdmin), h.seen(r.name, r.sees))
 				}
 			}
 			if !maps.Equal(got, want) {
@@ -311,9 +325,13 @@ func TestRandomHistoriesOfRights(t *testing.T) {
 				h.replaceOperator()
 				step := func(f func()) func(*rapid.T) { return func(*rapid.T) { f() } }
 				t.Repeat(map[string]func(*rapid.T){
-					"": func(*rapid.T) { h.check() }, "create": step(h.create), "create again": step(h.create), "sign in": step(h.signIn), "sign in again": step(h.signIn),
-					"limit": func(*rapid.T) { h.derive(auth.KindLimited) }, "link": func(*rapid.T) { h.derive(auth.KindLink) },
-					"revoke": step(h.revoke), "sign out": step(h.signOut), "replace the operator": step(h.replaceOperator), "write": step(h.write), "write again": step(h.write),
+					"": func(*rapid.T) {
+						h.check()
+					}, "create": step(h.create), "create again": step(h.create), "sign in": step(h.signIn),
+					"sign in again": step(h.signIn),
+					"limit":         func(*rapid.T) { h.derive(auth.KindLimited) }, "link": func(*rapid.T) { h.derive(auth.KindLink) },
+					"revoke": step(h.revoke), "sign out": step(h.signOut), "replace the operator": step(h.replaceOperator),
+					"write": step(h.write), "write again": step(h.write),
 				})
 			})
 		})

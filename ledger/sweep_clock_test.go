@@ -59,7 +59,8 @@ func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 				d.register("w")
 				run := d.submit(text("t", "one")).Run
 				c := d.claimOne("w").Claim
-				d.settle(thread.Settle{Claim: c, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("busy")}})
+				d.settle(thread.Settle{Claim: c, Outcome: thread.OutcomeFail,
+					Failure: &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("busy")}})
 				delay := time.Until(d.run(run).AvailableAt)
 				d.writeAhead(s, time.Hour, "t", run)
 				worker(d)

@@ -43,7 +43,8 @@ func TestADeadlineHoldsOverRetriesWaitsAndRestartsOnEachStore(t *testing.T) {
 				in.Timeout = time.Second
 				return in
 			}
-			retried, held, waiting, queued := d.submit(in("a")).Run, d.submit(in("b")).Run, d.submit(in("c")).Run, d.submit(in("d")).Run
+			retried, held, waiting, queued := d.submit(in("a")).Run, d.submit(in("b")).Run, d.submit(in("c")).Run,
+				d.submit(in("d")).Run
 			d.register("w")
 			for _, one := range d.claim("w", 3) {
 				switch one.Run.ID {
@@ -60,11 +61,13 @@ func TestADeadlineHoldsOverRetriesWaitsAndRestartsOnEachStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			d = open(t, s, ledger.Options{})
-			for d.run(queued).Status != mailroom.StatusCancelled || d.run(held).Stop == "" { // the clock of the store ends the wait
+			// the clock of the store ends the wait
+			for d.run(queued).Status != mailroom.StatusCancelled || d.run(held).Stop == "" {
 				d.sweep()
 			}
 			for _, id := range []string{retried, waiting, queued} {
-				wantEqual(t, "status and reason", []any{d.run(id).Status, d.run(id).Reason}, []any{mailroom.StatusCancelled, mailroom.ReasonDeadline})
+				wantEqual(t, "status and reason", []any{d.run(id).Status, d.run(id).Reason}, []any{mailroom.StatusCancelled,
+					mailroom.ReasonDeadline})
 			}
 			wantEqual(t, "stop of the run at work", d.run(held).Stop, mailroom.ReasonDeadline)
 			d.expireWorker("w")

@@ -47,7 +47,8 @@ func (s *server) join() {
 func (s *server) claims(agents map[string]int) (threads []string, work []thread.ClaimedRun) {
 	s.t.Helper()
 	s.round++
-	work = must(s.Claim(s.ctx, thread.ClaimRequest{Worker: s.worker, Round: s.round, Slots: 9, Agents: agents, LastAttempt: true, Node: s.node}))(s.t)
+	work = must(s.Claim(s.ctx, thread.ClaimRequest{Worker: s.worker, Round: s.round, Slots: 9, Agents: agents,
+		LastAttempt: true, Node: s.node}))(s.t)
 	for _, w := range work {
 		threads = append(threads, w.Claim.Thread)
 	}
@@ -61,7 +62,8 @@ func (s *server) wantTurn(want ...string) {
 	threads, work := s.claims(map[string]int{"codex": 9})
 	wantEqual(s.t, "threads with a run at "+s.node, threads, want)
 	for _, w := range work {
-		a := thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Node: s.node, Step: mailroom.Step{State: json.RawMessage(fmt.Sprintf(`{"of":%q}`, s.node))}}
+		a := thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Node: s.node,
+			Step: mailroom.Step{State: json.RawMessage(fmt.Sprintf(`{"of":%q}`, s.node))}}
 		must(s.Append(s.ctx, a))(s.t)
 		s.settle(complete(w.Claim, "ok"))
 	}

@@ -16,7 +16,8 @@ import (
 func onTrips(t *testing.T) (*fixture, *postgres.Store) {
 	t.Helper()
 	cluster := pgtest.Shared(t)
-	s, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t), AllowUnsafe: true})
+	s, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t),
+		AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +114,9 @@ func (k *servingClaimer) NextClaim() thread.ClaimRequest {
 	defer k.mu.Unlock()
 	k.round++
 	return thread.ClaimRequest{
-		Worker: k.worker, Round: k.round, Slots: k.slots - k.held, Agents: map[string]int{"echo": 2 * k.slots}, LastAttempt: true,
-		Held: map[string]int{"ann": k.held}, FairSlots: k.slots,
+		Worker: k.worker, Round: k.round, Slots: k.slots - k.held, Agents: map[string]int{"echo": 2 * k.slots},
+		LastAttempt: true,
+		Held:        map[string]int{"ann": k.held}, FairSlots: k.slots,
 	}
 }
 

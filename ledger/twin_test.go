@@ -176,7 +176,8 @@ func onPostgres(t testing.TB) *side {
 	return &side{name: "postgres", lanes: 1, faults: conflicts, open: func() (store.Store, error) {
 		handles++
 		s, err := postgres.Open(context.Background(), postgres.Options{
-			URL: cluster.URL() + " application_name=" + schema, Schema: schema, Node: fmt.Sprint("node", handles), AllowUnsafe: true,
+			URL: cluster.URL() + " application_name=" + schema, Schema: schema, Node: fmt.Sprint("node", handles),
+			AllowUnsafe: true,
 		})
 		return &interrupted{Store: s, cluster: cluster, name: schema}, err
 	}}
@@ -214,7 +215,9 @@ func (w *twin) open(doors int) error {
 			}
 			ctx, stop := context.WithCancel(w.ctx)
 			d := &handleSet{store: store, stop: stop, ended: make(chan error, 1)}
-			o := ledger.Options{Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue, Sticky: isSticky}
+			o := ledger.Options{Version: func(agent string) string {
+				return agent + "-2"
+			}, MaxQueued: twinQueue, Sticky: isSticky}
 			o.Observe.Operation = w.onOperation
 			var failed error
 			for range s.lanes {

@@ -103,7 +103,8 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 		retryBusy(t, func() (any, error) { return d.Register(t.Context(), store.Worker{ID: worker}) })
 		for round := int64(1); ; round++ {
 			work := retryBusy(t, func() ([]thread.ClaimedRun, error) {
-				return d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
+				return d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: round, Slots: 3,
+					Agents: map[string]int{"echo": 3}})
 			})
 			for _, w := range work {
 				mu.Lock()

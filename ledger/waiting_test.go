@@ -147,7 +147,8 @@ func TestAWaitingClaimOfALostWorkerFails(t *testing.T) {
 		d.register("w")
 		refused := make(chan error, 1)
 		go func() {
-			_, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			_, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1},
+				Wait: true})
 			refused <- err
 		}()
 		synctest.Wait()

@@ -18,7 +18,8 @@ func FuzzProject(f *testing.F) {
 	f.Add([]byte("\x00\x01\x05\x00\x00\x05\x00\x8a\x04\xff\x04\xff\x00\x8a\x00\x87"))
 	f.Add([]byte("\x00\x11\x00\x22\x04\xff\x00\x33\x01\x01"))
 	names := []string{"a", "a/b", "a/*", "**", "b", "?"}
-	holders, tokens := []string{"x", "y"}, []*auth.Token{tokenOf("ann", auth.PermissionSubmit), tokenOf("bob", auth.PermissionAdmin)}
+	holders, tokens := []string{"x", "y"}, []*auth.Token{tokenOf("ann", auth.PermissionSubmit),
+		tokenOf("bob", auth.PermissionAdmin)}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		a := newProjectFixture(t)
 		a.Create(tokens[0], a.now)
@@ -32,7 +33,8 @@ func FuzzProject(f *testing.F) {
 			var err error
 			switch op {
 			case 0:
-				in := Reserve{Project: "p", Names: []string{name}, Holder: holder, By: by, TTL: time.Minute, Shared: detail&32 > 0, Advisory: detail&64 > 0}
+				in := Reserve{Project: "p", Names: []string{name}, Holder: holder, By: by, TTL: time.Minute, Shared: detail&32 > 0,
+					Advisory: detail&64 > 0}
 				if detail&128 > 0 {
 					if err = in.Check(); err == nil {
 						in.Compare(&a.Thread.Thread, seen)

@@ -108,7 +108,8 @@ func newGlobs(names ...string) *globs {
 		lists, states = append(lists, list), states+len(list)+1
 	}
 	g := &globs{words: (states + 63) / 64, letters: map[rune]set{}}
-	for _, s := range []*set{&g.starts, &g.lasts, &g.optionals, &g.many, &g.deep, &g.letter, &g.single, &g.slash, &g.rows[0], &g.rows[1], &g.rows[2], &g.rows[3]} {
+	for _, s := range []*set{&g.starts, &g.lasts, &g.optionals, &g.many, &g.deep, &g.letter, &g.single, &g.slash,
+		&g.rows[0], &g.rows[1], &g.rows[2], &g.rows[3]} {
 		*s = make(set, g.words)
 	}
 	at := 0

@@ -20,7 +20,8 @@ type Index struct {
 
 // NewIndex returns the index of all reservations of a project, ordered by Fence.
 func NewIndex(rows []store.Reservation) *Index {
-	h := &Index{ids: make(map[string]*store.Reservation, len(rows)), names: make(map[string][]*store.Reservation, len(rows))}
+	h := &Index{ids: make(map[string]*store.Reservation, len(rows)), names: make(map[string][]*store.Reservation,
+		len(rows))}
 	for _, row := range rows {
 		h.add(&row)
 	}
@@ -180,9 +181,11 @@ func (p *State) checkLimits(in *Reserve, now time.Time) error {
 	case t == before:
 		return nil // only renewals
 	case t.all > MaxReservations || t.wilds > MaxWild:
-		return mailroom.Errorf(mailroom.CodeTooLarge, "a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)
+		return mailroom.Errorf(mailroom.CodeTooLarge,
+			"a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)
 	case t.size > MaxHeldSize || t.wildSize > MaxHeldWildSize:
-		return mailroom.Errorf(mailroom.CodeTooLarge, "the reservations of a project have at most %d bytes of names and reasons, %d of them in names with * or ?: release some", MaxHeldSize, MaxHeldWildSize)
+		return mailroom.Errorf(mailroom.CodeTooLarge,
+			"the reservations of a project have at most %d bytes of names and reasons, %d of them in names with * or ?: release some", MaxHeldSize, MaxHeldWildSize)
 	}
 	return nil
 }

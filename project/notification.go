@@ -86,7 +86,8 @@ func (p *State) Notify(in Notify, now time.Time) (seq int64, err error) {
 		return out.Seq, err
 	}
 	seq = p.appendEvent(in.By, entry.KindNotification, content, now)
-	p.Thread.Keys.Record(in.Key, sum, store.Submitted{Thread: p.Thread.ID, Seq: seq, Disposition: store.DispositionNotified})
+	p.Thread.Keys.Record(in.Key, sum, store.Submitted{Thread: p.Thread.ID, Seq: seq,
+		Disposition: store.DispositionNotified})
 	return seq, nil
 }
 
@@ -126,7 +127,8 @@ func (b *Inbox) Acknowledge(seqs ...int64) error {
 	}
 	slices.Sort(done)
 	if done = slices.Compact(done); len(done) > MaxPending {
-		return mailroom.Errorf(mailroom.CodeTooLarge, "more than %d notifications were acknowledged before older ones: acknowledge the older ones first", MaxPending)
+		return mailroom.Errorf(mailroom.CodeTooLarge,
+			"more than %d notifications were acknowledged before older ones: acknowledge the older ones first", MaxPending)
 	}
 	b.Done = done
 	return nil
@@ -194,7 +196,8 @@ func CountUnread(t *thread.State, by string, more int64) {
 // CheckInboxLimit returns an error if the project cannot have so many more inboxes.
 func (p *State) CheckInboxLimit(inboxes int64) error {
 	if inboxes > 0 && p.Thread.Inboxes+inboxes > MaxInboxes {
-		return mailroom.Errorf(mailroom.CodeTooLarge, "a project has at most %d inboxes, one per agent name: reuse names, or use another project", MaxInboxes)
+		return mailroom.Errorf(mailroom.CodeTooLarge,
+			"a project has at most %d inboxes, one per agent name: reuse names, or use another project", MaxInboxes)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ import (
 
 func TestANotificationIsSentOnce(t *testing.T) {
 	a := newProjectFixture(t)
-	in := Notify{Project: "p", By: owner(), Key: "k", Notification: Notification{From: "x", Event: "built", Data: json.RawMessage(`{"n":1}`)}}
+	in := Notify{Project: "p", By: owner(), Key: "k", Notification: Notification{From: "x", Event: "built",
+		Data: json.RawMessage(`{"n":1}`)}}
 	first, err := a.Notify(in, a.now)
 	if err != nil || first != 1 {
 		t.Fatalf("Notify() = %d, %v; want 1", first, err)
@@ -30,7 +31,8 @@ func TestANotificationIsSentOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if a.Thread.LastSeq != 3 || string(a.Thread.Entries()[0].Body) != `{"from":"x","by":"ann","event":"built","data":{"n":1}}` {
+	if a.Thread.LastSeq != 3 ||
+		string(a.Thread.Entries()[0].Body) != `{"from":"x","by":"ann","event":"built","data":{"n":1}}` {
 		t.Errorf("the log has %d entries, the first is %s", a.Thread.LastSeq, a.Thread.Entries()[0].Body)
 	}
 	in.By = tokenOf("eve", auth.PermissionSubmit)
@@ -92,7 +94,8 @@ func TestAnInboxRemembersWhatWasRead(t *testing.T) {
 	if len(box.Done) != 0 {
 		t.Errorf("Done = %v, want none", box.Done)
 	}
-	if box.Unread("x", 6, &Notification{From: "x"}) || box.Unread("x", 6, &Notification{From: "y", To: []string{"z"}}) || !box.Unread("x", 6, &Notification{From: "y", To: []string{"z", "x"}}) {
+	if box.Unread("x", 6, &Notification{From: "x"}) || box.Unread("x", 6, &Notification{From: "y", To: []string{"z"}}) ||
+		!box.Unread("x", 6, &Notification{From: "y", To: []string{"z", "x"}}) {
 		t.Error("Unread() ignores the sender or the recipients")
 	}
 	for i := range int64(MaxPending) {
@@ -103,7 +106,8 @@ func TestAnInboxRemembersWhatWasRead(t *testing.T) {
 	if err := box.Acknowledge(5000); mailroom.CodeOf(err) != mailroom.CodeTooLarge || box.Unread("x", 10, all) {
 		t.Errorf("Acknowledge over the limit: %v, want too_large", err)
 	}
-	for by, want := range map[*auth.Token]mailroom.Code{owner(): "", tokenOf("bob", auth.PermissionSubmit): mailroom.CodeForbidden, tokenOf("root", auth.PermissionAdmin): ""} {
+	for by, want := range map[*auth.Token]mailroom.Code{owner(): "",
+		tokenOf("bob", auth.PermissionSubmit): mailroom.CodeForbidden, tokenOf("root", auth.PermissionAdmin): ""} {
 		if err := box.CheckReader(by); mailroom.CodeOf(err) != want {
 			t.Errorf("%s: got %v, want %q", by.Name, err, want)
 		}

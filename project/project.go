@@ -111,12 +111,15 @@ func (p *State) IsHidden(by *auth.Token) bool {
 // to create one cannot hide that; it does not say which of the two it is.
 func (p *State) AccessError() error {
 	name, _ := NameOf(p.Thread.ID)
-	return mailroom.Errorf(mailroom.CodeNotFound, "no project %q for this token: use another name, or a token with the namespace %q", name, p.Thread.ID)
+	return mailroom.Errorf(mailroom.CodeNotFound,
+		"no project %q for this token: use another name, or a token with the namespace %q", name, p.Thread.ID)
 }
 
 func checkAgentName(location, name string) error {
-	if !check.IsClean(name) || name == "" || strings.TrimSpace(name) != name || strings.ContainsRune(name, '/') || utf8.RuneCountInString(name) > MaxName {
-		return check.Invalid(location, fmt.Sprintf("must be a name of 1 to %d characters without slashes or surrounding blanks", MaxName), name)
+	if !check.IsClean(name) || name == "" || strings.TrimSpace(name) != name || strings.ContainsRune(name, '/') ||
+		utf8.RuneCountInString(name) > MaxName {
+		return check.Invalid(location,
+			fmt.Sprintf("must be a name of 1 to %d characters without slashes or surrounding blanks", MaxName), name)
 	}
 	return nil
 }

@@ -130,9 +130,12 @@ func (in *Reserve) checkNames() error {
 	}
 	switch {
 	case t.size > MaxReserveSize:
-		return check.Invalid("names", fmt.Sprintf("have more than %d bytes together; reserve them in several requests", MaxReserveSize), t.size)
+		return check.Invalid("names", fmt.Sprintf("have more than %d bytes together; reserve them in several requests",
+			MaxReserveSize), t.size)
 	case t.wilds > MaxReserveWild || t.wildSize > MaxReserveWildSize:
-		why := fmt.Sprintf("with * or ? are more than %d, or have more than %d bytes together; reserve them in several requests", MaxReserveWild, MaxReserveWildSize)
+		why := fmt.Sprintf(
+			"with * or ? are more than %d, or have more than %d bytes together; reserve them in several requests",
+			MaxReserveWild, MaxReserveWildSize)
 		return check.Invalid("names", why, t.wilds)
 	}
 	in.Names, in.plain, in.wilds, in.all = names, plain, newGlobs(wilds...), newGlobs(names...)
@@ -159,7 +162,8 @@ func (p *State) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 	}
 	conflicts, refusing := p.conflicts(&in, now)
 	if len(refusing) > 0 {
-		return out, &mailroom.Error{Code: mailroom.CodeConflict, Message: describe(&refusing[0]), Cause: &ReservedError{refusing}}
+		return out, &mailroom.Error{Code: mailroom.CodeConflict, Message: describe(&refusing[0]),
+			Cause: &ReservedError{refusing}}
 	}
 	if err := p.checkLimits(&in, now); err != nil {
 		return out, err
@@ -216,7 +220,8 @@ func (p *State) Renew(id string, by *auth.Token, ttl time.Duration, now time.Tim
 	case err != nil:
 		return store.Reservation{}, err
 	case r.Owner != by.Name:
-		return *r, mailroom.Errorf(mailroom.CodeForbidden, "reservation %s was made with another token; only that token can renew it", id)
+		return *r, mailroom.Errorf(mailroom.CodeForbidden,
+			"reservation %s was made with another token; only that token can renew it", id)
 	}
 	r.ExpiresAt = now.Add(ttl)
 	p.save(r)
@@ -231,7 +236,8 @@ func (p *State) Release(id string, by *auth.Token, force bool, now time.Time) (s
 		return store.Reservation{}, err
 	case r.Owner == by.Name || force && by.Has(auth.PermissionAdmin):
 	default:
-		return *r, mailroom.Errorf(mailroom.CodeForbidden, "reservation %s was made with another token: only that token can release it, or an admin with force", id)
+		return *r, mailroom.Errorf(mailroom.CodeForbidden,
+			"reservation %s was made with another token: only that token can release it, or an admin with force", id)
 	}
 	p.endLapsed(by, now)
 	p.endReservations(entry.KindReleased, by, now, r)
@@ -240,7 +246,8 @@ func (p *State) Release(id string, by *auth.Token, force bool, now time.Time) (s
 
 // ReleaseNames ends the agent's reservations of these names, at most MaxReserve. Names that it does
 // not hold are skipped.
-func (p *State) ReleaseNames(holder string, names []string, by *auth.Token, now time.Time) ([]store.Reservation, error) {
+func (p *State) ReleaseNames(holder string, names []string, by *auth.Token, now time.Time) ([]store.Reservation,
+	error) {
 	if len(names) > MaxReserve {
 		return nil, check.Invalid("names", fmt.Sprintf("must be at most %d", MaxReserve), len(names))
 	}

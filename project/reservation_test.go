@@ -88,7 +88,8 @@ func (a *projectFixture) kinds() string {
 func TestAnExclusiveReservationExcludesOthers(t *testing.T) {
 	a := newProjectFixture(t)
 	first := a.must(a.request("x", "src/**", "./docs/a.md")).Granted
-	if len(first) != 2 || first[0].Fence != 1 || first[1].Fence != 2 || first[1].Name != "docs/a.md" || first[0].ExpiresAt != a.now.Add(time.Minute) {
+	if len(first) != 2 || first[0].Fence != 1 || first[1].Fence != 2 || first[1].Name != "docs/a.md" ||
+		first[0].ExpiresAt != a.now.Add(time.Minute) {
 		t.Errorf("Granted = %+v, want src/** and docs/a.md for a minute", first)
 	}
 	a.refused(a.request("y", "src/main.go"), mailroom.CodeConflict, "src/** is reserved by x until 2026-01-02T12:01:00Z")
@@ -109,7 +110,8 @@ func TestReservingAgainRenews(t *testing.T) {
 	first := a.must(a.request("x", "n")).Granted[0]
 	a.now = a.now.Add(30 * time.Second)
 	again := a.must(a.request("x", "n")).Granted[0]
-	if again.ID != first.ID || again.Fence != first.Fence || again.TakenAt != first.TakenAt || again.ExpiresAt != a.now.Add(time.Minute) {
+	if again.ID != first.ID || again.Fence != first.Fence || again.TakenAt != first.TakenAt ||
+		again.ExpiresAt != a.now.Add(time.Minute) {
 		t.Errorf("reserved again: %+v, want %+v with a later end", again, first)
 	}
 	if got, want := a.kinds(), "taken"; got != want {
@@ -200,7 +202,8 @@ func TestOnlyItsTokenOrAForcingAdminEndsAReservation(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
-	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", auth.PermissionSubmit)}, mailroom.CodeNotFound, "project:p")
+	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", auth.PermissionSubmit)},
+		mailroom.CodeNotFound, "project:p")
 	if got := a.release(inside("bob", auth.PermissionSubmit), "n"); len(got) != 0 {
 		t.Errorf("another token released %v", got)
 	}
@@ -221,9 +224,10 @@ func TestInvalidReservationsAreRefused(t *testing.T) {
 		"holder":     a.request("", "n"),
 		"blanks":     a.request("x ", "n"),
 		"slash":      a.request("x/y", "n"),
-		"reason":     {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), Reason: strings.Repeat("r", MaxReason+1)},
-		"ttl":        {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: MaxTTL + 1},
-		"1s":         {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: -1},
+		"reason": {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(),
+			Reason: strings.Repeat("r", MaxReason+1)},
+		"ttl": {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: MaxTTL + 1},
+		"1s":  {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: -1},
 	} {
 		a.refused(in, mailroom.CodeInvalid, strings.TrimRight(location, ": "))
 	}
@@ -237,7 +241,8 @@ func TestInvalidReservationsAreRefused(t *testing.T) {
 // reserveMany adds n reservations of x.
 func (a *projectFixture) reserveMany(n int, ttl time.Duration, name func(int) string) {
 	for i := range n {
-		r := store.Reservation{ID: fmt.Sprint(ttl, i), Thread: a.Thread.ID, Name: name(i), Holder: "x", Owner: "ann", ExpiresAt: a.now.Add(ttl)}
+		r := store.Reservation{ID: fmt.Sprint(ttl, i), Thread: a.Thread.ID, Name: name(i), Holder: "x", Owner: "ann",
+			ExpiresAt: a.now.Add(ttl)}
 		a.held.add(&r)
 	}
 }
@@ -258,7 +263,9 @@ func TestAProjectHasLimits(t *testing.T) {
 	a.refused(a.request("x", "*?"), mailroom.CodeTooLarge, "with * or ?")
 
 	a = newProjectFixture(t)
-	a.reserveMany(MaxHeldWildSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("w", 400), "*") })
+	a.reserveMany(MaxHeldWildSize/400, time.Second, func(i int) string {
+		return fmt.Sprint(i, strings.Repeat("w", 400), "*")
+	})
 	a.refused(a.request("x", strings.Repeat("v", 400)+"*"), mailroom.CodeTooLarge, "names with * or ?")
 
 	a = newProjectFixture(t)
@@ -279,7 +286,8 @@ func TestARequestIsBoundedInNamesAndBytes(t *testing.T) {
 	a.refused(a.request("x", several(51, 20, "*")...), mailroom.CodeInvalid, "with * or ?")
 	a.refused(a.request("x", several(10, 500, "?")...), mailroom.CodeInvalid, "with * or ?")
 	a.must(a.request("x", append(several(50, 80, "*"), several(50, 160, "")...)...))
-	if _, err := a.ReleaseNames("x", several(MaxReserve+1, 20, ""), owner(), a.now); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if _, err := a.ReleaseNames("x", several(MaxReserve+1, 20, ""), owner(),
+		a.now); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("ReleaseNames of %d names: %v, want invalid", MaxReserve+1, err)
 	}
 	if got := a.release(owner(), "./"+several(1, 80, "*")[0], "none"); len(got) != 1 {

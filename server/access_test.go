@@ -37,11 +37,14 @@ type accessRule struct {
 // alertRules are the rules of the operations on alerts, and of those that exchange a link.
 func alertRules() map[string]accessRule {
 	return map[string]accessRule{
-		"POST /v1/session":                             {body: `{"secret":"x"}`, status: 401},
-		"POST /v1/links/show":                          {body: `{"secret":"x"}`, status: 401},
-		"GET /v1/alerts":                               {need: auth.PermissionRead, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
-		"POST /v1/alerts/rules":                        {need: auth.PermissionSubmit, body: `{"when":["ticket"],"to":["x"]}`, status: 422, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
-		"DELETE /v1/alerts/rules/{rule}":               {need: auth.PermissionSubmit, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
+		"POST /v1/session":    {body: `{"secret":"x"}`, status: 401},
+		"POST /v1/links/show": {body: `{"secret":"x"}`, status: 401},
+		"GET /v1/alerts": {need: auth.PermissionRead,
+			shown: "TestATokenMakesRulesAboutItsOwnThreads"},
+		"POST /v1/alerts/rules": {need: auth.PermissionSubmit, body: `{"when":["ticket"],"to":["x"]}`,
+			status: 422, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
+		"DELETE /v1/alerts/rules/{rule}": {need: auth.PermissionSubmit,
+			shown: "TestATokenMakesRulesAboutItsOwnThreads"},
 		"POST /v1/alerts/test":                         {need: auth.PermissionAdmin, body: `{"target":"x"}`, status: 404},
 		"POST /v1/question":                            {body: `{"link":"x"}`, status: 401},
 		"POST /v1/question/decision":                   {body: `{"link":"x","decision":"deny"}`, status: 401},
@@ -144,7 +147,8 @@ func (f *fixture) withToken(secret string) *fixture {
 // createToken creates a token and returns its secret.
 func (f *fixture) createToken(name, namespace string, scopes ...auth.Permission) string {
 	f.t.Helper()
-	made, err := f.client.Accounts().CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
+	made, err := f.client.Accounts().CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace,
+		Scopes: scopes})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -153,7 +157,9 @@ func (f *fixture) createToken(name, namespace string, scopes ...auth.Permission)
 
 // scopesWithout returns every scope except admin and p.
 func scopesWithout(p auth.Permission) []auth.Permission {
-	return slices.DeleteFunc(auth.Permissions(), func(s auth.Permission) bool { return s == p || s == auth.PermissionAdmin })
+	return slices.DeleteFunc(auth.Permissions(), func(s auth.Permission) bool {
+		return s == p || s == auth.PermissionAdmin
+	})
 }
 
 // makeObjects creates one object of each kind in a thread of f's token: a run that waits for a
@@ -164,7 +170,8 @@ func (f *fixture) makeObjects(threadID string) map[string]string {
 	f.park(f.claim(), approval())
 	behind := f.submit(threadID, "two")
 	return map[string]string{
-		"thread": threadID, "run": first.Run, "ticket": thread.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "unknown",
+		"thread": threadID, "run": first.Run, "ticket": thread.TicketID(first.Run, "deploy"), "message": behind.Message,
+		"name":  "unknown",
 		"claim": first.Run + ":1", "worker": "w",
 	}
 }
@@ -172,7 +179,8 @@ func (f *fixture) makeObjects(threadID string) map[string]string {
 // addReservation adds a reservation in a project of the thread's name.
 func (f *fixture) addReservation(things map[string]string) map[string]string {
 	f.t.Helper()
-	held := mustCall[api.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"project":%q,"names":["a"],"holder":"x"}`, things["thread"]))
+	held := mustCall[api.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"project":%q,"names":["a"],"holder":"x"}`,
+		things["thread"]))
 	things["reservation"] = held.Granted[0].ID
 	return things
 }
@@ -238,7 +246,8 @@ func TestEveryOperationChecksItsPermission(t *testing.T) {
 		}
 		for name, header := range map[string]string{
 			"a wrong token": "Authorization: Bearer mr_wrong", "a revoked token": "Authorization: Bearer " + revoked,
-			"no token": "Authorization: ", "a blank token": "Authorization: Bearer ", "another scheme": "Authorization: Basic " + token,
+			"no token": "Authorization: ", "a blank token": "Authorization: Bearer ", "another scheme": "Authorization: Basic " +
+				token,
 		} {
 			if route == "GET /v1/ws" && name == "no token" {
 				continue // the token may come in the first frame
@@ -255,7 +264,8 @@ func TestEveryOperationChecksItsPermission(t *testing.T) {
 		}
 		// The permission is checked before the body is read.
 		if a.body != "" {
-			f.wantCode("without the scope, and nonsense: "+route, f.withToken(lacking[a.need]).call(route, `{"`), 403, mailroom.CodeForbidden)
+			f.wantCode("without the scope, and nonsense: "+route, f.withToken(lacking[a.need]).call(route, `{"`), 403,
+				mailroom.CodeForbidden)
 		}
 	}
 	if after := f.snapshot(); after != before {
@@ -270,7 +280,8 @@ func TestResourcesOfOthersAreNotFound(t *testing.T) {
 	theirs, unowned := ann.addReservation(ann.makeObjects("theirs")), ann.addReservation(ann.makeObjects("unowned"))
 	f.clearOwner("unowned")
 	f.clearOwner("project:unowned")
-	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "unknown", "claim": "no-run:1", "worker": "no-worker", "reservation": "no-reservation"}
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1",
+		"name": "unknown", "claim": "no-run:1", "worker": "no-worker", "reservation": "no-reservation"}
 	before := f.snapshot()
 	n := 0
 	for route, a := range accessRules() {
@@ -302,7 +313,8 @@ func TestResourcesOfOthersAreNotFound(t *testing.T) {
 			"a stranger, without an owner":   {stranger, unowned},
 			"the operator, without an owner": {f, unowned},
 		} {
-			if got := maskIDs(other.f.call(fillIDs(route, other.things), fillIDs(a.body, other.things)), other.things); got != want {
+			if got := maskIDs(other.f.call(fillIDs(route, other.things), fillIDs(a.body, other.things)),
+				other.things); got != want {
 				t.Errorf("%s: %s: %s\nwant the response for a missing object: %s", name, route, got, want)
 			}
 		}

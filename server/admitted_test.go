@@ -29,8 +29,10 @@ func (f *fixture) halfSent(route, body string) (finish func() (status int, answe
 		}
 	}
 	// The server asks for the body once it has admitted the request.
-	send(fmt.Sprintf("%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
-		route, f.secret, len(body)))
+	send(
+		fmt.Sprintf(
+			"%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+			route, f.secret, len(body)))
 	answers := bufio.NewReader(conn)
 	if line, err := answers.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		f.t.Fatalf("got %q and %v, want 100 Continue", line, err)
@@ -59,7 +61,8 @@ func TestAnAdmittedRequestDoesNothingOnceItsTokenIsRevoked(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func(t *testing.T) store.Store) {
 		f := startStore(t, open(t), func(ln net.Listener) net.Listener { return ln })
 		ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
-		limited := ann.withToken(mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited", `{"scopes":["submit"],"expires_at":"`+inAnHour()+`"}`).Secret)
+		limited := ann.withToken(mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited",
+			`{"scopes":["submit"],"expires_at":"`+inAnHour()+`"}`).Secret)
 		var finish []func() (int, string)
 		for _, by := range []*fixture{ann, limited} {
 			finish = append(finish, by.halfSent("POST /v1/messages", `{"thread":"late","text":"x"}`),
@@ -86,7 +89,8 @@ func TestEachWriteOfARequestNamesItsCaller(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 	things := ann.addReservation(ann.makeObjects("hers"))
-	things["name"], things["channel"], things["user"], things["rule"], things["subscription"], things["agent"] = "ann~x", "c", "u", "r", "s", "echo"
+	things["name"], things["channel"], things["user"], things["rule"], things["subscription"], things["agent"] = "ann~x",
+		"c", "u", "r", "s", "echo"
 	// In the store only, as by another server in the moment after a request was admitted here.
 	if err := f.ledger.Accounts().RevokeToken(t.Context(), "ann"); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,8 @@ func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 	f.submit("t", "two")
 	begin := time.Now()
 	f.claim()
-	if _, err := f.ledger.Workers().Register(t.Context(), store.Worker{ID: "far", Host: "there", PID: 7, Agents: []string{"tour", "echo"}}); err != nil {
+	if _, err := f.ledger.Workers().Register(t.Context(), store.Worker{ID: "far", Host: "there", PID: 7,
+		Agents: []string{"tour", "echo"}}); err != nil {
 		t.Fatal(err)
 	}
 	agents, err = f.client.Agents(t.Context())
@@ -72,7 +73,8 @@ func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 func TestStatsCountRows(t *testing.T) {
 	f := start(t)
 	want := api.Stats{Runs: map[mailroom.Status]int{
-		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0, mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
+		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0,
+		mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
 	}}
 	got, err := f.client.Stats(t.Context())
 	if age := time.Since(got.StartedAt); age < 0 || age > time.Hour {
@@ -101,7 +103,8 @@ func TestStatsCountRows(t *testing.T) {
 		t.Errorf("oldest_due_ms %d after %d ms, %v", got.OldestDueMS, took, err)
 	}
 	want.Runs = map[mailroom.Status]int{
-		mailroom.StatusQueued: 2, mailroom.StatusRunning: 1, mailroom.StatusWaiting: 1, mailroom.StatusCompleted: 1, mailroom.StatusFailed: 1, mailroom.StatusCancelled: 0,
+		mailroom.StatusQueued: 2, mailroom.StatusRunning: 1, mailroom.StatusWaiting: 1, mailroom.StatusCompleted: 1,
+		mailroom.StatusFailed: 1, mailroom.StatusCancelled: 0,
 	}
 	want.Threads, want.OldestDueMS = 5, got.OldestDueMS
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -160,7 +163,8 @@ func TestATokenDoesNotSeeTheWorkOfOthers(t *testing.T) {
 		t.Errorf("another token sees %d runs and %d workers, want none", r, w)
 	}
 	f.wantCode("metrics for a reader", reader.call("GET /metrics", ""), 403, mailroom.CodeForbidden)
-	if a := f.withToken(f.createToken("prometheus", "", auth.PermissionMeasure)).call("GET /metrics", ""); a.status != 200 {
+	if a := f.withToken(f.createToken("prometheus", "", auth.PermissionMeasure)).call("GET /metrics",
+		""); a.status != 200 {
 		t.Errorf("metrics with their scope: %d %s", a.status, a.body)
 	}
 }

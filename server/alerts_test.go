@@ -21,7 +21,8 @@ import (
 func withRules(o *server.Options) {
 	withTargets(o)
 	o.Parts.Alerts.Targets[0].Tokens = []string{"ann"}
-	all, err := alert.ParseRule(api.AlertRule{Name: "all", When: []string{"ticket"}, To: []string{"phone"}}, auth.Operator, []string{"phone"})
+	all, err := alert.ParseRule(api.AlertRule{Name: "all", When: []string{"ticket"}, To: []string{"phone"}}, auth.Operator,
+		[]string{"phone"})
 	if err != nil {
 		panic(err)
 	}
@@ -43,11 +44,13 @@ func TestATargetShowsWhyItsAlertsWait(t *testing.T) {
 	fail := func(class mailroom.Class, why string) {
 		w := f.claimOf(alert.AgentName("phone"))
 		f.settle(thread.Settle{
-			Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New(why)},
+			Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class,
+				Err: errors.New(why)},
 		})
 	}
 	if _, err := f.ledger.Submit(t.Context(), thread.Submit{
-		Thread: alert.ThreadID("phone"), Agent: alert.AgentName("phone"), Owner: auth.Operator, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}},
+		Thread: alert.ThreadID("phone"), Agent: alert.AgentName("phone"), Owner: auth.Operator,
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +174,8 @@ func TestAllThreadsOfATargetCountAsWaiting(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	submit := func(id string, at time.Time) {
 		t.Helper()
-		if _, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: id, Owner: reserved.Owner(id), Agent: "alert:phone", NotBefore: at, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
+		if _, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: id, Owner: reserved.Owner(id), Agent: "alert:phone",
+			NotBefore: at, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +193,8 @@ func TestAllThreadsOfATargetCountAsWaiting(t *testing.T) {
 	submit("alert:phone2:ann", time.Time{}) // of another target
 	f.claimOf("alert:phone")
 	got := shown(0)
-	if first.Waiting != 2 || got.Waiting != 5 || first.Oldest == nil || got.Oldest == nil || !got.Oldest.Equal(*first.Oldest) {
+	if first.Waiting != 2 || got.Waiting != 5 || first.Oldest == nil || got.Oldest == nil ||
+		!got.Oldest.Equal(*first.Oldest) {
 		t.Errorf("waiting: %+v, before that %+v", got, first)
 	}
 	if wall := shown(1); wall.Waiting != 0 || wall.Oldest != nil {

@@ -24,7 +24,8 @@ func (f *fixture) listThreads(list, q string, limit int) (threads []string) {
 	f.t.Helper()
 	cursor := ""
 	for {
-		page := mustCall[api.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list, limit, q, cursor), "")
+		page := mustCall[api.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list,
+			limit, q, cursor), "")
 		for _, row := range page.Items {
 			if row.Thread == "" {
 				row.Thread = row.ID
@@ -40,7 +41,8 @@ func (f *fixture) listThreads(list, q string, limit int) (threads []string) {
 
 func TestListsShowWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
+		scopesWithout("")...))
 	for _, thread := range []string{"a1", "team-a", "a2"} {
 		ann.makeObjects(thread)
 	}
@@ -57,7 +59,8 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 		{"ann", ann, []string{"a2", "team-a", "a1"}, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
 		{"bob", bob, []string{"team-b"}, []string{"team-b"}, nil},
 		{"the lead of a team", team, []string{"team-b", "team-a"}, []string{"team-b", "team-a", "team-a"}, []string{"team-a"}},
-		{"the operator", f, []string{"team-b", "b1", "a2", "team-a", "a1"}, []string{"team-b", "b1", "a2", "a2", "team-a", "team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
+		{"the operator", f, []string{"team-b", "b1", "a2", "team-a", "a1"}, []string{"team-b", "b1", "a2", "a2", "team-a",
+			"team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
 	} {
 		for _, limit := range []int{1, 2, 500} {
 			for list, want := range map[string][]string{"threads": e.threads, "runs": e.runs, "tickets": e.tickets} {
@@ -75,7 +78,8 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 			t.Errorf("stats of %s: %+v, want %d threads and %d runs", e.who, stats, len(e.threads), len(e.runs))
 		}
 	}
-	for _, q := range []string{"threads id:a1", "threads owner:ann", "runs thread:a1", "runs agent:echo thread:a2", "runs owner:ann", "runs owner:ann agent:echo", "tickets thread:a1", "threads id:unowned", "runs thread:unowned"} {
+	for _, q := range []string{"threads id:a1", "threads owner:ann", "runs thread:a1", "runs agent:echo thread:a2",
+		"runs owner:ann", "runs owner:ann agent:echo", "tickets thread:a1", "threads id:unowned", "runs thread:unowned"} {
 		list, q, _ := strings.Cut(q, " ")
 		if got := bob.listThreads(list, strings.ReplaceAll(q, " ", "%20"), 500); len(got) > 0 {
 			t.Errorf("bob's %[2]s with filter %[3]s contain %[1]q", got, list, q)
@@ -85,8 +89,9 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 		f    *fixture
 		want []string
 	}{
-		"ann": {ann, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}}, "the lead of a team": {team, []string{"team-a", "team-a"}},
-		"the operator": {f, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}},
+		"ann":                {ann, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}},
+		"the lead of a team": {team, []string{"team-a", "team-a"}},
+		"the operator":       {f, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}},
 	} {
 		if got := e.f.listThreads("runs", "owner:ann", 2); !slices.Equal(got, e.want) {
 			t.Errorf("%s finds runs of ann in %q, want %q", who, got, e.want)
@@ -96,7 +101,8 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 
 func TestACursorIsBoundToItsToken(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit)), f.withToken(f.createToken("bob", "", auth.PermissionRead))
+	ann, bob := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit)),
+		f.withToken(f.createToken("bob", "", auth.PermissionRead))
 	ann.submit("t", "one")
 	ann.submit("t", "two")
 	next := *mustCall[api.Page[api.Run]](ann, "GET /v1/runs?limit=1", "").Next
@@ -114,11 +120,13 @@ func TestACursorIsBoundToItsToken(t *testing.T) {
 // paths.
 func TestABodyReachesWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
+		scopesWithout("")...))
 	theirs := ann.makeObjects("theirs")
 	own := bob.submit("own", "x").Run
 	theirs["own"] = own
-	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "own": own}
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1",
+		"own": own}
 	for _, e := range []struct {
 		route, body string
 		status      int
@@ -137,13 +145,15 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 		want := maskIDs(bob.call(fillIDs(e.route, nothing), fillIDs(e.body, nothing)), nothing)
 		got := maskIDs(bob.call(fillIDs(e.route, theirs), fillIDs(e.body, theirs)), theirs)
 		if got != want || !strings.HasPrefix(want, fmt.Sprint(e.status, " ")) {
-			t.Errorf("%s %s: %s\nof a missing object: %s\nwant both the same, with status %d", e.route, e.body, got, want, e.status)
+			t.Errorf("%s %s: %s\nof a missing object: %s\nwant both the same, with status %d", e.route, e.body, got,
+				want, e.status)
 		}
 		if after := ann.snapshot(); after != before && e.status != 200 {
 			t.Errorf("%s %s changed %s to %s", e.route, e.body, before, after)
 		}
 	}
-	f.wantCode("a delivery to ann", bob.call("PATCH /v1/threads/own", `{"deliver_to":"theirs"}`), 404, mailroom.CodeNotFound)
+	f.wantCode("a delivery to ann", bob.call("PATCH /v1/threads/own", `{"deliver_to":"theirs"}`), 404,
+		mailroom.CodeNotFound)
 	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"not-there-yet"}`); a.status != 200 {
 		t.Errorf("a delivery to a missing thread: %d %s", a.status, a.body)
 	}
@@ -154,7 +164,8 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 	if a := f.call("PATCH /v1/threads/theirs", `{"deliver_to":"own"}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
-	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"other"}`); a.problem(t).Code != mailroom.CodeConflict || strings.Contains(a.body, "theirs") {
+	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"other"}`); a.problem(t).Code != mailroom.CodeConflict ||
+		strings.Contains(a.body, "theirs") {
 		t.Errorf("delete of a delivery target: %d %s, want a conflict that does not name ann's thread", a.status, a.body)
 	}
 }
@@ -165,7 +176,8 @@ func TestATokenCannotActUnderAnotherName(t *testing.T) {
 	boss := f.withToken(f.createToken("boss", "", auth.PermissionAdmin))
 	for who, f := range map[string]*fixture{"bob": ann, "admin": ann} {
 		f.wantCode("sender", f.call("POST /v1/messages", `{"text":"x","sender":"`+who+`"}`), 403, mailroom.CodeForbidden)
-		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403, mailroom.CodeForbidden)
+		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403,
+			mailroom.CodeForbidden)
 	}
 	sent := ann.submit("t", "x")
 	m := mustCall[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, "")
@@ -180,12 +192,14 @@ func TestATokenCannotActUnderAnotherName(t *testing.T) {
 	}
 	// Decisions in a submit need the scope decide.
 	limited := f.withToken(f.createToken("limited", "", auth.PermissionRead, auth.PermissionSubmit))
-	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.CodeForbidden)
+	f.wantCode("a decision without the scope", limited.call("POST /v1/messages",
+		`{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.CodeForbidden)
 }
 
 func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
+		scopesWithout("")...))
 	for who, f := range map[string]*fixture{"ann": ann, "bob": bob} {
 		mustCall[api.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
 	}
@@ -202,10 +216,12 @@ func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 
 func TestACancelByFilterFindsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
+		scopesWithout("")...))
 	hers := ann.submit("of-ann", "x").Run
 	bob.submit("of-bob", "x")
-	if got := mustCall[api.CancelledMany](bob, "POST /v1/runs/cancel", `{"q":"status:queued"}`); got.Matched != 1 || got.Cancelled != 1 {
+	if got := mustCall[api.CancelledMany](bob, "POST /v1/runs/cancel", `{"q":"status:queued"}`); got.Matched != 1 ||
+		got.Cancelled != 1 {
 		t.Errorf("bob cancels %+v, want his run only", got)
 	}
 	if got := mustCall[api.Run](ann, "GET /v1/runs/"+hers, "").Status; got != mailroom.StatusQueued {
@@ -234,7 +250,8 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 	ann.submit("team-1", "from ann")
 	team := f.withToken(f.createToken("team", "team-", scopesWithout(auth.PermissionWork)...))
-	f.wantCode("a new thread within the namespace of others", ann.call("POST /v1/threads/team-2/messages", `{"text":"mine"}`), 404, mailroom.CodeNotFound)
+	f.wantCode("a new thread within the namespace of others", ann.call("POST /v1/threads/team-2/messages",
+		`{"text":"mine"}`), 404, mailroom.CodeNotFound)
 	ann.submit("teams", "not theirs")
 	if a := team.call("POST /v1/threads/team-1/messages", `{"text":"from the team"}`); a.status != 202 {
 		t.Errorf("a submit within the namespace: %d %s", a.status, a.body)
@@ -251,7 +268,8 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 
 func TestAThreadMadeByARunHasTheRunsOwner(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
+		scopesWithout("")...))
 	ann.submit("t", "go")
 	w := f.claim()
 	_, err := f.ledger.Workers().Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
@@ -268,7 +286,8 @@ func TestAThreadMadeByARunHasTheRunsOwner(t *testing.T) {
 
 func TestOneOfTwoConcurrentCreatorsOwnsAThread(t *testing.T) {
 	f := start(t)
-	both := []*fixture{f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))}
+	both := []*fixture{f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))}
 	for n := range 20 {
 		answers := make(chan response, 2)
 		for _, f := range both {
@@ -286,7 +305,8 @@ func TestOneOfTwoConcurrentCreatorsOwnsAThread(t *testing.T) {
 
 func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
+		scopesWithout("")...))
 	r, everything := ann.openAll(""), f.openAll("")
 	submit := func(who *fixture, thread string) store.Submitted { return who.submit(thread, "x") }
 	wantThreads := func(r *reader, want ...string) {
@@ -395,7 +415,8 @@ func (f *fixture) waitSubscribers(n int) {
 func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	f := start(t)
 	team := "team-"
-	made, err := f.client.Accounts().CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: team})
+	made, err := f.client.Accounts().CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []auth.Permission{"read"},
+		Namespace: team})
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -407,13 +428,16 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if err != nil || len(got) != 2 || got[1].RevokedAt == nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	want := api.Token{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: &team, Agents: []string{}, Kind: "token", CreatedAt: made.CreatedAt, Quotas: auth.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
+	want := api.Token{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: &team, Agents: []string{}, Kind: "token",
+		CreatedAt: made.CreatedAt, Quotas: auth.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0,
+			"streams": 256}}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Error(diff)
 	}
 	// Its last use is recorded to the minute.
 	ann := f.withToken(made.Secret)
-	for end := time.Now().Add(5 * time.Minute); got[0].UsedAt == nil && time.Now().Before(end) && err == nil; got, err = f.client.Accounts().Tokens(t.Context()) {
+	for end := time.Now().Add(5 * time.Minute); got[0].UsedAt == nil && time.Now().Before(end) &&
+		err == nil; got, err = f.client.Accounts().Tokens(t.Context()) {
 		ann.call("GET /v1/threads", "")
 	}
 	if at := got[0].UsedAt; at == nil || at.Second() != 0 || time.Since(*at) > 2*time.Minute {
@@ -445,7 +469,8 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 
 func TestFramesReachWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
+		scopesWithout("")...))
 	theirs := ann.makeObjects("theirs")
 	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket"}
 	p := bob.dialWithToken()
@@ -456,11 +481,13 @@ func TestFramesReachWhatIsVisible(t *testing.T) {
 		if h.Error == nil {
 			return h.String()
 		}
-		return maskIDs(response{status: h.Error.Status, body: fmt.Sprintf("%q %s %v", h.Error.Detail, h.Error.Code, h.Error.Errors)}, things)
+		return maskIDs(response{status: h.Error.Status, body: fmt.Sprintf("%q %s %v", h.Error.Detail, h.Error.Code,
+			h.Error.Errors)}, things)
 	}
 	for _, frame := range []string{
 		`{"op":"subscribe","id":1,"thread":"{thread}"}`, `{"op":"subscribe","id":1,"run":"{run}"}`,
-		`{"op":"subscribe","id":1,"thread":"{thread}","run":"{run}"}`, `{"op":"resume","id":1,"thread":"{thread}","run":"{run}"}`,
+		`{"op":"subscribe","id":1,"thread":"{thread}","run":"{run}"}`,
+		`{"op":"resume","id":1,"thread":"{thread}","run":"{run}"}`,
 		`{"op":"cancel","id":1,"run":"{run}"}`, `{"op":"interrupt","id":1,"thread":"{thread}"}`,
 		`{"op":"decide","id":1,"ticket":"{ticket}","decision":"deny"}`,
 	} {
@@ -469,7 +496,8 @@ func TestFramesReachWhatIsVisible(t *testing.T) {
 			t.Errorf("%s: %s\nof a missing object: %s\nwant both the same, with status 404", frame, got, want)
 		}
 	}
-	if got := exchange(`{"op":"submit","id":1,"thread":"{thread}","text":"x"}`, theirs); !strings.Contains(got, "not_found") {
+	if got := exchange(`{"op":"submit","id":1,"thread":"{thread}","text":"x"}`, theirs); !strings.Contains(got,
+		"not_found") {
 		t.Errorf("a submit: %s, want not_found", got)
 	}
 	if after := f.snapshot(); after != before {

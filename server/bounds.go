@@ -60,7 +60,8 @@ func (rt router) applyBounds(o *Options) {
 	}
 	for name, s := range schemas {
 		if strings.HasPrefix(name, "Page") {
-			s.Description = fmt.Sprintf("A page of a list: at most %d bytes of JSON, unless the first item alone is larger.", o.Limits.MaxPage)
+			s.Description = fmt.Sprintf("A page of a list: at most %d bytes of JSON, unless the first item alone is larger.",
+				o.Limits.MaxPage)
 		}
 	}
 	for _, path := range rt.api.OpenAPI().Paths {
@@ -88,7 +89,8 @@ func boundBody(op *huma.Operation, o *Options) {
 			limit = min(limit, p.MaxBody)
 		}
 	}
-	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit, request.MaxValues, request.MaxDepth)
+	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit,
+		request.MaxValues, request.MaxDepth)
 	op.RequestBody.Extensions = map[string]any{maxBytes: limit}
 }
 
@@ -124,7 +126,8 @@ func (t boundTable) apply(place string, s *huma.Schema) {
 	}
 	if b.bytes > 0 {
 		setExtension(s, maxBytes, b.bytes)
-		s.Description = strings.TrimSpace(fmt.Sprintf("%s At most %s%s; more is too_large.", s.Description, formatBytes(b.bytes), boundUnit(s)))
+		s.Description = strings.TrimSpace(fmt.Sprintf("%s At most %s%s; more is too_large.", s.Description,
+			formatBytes(b.bytes), boundUnit(s)))
 	}
 }
 

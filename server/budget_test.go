@@ -51,7 +51,8 @@ func fullServer() (s *Server, slow []*upload) {
 	s = New(Options{Access: Access{Token: operatorSecret}, Parts: Parts{Protocols: map[string]Protocol{"POST /open": {
 		Via: "open", Public: true, Answer: func(*http.Request) (any, error) { return "in", nil },
 	}}}})
-	other := newGrant(secretHash(sha256.Sum256([]byte("another"))), &auth.Token{Name: "other", Scopes: []auth.Permission{auth.PermissionSubmit}})
+	other := newGrant(secretHash(sha256.Sum256([]byte("another"))),
+		&auth.Token{Name: "other", Scopes: []auth.Permission{auth.PermissionSubmit}})
 	s.tokens.byHash.Store(&map[secretHash]*grant{other.hash: other})
 	read := time.Now()
 	s.tokens.readAt.Store(&read)
@@ -72,10 +73,13 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 			t.Fatalf("%d bytes of a token and %d of an address", held, public)
 		}
 		for name, u := range map[string]*upload{
-			"of a size it names": startUpload(s, "/v1/messages", operatorSecret, 4<<20), "of another size": startUpload(s, "/v1/messages", operatorSecret, -1),
-			"of the same address": startUpload(s, "/open", "", 4<<20), "of the same address, small": startUpload(s, "/open", "", 100),
+			"of a size it names":  startUpload(s, "/v1/messages", operatorSecret, 4<<20),
+			"of another size":     startUpload(s, "/v1/messages", operatorSecret, -1),
+			"of the same address": startUpload(s, "/open", "", 4<<20), "of the same address, small": startUpload(s,
+				"/open", "", 100),
 		} {
-			if <-u.done; u.answer.Code != http.StatusTooManyRequests || u.answer.Header().Get("Retry-After") != "1" || u.answer.Header().Get("Connection") != "close" {
+			if <-u.done; u.answer.Code != http.StatusTooManyRequests || u.answer.Header().Get("Retry-After") != "1" ||
+				u.answer.Header().Get("Connection") != "close" {
 				t.Errorf("one body too many %s: %d %v %s", name, u.answer.Code, u.answer.Header(), u.answer.Body)
 			}
 		}

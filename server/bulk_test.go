@@ -32,8 +32,10 @@ func (f *fixture) failRun(threadID, submit, why string) string {
 
 func TestRunsAreFoundByEveryKey(t *testing.T) {
 	f := start(t)
-	parent := f.failRun("a", `{"text":"x","key":"order 7","metadata":{"team":"red","x.y":"1"}}`, `429: "rate limit" was met`)
-	child := mustCall[store.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","agent":"codex","parent":"`+parent+`","mode":"latest"}`).Run
+	parent := f.failRun("a", `{"text":"x","key":"order 7","metadata":{"team":"red","x.y":"1"}}`,
+		`429: "rate limit" was met`)
+	child := mustCall[store.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","agent":"codex","parent":"`+parent+
+		`","mode":"latest"}`).Run
 	gone := mustCall[store.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","metadata":{"team":"blue"}}`).Run
 	f.call("POST /v1/runs/"+gone+"/cancel", "")
 	today, tomorrow := time.Now().UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
@@ -80,7 +82,8 @@ func TestRunsAreFoundByEveryKey(t *testing.T) {
 			t.Errorf("%s: %s", tc.q, diff)
 		}
 	}
-	for q, want := range map[string]int{"owner:admin": 2, "owner:me": 0, "updated:>=" + today: 2, "updated:>" + tomorrow: 0} {
+	for q, want := range map[string]int{"owner:admin": 2, "owner:me": 0, "updated:>=" + today: 2,
+		"updated:>" + tomorrow: 0} {
 		if page, err := f.client.Threads(t.Context(), client.ListQuery{Q: q}); err != nil || len(page.Items) != want {
 			t.Errorf("%s finds %d threads, want %d (%v)", q, len(page.Items), want, err)
 		}
@@ -205,7 +208,8 @@ func (c changedRuns) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run,
 
 func TestARetryByFilterSkipsRunsThatHaveChanged(t *testing.T) {
 	var run string
-	for code, status := range map[mailroom.Code]int{mailroom.CodeConflict: 200, mailroom.CodeNotFound: 200, mailroom.CodeUnavailable: 503} {
+	for code, status := range map[mailroom.Code]int{mailroom.CodeConflict: 200, mailroom.CodeNotFound: 200,
+		mailroom.CodeUnavailable: 503} {
 		f := start(t, func(o *server.Options) { o.Ledger.Runs = changedRuns{o.Ledger.Runs, &run, code} })
 		run = f.failRun("t", `{"text":"x"}`, "no")
 		f.failRun("t", `{"text":"x"}`, "no")
@@ -279,7 +283,8 @@ func TestDeliveriesAreFoundByAKey(t *testing.T) {
 	w := f.claim()
 	f.settleRun(w, thread.OutcomeComplete, "the reply")
 	for q, want := range map[string][]string{
-		"delivery:yes": {"out"}, "delivery:no": {"chat", "out"}, "-delivery:yes": {"chat", "out"}, "delivery:no%20status:completed": {"chat"},
+		"delivery:yes": {"out"}, "delivery:no": {"chat", "out"}, "-delivery:yes": {"chat", "out"},
+		"delivery:no%20status:completed": {"chat"},
 	} {
 		if got := f.listThreads("runs", q, 50); !slices.Equal(got, want) {
 			t.Errorf("%s: runs of threads %q, want %q", q, got, want)
@@ -295,7 +300,8 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 	patch := func(thread, to string) response {
 		return f.call("PATCH /v1/threads/"+thread, `{"deliver_to":"`+to+`"}`)
 	}
-	if got := mustCall[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":" out "}`); got.DeliverTo == nil || *got.DeliverTo != "out" {
+	if got := mustCall[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":" out "}`); got.DeliverTo == nil ||
+		*got.DeliverTo != "out" {
 		t.Errorf("delivers to %v, want out", got.DeliverTo)
 	}
 	if a := patch("other", "new"); a.status != 200 {
@@ -326,23 +332,28 @@ func TestARunThatWaitsForARetryShowsTheErrorOfItsLastAttempt(t *testing.T) {
 	f := start(t)
 	dead := f.failRun("a", `{"text":"x"}`, "429: rate limit")
 	run := mustCall[store.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x"}`).Run
-	other := mustCall[store.Submitted](f, "POST /v1/threads/c/messages", `{"text":"x","not_before":"2999-01-01T00:00:00Z"}`).Run
+	other := mustCall[store.Submitted](f, "POST /v1/threads/c/messages",
+		`{"text":"x","not_before":"2999-01-01T00:00:00Z"}`).Run
 	w := f.claim()
 	f.settle(thread.Settle{
 		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail,
-		Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("503: the model is down"), RetryAfter: time.Hour},
+		Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("503: the model is down"),
+			RetryAfter: time.Hour},
 	})
 	r := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
 	want := &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: "503: the model is down"}
-	if diff := cmp.Diff(want, r.LastError); diff != "" || r.Status != mailroom.StatusQueued || r.Attempt != 1 || r.Error != nil {
+	if diff := cmp.Diff(want, r.LastError); diff != "" || r.Status != mailroom.StatusQueued || r.Attempt != 1 ||
+		r.Error != nil {
 		t.Errorf("%s, attempt %d, error %v, last error %s", r.Status, r.Attempt, r.Error, diff)
 	}
 	if wait := time.Until(r.AvailableAt); wait < 30*time.Minute || wait > 2*time.Hour {
 		t.Errorf("the next try is in %v, want in an hour", wait)
 	}
 	for q, want := range map[string][]string{
-		"class:unavailable": {run}, `error:"is down"`: {run}, "class:unavailable,permanent": {run, dead}, "status:queued class:*able": {run},
-		"status:queued": {other, run}, `class:""`: {other}, "-class:unavailable": {other, dead}, "class:unavailable status:completed": nil,
+		"class:unavailable": {run}, `error:"is down"`: {run}, "class:unavailable,permanent": {run, dead},
+		"status:queued class:*able": {run},
+		"status:queued":             {other, run}, `class:""`: {other}, "-class:unavailable": {other, dead},
+		"class:unavailable status:completed": nil,
 	} {
 		page, err := f.client.Runs(t.Context(), client.ListQuery{Q: q})
 		if err != nil {

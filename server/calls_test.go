@@ -19,7 +19,8 @@ import (
 
 func TestSubmitReturnsItsDisposition(t *testing.T) {
 	f := start(t)
-	got := mustCall[store.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages", `{"text":"hello","key":"k","agent":"codex"}`)
+	got := mustCall[store.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages",
+		`{"text":"hello","key":"k","agent":"codex"}`)
 	want := store.Submitted{
 		Message: got.Message, Run: got.Run, Thread: "Chat ✓", Seq: 1, Place: 1,
 		Status: mailroom.StatusQueued, Disposition: store.DispositionQueued, Superseded: []string{},
@@ -27,15 +28,18 @@ func TestSubmitReturnsItsDisposition(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	again := mustCall[store.Submitted](f, "POST /v1/messages", `{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
+	again := mustCall[store.Submitted](f, "POST /v1/messages",
+		`{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
 	want.Disposition = store.DispositionDuplicate
 	if diff := cmp.Diff(want, again); diff != "" {
 		t.Errorf("repeated: %s", diff)
 	}
-	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"other"}`, "Idempotency-Key: k"); a.problem(t).Code != mailroom.CodeConflict {
+	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"other"}`,
+		"Idempotency-Key: k"); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("the key with other content: %d %s, want conflict", a.status, a.body)
 	}
-	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"x","mode":"reject"}`); a.problem(t).Code != mailroom.CodeBusy {
+	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"x","mode":"reject"}`); a.problem(
+		t).Code != mailroom.CodeBusy {
 		t.Errorf("mode reject: %d %s, want busy", a.status, a.body)
 	}
 	if a := f.call("POST /v1/messages", `{"text":"x"}`, "Content-Type: application/json; charset=UTF-8"); a.status != 202 {
@@ -59,15 +63,18 @@ func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
 
 func TestRunFromSubmitToEnd(t *testing.T) {
 	f := start(t)
-	sent := mustCall[store.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
+	sent := mustCall[store.Submitted](f, "POST /v1/threads/t/messages",
+		`{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
 		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2,"max_crashes":0}`)
 	run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	key, version, crashes := "k", "0123456789ab", 0
 	want := api.Run{
-		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.StatusQueued, Mode: mailroom.ModeQueue,
+		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.StatusQueued,
+		Mode:     mailroom.ModeQueue,
 		Priority: 7, Place: 1, MaxAttempts: 2, MaxCrashes: &crashes, AvailableAt: run.AvailableAt, Key: &key,
 		Origin:  mailroom.Origin{Via: "user", Sender: "ada", RequestID: run.Origin.RequestID},
-		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"}, Messages: []string{sent.Run + ".1", sent.Run + ".2"},
+		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"},
+		Messages:  []string{sent.Run + ".1", sent.Run + ".2"},
 		CreatedAt: run.CreatedAt,
 	}
 	if diff := cmp.Diff(want, run); diff != "" {
@@ -82,7 +89,8 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	}
 	f.settleRun(w, thread.OutcomeComplete, "hello yourself")
 	run = mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
-	if run.Status != mailroom.StatusCompleted || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil || run.FinishedAt == nil {
+	if run.Status != mailroom.StatusCompleted || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil ||
+		run.FinishedAt == nil {
 		t.Errorf("completed: %+v", run)
 	}
 
@@ -91,10 +99,12 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	for _, m := range page.Items {
 		texts = append(texts, fmt.Sprintf("%s %s %s: %s", m.Role, m.Sender, m.State, m.Text))
 	}
-	if diff := cmp.Diff([]string{"system ada done: be kind", "user ada done: hello", "assistant echo done: hello yourself"}, texts); diff != "" {
+	if diff := cmp.Diff([]string{"system ada done: be kind", "user ada done: hello",
+		"assistant echo done: hello yourself"}, texts); diff != "" {
 		t.Error(diff)
 	}
-	if got := mustCall[mailroom.Message](f, "GET /v1/threads/t/messages/"+sent.Message, ""); got.State != mailroom.MessageDone || got.Text != "hello" {
+	if got := mustCall[mailroom.Message](f, "GET /v1/threads/t/messages/"+sent.Message,
+		""); got.State != mailroom.MessageDone || got.Text != "hello" {
 		t.Errorf("message: %+v", got)
 	}
 }
@@ -147,7 +157,8 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
 	path := "/v1/threads/t/messages/" + sent.Message
-	if got := mustCall[mailroom.Message](f, "PATCH "+path, `{"text":"two"}`); got.Text != "two" || got.State != mailroom.MessageAccepted {
+	if got := mustCall[mailroom.Message](f, "PATCH "+path, `{"text":"two"}`); got.Text != "two" ||
+		got.State != mailroom.MessageAccepted {
 		t.Errorf("edited: %+v", got)
 	}
 	f.claim()
@@ -218,7 +229,8 @@ func TestRetryQueuesADeadLetterAgain(t *testing.T) {
 		t.Fatalf("failed: %+v", failed)
 	}
 	run := mustCall[api.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
-	if run.Status != mailroom.StatusQueued || run.Attempt != 1 || run.Failures != 0 || run.ErrorGroup != nil || run.Place <= failed.Place {
+	if run.Status != mailroom.StatusQueued || run.Attempt != 1 || run.Failures != 0 || run.ErrorGroup != nil ||
+		run.Place <= failed.Place {
 		t.Errorf("retried: %+v", run)
 	}
 }
@@ -246,7 +258,8 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 	for i := range 7 {
 		f.submit(fmt.Sprintf("t%d", i), "hello")
 	}
-	mustCall[store.Submitted](f, "POST /v1/threads/t1/messages", `{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
+	mustCall[store.Submitted](f, "POST /v1/threads/t1/messages",
+		`{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
 	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	for _, tc := range []struct {
 		list, q string
@@ -368,7 +381,8 @@ func TestEntriesForwardAndBackward(t *testing.T) {
 func TestWaitReturnsAtTheEndOfTheRunOrTheTimeout(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
-	if run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.StatusQueued {
+	if run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms",
+		""); run.Status != mailroom.StatusQueued {
 		t.Errorf("at the timeout: %s, want queued", run.Status)
 	}
 	if run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.StatusQueued {
@@ -395,7 +409,8 @@ func TestWaitReturnsAtTheEndOfTheRunOrTheTimeout(t *testing.T) {
 func TestHeadIsAnsweredLikeGet(t *testing.T) {
 	f := start(t)
 	f.submit("t", "one")
-	for path, want := range map[string]int{"/v1/threads/t": 200, "/v1/threads/t/stream": 200, "/v1/threads/u": 404, "/v1/threads/u/stream": 404} {
+	for path, want := range map[string]int{"/v1/threads/t": 200, "/v1/threads/t/stream": 200, "/v1/threads/u": 404,
+		"/v1/threads/u/stream": 404} {
 		if a := f.call("HEAD "+path, ""); a.status != want || a.body != "" {
 			t.Errorf("HEAD %s: %d %q, want %d and no body", path, a.status, a.body, want)
 		}
@@ -416,7 +431,8 @@ func TestADeadlineIsATimeOrADurationFromTheAcceptance(t *testing.T) {
 	if _, left := deadline("1h30m"); left != 90*time.Minute {
 		t.Errorf("1h30m: %v after the acceptance", left)
 	}
-	if run, _ := deadline("2099-01-31T18:00:00+01:00"); !run.Deadline.Equal(time.Date(2099, 1, 31, 17, 0, 0, 0, time.UTC)) {
+	if run, _ := deadline("2099-01-31T18:00:00+01:00"); !run.Deadline.Equal(time.Date(2099, 1, 31, 17, 0, 0, 0,
+		time.UTC)) {
 		t.Errorf("a time: %v", run.Deadline)
 	}
 	for _, given := range []string{

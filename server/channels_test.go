@@ -33,7 +33,8 @@ func TestChannelsAreListed(t *testing.T) {
 	why, lag := "the platform answered 500", 3
 	want := []api.Channel{
 		{Name: "a", Kind: "poll", State: api.ChannelConnected, LastSuccess: &at, ConnectedSince: &at, Since: &at, CursorLag: &lag},
-		{Name: "b", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, NextTry: &at, Attempts: 2, Unhandled: 3, DowntimeMS: 1500, Adapter: 3, LeftBehind: 1, Reconnects: 4},
+		{Name: "b", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, NextTry: &at,
+			Attempts: 2, Unhandled: 3, DowntimeMS: 1500, Adapter: 3, LeftBehind: 1, Reconnects: 4},
 	}
 	f := start(t, func(o *server.Options) { o.Parts.Channels = &fakeChannels{all: want} })
 	got, err := f.client.Channels(t.Context())
@@ -53,7 +54,8 @@ func TestChannelsAreListed(t *testing.T) {
 func TestAReaderSeesOnlyTheStateOfAChannel(t *testing.T) {
 	at := time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
 	why, seen := "room !secret answered 500", "42"
-	full := api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, Cursor: &seen, Unhandled: 3}
+	full := api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at,
+		Cursor: &seen, Unhandled: 3}
 	f := start(t, func(o *server.Options) { o.Parts.Channels = &fakeChannels{all: []api.Channel{full}} })
 	for _, c := range []struct {
 		scope auth.Permission
@@ -72,7 +74,8 @@ func TestAReaderSeesOnlyTheStateOfAChannel(t *testing.T) {
 
 func TestAChannelIsResumedByItsName(t *testing.T) {
 	elsewhere := "run by other.example"
-	c := &fakeChannels{all: []api.Channel{{Name: "a", State: api.ChannelStandby, Reason: &elsewhere}, {Name: "b", State: api.ChannelQueued}}}
+	c := &fakeChannels{all: []api.Channel{{Name: "a", State: api.ChannelStandby, Reason: &elsewhere},
+		{Name: "b", State: api.ChannelQueued}}}
 	f := start(t, func(o *server.Options) { o.Parts.Channels = c })
 	got, err := f.client.ResumeChannel(t.Context(), "b")
 	if err != nil || got.Name != "b" || got.State != api.ChannelQueued {
@@ -83,7 +86,8 @@ func TestAChannelIsResumedByItsName(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	_, err = f.client.ResumeChannel(t.Context(), "a")
-	if mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(), `channel "a" is run by other.example: resume it there`) {
+	if mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(),
+		`channel "a" is run by other.example: resume it there`) {
 		t.Errorf("resume at another server: %v, want a conflict that names the server", err)
 	}
 	if diff := cmp.Diff([]string{"b", "c", "a"}, c.resumed); diff != "" {

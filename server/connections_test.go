@@ -55,7 +55,8 @@ func accepted(t *testing.T, c *connLimiter, from ...string) (open []net.Conn, wh
 
 func TestConnectionsAreBoundedInTotalAndPerAddress(t *testing.T) {
 	c := newConnLimiter(nil, 32, 2, false)
-	open, who := accepted(t, c, "1.1.1.1:1", "1.1.1.1:2", "1.1.1.1:3", "[::ffff:1.1.1.1]:4", "[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1",
+	open, who := accepted(t, c, "1.1.1.1:1", "1.1.1.1:2", "1.1.1.1:3", "[::ffff:1.1.1.1]:4", "[2001:db8::1]:1",
+		"[2001:db8::2]:1", "[2001:db8::3]:1",
 		"127.0.0.1:1", "127.0.0.1:2", "[::1]:3")
 	if want := "1.1.1.1:1 1.1.1.1:2 [2001:db8::1]:1 [2001:db8::2]:1 127.0.0.1:1 127.0.0.1:2 [::1]:3"; who != want {
 		t.Errorf("accepted %s, want %s", who, want)
@@ -75,7 +76,8 @@ func TestConnectionsAreBoundedInTotalAndPerAddress(t *testing.T) {
 	if open, _ := accepted(t, c, many...); len(open) != 32-2-7 {
 		t.Errorf("accepted %d of other addresses, want all slots but 2", len(open))
 	}
-	if _, who := accepted(t, c, "3.3.3.3:1", "127.0.0.1:4", "127.0.0.1:5", "127.0.0.1:6"); who != "127.0.0.1:4 127.0.0.1:5" {
+	if _, who := accepted(t, c, "3.3.3.3:1", "127.0.0.1:4", "127.0.0.1:5",
+		"127.0.0.1:6"); who != "127.0.0.1:4 127.0.0.1:5" {
 		t.Errorf("accepted %q for the last slots", who)
 	}
 }

@@ -60,10 +60,12 @@ func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(
 }
 
 // startStore is startOn with a store.
-func startStore(t *testing.T, on store.Store, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
+func startStore(t *testing.T, on store.Store, line func(net.Listener) net.Listener,
+	change ...func(*server.Options)) *fixture {
 	t.Helper()
 	wire := &http.Transport{}
-	f := &fixture{t: t, secret: token, store: on, bus: bus.New(), metrics: operate.NewMetrics(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1), page: mailroom.MaxPage}
+	f := &fixture{t: t, secret: token, store: on, bus: bus.New(), metrics: operate.NewMetrics(), http: wire,
+		log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1), page: mailroom.MaxPage}
 	f.ledger = ledger.New(f.store, ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -74,7 +76,9 @@ func startStore(t *testing.T, on store.Store, line func(net.Listener) net.Listen
 	o := server.Options{
 		Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, f.bus), Bus: f.bus, Version: "1.2.3",
 		Log:    slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string { return []string{"echo", "codex"} }},
+		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string {
+			return []string{"echo", "codex"}
+		}},
 		Parts: server.Parts{Metrics: f.metrics},
 	}
 	for _, c := range change {

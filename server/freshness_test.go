@@ -102,7 +102,8 @@ func TestOneReadServesAllRequestsThatWaitForIt(t *testing.T) {
 		go k.refresh(t.Context())
 		synctest.Wait()
 		begin := time.Now()
-		if _, err := k.find(t.Context(), hashOf("hers")); mailroom.CodeOf(err) != mailroom.CodeUnavailable || time.Since(begin) != refreshTimeout {
+		if _, err := k.find(t.Context(), hashOf("hers")); mailroom.CodeOf(err) != mailroom.CodeUnavailable ||
+			time.Since(begin) != refreshTimeout {
 			t.Errorf("while a read hangs: %v after %s, want unavailable after %s", err, time.Since(begin), refreshTimeout)
 		}
 		<-time.After(time.Hour)
@@ -194,11 +195,13 @@ func TestASignInThatCannotReadTheRowsStillAnswersTheSession(t *testing.T) {
 	r := &fakeAccounts{}
 	k := r.newCache(t)
 	h := &sessionHandlers{ledger: signInAccounts{r}, tokens: &tokenHandlers{cache: k, log: k.log}, cookie: "c"}
-	out, err := h.signIn(context.WithValue(t.Context(), requestKey{}, requestOf(httptest.NewRequest(http.MethodPost, "/", nil).Context())), &signInInput{})
+	out, err := h.signIn(context.WithValue(t.Context(), requestKey{},
+		requestOf(httptest.NewRequest(http.MethodPost, "/", nil).Context())), &signInInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Cookie.Value == "" || out.Body.Half == "" || out.Body.Token != auth.Operator || out.Body.Kind != "session" || len(out.Body.Scopes) != 1 {
+	if out.Cookie.Value == "" || out.Body.Half == "" || out.Body.Token != auth.Operator || out.Body.Kind != "session" ||
+		len(out.Body.Scopes) != 1 {
 		t.Errorf("got the cookie %q and %+v", out.Cookie.Value, out.Body)
 	}
 }

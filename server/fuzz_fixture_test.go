@@ -49,7 +49,8 @@ func newInProcess() inProcess {
 	l := &swappableLedger{}
 	return inProcess{ledger: l, handler: server.New(server.Options{
 		Ledger: server.Ledger{
-			Viewer: l, Threads: l, Messages: l, Search: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects, Leases: &l.workers, Attempts: &l.workers,
+			Viewer: l, Threads: l, Messages: l, Search: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects,
+			Leases: &l.workers, Attempts: &l.workers,
 		},
 		Streams: stream.New(l, bus.New()),
 		Access:  server.Access{Token: token, Hosts: []string{"mail.example"}}, Limits: server.Limits{Submits: -1},
@@ -101,7 +102,8 @@ func (in inProcess) newFixtureOn(t *testing.T, on store.Store) *fuzzFixture {
 	s.failed = f.submit("idle", "one").Run
 	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	var asked map[string]api.Ticket
-	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
+	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput,
+		After: time.Hour})
 	s.ticket = asked["deploy"]
 	s.running = f.submit("running", "one").Run
 	f.claim()
@@ -118,7 +120,8 @@ func (s *fuzzFixture) checkRefused(a response, before string, codes ...mailroom.
 	if !slices.Contains(codes, p.Code) {
 		s.t.Errorf("refused with %d %s, want one of %v", a.status, a.body, codes)
 	}
-	if p.Code == mailroom.CodeInvalid && a.status != http.StatusMethodNotAllowed && (len(p.Errors) == 0 || !strings.ContainsAny(p.Errors[0].Location[:1], "bqph")) {
+	if p.Code == mailroom.CodeInvalid && a.status != http.StatusMethodNotAllowed && (len(p.Errors) == 0 ||
+		!strings.ContainsAny(p.Errors[0].Location[:1], "bqph")) {
 		s.t.Errorf("%s has no location", a.body)
 	}
 	if strings.Contains(a.body, token) || len(a.body) > 4<<10 {
@@ -153,7 +156,8 @@ func (s *fuzzFixture) checkStored() {
 		}
 		if r.Priority < 0 || r.Priority > 255 || r.MaxAttempts < 1 || r.MaxAttempts > 100 ||
 			!slices.Contains(modes(), r.Mode) ||
-			len([]rune(key)) > mailroom.MaxSubmitKey || len(r.Options) > mailroom.MaxOptions || len(r.Metadata) > mailroom.MaxMetadata {
+			len([]rune(key)) > mailroom.MaxSubmitKey || len(r.Options) > mailroom.MaxOptions ||
+			len(r.Metadata) > mailroom.MaxMetadata {
 			s.t.Errorf("run exceeds its limits: %+v", r)
 		}
 	}
@@ -161,6 +165,7 @@ func (s *fuzzFixture) checkStored() {
 
 func modes() []mailroom.Mode {
 	return []mailroom.Mode{
-		mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
+		mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect,
+		mailroom.ModeReject,
 	}
 }

@@ -14,11 +14,16 @@ import (
 func FuzzSocket(f *testing.F) {
 	for i, frame := range []string{
 		`{"op":"auth","id":1,"token":"wrong"}`, `{"op":"auth","id":1,"token":"` + token + `"}`,
-		`{"op":"submit","id":"a","thread":"t","text":"hello","agent":"echo"}`, `{"op":"submit","id":"a","messages":[{"parts":[null]}]}`,
-		`{"op":"subscribe","id":2,"thread":"t","after":"12:40"}`, `{"op":"subscribe","id":2,"thread":"t","run":"r","after":"-1"}`,
-		`{"op":"unsubscribe","id":2,"sub":"x"}`, `{"op":"resume","id":"x","thread":"t","run":"r"}`, `{"op":"cancel","id":"x","run":"r","children":true}`,
-		`{"op":"decide","id":0,"ticket":"k","decision":"answer","answer":{"a":null}}`, `{"op":"ping","id":"last"}`, `{"op":"no","id":1}`,
-		`{"op":"ping"}`, `{"op":1,"id":[]}`, `null`, `[]`, `{`, ``, "\xff", strings.Repeat("[", 10001), strings.Repeat(" ", 3<<20),
+		`{"op":"submit","id":"a","thread":"t","text":"hello","agent":"echo"}`,
+		`{"op":"submit","id":"a","messages":[{"parts":[null]}]}`,
+		`{"op":"subscribe","id":2,"thread":"t","after":"12:40"}`,
+		`{"op":"subscribe","id":2,"thread":"t","run":"r","after":"-1"}`,
+		`{"op":"unsubscribe","id":2,"sub":"x"}`, `{"op":"resume","id":"x","thread":"t","run":"r"}`,
+		`{"op":"cancel","id":"x","run":"r","children":true}`,
+		`{"op":"decide","id":0,"ticket":"k","decision":"answer","answer":{"a":null}}`, `{"op":"ping","id":"last"}`,
+		`{"op":"no","id":1}`,
+		`{"op":"ping"}`, `{"op":1,"id":[]}`, `null`, `[]`, `{`, ``, "\xff", strings.Repeat("[", 10001),
+		strings.Repeat(" ", 3<<20),
 	} {
 		f.Add(i%2 == 0, false, []byte(frame))
 		f.Add(true, i%3 == 0, []byte(frame))

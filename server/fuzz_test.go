@@ -48,7 +48,8 @@ func FuzzSubmitBody(f *testing.F) {
 		before := s.snapshot()
 		a := s.call(route, string(body), headers...)
 		if a.status != http.StatusAccepted {
-			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeNotFound, mailroom.CodeGone)
+			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeNotFound,
+				mailroom.CodeGone)
 			return
 		}
 		s.checkStored()
@@ -59,8 +60,10 @@ func FuzzSubmitBody(f *testing.F) {
 			return // keys are per thread
 		}
 		before = s.snapshot()
-		again := decode[store.Submitted](t, s.call("POST /v1/threads/"+url.PathEscape(first.Thread)+"/messages", string(body), headers...))
-		if again.Run != first.Run || again.Message != first.Message || again.Disposition != store.DispositionDuplicate || s.snapshot() != before {
+		again := decode[store.Submitted](t, s.call("POST /v1/threads/"+url.PathEscape(first.Thread)+"/messages", string(body),
+			headers...))
+		if again.Run != first.Run || again.Message != first.Message || again.Disposition != store.DispositionDuplicate ||
+			s.snapshot() != before {
 			t.Errorf("a repeat is %+v, the first was %+v", again, first)
 		}
 	})
@@ -216,7 +219,8 @@ func FuzzListQuery(f *testing.F) {
 func FuzzPath(f *testing.F) {
 	for i, path := range []string{
 		"/", "//", "/v1/threads/%2E%2E/messages", "/v1/threads/idle/../queued", "/v1/threads/a%2Fb", "/v1/threads//entries",
-		"/v1/threads/queued/entries?after=1&before=3&kind=message&limit=2&run=x", "/v1/threads/queued/messages?all=true&before=2",
+		"/v1/threads/queued/entries?after=1&before=3&kind=message&limit=2&run=x",
+		"/v1/threads/queued/messages?all=true&before=2",
 		"/v1/threads/queued/messages/x.1", "/v1/runs/%00/wait?timeout=0s", "/v1/threads/idle/stream?until=settled&after=1:2",
 		"/v1/tickets/%FF", "/healthz?x", "/v1/%zz",
 	} {
@@ -237,7 +241,8 @@ func FuzzPath(f *testing.F) {
 		before := s.snapshot()
 		a := s.call(name+" "+path, "")
 		if a.status >= 300 && name != "HEAD" {
-			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeConflict, mailroom.CodeUnavailable)
+			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeConflict,
+				mailroom.CodeUnavailable)
 		}
 		if a.status >= 300 && a.status < 400 || a.status >= 500 {
 			t.Errorf("response to %s %s: %d %s", name, path, a.status, a.body)
@@ -282,7 +287,8 @@ func FuzzMiddleware(f *testing.F) {
 			t.Errorf("the request has no body, but the response is %d %s", a.status, a.body)
 		}
 		got := a.header.Get("X-Request-ID")
-		if got == "" || len(got) > 64 || strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") != "" {
+		if got == "" || len(got) > 64 ||
+			strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") != "" {
 			t.Errorf("request id %q", got)
 		}
 	})
@@ -295,7 +301,8 @@ func send(t *testing.T, in inProcess, r *http.Request) response {
 	before := s.snapshot()
 	resp, err := in.RoundTrip(r)
 	if err != nil {
-		return response{status: http.StatusForbidden, header: http.Header{"X-Request-Id": {"none"}}} // no client could send it either
+		// no client could send it either
+		return response{status: http.StatusForbidden, header: http.Header{"X-Request-Id": {"none"}}}
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
@@ -330,7 +337,8 @@ func FuzzStreamCursor(f *testing.F) {
 		_, err := stream.ParseCursor(place)
 		wanted := until == "" || until == "settled" || until == "waiting"
 		before := s.snapshot()
-		a := s.call("HEAD /v1/threads/idle/stream?"+url.Values{"after": {after}, "until": {until}}.Encode(), "", "Last-Event-ID: "+id)
+		a := s.call("HEAD /v1/threads/idle/stream?"+url.Values{"after": {after}, "until": {until}}.Encode(), "",
+			"Last-Event-ID: "+id)
 		switch {
 		case strings.ContainsRune(after, 0) || !utf8.ValidString(after):
 			where = "query.after"
@@ -360,8 +368,10 @@ func FuzzClient(f *testing.F) {
 	f.Fuzz(func(t *testing.T, threadID, text, key, label string) {
 		s := in.newFixture(t)
 		before := s.snapshot()
-		sent, err := s.client.Submit(t.Context(), api.Submit{Thread: threadID, Text: text, Key: key, Metadata: map[string]string{"label": label}})
-		rules := thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
+		sent, err := s.client.Submit(t.Context(), api.Submit{Thread: threadID, Text: text, Key: key,
+			Metadata: map[string]string{"label": label}})
+		rules := thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}, Key: key,
+			Metadata: map[string]string{"label": label}}
 		refused := rules.Check()
 		if _, err := check.ThreadID(threadID); err != nil && strings.TrimSpace(threadID) != "" {
 			refused = err
@@ -370,7 +380,8 @@ func FuzzClient(f *testing.F) {
 			refused = mailroom.Errorf(mailroom.CodeInvalid, "the client sends no text that is not UTF-8")
 		}
 		if got, want := mailroom.CodeOf(err), mailroom.CodeOf(refused); got != want {
-			t.Errorf("submit of %q to %q under %q: %v of code %q, want %q as of %v", text, threadID, key, err, got, want, refused)
+			t.Errorf("submit of %q to %q under %q: %v of code %q, want %q as of %v", text, threadID, key, err, got,
+				want, refused)
 		}
 		if err != nil {
 			if after := s.snapshot(); after != before {

@@ -18,7 +18,8 @@ func TestACookieAloneIsNothing(t *testing.T) {
 	operator := f.signIn()
 	bob := f.withToken(f.createScopedToken("bob", `"read","submit"`))
 	own := bob.signIn()
-	limited := mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(1)+`"}`).Secret
+	limited := mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(1)+
+		`"}`).Secret
 	link := mustCall[api.Link](f, "POST /v1/links", "").Secret
 	cookie := func(values ...string) string {
 		return "Cookie: " + operator.cookie.Name + "=" + strings.Join(values, "; "+operator.cookie.Name+"=")
@@ -45,17 +46,20 @@ func TestACookieAloneIsNothing(t *testing.T) {
 		"the halves of a link":                  {half(link[20:]), cookie(link[:20])},
 		"a link in the cookie":                  {half(""), cookie(link)},
 	} {
-		for _, route := range []string{"GET /v1/session", "GET /v1/threads/a", "POST /v1/threads/a/interrupt", "POST /v1/tokens", "DELETE /v1/session", "GET /v1/stream", "POST /v1/links"} {
+		for _, route := range []string{"GET /v1/session", "GET /v1/threads/a", "POST /v1/threads/a/interrupt",
+			"POST /v1/tokens", "DELETE /v1/session", "GET /v1/stream", "POST /v1/links"} {
 			if got := f.call(route, "", append(page, headers...)...); got.status != http.StatusUnauthorized {
 				t.Errorf("%s, %s: status %d, want 401: %s", what, route, got.status, got.body)
 			}
 		}
 	}
 	// A cookie that another port adds, for a longer path, is sent first. It signs the user not out.
-	if got := operator.call("GET /v1/session", "", cookie(own.cookie.Value, "x", operator.cookie.Value)); got.status != http.StatusOK {
+	if got := operator.call("GET /v1/session", "", cookie(own.cookie.Value, "x",
+		operator.cookie.Value)); got.status != http.StatusOK {
 		t.Errorf("beside other cookies of its name: status %d, want 200: %s", got.status, got.body)
 	}
-	if f.log.wait(t, `"path":"/v1/stream"`); strings.Contains(f.log.String(), operator.half) || strings.Contains(f.log.String(), operator.cookie.Value) {
+	if f.log.wait(t, `"path":"/v1/stream"`); strings.Contains(f.log.String(), operator.half) ||
+		strings.Contains(f.log.String(), operator.cookie.Value) {
 		t.Error("a half is in the log")
 	}
 }
@@ -79,11 +83,13 @@ func TestASessionIsTheFirstFrameOfASocket(t *testing.T) {
 		frame   string
 		want    string
 	}{
-		"no Origin":           {[]string{cookie}, `"session":"` + b.half + `"`, "error 1 forbidden"},
-		"a trusted origin":    {[]string{cookie, "Origin: https://app.example.org"}, `"session":"` + b.half + `"`, "error 1 forbidden"},
-		"no cookie":           {[]string{"Origin: " + f.url}, `"session":"` + b.half + `"`, "error 1 unauthenticated"},
-		"the cookie alone":    {[]string{cookie, "Origin: " + f.url}, `"session":"x"`, "error 1 unauthenticated"},
-		"the cookie as token": {[]string{cookie, "Origin: " + f.url}, `"token":"` + b.cookie.Value + `"`, "error 1 unauthenticated"},
+		"no Origin": {[]string{cookie}, `"session":"` + b.half + `"`, "error 1 forbidden"},
+		"a trusted origin": {[]string{cookie, "Origin: https://app.example.org"}, `"session":"` + b.half + `"`,
+			"error 1 forbidden"},
+		"no cookie":        {[]string{"Origin: " + f.url}, `"session":"` + b.half + `"`, "error 1 unauthenticated"},
+		"the cookie alone": {[]string{cookie, "Origin: " + f.url}, `"session":"x"`, "error 1 unauthenticated"},
+		"the cookie as token": {[]string{cookie, "Origin: " + f.url}, `"token":"` + b.cookie.Value + `"`,
+			"error 1 unauthenticated"},
 	} {
 		p := f.dial(tc.headers...)
 		p.send(`{"op":"auth","id":1,%s}`, tc.frame)
@@ -95,7 +101,8 @@ func TestASessionIsTheFirstFrameOfASocket(t *testing.T) {
 			t.Errorf("%s: closed with %v, want 4401", what, got)
 		}
 	}
-	if _, resp, err := f.tryDial(cookie, "Authorization: Session "+b.half); err == nil || resp.StatusCode != http.StatusForbidden {
+	if _, resp, err := f.tryDial(cookie, "Authorization: Session "+b.half); err == nil ||
+		resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a handshake with both halves and no Origin: %v", err)
 	}
 	b.call("DELETE /v1/session", "")
@@ -113,7 +120,8 @@ func TestALinkShowsWhoseSessionItMakes(t *testing.T) {
 	show := func(secret string) response {
 		return f.call("POST /v1/links/show", `{"secret":"`+secret+`"}`, "Authorization: ")
 	}
-	for by, call := range map[string]func(route, body string, headers ...string) response{"token": ann.call, "session": session.call} {
+	for by, call := range map[string]func(route, body string, headers ...string) response{"token": ann.call,
+		"session": session.call} {
 		link := answered[api.Link](t, call("POST /v1/links", `{"scopes":["read"]}`, "User-Agent: x"))
 		for range 2 { // showing spends nothing
 			got := answered[api.ShownLink](t, show(link.Secret))

@@ -35,8 +35,10 @@ func hostileTexts() []string {
 		long[i] = 0x10000 + rune(dice.IntN(0xf0000))
 	}
 	return []string{
-		".", "..", "a/../b", "%2e%2e", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", string(long), "9223372036854775808", "-9223372036854775809", "1e400", "NaN",
-		"0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "294277-01-01T00:00:00Z", "2026-02-30T00:00:00Z", "thread:\x00", "status:\x00",
+		".", "..", "a/../b", "%2e%2e", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", string(long),
+		"9223372036854775808", "-9223372036854775809", "1e400", "NaN",
+		"0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "294277-01-01T00:00:00Z", "2026-02-30T00:00:00Z",
+		"thread:\x00", "status:\x00",
 	}
 }
 
@@ -49,7 +51,8 @@ func hostileValues() (values []string) {
 		}
 		values = append(values, string(raw))
 	}
-	return append(values, `"\ud800"`, `"a\udfffb"`, "9223372036854775808", "-9223372036854775809", "1e400", "-1e-400", "0.5", "null", "[]", "{}",
+	return append(values, `"\ud800"`, `"a\udfffb"`, "9223372036854775808", "-9223372036854775809", "1e400", "-1e-400",
+		"0.5", "null", "[]", "{}",
 		`["\u0000"]`, `{"\u0000":1}`, `{"a":"\u0000"}`)
 }
 
@@ -171,7 +174,8 @@ func (d *openAPI) attempts(method, path string, o operation) (all []attempt) {
 			continue
 		}
 		for _, value := range hostileTexts() {
-			all = append(all, attempt{fmt.Sprintf("%s %s with %s %q", method, path, p.Name, value[:min(len(value), 30)]), method, target(p.Name, value), body(nil)})
+			all = append(all, attempt{fmt.Sprintf("%s %s with %s %q", method, path, p.Name, value[:min(len(value), 30)]), method,
+				target(p.Name, value), body(nil)})
 		}
 	}
 	if o.RequestBody == nil {
@@ -184,7 +188,8 @@ func (d *openAPI) attempts(method, path string, o operation) (all []attempt) {
 	for _, field := range d.fields(s, 3) {
 		for _, value := range hostileValues() {
 			sent := d.sample(s, map[string]string{field[0]: d.within(s.Properties[field[0]], field[1:], value)}, 4)
-			all = append(all, attempt{fmt.Sprintf("%s %s with %s %s", method, path, strings.Join(field, "."), value[:min(len(value), 30)]), method, target("", ""), sent})
+			all = append(all, attempt{fmt.Sprintf("%s %s with %s %s", method, path, strings.Join(field, "."),
+				value[:min(len(value), 30)]), method, target("", ""), sent})
 		}
 	}
 	for _, raw := range hostileBodies() {

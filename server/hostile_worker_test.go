@@ -22,8 +22,10 @@ import (
 func hostileBodies() []string {
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
 	return []string{
-		"{\"text\":\"\xff\"}", "{\"\xff\":1}", "\xef\xbb\xbf{}", "{\"text\":\"a\x00\"}", `{"text":"a","text":"b"}`, `{"metadata":{"a":"1","a":"2"}}`,
-		`{"Text":"a"}`, `{"text":"a`, `{"text":"a"} {}`, `{"options":` + deep + `}`, deep, `{"metadata":{"a":"\ud800"}}`, `{"\udc00":1}`, `{"state":{"a":1e400}}`,
+		"{\"text\":\"\xff\"}", "{\"\xff\":1}", "\xef\xbb\xbf{}", "{\"text\":\"a\x00\"}", `{"text":"a","text":"b"}`,
+		`{"metadata":{"a":"1","a":"2"}}`,
+		`{"Text":"a"}`, `{"text":"a`, `{"text":"a"} {}`, `{"options":` + deep + `}`, deep, `{"metadata":{"a":"\ud800"}}`,
+		`{"\udc00":1}`, `{"state":{"a":1e400}}`,
 		`{"options":{"a":123456789012345678901234567890}}`, strings.Repeat(`{"a":`, 10001), "null", "7", "\"x\"",
 	}
 }
@@ -167,7 +169,8 @@ func (h *heldRun) complete() {
 	h.fixture.t.Helper()
 	run := mustCall[api.Run](h.fixture, "GET /v1/runs/"+h.claim.Run.ID, "")
 	if run.Status == mailroom.StatusRunning {
-		if end := h.callClaim(h.claim.Claim, "settle", fmt.Sprintf(`{"number":%d,"outcome":"complete","text":"done"}`, run.Steps+1)); end.status != http.StatusOK {
+		if end := h.callClaim(h.claim.Claim, "settle", fmt.Sprintf(`{"number":%d,"outcome":"complete","text":"done"}`,
+			run.Steps+1)); end.status != http.StatusOK {
 			h.fixture.t.Errorf("settle: %d %s", end.status, end.body)
 		}
 	}
@@ -185,15 +188,19 @@ func TestNoFrameIsAnInternalError(t *testing.T) {
 	}
 	frames := hostileBodies()
 	for op, members := range map[string]map[string]string{
-		"submit": {"thread": `"t"`, "text": `"x"`, "agent": `"echo"`, "key": `"k"`, "metadata": `{}`, "options": `{}`, "messages": `null`, "priority": `0`, "not_before": `null`},
-		"cancel": {"run": `"r"`, "children": `false`}, "interrupt": {"thread": `"idle"`}, "decide": {"ticket": `"k"`, "decision": `"approve"`, "answer": `null`},
-		"subscribe": {"thread": `"idle"`, "run": `"r"`, "after": `"0"`}, "unsubscribe": {"sub": `"1"`}, "resume": {"thread": `"idle"`, "run": `"r"`, "after": `"0"`},
-		"ping": {}, "auth": {"token": `"x"`, "session": `"x"`},
+		"submit": {"thread": `"t"`, "text": `"x"`, "agent": `"echo"`, "key": `"k"`, "metadata": `{}`, "options": `{}`,
+			"messages": `null`, "priority": `0`, "not_before": `null`},
+		"cancel": {"run": `"r"`, "children": `false`}, "interrupt": {"thread": `"idle"`},
+		"decide":    {"ticket": `"k"`, "decision": `"approve"`, "answer": `null`},
+		"subscribe": {"thread": `"idle"`, "run": `"r"`, "after": `"0"`}, "unsubscribe": {"sub": `"1"`},
+		"resume": {"thread": `"idle"`, "run": `"r"`, "after": `"0"`},
+		"ping":   {}, "auth": {"token": `"x"`, "session": `"x"`},
 	} {
 		for _, name := range append(slices.Sorted(maps.Keys(members)), "op", "id", "nothing") {
 			for _, value := range hostileValues() {
 				all := map[string]string{"op": fmt.Sprintf("%q", op), "id": "1"}
-				if required := map[string]string{"subscribe": "thread", "submit": "text", "decide": "decision", "cancel": "run", "resume": "thread"}[op]; required != "" {
+				if required := map[string]string{"subscribe": "thread", "submit": "text", "decide": "decision", "cancel": "run",
+					"resume": "thread"}[op]; required != "" {
 					all[required] = members[required]
 				}
 				all[name] = value

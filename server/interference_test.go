@@ -64,7 +64,8 @@ func eachStore(t *testing.T, test func(t *testing.T, open func(t *testing.T) sto
 			}
 		})
 		test(t, func(t *testing.T) store.Store {
-			s, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t), AllowUnsafe: true})
+			s, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t),
+				AllowUnsafe: true})
 			return closing(t, s, err)
 		})
 	})
@@ -89,17 +90,20 @@ func (w *world) add(id, owner, agent, text string, n int) {
 // group g.
 func (w *world) thread(id, owner, agent, text string, n int) *store.Changes {
 	w.t.Helper()
-	row := &mailroom.Thread{ID: id, Agent: agent, Owner: owner, FirstSeq: 1, LastSeq: int64(n), NextPlace: 1, CreatedAt: w.at, UpdatedAt: w.at}
+	row := &mailroom.Thread{ID: id, Agent: agent, Owner: owner, FirstSeq: 1, LastSeq: int64(n), NextPlace: 1,
+		CreatedAt: w.at, UpdatedAt: w.at}
 	c := &store.Changes{Threads: []*mailroom.Thread{row}}
 	var log []mailroom.Entry
 	for i := range n {
 		w.at = w.at.Add(time.Second)
 		run := fmt.Sprintf("%s.%d", id, i)
-		r := &mailroom.Run{ID: run, Thread: id, Agent: agent, Status: mailroom.StatusCompleted, FirstSeq: int64(i + 1), CreatedAt: w.at, StartedAt: w.at, FinishedAt: w.at}
+		r := &mailroom.Run{ID: run, Thread: id, Agent: agent, Status: mailroom.StatusCompleted, FirstSeq: int64(i + 1),
+			CreatedAt: w.at, StartedAt: w.at, FinishedAt: w.at}
 		state := mailroom.TicketOpen
 		switch i % 3 {
 		case 0:
-			r.Status, r.ErrorGroup, r.Error = mailroom.StatusFailed, "g", &mailroom.RunError{Class: mailroom.ClassPermanent, Message: "refused"}
+			r.Status, r.ErrorGroup, r.Error = mailroom.StatusFailed, "g", &mailroom.RunError{Class: mailroom.ClassPermanent,
+				Message: "refused"}
 		case 1:
 			state = mailroom.TicketDecided
 		}
@@ -108,7 +112,8 @@ func (w *world) thread(id, owner, agent, text string, n int) *store.Changes {
 			ID: run + "/k", Thread: id, Run: run, Name: "k", Kind: mailroom.TicketApproval, State: state, OpenedAt: w.at,
 		})
 		e, err := entry.New(id, int64(i+1), entry.KindMessage, "", 0, w.at, mailroom.Message{
-			ID: fmt.Sprintf("%s.%d", id, i+1), Thread: id, Role: mailroom.RoleUser, Text: text, Parts: mailroom.Text(text), CreatedAt: w.at,
+			ID: fmt.Sprintf("%s.%d", id, i+1), Thread: id, Role: mailroom.RoleUser, Text: text, Parts: mailroom.Text(text),
+			CreatedAt: w.at,
 		})
 		if err != nil {
 			w.t.Fatal(err)
@@ -188,13 +193,19 @@ func (f *fixture) whole(route, body string) (answers []string) {
 func filters() map[string][]string {
 	return map[string][]string{
 		"runs": {
-			"", "agent:inbox", "agent:echo", "agent:e*", "status:failed", "status:completed", "status:failed agent:inbox", "group:g", "group:none", "owner:ann",
-			"owner:bob", "owner:carol", "thread:a1", "thread:c-own", "thread:none", "parent:a1.7", "parent:none", "key:none", "id:a1.3", "error:refused", "class:permanent",
-			"created:2026-01-02", "created:<2026-01-02T03:10:00Z", "created:>2026-01-02T03:06:00Z", "created:>2027-01-01", "-agent:echo", "status:queued",
-			"status:failed owner:ann", "group:g agent:inbox", "finished:2026-01-02T03:04:06Z", "thread:a1 agent:inbox", "delivery:yes",
+			"", "agent:inbox", "agent:echo", "agent:e*", "status:failed", "status:completed", "status:failed agent:inbox",
+			"group:g", "group:none", "owner:ann",
+			"owner:bob", "owner:carol", "thread:a1", "thread:c-own", "thread:none", "parent:a1.7", "parent:none", "key:none",
+			"id:a1.3", "error:refused", "class:permanent",
+			"created:2026-01-02", "created:<2026-01-02T03:10:00Z", "created:>2026-01-02T03:06:00Z", "created:>2027-01-01",
+			"-agent:echo", "status:queued",
+			"status:failed owner:ann", "group:g agent:inbox", "finished:2026-01-02T03:04:06Z", "thread:a1 agent:inbox",
+			"delivery:yes",
 		},
-		"threads": {"", "agent:inbox", "agent:echo", "owner:ann", "owner:carol", "id:a1", "id:c-own", "id:none", "status:idle", "updated:2026-01-02", "agent:i*"},
-		"tickets": {"", "state:open", "state:decided", "kind:approval", "kind:input", "thread:a1", "thread:c-own", "run:a1.7", "run:c-own.1", "run:none", "state:open kind:approval", "thread:a1 state:open", "-state:open"},
+		"threads": {"", "agent:inbox", "agent:echo", "owner:ann", "owner:carol", "id:a1", "id:c-own", "id:none",
+			"status:idle", "updated:2026-01-02", "agent:i*"},
+		"tickets": {"", "state:open", "state:decided", "kind:approval", "kind:input", "thread:a1", "thread:c-own", "run:a1.7",
+			"run:c-own.1", "run:none", "state:open kind:approval", "thread:a1 state:open", "-state:open"},
 	}
 }
 
@@ -218,7 +229,8 @@ func requests() map[string]string {
 			all["POST /v1/runs/"+what+" "+q] = fmt.Sprintf(`{"dry_run":true,"q":%q}`, q)
 		}
 	}
-	for _, q := range []string{"zebrafinch", "apple", "apple zebrafinch", "nowhere", "pie", "tree apple", "cider", "juice"} {
+	for _, q := range []string{"zebrafinch", "apple", "apple zebrafinch", "nowhere", "pie", "tree apple",
+		"cider", "juice"} {
 		for _, limit := range []int{1, 2, 3, 100} {
 			all[fmt.Sprintf("GET /v1/search?limit=%d&q=%s", limit, url.QueryEscape(q))] = ""
 		}
@@ -226,8 +238,10 @@ func requests() map[string]string {
 		all["GET /v1/search?thread=c-own&limit=1&q="+url.QueryEscape(q)] = ""
 	}
 	for _, path := range []string{
-		"stats", "agents", "workers", "tokens", "channels", "alerts", "reservations", "reservations?project=theirs", "notifications?agent=x&project=theirs", "notifications?agent=y&project=none",
-		"threads/a1/entries", "threads/a1/messages", "threads/c-own/entries?limit=1", "threads/c-own/messages?limit=1", "threads/c-own/entries?run=a1.3",
+		"stats", "agents", "workers", "tokens", "channels", "alerts", "reservations", "reservations?project=theirs",
+		"notifications?agent=x&project=theirs", "notifications?agent=y&project=none",
+		"threads/a1/entries", "threads/a1/messages", "threads/c-own/entries?limit=1", "threads/c-own/messages?limit=1",
+		"threads/c-own/entries?run=a1.3",
 	} {
 		all["GET /v1/"+path] = ""
 	}
@@ -244,8 +258,9 @@ func TestAnAnswerDoesNotDependOnRowsOfOthers(t *testing.T) {
 			w := &world{fixture: startStore(t, open(t), func(ln net.Listener) net.Listener { return ln })}
 			scopes := []auth.Permission{auth.PermissionRead, auth.PermissionSubmit}
 			callers[i] = map[string]*fixture{
-				"carol": w.withToken(w.createToken("carol", "team-", scopes...)), "dan": w.withToken(w.createToken("dan", "", scopes...)),
-				"erin": w.withToken(w.createToken("erin", "empty-", scopes...)),
+				"carol": w.withToken(w.createToken("carol", "team-", scopes...)),
+				"dan":   w.withToken(w.createToken("dan", "", scopes...)),
+				"erin":  w.withToken(w.createToken("erin", "empty-", scopes...)),
 			}
 			w.createToken("bob", "", scopes...)
 			if i == 1 {
@@ -293,7 +308,8 @@ func TestEachListIsComparedAmongRowsOfOthers(t *testing.T) {
 			for _, p := range o.Parameters {
 				pages = pages || slices.Contains([]string{"q", "cursor", "limit"}, p.Name)
 			}
-			if route := strings.ToUpper(method) + " " + path; pages && !compared[route] && !strings.HasPrefix(path, "/v1/claims/") {
+			if route := strings.ToUpper(method) + " " + path; pages && !compared[route] && !strings.HasPrefix(path,
+				"/v1/claims/") {
 				t.Errorf("%s has pages, but its answers are not compared among rows of others", route)
 			}
 		}
@@ -317,7 +333,8 @@ func TestALargeNamespaceIsListedWhole(t *testing.T) {
 			id := fmt.Sprintf("team-%04d", (i*7)%threads)
 			want = append(want, id)
 			add := w.thread(id, owner, "echo", "apple", 1)
-			c.Threads, c.Runs, c.Tickets = append(c.Threads, add.Threads...), append(c.Runs, add.Runs...), append(c.Tickets, add.Tickets...)
+			c.Threads, c.Runs, c.Tickets = append(c.Threads, add.Threads...), append(c.Runs, add.Runs...), append(c.Tickets,
+				add.Tickets...)
 			c.Entries = append(c.Entries, add.Entries...)
 		}
 		if err := w.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
@@ -325,12 +342,14 @@ func TestALargeNamespaceIsListedWhole(t *testing.T) {
 		}
 		w.index()
 		slices.Sort(want)
-		for _, list := range []string{"threads", "runs", "tickets", "tickets?q=state:open", "runs?q=agent:echo", "search?q=apple"} {
+		for _, list := range []string{"threads", "runs", "tickets", "tickets?q=state:open", "runs?q=agent:echo",
+			"search?q=apple"} {
 			path, query, _ := strings.Cut(list, "?")
 			limit := map[bool]int{true: 100, false: 500}[path == "search"]
 			var got []string
 			for cursor := ""; ; {
-				page := mustCall[api.Page[struct{ ID, Thread string }]](carol, fmt.Sprintf("GET /v1/%s?limit=%d&cursor=%s&%s", path, limit, cursor, query), "")
+				page := mustCall[api.Page[struct{ ID, Thread string }]](carol, fmt.Sprintf("GET /v1/%s?limit=%d&cursor=%s&%s", path,
+					limit, cursor, query), "")
 				for _, row := range page.Items {
 					got = append(got, cmp.Or(row.Thread, row.ID))
 				}

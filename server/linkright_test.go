@@ -23,12 +23,16 @@ import (
 func withLinks(o *server.Options) {
 	withTargets(o)
 	key := webpush.NewKey()
-	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org",
+		Key: func() (string, error) {
+			return key, nil
+		}})
 	if err != nil {
 		panic(err)
 	}
 	o.Parts.Alerts.Push = to
-	o.Parts.Alerts.Targets = append(o.Parts.Alerts.Targets, operate.Target{Name: "browsers", Kind: "push", Decide: true, Place: "my phone"})
+	o.Parts.Alerts.Targets = append(o.Parts.Alerts.Targets, operate.Target{Name: "browsers", Kind: "push", Decide: true,
+		Place: "my phone"})
 }
 
 // placeOf makes the thread from which the alerts of a token are sent to the phone.
@@ -42,7 +46,8 @@ func (f *fixture) placeOf(owner string) (id string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.ledger.Submit(f.t.Context(), thread.Submit{Thread: id, Owner: owner, Agent: "alert:phone", Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
+	if _, err := f.ledger.Submit(f.t.Context(), thread.Submit{Thread: id, Owner: owner, Agent: "alert:phone",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
 		f.t.Fatal(err)
 	}
 	return id
@@ -57,32 +62,38 @@ func TestALinkEndsWithWhatItWasSentTo(t *testing.T) {
 		k := tickets["deploy"]
 		from := func(id string) string { return linkTo(k, func(l *alert.Link) { l.Thread = id }) }
 		browserOf := func(name string, call func(route, body string, headers ...string) response) string {
-			return "alert:browsers:push:" + answered[api.PushSubscribed](t, call("POST /v1/push/subscriptions", mustBody(t, newBrowser(name)))).ID
+			return "alert:browsers:push:" + answered[api.PushSubscribed](t, call("POST /v1/push/subscriptions",
+				mustBody(t, newBrowser(name)))).ID
 		}
 		f.createToken("ann", "", auth.PermissionSubmit)
 		f.createToken("bob", "", auth.PermissionSubmit)
 		session, ops := f.signIn(), f.withToken(f.createToken("ops", "", auth.PermissionAdmin))
 		links := map[string]string{
-			"ann": from(f.placeOf("ann")), "a session": from(browserOf("session", session.call)), "ops": from(browserOf("ops", ops.call)), "the operator": from(browserOf("own", f.call)),
+			"ann": from(f.placeOf("ann")), "a session": from(browserOf("session", session.call)),
+			"ops": from(browserOf("ops", ops.call)), "the operator": from(browserOf("own", f.call)),
 		}
 		for who, link := range links {
 			if got := f.follow("/v1/question", link, ""); got.status != 200 {
 				t.Errorf("%s: status %d: %s", who, got.status, got.body)
 			}
 		}
-		f.wantCode("a token that the target does not name", f.follow("/v1/question", from(f.placeOf("bob")), ""), 401, mailroom.CodeUnauthenticated)
-		f.wantCode("a browser that unsubscribed", f.follow("/v1/question", from("alert:browsers:push:gone"), ""), 401, mailroom.CodeUnauthenticated)
+		f.wantCode("a token that the target does not name", f.follow("/v1/question", from(f.placeOf("bob")), ""), 401,
+			mailroom.CodeUnauthenticated)
+		f.wantCode("a browser that unsubscribed", f.follow("/v1/question", from("alert:browsers:push:gone"), ""), 401,
+			mailroom.CodeUnauthenticated)
 
 		session.call("DELETE /v1/session", "")
 		for _, name := range []string{"ann", "ops"} {
-			if err := f.ledger.Accounts().RevokeToken(t.Context(), name); err != nil { // by another server, which leaves its subscription
+			// by another server, which leaves its subscription
+			if err := f.ledger.Accounts().RevokeToken(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
 			f.createToken(name, "", auth.PermissionAdmin)
 		}
 		for _, who := range []string{"ann", "a session", "ops"} {
 			f.wantCode(who+", shown", f.follow("/v1/question", links[who], ""), 401, mailroom.CodeUnauthenticated)
-			f.wantCode(who+", decided", f.follow("/v1/question/decision", links[who], `,"decision":"approve"`), 401, mailroom.CodeUnauthenticated)
+			f.wantCode(who+", decided", f.follow("/v1/question/decision", links[who], `,"decision":"approve"`), 401,
+				mailroom.CodeUnauthenticated)
 		}
 		if got := f.follow("/v1/question/decision", links["the operator"], `,"decision":"approve"`); got.status != 200 {
 			t.Errorf("a link of the operator: status %d: %s", got.status, got.body)
@@ -120,7 +131,8 @@ func TestALinkDecidesNothingOnceItsTokenIsRevoked(t *testing.T) {
 				}
 			}
 		} else {
-			from = "alert:browsers:push:" + answered[api.PushSubscribed](t, f.signIn().call("POST /v1/push/subscriptions", mustBody(t, newBrowser("a")))).ID
+			from = "alert:browsers:push:" + answered[api.PushSubscribed](t, f.signIn().call("POST /v1/push/subscriptions",
+				mustBody(t, newBrowser("a")))).ID
 			var s alert.Subscriber
 			if err := json.Unmarshal(f.subscribers()[0].Metadata, &s); err != nil {
 				t.Fatal(err)

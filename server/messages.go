@@ -140,7 +140,8 @@ func readDeadline(sub *thread.Submit, text string) (err error) {
 	}
 	sub.Timeout = 0
 	if sub.Deadline, err = time.Parse(time.RFC3339, text); err != nil || sub.Deadline.IsZero() {
-		return request.Invalid("body.deadline", "must be a time such as 2030-01-31T18:00:00Z, or a duration such as 30m", text)
+		return request.Invalid("body.deadline", "must be a time such as 2030-01-31T18:00:00Z, or a duration such as 30m",
+			text)
 	}
 	return nil
 }

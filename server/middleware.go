@@ -41,7 +41,8 @@ func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
 			"unknown origin %q: add it to origins to allow requests from its pages", request.Truncate(origin))
 	}
 	if err := s.origins.Check(r); err != nil {
-		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "cross-origin requests of web pages are refused", Cause: err}
+		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "cross-origin requests of web pages are refused",
+			Cause: err}
 	}
 	return nil
 }
@@ -49,7 +50,9 @@ func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
 // originAllowed reports whether pages of origin may send requests to host. It applies to every
 // method, because a WebSocket handshake is a GET that can write.
 func (s *Server) originAllowed(host, origin string) bool {
-	if origin == "" || slices.ContainsFunc(s.options.Access.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
+	if origin == "" || slices.ContainsFunc(s.options.Access.Origins, func(o string) bool {
+		return strings.EqualFold(o, origin)
+	}) {
 		return true
 	}
 	u, err := url.Parse(origin)
@@ -63,7 +66,9 @@ func (s *Server) hostAllowed(hostport string) bool {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "localhost" || slices.ContainsFunc(s.options.Access.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+	if host == "localhost" || slices.ContainsFunc(s.options.Access.Hosts, func(h string) bool {
+		return strings.EqualFold(h, host)
+	}) {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)

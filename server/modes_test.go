@@ -28,12 +28,14 @@ func (f *fixture) park(w thread.ClaimedRun, asks ...mailroom.Ask) {
 			continue
 		}
 		step.Sends = append(step.Sends, mailroom.Send{
-			Name: a.Name, Thread: w.Claim.Thread + "-child", Agent: "far", Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait,
+			Name: a.Name, Thread: w.Claim.Thread + "-child", Agent: "far", Parts: mailroom.Text("help"),
+			Answer: mailroom.AnswerWait,
 		})
 	}
 	number := w.Run.Step + 1
 	if len(step.Sends) > 0 {
-		if _, err := f.ledger.Workers().Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: number, Step: step}); err != nil {
+		if _, err := f.ledger.Workers().Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: number,
+			Step: step}); err != nil {
 			f.t.Fatal(err)
 		}
 		number++

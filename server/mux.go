@@ -8,10 +8,12 @@ import (
 
 // Access of routes that require no scope.
 const (
-	accessPublic     auth.Permission = "public"      // no token
-	accessPerFrame   auth.Permission = "per frame"   // a token, possibly in the first frame; each frame needs its own scope
-	accessPerRequest auth.Permission = "per request" // a token; each request made on the caller's behalf needs its own scope
-	accessAnyToken   auth.Permission = "any token"   // a token, whatever its scopes are
+	accessPublic auth.Permission = "public" // no token
+	// a token, possibly in the first frame; each frame needs its own scope
+	accessPerFrame auth.Permission = "per frame"
+	// a token; each request made on the caller's behalf needs its own scope
+	accessPerRequest auth.Permission = "per request"
+	accessAnyToken   auth.Permission = "any token" // a token, whatever its scopes are
 )
 
 // routeTable is a mux that knows the permission each route requires.

@@ -24,7 +24,8 @@ func theirThings(t *testing.T, f *fixture, ann *fixture) map[string]string {
 	made := mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+inAnHour()+`"}`)
 	things["name"], things["rule"] = made.Token.Name, "hers"
 	// She has used up her quotas, and so has her thread: what a caller is told of them is about her.
-	if _, err := f.client.Accounts().SetQuotas(t.Context(), "ann", auth.Quotas{auth.QuotaThreads: 1, auth.QuotaBytes: 1, auth.QuotaNotifications: 1}); err != nil {
+	if _, err := f.client.Accounts().SetQuotas(t.Context(), "ann", auth.Quotas{auth.QuotaThreads: 1, auth.QuotaBytes: 1,
+		auth.QuotaNotifications: 1}); err != nil {
 		t.Fatal(err)
 	}
 	return things
@@ -33,19 +34,24 @@ func theirThings(t *testing.T, f *fixture, ann *fixture) map[string]string {
 // byName are requests that name things of ann elsewhere than in a path.
 func byName() map[string]string {
 	all := map[string]string{
-		"GET /v1/reservations?project=theirs": "", "GET /v1/notifications?project=theirs&agent=y": "", "GET /v1/notifications?project=theirs&agent=new": "",
-		"GET /v1/search?q=one&thread=theirs": "", "GET /v1/threads/alert:hers": "", "GET /v1/threads/project:theirs/entries": "",
-		"DELETE /v1/threads/project:theirs": "", "PATCH /v1/threads/project:theirs": `{"metadata":{}}`,
+		"GET /v1/reservations?project=theirs": "", "GET /v1/notifications?project=theirs&agent=y": "",
+		"GET /v1/notifications?project=theirs&agent=new": "",
+		"GET /v1/search?q=one&thread=theirs":             "", "GET /v1/threads/alert:hers": "",
+		"GET /v1/threads/project:theirs/entries": "",
+		"DELETE /v1/threads/project:theirs":      "", "PATCH /v1/threads/project:theirs": `{"metadata":{}}`,
 	}
 	for _, body := range []string{
-		`{"project":"theirs","agent":"y","seqs":[1]}`, `{"project":"theirs","agent":"y","seqs":[2]}`, `{"project":"theirs","agent":"new","seqs":[2,1]}`,
+		`{"project":"theirs","agent":"y","seqs":[1]}`, `{"project":"theirs","agent":"y","seqs":[2]}`,
+		`{"project":"theirs","agent":"new","seqs":[2,1]}`,
 	} {
 		all["POST /v1/notifications/acknowledge "+body] = body
 	}
 	for _, body := range []string{
-		`{"text":"x","notify":"hers"}`, `{"text":"x","parent":"{run}"}`, `{"thread":"alert:hers","text":"x"}`, `{"thread":"alert:hers:ann","text":"x"}`,
+		`{"text":"x","notify":"hers"}`, `{"text":"x","parent":"{run}"}`, `{"thread":"alert:hers","text":"x"}`,
+		`{"thread":"alert:hers:ann","text":"x"}`,
 		`{"thread":"project:theirs","text":"x"}`,
-		`{"thread":"channel:shop","text":"x"}`, `{"thread":"mine","decisions":[{"ticket":"{ticket}","decision":"deny"}]}`, `{"thread":"mine","text":"x","expect_run":"{run}"}`,
+		`{"thread":"channel:shop","text":"x"}`, `{"thread":"mine","decisions":[{"ticket":"{ticket}","decision":"deny"}]}`,
+		`{"thread":"mine","text":"x","expect_run":"{run}"}`,
 	} {
 		all["POST /v1/messages "+body] = body
 	}
@@ -99,11 +105,13 @@ func TestNoAnswerRevealsRowsOfOthers(t *testing.T) {
 		}
 		body := fillIDs(requests[route], things)
 		without, with := worlds[0].call(method+" "+path, body), worlds[1].call(method+" "+path, body)
-		if strings.Contains(path, "/tokens/limited") || strings.Contains(path, "/links") || without.status < 300 && strings.Contains(path, "/messages") {
+		if strings.Contains(path, "/tokens/limited") || strings.Contains(path, "/links") || without.status < 300 &&
+			strings.Contains(path, "/messages") {
 			without.body, with.body = "", "" // a new secret or run
 		}
 		if without.status != with.status || without.body != with.body {
-			t.Errorf("%s %s: %d %s without, %d %s with the things of ann", route, body, without.status, without.body, with.status, with.body)
+			t.Errorf("%s %s: %d %s without, %d %s with the things of ann", route, body, without.status, without.body,
+				with.status, with.body)
 		}
 	}
 	before := worlds[1].snapshot()

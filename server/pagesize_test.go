@@ -61,13 +61,15 @@ func fieldOf(field string) func(json.RawMessage) string {
 // lead through all items.
 func TestPagesEndAtTheirBytes(t *testing.T) {
 	const page = 256 << 10
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page }) // default buffers
+	// default buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page })
 	f.page = page
 	large := strings.Repeat("x", 56<<10)
 	for i := range 6 {
 		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
 	}
-	four := strings.Repeat(fmt.Sprintf(`,{"role":"user","text":%q}`, large), 4)[1:] // one commit and one row, larger than a page
+	// one commit and one row, larger than a page
+	four := strings.Repeat(fmt.Sprintf(`,{"role":"user","text":%q}`, large), 4)[1:]
 	f.call("POST /v1/threads/u/messages", `{"mode":"collect","messages":[`+four+`]}`)
 	f.claim() // reads all messages of a run, or the first one
 	f.claim()
@@ -110,20 +112,23 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 // TestAPageEndsAtTheRealBytes uses the default page size.
 func TestAPageEndsAtTheRealBytes(t *testing.T) {
 	const page = 1 << 20
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page }) // default buffers
+	// default buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page })
 	f.page = page
 	large := strings.Repeat("x", 250<<10)
 	for i := range 5 {
 		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
 	}
-	if items, pages := f.readAllPages("/v1/threads/t/messages?limit=500&all=true", "before", fieldOf("id")); len(items) != 5 || pages < 2 {
+	if items, pages := f.readAllPages("/v1/threads/t/messages?limit=500&all=true", "before",
+		fieldOf("id")); len(items) != 5 || pages < 2 {
 		t.Errorf("%d messages on %d pages, want 5 on 2 or more", len(items), pages)
 	}
 }
 
 func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	const page = 256 << 10
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page }) // default buffers
+	// default buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page })
 	f.page = page
 	f.call("POST /v1/notifications/take", `{"agent":"ann"}`)
 	data := strings.Repeat("x", 4<<10)
@@ -137,7 +142,8 @@ func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	if len(items) != 80 || pages != 2 {
 		t.Errorf("%d notifications on %d pages, want 80 on 2", len(items), pages)
 	}
-	if items, pages = f.readAllPages("/v1/notifications?agent=ann&limit=30", "after", fieldOf("seq")); len(items) != 80 || pages != 3 {
+	if items, pages = f.readAllPages("/v1/notifications?agent=ann&limit=30", "after", fieldOf("seq")); len(items) != 80 ||
+		pages != 3 {
 		t.Errorf("%d notifications on %d pages of 30, want 80 on 3", len(items), pages)
 	}
 	if all, err := f.client.Projects.Notifications(t.Context(), "", "ann", 500); err != nil || len(all) != 80 {

@@ -37,7 +37,8 @@ func (p *fakePairings) Revoke(_ context.Context, channel, user string) error {
 }
 
 func TestAPairingCodeIsApproved(t *testing.T) {
-	p := &fakePairings{all: []api.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: api.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
+	p := &fakePairings{all: []api.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: api.PairingWaits,
+		Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
 	f := start(t, func(o *server.Options) { o.Parts.Pairings = p })
 	all, err := f.client.Accounts().Pairings(t.Context())
 	if diff := cmp.Diff(p.all, all); diff != "" || err != nil {
@@ -51,11 +52,14 @@ func TestAPairingCodeIsApproved(t *testing.T) {
 		t.Errorf("by %q: %s", p.by, diff)
 	}
 	// A pairing would not end with a limited token.
-	f.wantCode("a limited token", f.limited(`"read","admin"`).call("POST /v1/pairings", `{"code":"CODE","admin":true}`), 403, mailroom.CodeForbidden)
-	if _, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	f.wantCode("a limited token", f.limited(`"read","admin"`).call("POST /v1/pairings", `{"code":"CODE","admin":true}`),
+		403, mailroom.CodeForbidden)
+	if _, err := f.client.Accounts().ApprovePairing(t.Context(),
+		api.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a wrong code: %v", err)
 	}
-	if _, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if _, err := f.client.Accounts().ApprovePairing(t.Context(),
+		api.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("no code: %v", err)
 	}
 	if err := f.client.Accounts().RevokePairing(t.Context(), "tg", "@u:example.org/x"); err != nil {
@@ -72,7 +76,8 @@ func TestPairingWithoutChatChannelsIsNotFound(t *testing.T) {
 		t.Errorf("got %v, %v", all, err)
 	}
 	_, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{Code: "CODE"})
-	for what, err := range map[string]error{"approve": err, "revoke": f.client.Accounts().RevokePairing(t.Context(), "tg", "u")} {
+	for what, err := range map[string]error{"approve": err, "revoke": f.client.Accounts().RevokePairing(t.Context(),
+		"tg", "u")} {
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -45,7 +45,8 @@ func problemFor(ctx context.Context, err error) *problem {
 	switch {
 	case ok:
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		e = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the request ended before its outcome was known", Cause: err}
+		e = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the request ended before its outcome was known",
+			Cause: err}
 	default:
 		e = &mailroom.Error{Code: mailroom.CodeInternal, Message: "internal", Cause: err}
 	}

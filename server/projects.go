@@ -51,7 +51,8 @@ func (h *projectHandlers) reserve(ctx context.Context, in *reserveInput) (*body[
 	if err != nil {
 		return nil, request.Locate("body.", err)
 	}
-	return &body[api.Reserved]{api.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
+	return &body[api.Reserved]{api.Reserved{Granted: showReservations(out.Granted),
+		Conflicts: showReservations(out.Conflicts)}}, nil
 }
 
 func showReservations(rows []store.Reservation) []api.Reservation {
@@ -146,7 +147,8 @@ func (h *projectHandlers) notify(ctx context.Context, in *notifyInput) (*body[ap
 	if err != nil {
 		return nil, request.Locate("body.", err)
 	}
-	return &body[api.Notified]{api.Notified{Project: projectOr(b.Project), Seq: out.Seq, To: append([]string{}, out.To...)}}, nil
+	return &body[api.Notified]{api.Notified{Project: projectOr(b.Project), Seq: out.Seq,
+		To: append([]string{}, out.To...)}}, nil
 }
 
 type listNotificationsInput struct {
@@ -169,7 +171,8 @@ func (h *projectHandlers) takeNotifications(
 	ctx context.Context, in *takeNotificationsInput,
 ) (*body[api.Page[api.Notification]], error) {
 	b := in.Body
-	page, err := h.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
+	page, err := h.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50),
+		Consume: true})
 	return page, request.Locate("body.", err)
 }
 
@@ -196,5 +199,6 @@ type acknowledgeInput struct{ Body api.Acknowledge }
 
 func (h *projectHandlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
 	b := in.Body
-	return nil, request.Locate("body.", h.ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
+	return nil, request.Locate("body.", h.ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent,
+		requestOf(ctx).who, b.Seqs))
 }

@@ -19,8 +19,10 @@ import (
 func TestReservationsOverTheWire(t *testing.T) {
 	f := start(t)
 	ctx := t.Context()
-	out, err := f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/**", "a"}, Holder: "x", TTL: "30m", Reason: "refactoring"})
-	if err != nil || len(out.Granted) != 2 || out.Granted[0].Project != "p" || out.Granted[0].Reason != "refactoring" || out.Granted[1].Fence <= out.Granted[0].Fence {
+	out, err := f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/**", "a"}, Holder: "x",
+		TTL: "30m", Reason: "refactoring"})
+	if err != nil || len(out.Granted) != 2 || out.Granted[0].Project != "p" || out.Granted[0].Reason != "refactoring" ||
+		out.Granted[1].Fence <= out.Granted[0].Fence {
 		t.Fatalf("granted %+v, %v", out, err)
 	}
 	if left := time.Until(out.Granted[0].ExpiresAt); left > 30*time.Minute || left < 29*time.Minute {
@@ -28,13 +30,15 @@ func TestReservationsOverTheWire(t *testing.T) {
 	}
 	_, err = f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
 	held, ok := errors.AsType[*project.ReservedError](err)
-	if mailroom.CodeOf(err) != mailroom.CodeConflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
+	if mailroom.CodeOf(err) != mailroom.CodeConflict || !ok || held.By[0].Holder != "x" ||
+		!held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
 		t.Errorf("error %v, reservations %+v", err, held)
 	}
 	if !strings.Contains(err.Error(), "src/** is reserved by x until ") {
 		t.Errorf("error %q", err)
 	}
-	advisory, err := f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
+	advisory, err := f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y",
+		Advisory: true})
 	if err != nil || len(advisory.Conflicts) != 1 || advisory.Conflicts[0].ID != out.Granted[0].ID {
 		t.Errorf("advisory: %+v, %v", advisory, err)
 	}
@@ -48,7 +52,8 @@ func TestReservationsOverTheWire(t *testing.T) {
 	if err := f.client.Projects.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("second release: %v", err)
 	}
-	ended, err := f.client.Projects.ReleaseNames(ctx, api.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
+	ended, err := f.client.Projects.ReleaseNames(ctx, api.ReleaseNames{Project: "p", Holder: "x",
+		Names: []string{"src/**", "never"}})
 	if err != nil || len(ended) != 1 {
 		t.Errorf("ended %+v, %v", ended, err)
 	}
@@ -73,13 +78,16 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	}
 	in := api.Notify{From: "x", Event: "built", Data: json.RawMessage(`{"ok":true}`), Key: "k"}
 	for range 2 {
-		if out, err := f.client.Projects.Notify(ctx, in); err != nil || out.Seq != 1 || out.Project != "default" || fmt.Sprint(out.To) != "[y]" {
+		if out, err := f.client.Projects.Notify(ctx, in); err != nil || out.Seq != 1 || out.Project != "default" ||
+			fmt.Sprint(out.To) != "[y]" {
 			t.Errorf("notified %+v, %v", out, err)
 		}
 	}
-	f.wantCode("two keys", f.call("POST /v1/notifications", `{"from":"x","event":"built","key":"k"}`, "Idempotency-Key: other"), 422, mailroom.CodeInvalid)
+	f.wantCode("two keys", f.call("POST /v1/notifications", `{"from":"x","event":"built","key":"k"}`,
+		"Idempotency-Key: other"), 422, mailroom.CodeInvalid)
 	seen, err := f.client.Projects.Notifications(ctx, "", "y", 0)
-	if err != nil || len(seen) != 1 || seen[0].From != "x" || seen[0].Event != "built" || string(seen[0].Data) != `{"ok":true}` {
+	if err != nil || len(seen) != 1 || seen[0].From != "x" || seen[0].Event != "built" ||
+		string(seen[0].Data) != `{"ok":true}` {
 		t.Errorf("seen %+v, %v", seen, err)
 	}
 	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{1}}); err != nil {
@@ -88,7 +96,8 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	if got := take("y"); len(got) != 0 {
 		t.Errorf("an acknowledged notification is unread: %+v", got)
 	}
-	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(
+		err) != mailroom.CodeInvalid {
 		t.Errorf("acknowledge of an unknown notification: %v", err)
 	}
 	// The project's log is the log of a thread.
@@ -116,8 +125,10 @@ func TestAProjectNeedsAccess(t *testing.T) {
 		eve.wantCode("another token: "+route, eve.call(route, body), 404, mailroom.CodeNotFound)
 	}
 	// As of a project without an entry.
-	eve.wantCode("acknowledge", eve.call("POST /v1/notifications/acknowledge", `{"project":"p","agent":"y","seqs":[1]}`), 422, mailroom.CodeInvalid)
-	if got := mustCall[api.Page[api.Notification]](eve, "GET /v1/notifications?project=p&agent=y", ""); len(got.Items) != 0 {
+	eve.wantCode("acknowledge", eve.call("POST /v1/notifications/acknowledge", `{"project":"p","agent":"y","seqs":[1]}`),
+		422, mailroom.CodeInvalid)
+	if got := mustCall[api.Page[api.Notification]](eve, "GET /v1/notifications?project=p&agent=y",
+		""); len(got.Items) != 0 {
 		t.Errorf("another token reads %+v", got.Items)
 	}
 	for _, route := range []string{"GET /v1/reservations", "GET /v1/reservations?project=p"} {
@@ -128,14 +139,17 @@ func TestAProjectNeedsAccess(t *testing.T) {
 			t.Errorf("a token with the namespace sees %+v", got.Items)
 		}
 	}
-	if got := mustCall[api.Released](eve, "POST /v1/reservations/release", `{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
+	if got := mustCall[api.Released](eve, "POST /v1/reservations/release",
+		`{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
 		t.Errorf("another token released %+v", got.Released)
 	}
 	if after := f.snapshot(); after != before {
 		t.Errorf("refused requests changed\n%s to\n%s", before, after)
 	}
-	f.wantCode("another token's", bob.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""), 403, mailroom.CodeForbidden)
-	f.wantCode("an admin without force", f.call("DELETE /v1/reservations/"+out.Granted[0].ID, ""), 403, mailroom.CodeForbidden)
+	f.wantCode("another token's", bob.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""), 403,
+		mailroom.CodeForbidden)
+	f.wantCode("an admin without force", f.call("DELETE /v1/reservations/"+out.Granted[0].ID, ""), 403,
+		mailroom.CodeForbidden)
 	if got := f.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""); got.status != 204 {
 		t.Errorf("an admin with force: %d %s", got.status, got.body)
 	}
@@ -174,14 +188,16 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	}
 	a := notify()
 	p := a.problem(t)
-	if a.status != 403 || p.Code != mailroom.CodeQuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this one has 2 recipients") {
+	if a.status != 403 || p.Code != mailroom.CodeQuotaExceeded ||
+		!strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this one has 2 recipients") {
 		t.Errorf("%d %s, want 403 with limit and use", a.status, a.body)
 	}
 	tokens, err := f.client.Accounts().Tokens(t.Context())
 	if err != nil || tokens[0].Used.Notifications != 2 || tokens[0].Quotas[auth.QuotaNotifications] != 3 {
 		t.Errorf("tokens: %+v, %v, want use and limit", tokens, err)
 	}
-	if metrics := f.call("GET /metrics", "").body; !strings.Contains(metrics, "\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {
+	if metrics := f.call("GET /metrics", "").body; !strings.Contains(metrics,
+		"\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {
 		t.Error("the metrics lack the token's use")
 	}
 	mustCall[api.Page[api.Notification]](f, "POST /v1/notifications/take", `{"project":"p","agent":"y"}`)

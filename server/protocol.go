@@ -155,7 +155,8 @@ func (rt router) describeProtocol(route string, p Protocol) {
 	}
 	for segment := range strings.SplitSeq(op.Path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
-			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Schema: anyText()})
+			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true,
+				Schema: anyText()})
 		}
 	}
 	rt.api.OpenAPI().AddOperation(&op)

@@ -70,9 +70,10 @@ func TestProtocolRequestsHaveTheCallersIdentity(t *testing.T) {
 		who        *fixture
 		ask, words string
 	}{
-		"the operator sees all":       {f, "GET /v1/threads/private", `"id":"private"`},
-		"another token does not":      {ann, "GET /v1/threads/private", `"code":"not_found"`},
-		"a token with submit can":     {ann, "POST /v1/messages with {'thread':'anns','text':'hi'}", `"disposition":"queued"`},
+		"the operator sees all":  {f, "GET /v1/threads/private", `"id":"private"`},
+		"another token does not": {ann, "GET /v1/threads/private", `"code":"not_found"`},
+		"a token with submit can": {ann, "POST /v1/messages with {'thread':'anns','text':'hi'}",
+			`"disposition":"queued"`},
 		"a token without cannot":      {reader, "POST /v1/messages with {'text':'hi'}", `"code":"forbidden"`},
 		"an invalid body":             {ann, "POST /v1/messages with {'text':'hi','Text':'ho'}", "unknown field"},
 		"a route must be there":       {f, "GET /v1/nothing", `"code":"not_found"`},
@@ -96,7 +97,8 @@ func TestAProtocolPassesTheMiddleware(t *testing.T) {
 	ask := `"GET /healthz"`
 	f.wantCode("no token", f.withToken("").call("POST /again", ask), 401, mailroom.CodeUnauthenticated)
 	f.wantCode("an unknown parameter", f.call("POST /again?if=x", ask), 422, mailroom.CodeInvalid)
-	f.wantCode("another origin", f.call("POST /again", ask, "Origin: https://evil.example.org"), 403, mailroom.CodeForbidden)
+	f.wantCode("another origin", f.call("POST /again", ask, "Origin: https://evil.example.org"), 403,
+		mailroom.CodeForbidden)
 	f.wantCode("another method", f.call("GET /again", ""), 405, mailroom.CodeInvalid)
 	f.wantCode("no JSON", f.call("POST /again", `{`), 400, mailroom.CodeInvalid)
 	if got := f.call("POST /again", `{"Any-Name":{"_x":1}}`); got.status != 200 {
@@ -113,7 +115,8 @@ func TestProtocolRequestsEndWithTheOuterRequest(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/again", strings.NewReader(`"GET /v1/threads/t/stream?after=2"`))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/again",
+			strings.NewReader(`"GET /v1/threads/t/stream?after=2"`))
 		if err != nil {
 			ended <- err
 			return
@@ -157,7 +160,8 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 	}
 	f := start(t, func(o *server.Options) {
 		o.Parts.Protocols = map[string]server.Protocol{"POST /length/{of}": {
-			Via: "length", Summary: "Returns a length", Public: true, Status: http.StatusAccepted, ResponseType: reflect.TypeFor[length](),
+			Via: "length", Summary: "Returns a length", Public: true, Status: http.StatusAccepted,
+			ResponseType: reflect.TypeFor[length](),
 			Answer: func(r *http.Request) (any, error) {
 				raw, err := io.ReadAll(r.Body)
 				if err == nil {
@@ -165,7 +169,8 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 				}
 				switch r.PathValue("of") {
 				case "nothing":
-					return nil, &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "not now", RetryAfter: 3 * time.Second, Cause: err}
+					return nil, &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "not now", RetryAfter: 3 * time.Second,
+						Cause: err}
 				case "secrets":
 					return nil, errors.New("hush")
 				case "dreams":
@@ -176,7 +181,8 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 		}}
 	})
 	anybody := f.withToken("")
-	if got := anybody.call("POST /length/it", " {\"a\": 1}\r\n"); got.status != 202 || got.body != `{"bytes":11}` || got.header.Get("Content-Type") != "application/json" {
+	if got := anybody.call("POST /length/it", " {\"a\": 1}\r\n"); got.status != 202 || got.body != `{"bytes":11}` ||
+		got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 	got := anybody.call("POST /length/nothing", `{}`)
@@ -190,9 +196,11 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 		}
 	}
 	f.wantCode("no JSON", anybody.call("POST /length/it", `{`), 400, mailroom.CodeInvalid)
-	f.wantCode("too deep", anybody.call("POST /length/it", strings.Repeat("[", 65)+strings.Repeat("]", 65)), 400, mailroom.CodeInvalid)
+	f.wantCode("too deep", anybody.call("POST /length/it", strings.Repeat("[", 65)+strings.Repeat("]", 65)), 400,
+		mailroom.CodeInvalid)
 	f.wantCode("an unknown parameter", anybody.call("POST /length/it?if=x", `{}`), 422, mailroom.CodeInvalid)
-	f.wantCode("another origin", anybody.call("POST /length/it", `{}`, "Origin: https://evil.example.org"), 403, mailroom.CodeForbidden)
+	f.wantCode("another origin", anybody.call("POST /length/it", `{}`, "Origin: https://evil.example.org"), 403,
+		mailroom.CodeForbidden)
 }
 
 // TestAProtocolActsForTheTokenAsItIsAtEachRequest revokes the token, and makes another one of its name, between the
@@ -200,17 +208,19 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 func TestAProtocolActsForTheTokenAsItIsAtEachRequest(t *testing.T) {
 	var between func()
 	f := start(t, func(o *server.Options) {
-		o.Parts.Protocols = map[string]server.Protocol{"POST /late": {Via: "late", Summary: "Makes a request late", Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
-			between()
-			line, err := repeat(r, inside)
-			_, _ = io.WriteString(w, fmt.Sprint(line, err)) // the client may have gone
-		}}}
+		o.Parts.Protocols = map[string]server.Protocol{"POST /late": {Via: "late", Summary: "Makes a request late",
+			Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
+				between()
+				line, err := repeat(r, inside)
+				_, _ = io.WriteString(w, fmt.Sprint(line, err)) // the client may have gone
+			}}}
 	})
 	f.submit("private", "hello")
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
 	ann.submit("hers", "hello")
 	for _, ask := range []string{
-		"GET /v1/threads/hers", "GET /v1/threads/hers/stream", "POST /v1/messages with {'thread':'hers','text':'late'}", "POST /v1/tokens/limited with {'scopes':['read'],'expires_at':'" + inAnHour() + "'}",
+		"GET /v1/threads/hers", "GET /v1/threads/hers/stream", "POST /v1/messages with {'thread':'hers','text':'late'}",
+		"POST /v1/tokens/limited with {'scopes':['read'],'expires_at':'" + inAnHour() + "'}",
 	} {
 		between = func() {
 			if err := f.client.Accounts().RevokeToken(t.Context(), "ann"); err != nil {

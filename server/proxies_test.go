@@ -19,10 +19,12 @@ import (
 // TestAProxyThatCompressesHoldsNoEventBack reads streams through the real Caddy and nginx, which compress what a
 // browser asks for. Each event is read before the next one is caused.
 func TestAProxyThatCompressesHoldsNoEventBack(t *testing.T) {
-	for name, run := range map[string]func(t *testing.T, dir, socket, upstream string) *exec.Cmd{"caddy": caddy, "nginx": nginx} {
+	for name, run := range map[string]func(t *testing.T, dir, socket, upstream string) *exec.Cmd{"caddy": caddy,
+		"nginx": nginx} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := start(t, func(o *server.Options) { o.Limits.Heartbeat = time.Hour }) // a comment would push out what is held back
+			// a comment would push out what is held back
+			f := start(t, func(o *server.Options) { o.Limits.Heartbeat = time.Hour })
 			var last store.Submitted
 			for range 10 {
 				last = f.submit("t", "one more line of text, because short answers are not compressed")
@@ -99,7 +101,9 @@ func (f *fixture) behind(run func(t *testing.T, dir, socket, upstream string) *e
 }
 
 func caddy(t *testing.T, dir, socket, upstream string) *exec.Cmd {
-	config := write(t, dir, "Caddyfile", fmt.Sprintf("{\n\tadmin off\n}\nhttp:// {\n\tbind unix/%s\n\tencode zstd gzip\n\treverse_proxy %s\n}\n", socket, upstream))
+	config := write(t, dir, "Caddyfile",
+		fmt.Sprintf("{\n\tadmin off\n}\nhttp:// {\n\tbind unix/%s\n\tencode zstd gzip\n\treverse_proxy %s\n}\n",
+			socket, upstream))
 	return exec.CommandContext(t.Context(), "caddy", "run", "--adapter", "caddyfile", "--config", config)
 }
 

@@ -25,7 +25,8 @@ import (
 
 // The keys of the example of RFC 8291.
 func browserKeys() api.PushKeys {
-	return api.PushKeys{P256DH: "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4", Auth: "BTBZMqHH6r4Tts7J_aSIgg"}
+	return api.PushKeys{P256DH: "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+		Auth: "BTBZMqHH6r4Tts7J_aSIgg"}
 }
 
 func newBrowser(name string) api.NewPushSubscription {
@@ -36,7 +37,10 @@ func newBrowser(name string) api.NewPushSubscription {
 func startPush(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	key := webpush.NewKey()
-	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org",
+		Key: func() (string, error) {
+			return key, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,14 +73,17 @@ func (f *fixture) subscribe(name string) string {
 func (f *fixture) markGone(id string) {
 	f.t.Helper()
 	threadID, agent := "alert:browsers:push:"+id, alert.AgentName("browsers")
-	if _, err := f.ledger.Submit(f.t.Context(), thread.Submit{Thread: threadID, Agent: agent, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
+	if _, err := f.ledger.Submit(f.t.Context(), thread.Submit{Thread: threadID, Agent: agent,
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
 		f.t.Fatal(err)
 	}
 	w := f.claimOf(agent)
-	if _, err := f.ledger.Workers().Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{State: json.RawMessage(`{"gone":true}`)}}); err != nil {
+	if _, err := f.ledger.Workers().Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1,
+		Step: mailroom.Step{State: json.RawMessage(`{"gone":true}`)}}); err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.ledger.Workers().Settle(f.t.Context(), thread.Settle{Claim: w.Claim, Number: 2, Outcome: thread.OutcomeComplete}); err != nil {
+	if _, err := f.ledger.Workers().Settle(f.t.Context(), thread.Settle{Claim: w.Claim, Number: 2,
+		Outcome: thread.OutcomeComplete}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -90,7 +97,8 @@ func (f *fixture) claimOf(agent string) thread.ClaimedRun {
 		}
 	}
 	f.round++
-	work, err := f.ledger.Workers().Claim(f.t.Context(), thread.ClaimRequest{Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{agent: 1}, Wait: true})
+	work, err := f.ledger.Workers().Claim(f.t.Context(), thread.ClaimRequest{Worker: "w", Round: f.round, Slots: 1,
+		Agents: map[string]int{agent: 1}, Wait: true})
 	if err != nil || len(work) != 1 {
 		f.t.Fatalf("claim: %d runs, %v", len(work), err)
 	}
@@ -114,14 +122,17 @@ func TestABrowserSubscribesToAlerts(t *testing.T) {
 		ids = append(ids, out.ID)
 	}
 	shown, err := f.client.Accounts().Push(t.Context())
-	if err != nil || len(shown.Subscriptions) != 1 || ids[0] != ids[1] || shown.Target != "browsers" || len(shown.PublicKey) != webpush.KeyChars {
+	if err != nil || len(shown.Subscriptions) != 1 || ids[0] != ids[1] || shown.Target != "browsers" ||
+		len(shown.PublicKey) != webpush.KeyChars {
 		t.Fatalf("%v, ids %v: %+v", err, ids, shown)
 	}
 	s := shown.Subscriptions[0]
-	if s.ID != "7ba6fbcb3d6e4c5cc6d6469e4e8552b1" || s.ID != ids[0] || s.By != auth.Operator || s.Client == nil || *s.Client != "Firefox on Linux" || s.Gone || s.CreatedAt.IsZero() {
+	if s.ID != "7ba6fbcb3d6e4c5cc6d6469e4e8552b1" || s.ID != ids[0] || s.By != auth.Operator || s.Client == nil ||
+		*s.Client != "Firefox on Linux" || s.Gone || s.CreatedAt.IsZero() {
 		t.Errorf("got %+v", s)
 	}
-	if all := f.call("GET /v1/push", "").body; strings.Contains(all, "secret-path") || strings.Contains(all, browserKeys().Auth) {
+	if all := f.call("GET /v1/push", "").body; strings.Contains(all, "secret-path") ||
+		strings.Contains(all, browserKeys().Auth) {
 		t.Errorf("a secret is shown: %s", all)
 	}
 	rows := f.subscribers()
@@ -162,10 +173,12 @@ func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 		change func(*api.NewPushSubscription)
 		at     string
 	}{
-		"http":            {func(s *api.NewPushSubscription) { s.Endpoint = "http://push.example.net/" }, "body.endpoint"},
-		"this machine":    {func(s *api.NewPushSubscription) { s.Endpoint = "https://127.0.0.1/" }, "body.endpoint"},
-		"metadata":        {func(s *api.NewPushSubscription) { s.Endpoint = "https://169.254.169.254/" }, "body.endpoint"},
-		"a user":          {func(s *api.NewPushSubscription) { s.Endpoint = "https://me:hush@push.example.net/" }, "body.endpoint"},
+		"http":         {func(s *api.NewPushSubscription) { s.Endpoint = "http://push.example.net/" }, "body.endpoint"},
+		"this machine": {func(s *api.NewPushSubscription) { s.Endpoint = "https://127.0.0.1/" }, "body.endpoint"},
+		"metadata":     {func(s *api.NewPushSubscription) { s.Endpoint = "https://169.254.169.254/" }, "body.endpoint"},
+		"a user": {func(s *api.NewPushSubscription) {
+			s.Endpoint = "https://me:hush@push.example.net/"
+		}, "body.endpoint"},
 		"a script":        {func(s *api.NewPushSubscription) { s.Endpoint = "javascript:alert(1)" }, "body.endpoint"},
 		"a long endpoint": {func(s *api.NewPushSubscription) { s.Endpoint += strings.Repeat("x", 1024) }, "body.endpoint"},
 		"a wrong key":     {func(s *api.NewPushSubscription) { s.Keys.P256DH = strings.Repeat("A", 87) }, "body.keys.p256dh"},
@@ -180,7 +193,8 @@ func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 		}
 		a := f.call("POST /v1/push/subscriptions", string(body))
 		p := a.problem(t)
-		if a.status != http.StatusUnprocessableEntity && a.status != http.StatusRequestEntityTooLarge || len(p.Errors) == 0 || p.Errors[0].Location != e.at || strings.Contains(a.body, "hush") {
+		if a.status != http.StatusUnprocessableEntity && a.status != http.StatusRequestEntityTooLarge || len(p.Errors) == 0 ||
+			p.Errors[0].Location != e.at || strings.Contains(a.body, "hush") {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
@@ -223,12 +237,14 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	for n := range 4 {
 		other := f.withToken(f.createToken(fmt.Sprint("other", n), "", auth.PermissionAdmin))
 		for i := range 20 {
-			if a := other.call("POST /v1/push/subscriptions", mustBody(t, newBrowser(fmt.Sprint("other", n, "-", i)))); a.status != http.StatusCreated {
+			if a := other.call("POST /v1/push/subscriptions",
+				mustBody(t, newBrowser(fmt.Sprint("other", n, "-", i)))); a.status != http.StatusCreated {
 				t.Fatalf("%d: %d %s", n, a.status, a.body)
 			}
 		}
 	}
-	if a := f.call("POST /v1/push/subscriptions", mustBody(t, newBrowser("one-more"))); a.status != http.StatusForbidden || !strings.Contains(a.body, "100 subscribed browsers") {
+	if a := f.call("POST /v1/push/subscriptions", mustBody(t, newBrowser("one-more"))); a.status != http.StatusForbidden ||
+		!strings.Contains(a.body, "100 subscribed browsers") {
 		t.Errorf("the 101st: %d %s", a.status, a.body)
 	}
 	if n := len(f.subscribers()); n != 100 {
@@ -251,7 +267,8 @@ func TestBrowsersThatAreGoneMakeRoom(t *testing.T) {
 	for i := range 20 {
 		ids = append(ids, f.subscribe(fmt.Sprint(i)))
 	}
-	if _, err := f.client.Accounts().SubscribePush(t.Context(), newBrowser("more")); mailroom.CodeOf(err) != mailroom.CodeQuotaExceeded {
+	if _, err := f.client.Accounts().SubscribePush(t.Context(),
+		newBrowser("more")); mailroom.CodeOf(err) != mailroom.CodeQuotaExceeded {
 		t.Fatalf("got %v", err)
 	}
 	f.markGone(ids[3])
@@ -286,15 +303,18 @@ func TestARemovedBrowserGetsNoWaitingAlerts(t *testing.T) {
 	id := f.subscribe("a")
 	threadID := "alert:browsers:push:" + id
 	for range 2 {
-		if _, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
+		if _, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: threadID,
+			Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := f.claimOf("alert:browsers")
-	if err := f.client.Accounts().UnsubscribePush(t.Context(), id); mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(), "try again") {
+	if err := f.client.Accounts().UnsubscribePush(t.Context(), id); mailroom.CodeOf(err) != mailroom.CodeConflict ||
+		!strings.Contains(err.Error(), "try again") {
 		t.Errorf("while an alert is sent: %v", err)
 	}
-	if _, err := f.ledger.Workers().Settle(t.Context(), thread.Settle{Claim: w.Claim, Number: 1, Outcome: thread.OutcomeComplete}); err != nil {
+	if _, err := f.ledger.Workers().Settle(t.Context(), thread.Settle{Claim: w.Claim, Number: 1,
+		Outcome: thread.OutcomeComplete}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.client.Accounts().UnsubscribePush(t.Context(), id); err != nil || len(f.subscribers()) != 0 {
@@ -332,7 +352,8 @@ func TestTheEndOfASessionEndsItsSubscriptions(t *testing.T) {
 		before := f.sessions()
 		b := f.signIn()
 		row := slices.DeleteFunc(f.sessions(), func(name string) bool { return slices.Contains(before, name) })[0]
-		if got := b.call("POST /v1/push/subscriptions", mustBody(t, newBrowser("session"))); got.status != http.StatusCreated {
+		if got := b.call("POST /v1/push/subscriptions",
+			mustBody(t, newBrowser("session"))); got.status != http.StatusCreated {
 			t.Fatalf("%s: %d %s", name, got.status, got.body)
 		}
 		if n := len(f.subscribers()); n != 2 {

@@ -14,7 +14,8 @@ import (
 func (s *Server) limitRate(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	switch {
-	case s.options.Limits.Submits < 0, r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
+	case s.options.Limits.Submits < 0, r.Method == http.MethodGet, r.Method == http.MethodHead,
+		r.Method == http.MethodOptions:
 		return nil
 	}
 	switch need := s.mux.permissions[q.route]; need {
@@ -27,6 +28,8 @@ func (s *Server) limitRate(_ *response, r *http.Request) error {
 	}
 	return &mailroom.Error{
 		Code: mailroom.CodeRateLimited, RetryAfter: wait,
-		Message: fmt.Sprintf("more than %g writes per second by this token: slow down, or ask the operator to raise limits.submits", s.writeLimits.PerSecond()),
+		Message: fmt.Sprintf(
+			"more than %g writes per second by this token: slow down, or ask the operator to raise limits.submits",
+			s.writeLimits.PerSecond()),
 	}
 }

@@ -23,7 +23,8 @@ func TestSubmitsAreRateLimitedPerTokenOnEveryProtocol(t *testing.T) {
 		t.Fatalf("the third one, in a frame: %s", got)
 	}
 	p.send(`{"op":"submit","id":2,"thread":"t","text":"a"}`)
-	if got := p.next(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter < 900 || got.RetryAfter > 1000 {
+	if got := p.next(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter < 900 ||
+		got.RetryAfter > 1000 {
 		t.Errorf("one too many, in a frame: %s, after %d s; want rate_limited and almost 1,000 s", got, got.RetryAfter)
 	}
 	before := f.snapshot()
@@ -38,7 +39,8 @@ func TestSubmitsAreRateLimitedPerTokenOnEveryProtocol(t *testing.T) {
 		t.Errorf("refused submits wrote %s", after)
 	}
 	for _, route := range []string{
-		"POST /v1/threads/t/interrupt", "PATCH /v1/threads/t", "DELETE /v1/threads/t", "POST /v1/runs/x/cancel", "POST /v1/reservations",
+		"POST /v1/threads/t/interrupt", "PATCH /v1/threads/t", "DELETE /v1/threads/t", "POST /v1/runs/x/cancel",
+		"POST /v1/reservations",
 		"POST /v1/notifications/take", "POST /v1/tickets/x", "POST /v1/tokens",
 	} {
 		f.wantCode(route, f.call(route, `{}`), 429, mailroom.CodeRateLimited)

@@ -41,7 +41,10 @@ func TestABrowserOfTheOperatorEndsWithItsToken(t *testing.T) {
 func startPushOn(t *testing.T, rows store.Store, secret string) *fixture {
 	t.Helper()
 	key := webpush.NewKey()
-	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org",
+		Key: func() (string, error) {
+			return key, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,8 @@ func clientAddr(r *http.Request, behindProxy bool) string {
 // "other".
 func logMethod(method string) string {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		return method
 	}
 	return "other"
@@ -182,7 +183,8 @@ func logMethod(method string) string {
 // otherwise a new id.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-ID")
-	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= minSecretLength || secretPattern().MatchString(id) {
+	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= minSecretLength ||
+		secretPattern().MatchString(id) {
 		return uuid.Must(uuid.NewV7()).String()
 	}
 	for _, c := range []byte(id) {

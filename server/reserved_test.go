@@ -28,25 +28,31 @@ func (f *fixture) limited(scopes string, more ...string) *fixture {
 func TestIdsWithAMeaningAreReservedWhateverIsConfigured(t *testing.T) {
 	f := start(t)
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
-	whole := f.withToken(f.createToken("whole", "a", auth.PermissionRead, auth.PermissionSubmit)) // its namespace has the ids
-	for _, id := range []string{"alert:phone", "alert:phone ", "alert:phone:bob", "alert:browsers:push:0f", "channel:shop", "out:shop:webhook:3", "out:x"} {
-		for name, who := range map[string]*fixture{"a token": bob, "a token of a namespace": whole, "a limited token of the operator": f.limited(`"read","submit"`), "the operator": f} {
+	// its namespace has the ids
+	whole := f.withToken(f.createToken("whole", "a", auth.PermissionRead, auth.PermissionSubmit))
+	for _, id := range []string{"alert:phone", "alert:phone ", "alert:phone:bob", "alert:browsers:push:0f", "channel:shop",
+		"out:shop:webhook:3", "out:x"} {
+		for name, who := range map[string]*fixture{"a token": bob, "a token of a namespace": whole,
+			"a limited token of the operator": f.limited(`"read","submit"`), "the operator": f} {
 			body, err := json.Marshal(map[string]string{"thread": id, "text": "x"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.wantCode(fmt.Sprintf("%s makes %q", name, id), who.call("POST /v1/messages", string(body)), http.StatusForbidden, mailroom.CodeForbidden)
+			f.wantCode(fmt.Sprintf("%s makes %q", name, id), who.call("POST /v1/messages", string(body)), http.StatusForbidden,
+				mailroom.CodeForbidden)
 		}
 	}
 	for _, id := range []string{"project:new", "issue:1"} {
 		body := fmt.Sprintf(`{"thread":%q,"text":"x"}`, id)
 		f.wantCode("a token makes "+id, bob.call("POST /v1/messages", body), http.StatusForbidden, mailroom.CodeForbidden)
-		f.wantCode("a limited token of the operator makes "+id, f.limited(`"submit"`).call("POST /v1/messages", body), http.StatusForbidden, mailroom.CodeForbidden)
+		f.wantCode("a limited token of the operator makes "+id, f.limited(`"submit"`).call("POST /v1/messages", body),
+			http.StatusForbidden, mailroom.CodeForbidden)
 	}
 	if rows := f.threadsWith("alert:", "channel:", "out:", "project:", "issue:"); len(rows) > 0 {
 		t.Errorf("refused requests made %v", rows)
 	}
-	mustCall[api.Reserved](bob, "POST /v1/reservations", `{"project":"new","names":["a"],"holder":"x"}`) // the way to make a project
+	// the way to make a project
+	mustCall[api.Reserved](bob, "POST /v1/reservations", `{"project":"new","names":["a"],"holder":"x"}`)
 }
 
 // threadsWith returns the ids of the threads with one of these prefixes.
@@ -91,20 +97,22 @@ func TestADeliveryIsSetOnlyWhereItArrives(t *testing.T) {
 		status int
 		code   mailroom.Code
 	}{
-		"a target that does not name the token":      {bob, "his", "alert:phone", 403, mailroom.CodeForbidden},
-		"the place of another token":                 {bob, "his", "alert:phone:ann", 403, mailroom.CodeForbidden},
-		"the place of another, of one who may":       {ann, "hers", "alert:phone:bob", 403, mailroom.CodeForbidden},
-		"no target":                                  {ann, "hers", "alert:tablet", 403, mailroom.CodeForbidden},
-		"no target, of the operator":                 {f, "ours", "alert:tablet", 422, mailroom.CodeInvalid},
-		"a target of the operator":                   {ann, "hers", "alert:wall", 403, mailroom.CodeForbidden},
-		"a limited token of the operator":            {f.limited(`"submit"`), "ours", "alert:phone", 403, mailroom.CodeForbidden},
-		"a chat, of a limited token of the operator": {f.limited(`"submit"`), "ours", "out:shop:webhook:3", 403, mailroom.CodeForbidden},
-		"the operator, a thread of another":          {f, "hers", "alert:phone", 403, mailroom.CodeForbidden},
-		"a subscriber":                               {f, "ours", "alert:phone:push:0f", 403, mailroom.CodeForbidden},
-		"a chat that does not exist":                 {ann, "hers", "out:shop:webhook:3", 403, mailroom.CodeForbidden},
-		"the states of a channel":                    {f, "ours", "channel:shop", 403, mailroom.CodeForbidden},
-		"a project that does not exist":              {ann, "hers", "project:p", 404, mailroom.CodeNotFound},
-		"a target in notify, of a limited token":     {f.limited(`"submit"`), "", "phone", 403, mailroom.CodeForbidden},
+		"a target that does not name the token": {bob, "his", "alert:phone", 403, mailroom.CodeForbidden},
+		"the place of another token":            {bob, "his", "alert:phone:ann", 403, mailroom.CodeForbidden},
+		"the place of another, of one who may":  {ann, "hers", "alert:phone:bob", 403, mailroom.CodeForbidden},
+		"no target":                             {ann, "hers", "alert:tablet", 403, mailroom.CodeForbidden},
+		"no target, of the operator":            {f, "ours", "alert:tablet", 422, mailroom.CodeInvalid},
+		"a target of the operator":              {ann, "hers", "alert:wall", 403, mailroom.CodeForbidden},
+		"a limited token of the operator": {f.limited(`"submit"`), "ours", "alert:phone", 403,
+			mailroom.CodeForbidden},
+		"a chat, of a limited token of the operator": {f.limited(`"submit"`), "ours", "out:shop:webhook:3", 403,
+			mailroom.CodeForbidden},
+		"the operator, a thread of another":      {f, "hers", "alert:phone", 403, mailroom.CodeForbidden},
+		"a subscriber":                           {f, "ours", "alert:phone:push:0f", 403, mailroom.CodeForbidden},
+		"a chat that does not exist":             {ann, "hers", "out:shop:webhook:3", 403, mailroom.CodeForbidden},
+		"the states of a channel":                {f, "ours", "channel:shop", 403, mailroom.CodeForbidden},
+		"a project that does not exist":          {ann, "hers", "project:p", 404, mailroom.CodeNotFound},
+		"a target in notify, of a limited token": {f.limited(`"submit"`), "", "phone", 403, mailroom.CodeForbidden},
 	} {
 		got := patch(test.who, test.id, test.to)
 		if test.id == "" {
@@ -123,7 +131,8 @@ func TestADeliveryIsSetOnlyWhereItArrives(t *testing.T) {
 	} {
 		got := patch(test.who, test.id, test.to)
 		var row api.Thread
-		if err := json.Unmarshal([]byte(got.body), &row); err != nil || row.DeliverTo == nil || !strings.HasPrefix(*row.DeliverTo, test.want) {
+		if err := json.Unmarshal([]byte(got.body), &row); err != nil || row.DeliverTo == nil ||
+			!strings.HasPrefix(*row.DeliverTo, test.want) {
 			t.Errorf("%s delivers to %q: got %d %s, want %s", test.id, test.to, got.status, got.body, test.want)
 		}
 	}
@@ -168,7 +177,8 @@ func TestALimitedTokenOfTheOperatorIsNotTheOperator(t *testing.T) {
 	if shown := mustCall[api.Alerts](f, "GET /v1/alerts", ""); len(shown.Rules) != 2 || shown.Rules[1].Name != "ph" {
 		t.Errorf("rules of the operator: %+v", shown.Rules)
 	}
-	if shown := mustCall[api.Alerts](f.limited(`"read","admin"`), "GET /v1/alerts", ""); len(shown.Rules) != 2 { // the scope is the right
+	// the scope is the right
+	if shown := mustCall[api.Alerts](f.limited(`"read","admin"`), "GET /v1/alerts", ""); len(shown.Rules) != 2 {
 		t.Errorf("a limited token with the scope admin sees %+v", shown.Rules)
 	}
 }
@@ -181,9 +191,11 @@ func TestALimitedTokenDoesNotChangeTheRulesOfItsToken(t *testing.T) {
 	mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", `{"name":"night","when":["ticket"],"to":["phone"]}`)
 	l := ann.limited(`"read","submit"`)
 	f.wantCode("remove a rule", l.call("DELETE /v1/alerts/rules/night", ""), 403, mailroom.CodeForbidden)
-	f.wantCode("make a rule", l.call("POST /v1/alerts/rules", `{"name":"x","when":["failed"],"to":["phone"]}`), 403, mailroom.CodeForbidden)
+	f.wantCode("make a rule", l.call("POST /v1/alerts/rules", `{"name":"x","when":["failed"],"to":["phone"]}`), 403,
+		mailroom.CodeForbidden)
 	of := f.limited(`"read","admin"`) // of the operator, whose rules would not end with it either
-	f.wantCode("make a rule of the operator", of.call("POST /v1/alerts/rules", `{"name":"x","when":["failed"],"to":["phone"]}`), 403, mailroom.CodeForbidden)
+	f.wantCode("make a rule of the operator", of.call("POST /v1/alerts/rules",
+		`{"name":"x","when":["failed"],"to":["phone"]}`), 403, mailroom.CodeForbidden)
 	if shown := mustCall[api.Alerts](l, "GET /v1/alerts", ""); len(shown.Rules) != 1 {
 		t.Errorf("it sees %+v, want the rule", shown.Rules)
 	}

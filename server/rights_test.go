@@ -53,11 +53,13 @@ func TestNoTokenMakesOneThatOutlivesIt(t *testing.T) {
 		if tc.hours > 0 {
 			end = `,"expires_at":"` + in(tc.hours) + `"`
 		}
-		if got := tc.call("POST /v1/tokens", fmt.Sprintf(`{"name":"n%d","scopes":["admin"]%s}`, i, end)); got.status != tc.want {
+		if got := tc.call("POST /v1/tokens", fmt.Sprintf(`{"name":"n%d","scopes":["admin"]%s}`, i,
+			end)); got.status != tc.want {
 			t.Errorf("%s makes one of %d hours: status %d, want %d: %s", tc.what, tc.hours, got.status, tc.want, got.body)
 		}
 	}
-	for what, call := range map[string]func(route, body string, headers ...string) response{"a token": f.withToken(named.Secret).call, "a session": session.call} {
+	for what, call := range map[string]func(route, body string,
+		headers ...string) response{"a token": f.withToken(named.Secret).call, "a session": session.call} {
 		if got := call("POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(3)+`"}`); got.status != 422 {
 			t.Errorf("%s with an end of 2 hours makes a limited one of 3: status %d, want 422", what, got.status)
 		}
@@ -76,10 +78,12 @@ func TestARotatedTokenLeavesNothingValid(t *testing.T) {
 
 func rotate(t *testing.T, f *fixture) {
 	create := func() *fixture {
-		return f.withToken(mustCall[api.CreatedToken](f, "POST /v1/tokens", `{"name":"eve","scopes":["read","submit","decide"]}`).Secret)
+		return f.withToken(mustCall[api.CreatedToken](f, "POST /v1/tokens",
+			`{"name":"eve","scopes":["read","submit","decide"]}`).Secret)
 	}
 	eve := create()
-	limited := mustCall[api.CreatedToken](eve, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(8000)+`"}`)
+	limited := mustCall[api.CreatedToken](eve, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+
+		in(8000)+`"}`)
 	link := mustCall[api.Link](eve, "POST /v1/links", "")
 	session := eve.signIn()
 	mustCall[api.Page[api.Token]](f, "GET /v1/tokens", "")
@@ -88,8 +92,10 @@ func rotate(t *testing.T, f *fixture) {
 	}
 	again := create()
 	for what, got := range map[string]response{
-		"the token": eve.call("GET /v1/session", ""), "the limited token": f.withToken(limited.Secret).call("GET /v1/session", ""),
-		"the session": session.call("GET /v1/session", ""), "the link": f.call("POST /v1/session", `{"secret":"`+link.Secret+`"}`, "Authorization: "),
+		"the token": eve.call("GET /v1/session", ""), "the limited token": f.withToken(limited.Secret).call("GET /v1/session",
+			""),
+		"the session": session.call("GET /v1/session", ""), "the link": f.call("POST /v1/session", `{"secret":"`+link.Secret+
+			`"}`, "Authorization: "),
 	} {
 		if got.status != http.StatusUnauthorized {
 			t.Errorf("%s works again: status %d", what, got.status)
@@ -115,7 +121,8 @@ func signOut(t *testing.T, begin func() *fixture) {
 		f := begin()
 		ann := f.withToken(f.createScopedToken("ann", `"read","submit"`))
 		session := ann.signIn()
-		limited := answered[api.CreatedToken](t, session.call("POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(24)+`"}`))
+		limited := answered[api.CreatedToken](t, session.call("POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+
+			in(24)+`"}`))
 		link := answered[api.Link](t, session.call("POST /v1/links", ""))
 		phone := f.spend(answered[api.Link](t, session.call("POST /v1/links", "")))
 		kept := ann.signIn()
@@ -136,8 +143,10 @@ func signOut(t *testing.T, begin func() *fixture) {
 			}
 		}
 		for what, got := range map[string]response{
-			"the session": session.call("GET /v1/session", ""), "its limited token": f.withToken(limited.Secret).call("GET /v1/session", ""),
-			"its link": f.call("POST /v1/session", `{"secret":"`+link.Secret+`"}`, "Authorization: "), "the session of its link": phone.call("GET /v1/session", ""),
+			"the session":             session.call("GET /v1/session", ""),
+			"its limited token":       f.withToken(limited.Secret).call("GET /v1/session", ""),
+			"its link":                f.call("POST /v1/session", `{"secret":"`+link.Secret+`"}`, "Authorization: "),
+			"the session of its link": phone.call("GET /v1/session", ""),
 		} {
 			if got.status != http.StatusUnauthorized {
 				t.Errorf("%s: %s works: status %d", end, what, got.status)
@@ -152,12 +161,14 @@ func signOut(t *testing.T, begin func() *fixture) {
 // TestAUserSeesAndEndsHerOwnSessions has a lost phone, and a session that was lent for reading.
 func TestAUserSeesAndEndsHerOwnSessions(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createScopedToken("ann", `"read","submit"`)), f.withToken(f.createScopedToken("bob", `"read","submit"`))
+	ann, bob := f.withToken(f.createScopedToken("ann", `"read","submit"`)), f.withToken(f.createScopedToken("bob",
+		`"read","submit"`))
 	phone := ann.signIn()
 	lost := mustCall[api.Page[api.Token]](ann, "GET /v1/tokens", "").Items[1].Name
 	desk := ann.signIn()
 	reader := f.spend(mustCall[api.Link](ann, "POST /v1/links", `{"scopes":["read"]}`))
-	limited := f.withToken(mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(1)+`"}`).Secret)
+	limited := f.withToken(mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+
+		in(1)+`"}`).Secret)
 	his, operators := bob.signIn(), f.signIn()
 	type caller = func(route, body string, headers ...string) response
 	names := func(call caller) (found []string) {
@@ -170,14 +181,16 @@ func TestAUserSeesAndEndsHerOwnSessions(t *testing.T) {
 		call caller
 		want int
 	}{
-		"an admin": {f.call, 8}, "ann": {ann.call, 5}, "her session": {desk.call, 5}, "her session that may read": {reader.call, 3}, "her limited token": {limited.call, 2},
+		"an admin": {f.call, 8}, "ann": {ann.call, 5}, "her session": {desk.call, 5},
+		"her session that may read": {reader.call, 3}, "her limited token": {limited.call, 2},
 	} {
 		if got := names(tc.call); len(got) != tc.want {
 			t.Errorf("%s sees %q, want %d rows", what, got, tc.want)
 		}
 	}
 	all := names(f.call)
-	for what, call := range map[string]caller{"bob": bob.call, "his session": his.call, "a session of ann that may read": reader.call, "a limited token of ann": limited.call} {
+	for what, call := range map[string]caller{"bob": bob.call, "his session": his.call,
+		"a session of ann that may read": reader.call, "a limited token of ann": limited.call} {
 		for _, name := range all {
 			if slices.Contains(names(call), name) {
 				continue // its own
@@ -190,7 +203,8 @@ func TestAUserSeesAndEndsHerOwnSessions(t *testing.T) {
 	if got := ann.call("DELETE /v1/tokens/ann", ""); got.status != http.StatusForbidden {
 		t.Errorf("a token revokes itself: status %d, want 403", got.status)
 	}
-	if got := desk.call("DELETE /v1/tokens/"+lost, ""); got.status != http.StatusNoContent || phone.call("GET /v1/session", "").status != http.StatusUnauthorized {
+	if got := desk.call("DELETE /v1/tokens/"+lost, ""); got.status != http.StatusNoContent || phone.call("GET /v1/session",
+		"").status != http.StatusUnauthorized {
 		t.Errorf("the lost phone was not ended: status %d", got.status)
 	}
 	for _, name := range names(ann.call) {
@@ -198,12 +212,14 @@ func TestAUserSeesAndEndsHerOwnSessions(t *testing.T) {
 			t.Errorf("revoke %s: status %d, want 204", name, got.status)
 		}
 	}
-	for what, call := range map[string]caller{"the desk": desk.call, "the reader": reader.call, "the limited token": limited.call} {
+	for what, call := range map[string]caller{"the desk": desk.call, "the reader": reader.call,
+		"the limited token": limited.call} {
 		if got := call("GET /v1/session", ""); got.status != http.StatusUnauthorized {
 			t.Errorf("%s is valid after it was ended: status %d", what, got.status)
 		}
 	}
-	for what, call := range map[string]caller{"ann": ann.call, "bob": bob.call, "his session": his.call, "a session of the operator": operators.call} {
+	for what, call := range map[string]caller{"ann": ann.call, "bob": bob.call, "his session": his.call,
+		"a session of the operator": operators.call} {
 		if got := call("GET /v1/session", ""); got.status != http.StatusOK {
 			t.Errorf("%s: status %d, want 200", what, got.status)
 		}
@@ -219,7 +235,8 @@ func TestARevocationSaysWhichRunsGoOn(t *testing.T) {
 	for _, test := range []struct {
 		body string
 		want api.RevokedToken
-	}{{"", api.RevokedToken{OpenRuns: 1}}, {`{"cancel":true}`, api.RevokedToken{Cancelled: 1}}, {`{}`, api.RevokedToken{}}} {
+	}{{"", api.RevokedToken{OpenRuns: 1}}, {`{"cancel":true}`, api.RevokedToken{Cancelled: 1}}, {`{}`,
+		api.RevokedToken{}}} {
 		if got := answered[api.RevokedToken](t, f.call("POST /v1/tokens/ann/revoke", test.body)); got != test.want {
 			t.Errorf("revoke with %q: got %+v, want %+v", test.body, got, test.want)
 		}
@@ -232,6 +249,7 @@ func TestARevocationSaysWhichRunsGoOn(t *testing.T) {
 	}
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionSubmit))
 	limited := mustCall[api.CreatedToken](bob, "POST /v1/tokens/limited", `{"scopes":["submit"],"expires_at":"`+in(2)+`"}`)
-	f.wantCode("runs of a limited token", bob.call("POST /v1/tokens/"+limited.Name+"/revoke", `{"cancel":true}`), 422, mailroom.CodeInvalid)
+	f.wantCode("runs of a limited token", bob.call("POST /v1/tokens/"+limited.Name+"/revoke", `{"cancel":true}`), 422,
+		mailroom.CodeInvalid)
 	f.wantCode("another token", bob.call("POST /v1/tokens/ann/revoke", `{"cancel":true}`), 404, mailroom.CodeNotFound)
 }

@@ -22,12 +22,14 @@ import (
 func (f *fixture) addFailedRuns(thread string, runs int) {
 	f.t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: auth.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
+	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: auth.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at,
+		UpdatedAt: at}
 	c := &store.Changes{Threads: []*mailroom.Thread{row}}
 	for i := range runs {
 		r := &mailroom.Run{
-			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.StatusFailed, CreatedAt: at, FinishedAt: at,
-			Error: &mailroom.RunError{Class: mailroom.ClassPermanent, Message: "busy"},
+			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.StatusFailed, CreatedAt: at,
+			FinishedAt: at,
+			Error:      &mailroom.RunError{Class: mailroom.ClassPermanent, Message: "busy"},
 		}
 		if i%3 == 0 {
 			r.Error.Message = "no model"
@@ -127,12 +129,14 @@ const maxScanned = 2000
 // addRuns writes a thread of owner with runs that have completed, one created each second from at.
 func (f *fixture) addRuns(thread, owner string, at time.Time, runs int) {
 	f.t.Helper()
-	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: owner, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
+	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: owner, FirstSeq: 1, NextPlace: 1, CreatedAt: at,
+		UpdatedAt: at}
 	c := &store.Changes{Threads: []*mailroom.Thread{row}}
 	for i := range runs {
 		created := at.Add(time.Duration(i) * time.Second)
 		c.Runs = append(c.Runs, &mailroom.Run{
-			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: created, FinishedAt: created,
+			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.StatusCompleted,
+			CreatedAt: created, FinishedAt: created,
 		})
 	}
 	if err := f.store.Update(f.t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
@@ -153,7 +157,8 @@ func TestAShortPageSaysHowFarItLooked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, page.LookedTo); diff != "" || (page.Next == nil) != (want == nil) || (len(page.Items) == 1) != (want == nil) {
+		if diff := cmp.Diff(want, page.LookedTo); diff != "" || (page.Next == nil) != (want == nil) ||
+			(len(page.Items) == 1) != (want == nil) {
 			t.Errorf("page %d has %d runs and looked to (-want +got):\n%s", i+1, len(page.Items), diff)
 		}
 		if page.Next != nil {
@@ -171,11 +176,14 @@ func TestDecidedTicketsAreReadInBoundedParts(t *testing.T) {
 	f := start(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := &store.Changes{
-		Threads: []*mailroom.Thread{{ID: "t", Agent: "echo", Owner: auth.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}},
-		Runs:    []*mailroom.Run{{ID: "r", Thread: "t", Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at, FinishedAt: at}},
+		Threads: []*mailroom.Thread{{ID: "t", Agent: "echo", Owner: auth.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at,
+			UpdatedAt: at}},
+		Runs: []*mailroom.Run{{ID: "r", Thread: "t", Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at,
+			FinishedAt: at}},
 	}
 	for i := range maxScanned + 100 {
-		k := &mailroom.Ticket{ID: fmt.Sprint("k", i), Thread: "t", Run: "r", Name: fmt.Sprint(i), Kind: mailroom.TicketTimer, State: mailroom.TicketDecided, DecidedAt: &at}
+		k := &mailroom.Ticket{ID: fmt.Sprint("k", i), Thread: "t", Run: "r", Name: fmt.Sprint(i), Kind: mailroom.TicketTimer,
+			State: mailroom.TicketDecided, DecidedAt: &at}
 		if i == 0 {
 			k.Kind = mailroom.TicketInput
 		}
@@ -188,12 +196,14 @@ func TestDecidedTicketsAreReadInBoundedParts(t *testing.T) {
 		q := client.ListQuery{Q: filter}
 		page, err := f.client.Tickets(t.Context(), q)
 		if err != nil || len(page.Items) != 0 || page.Next == nil {
-			t.Fatalf("%s: the first page has %d tickets and next %v (%v), want none and a next", filter, len(page.Items), page.Next, err)
+			t.Fatalf("%s: the first page has %d tickets and next %v (%v), want none and a next", filter, len(page.Items),
+				page.Next, err)
 		}
 		q.Cursor = *page.Next
 		page, err = f.client.Tickets(t.Context(), q)
 		if err != nil || len(page.Items) != 1 || page.Next != nil {
-			t.Errorf("%s: the second page has %d tickets and next %v (%v), want the last one", filter, len(page.Items), page.Next, err)
+			t.Errorf("%s: the second page has %d tickets and next %v (%v), want the last one", filter, len(page.Items),
+				page.Next, err)
 		}
 	}
 }
@@ -312,10 +322,12 @@ func (f *fixture) addOwnedRuns() {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c := &store.Changes{}
 	add := func(owner, agent string, status mailroom.Status, n int) {
-		row := &mailroom.Thread{ID: owner + "-" + agent + "-" + string(status), Agent: agent, Owner: owner, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
+		row := &mailroom.Thread{ID: owner + "-" + agent + "-" + string(status), Agent: agent, Owner: owner, FirstSeq: 1,
+			NextPlace: 1, CreatedAt: at, UpdatedAt: at}
 		c.Threads = append(c.Threads, row)
 		for i := range n {
-			r := &mailroom.Run{ID: fmt.Sprint(row.ID, i), Thread: row.ID, Agent: agent, Status: status, CreatedAt: at, FinishedAt: at}
+			r := &mailroom.Run{ID: fmt.Sprint(row.ID, i), Thread: row.ID, Agent: agent, Status: status, CreatedAt: at,
+				FinishedAt: at}
 			if status == mailroom.StatusFailed {
 				r.Error, r.ErrorGroup = &mailroom.RunError{Class: mailroom.ClassPermanent, Message: "busy"}, "f1"
 			}

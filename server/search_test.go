@@ -44,7 +44,8 @@ func TestMessagesAreFound(t *testing.T) {
 	f := start(t)
 	f.submit("a", "Deploy the Northern line")
 	f.settleRun(f.claim(), thread.OutcomeComplete, "The northern line is deployed")
-	if got := mustCall[api.FoundMessages](f, "GET /v1/search?q=northern", ""); len(got.Items) != 0 || got.Complete || got.IndexedTo != nil {
+	if got := mustCall[api.FoundMessages](f, "GET /v1/search?q=northern", ""); len(got.Items) != 0 || got.Complete ||
+		got.IndexedTo != nil {
 		t.Errorf("before the index: got %+v", got)
 	}
 	for i := range 4 {
@@ -55,7 +56,8 @@ func TestMessagesAreFound(t *testing.T) {
 	if len(got.Items) != 2 || !got.Complete || got.IndexedTo == nil || got.Next != nil {
 		t.Fatalf("got %+v, want both messages of a", got)
 	}
-	if m := got.Items[0]; m.Thread != "a" || m.Role != mailroom.RoleAssistant || m.Excerpt != "The northern line is deployed" || m.State != mailroom.MessageDone || m.Run == "" {
+	if m := got.Items[0]; m.Thread != "a" || m.Role != mailroom.RoleAssistant ||
+		m.Excerpt != "The northern line is deployed" || m.State != mailroom.MessageDone || m.Run == "" {
 		t.Errorf("got %+v", m)
 	}
 	whole := mustCall[mailroom.Message](f, "GET /v1/threads/a/messages/"+got.Items[1].ID, "")
@@ -65,7 +67,8 @@ func TestMessagesAreFound(t *testing.T) {
 	if got, want := f.search("line"), []string{"t3", "t2", "t1", "t0", "a", "a"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := mustCall[api.FoundMessages](f, "GET /v1/search?q=line&thread=t2", "").Items; len(got) != 1 || got[0].Thread != "t2" {
+	if got := mustCall[api.FoundMessages](f, "GET /v1/search?q=line&thread=t2", "").Items; len(got) != 1 ||
+		got[0].Thread != "t2" {
 		t.Errorf("in a thread: got %+v", got)
 	}
 	var many []string
@@ -104,13 +107,15 @@ func TestASearchFindsWhatIsVisible(t *testing.T) {
 	}
 	ann.wantCode("a thread of another", ann.call("GET /v1/search?q=word&thread=of-admin", ""), 404, mailroom.CodeNotFound)
 	page := mustCall[api.FoundMessages](f, "GET /v1/search?q=word&limit=1", "")
-	ann.wantCode("a cursor of another", ann.call("GET /v1/search?q=word&cursor="+*page.Next, ""), 422, mailroom.CodeInvalid)
+	ann.wantCode("a cursor of another", ann.call("GET /v1/search?q=word&cursor="+*page.Next, ""), 422,
+		mailroom.CodeInvalid)
 }
 
 func TestAnExcerptShowsTheWord(t *testing.T) {
 	f := start(t)
 	long := strings.Repeat("before ", 40) + "the Straße\n\tof " + strings.Repeat("after ", 100)
-	for q, text := range map[string]string{"straße": long, "本": strings.Repeat("前", 300) + "日本語" + strings.Repeat("後", 300)} {
+	for q, text := range map[string]string{"straße": long, "本": strings.Repeat("前", 300) + "日本語" +
+		strings.Repeat("後", 300)} {
 		f.submit(fmt.Sprint("t", len(q)), text)
 		f.index()
 		got := mustCall[api.FoundMessages](f, "GET /v1/search?q="+url.QueryEscape(q), "").Items
@@ -118,7 +123,8 @@ func TestAnExcerptShowsTheWord(t *testing.T) {
 			t.Fatalf("%s: got %+v", q, got)
 		}
 		e := got[0].Excerpt
-		if !strings.Contains(strings.ToLower(e), q) || !strings.HasPrefix(e, "… ") || !strings.HasSuffix(e, " …") || len([]rune(e)) > 310 || strings.ContainsAny(e, "\n\t") {
+		if !strings.Contains(strings.ToLower(e), q) || !strings.HasPrefix(e, "… ") || !strings.HasSuffix(e, " …") ||
+			len([]rune(e)) > 310 || strings.ContainsAny(e, "\n\t") {
 			t.Errorf("%s: got %q", q, e)
 		}
 	}

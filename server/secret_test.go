@@ -23,13 +23,15 @@ func TestNoSecretIsReturnedOrLogged(t *testing.T) {
 		for _, in := range append(canaries, with) {
 			for _, route := range []string{
 				"GET /" + in, "GET /v1/threads/" + in, "GET /v1/runs/" + in, "GET /v1/tickets/" + in, "DELETE /v1/tokens/" + in,
-				"GET /v1/threads?token=" + in, "GET /v1/threads?" + in + "=1", "GET /v1/runs?q=" + in, "GET /v1/runs?q=agent:" + in + "%20" + in + ":x", "GET /v1/runs?cursor=" + in,
+				"GET /v1/threads?token=" + in, "GET /v1/threads?" + in + "=1", "GET /v1/runs?q=" + in, "GET /v1/runs?q=agent:" +
+					in + "%20" + in + ":x", "GET /v1/runs?cursor=" + in,
 				"GET /v1/threads/t/stream?after=" + in, "GET /v1/runs?limit=" + in, "PUT /v1/" + in, in + " /v1/threads",
 			} {
 				outputs[route] += who.call(route, "").body
 			}
 			for _, body := range []string{
-				`{"text":"x","agent":"` + in + `"}`, `{"` + in + `":1}`, `{"text":"x","mode":"` + in + `"}`, `{"text":"x","priority":"` + in + `"}`,
+				`{"text":"x","agent":"` + in + `"}`, `{"` + in + `":1}`, `{"text":"x","mode":"` + in + `"}`,
+				`{"text":"x","priority":"` + in + `"}`,
 				`{"text":"x","parent":"` + in + `"}`, in, `{"text":"x","key":"` + in + `","not_before":"` + in + `"}`,
 			} {
 				outputs[body] += who.call("POST /v1/messages", body).body
@@ -50,7 +52,8 @@ func TestNoSecretIsReturnedOrLogged(t *testing.T) {
 		for what, text := range outputs {
 			// A caller gets its own input back in a refusal, unless that looks like a secret. A
 			// hash or a guess does not.
-			if strings.Contains(text, canary) && (what == "log" || what == "id" || what == "metrics" || what == "list" || strings.HasPrefix(canary, "mr_")) {
+			if strings.Contains(text, canary) && (what == "log" || what == "id" || what == "metrics" || what == "list" ||
+				strings.HasPrefix(canary, "mr_")) {
 				at := strings.Index(text, canary)
 				t.Errorf("%.60q has %.12q…: …%.200s", what, canary, text[max(0, at-80):])
 			}

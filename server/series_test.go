@@ -23,7 +23,8 @@ func TestSeriesSumUpEndedRuns(t *testing.T) {
 			if p.At.Before(got.From) || !p.At.Before(got.To) || len(p.StartDelays) != len(got.DelayBoundsMS)+1 {
 				t.Errorf("%s: got a point %+v, want one from %s to %s", step, p, got.From, got.To)
 			}
-			sum.Completed, sum.Cancelled, sum.Failed, sum.Started = sum.Completed+p.Completed, sum.Cancelled+p.Cancelled, sum.Failed+p.Failed, sum.Started+p.Started
+			sum.Completed, sum.Cancelled, sum.Failed, sum.Started = sum.Completed+p.Completed, sum.Cancelled+p.Cancelled,
+				sum.Failed+p.Failed, sum.Started+p.Started
 		}
 		if sum.Completed != 1 || sum.Cancelled != 1 || sum.Failed != 0 || sum.Started != 1 {
 			t.Errorf("%s: got %+v, want a completed run and a cancelled one, one of them started", step, got.Items)
@@ -54,13 +55,17 @@ func TestTheDefaultsOfSeries(t *testing.T) {
 		}
 	}
 	// Minutes and hours of the past that are not kept.
-	for step, keep := range map[string]time.Duration{"minute": store.KeepSummaries(store.StepMinute), "hour": store.KeepSummaries(store.StepHour)} {
-		got := mustCall[api.Series](f, "GET /v1/stats/series?step="+step+"&from=2020-01-01T00:00:00Z&to=2020-01-01T10:00:00Z", "")
-		if age := time.Since(got.From); age < keep || age > keep+time.Hour+time.Minute || !got.To.Equal(got.From) || len(got.Items) != 0 {
+	for step, keep := range map[string]time.Duration{"minute": store.KeepSummaries(store.StepMinute),
+		"hour": store.KeepSummaries(store.StepHour)} {
+		got := mustCall[api.Series](f, "GET /v1/stats/series?step="+step+"&from=2020-01-01T00:00:00Z&to=2020-01-01T10:00:00Z",
+			"")
+		if age := time.Since(got.From); age < keep || age > keep+time.Hour+time.Minute || !got.To.Equal(got.From) ||
+			len(got.Items) != 0 {
 			t.Errorf("%s: got %+v, want nothing from %s ago on", step, got, keep)
 		}
 	}
-	if from := at("2020-01-01T00:00:00Z"); mustCall[api.Series](f, "GET /v1/stats/series?step=day&from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", "").From != from {
+	if from := at("2020-01-01T00:00:00Z"); mustCall[api.Series](f,
+		"GET /v1/stats/series?step=day&from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", "").From != from {
 		t.Errorf("days are not kept")
 	}
 }

@@ -110,7 +110,8 @@ func checkTerms(who *auth.Token, route string) error {
 		return nil
 	}
 	_, path, _ := strings.Cut(route, " ")
-	ofRun := strings.Contains(path, "{run}") || strings.Contains(path, "{ticket}") || path == "/v1/ws" || path == "/v1/session"
+	ofRun := strings.Contains(path, "{run}") || strings.Contains(path, "{ticket}") || path == "/v1/ws" ||
+		path == "/v1/session"
 	ofThread := strings.Contains(path, "{thread}") || path == "/v1/messages"
 	if ofRun || who.Terms.Run == "" && ofThread {
 		return nil
@@ -211,7 +212,8 @@ func (h *sessionHandlers) showLink(ctx context.Context, in *showLinkInput) (*bod
 	if g == nil || g.token.Terms.Kind != auth.KindLink {
 		return nil, ledger.ErrSpentLink()
 	}
-	out := api.ShownLink{Token: g.token.Name, Scopes: showSession(g.token).Scopes, MadeBy: "token", ExpiresAt: g.token.Terms.ExpiresAt}
+	out := api.ShownLink{Token: g.token.Name, Scopes: showSession(g.token).Scopes, MadeBy: "token",
+		ExpiresAt: g.token.Terms.ExpiresAt}
 	if by := cache.sessionWithID(g.token.Terms.Source); by != nil {
 		out.MadeBy, out.Client = "session", request.Given(by.Terms.Client)
 	}
@@ -241,7 +243,8 @@ func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedI
 	case err == nil: // its token was revoked since
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q is revoked", row.Terms.For)
 	} // else the link is spent and the session exists: the browser must get it, whether or not the rows can be read
-	return &signedIn{Cookie: h.newCookie(cookie, time.Until(row.Terms.ExpiresAt).Round(time.Second)), Body: api.SignedIn{Session: showSession(session), Half: half}}, nil
+	return &signedIn{Cookie: h.newCookie(cookie, time.Until(row.Terms.ExpiresAt).Round(time.Second)),
+		Body: api.SignedIn{Session: showSession(session), Half: half}}, nil
 }
 
 // newCookie returns the cookie of a session. SameSite=Lax lets links of other pages and mails open the
@@ -277,7 +280,8 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 	if err := h.ledger.DropSession(ctx, who.Sum); err != nil {
 		return nil, err
 	}
-	_ = h.tokens.refreshTokens(ctx)                                                // it logs its error; the rows that it could not read admit no request
+	// it logs its error; the rows that it could not read admit no request
+	_ = h.tokens.refreshTokens(ctx)
 	h.tokens.push.DropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), name) // of the server: the session has ended
 	h.tokens.cache.waitForOthers(ctx)
 	cookie := h.newCookie("", 0)

@@ -25,7 +25,8 @@ type browser struct {
 
 // call sends a request of a page of this server, unless headers say otherwise.
 func (b browser) call(route, body string, headers ...string) response {
-	return b.fixture.call(route, body, append([]string{"Authorization: Session " + b.half, "Cookie: " + b.cookie.Name + "=" + b.cookie.Value, "Sec-Fetch-Site: same-origin"}, headers...)...)
+	return b.fixture.call(route, body, append([]string{"Authorization: Session " + b.half, "Cookie: " + b.cookie.Name +
+		"=" + b.cookie.Value, "Sec-Fetch-Site: same-origin"}, headers...)...)
 }
 
 // signIn spends a new link of the fixture's token.
@@ -55,13 +56,15 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 	if until := time.Until(link.ExpiresAt); until > 5*time.Minute || until < 4*time.Minute {
 		t.Errorf("the link expires in %s, want 5 minutes", until)
 	}
-	for _, headers := range [][]string{{"Authorization: Bearer " + link.Secret}, {"Authorization: ", "Cookie: mailroom=" + link.Secret}} {
+	for _, headers := range [][]string{{"Authorization: Bearer " + link.Secret},
+		{"Authorization: ", "Cookie: mailroom=" + link.Secret}} {
 		if got := f.call("GET /v1/threads", "", headers...); got.status != http.StatusUnauthorized {
 			t.Errorf("the secret of a link as a credential (%q): status %d, want 401", headers[0][:15], got.status)
 		}
 	}
 	secret := `{"secret":"` + link.Secret + `"}`
-	got := f.call("POST /v1/session", secret, "Authorization: ", "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gecko/20100101 Firefox/143.0")
+	got := f.call("POST /v1/session", secret, "Authorization: ",
+		"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gecko/20100101 Firefox/143.0")
 	if got.status != http.StatusCreated {
 		t.Fatalf("status %d: %s", got.status, got.body)
 	}
@@ -69,10 +72,12 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.MaxAge != 30*24*3600 || cookie.Secure {
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.MaxAge != 30*24*3600 ||
+		cookie.Secure {
 		t.Errorf("got the cookie %q", got.header.Get("Set-Cookie"))
 	}
-	if strings.Contains(got.body, cookie.Value) || strings.Contains(f.log.String(), cookie.Value) || strings.Contains(f.log.String(), link.Secret) {
+	if strings.Contains(got.body, cookie.Value) || strings.Contains(f.log.String(), cookie.Value) ||
+		strings.Contains(f.log.String(), link.Secret) {
 		t.Error("a secret is in the response or in the log")
 	}
 	b := browser{f, cookie, answered[api.SignedIn](t, got).Half}
@@ -80,7 +85,8 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 		t.Errorf("with the session: status %d: %s", got.status, got.body)
 	}
 	var self api.Session
-	if err := json.Unmarshal([]byte(b.call("GET /v1/session", "").body), &self); err != nil || self.Token != auth.Operator || self.Kind != "session" || self.ExpiresAt == nil {
+	if err := json.Unmarshal([]byte(b.call("GET /v1/session", "").body), &self); err != nil ||
+		self.Token != auth.Operator || self.Kind != "session" || self.ExpiresAt == nil {
 		t.Errorf("got %+v, %v", self, err)
 	}
 	var clients []string
@@ -98,7 +104,8 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 	if got := f.call("GET /v1/threads", "", "Authorization: Bearer "+cookie.Value); got.status != http.StatusUnauthorized {
 		t.Errorf("the secret of a session as a bearer token: status %d, want 401", got.status)
 	}
-	if got := b.call("DELETE /v1/session", ""); got.status != http.StatusNoContent || !strings.Contains(got.header.Get("Set-Cookie"), "Max-Age=0") {
+	if got := b.call("DELETE /v1/session", ""); got.status != http.StatusNoContent ||
+		!strings.Contains(got.header.Get("Set-Cookie"), "Max-Age=0") {
 		t.Errorf("sign out: status %d, cookie %q", got.status, got.header.Get("Set-Cookie"))
 	}
 	if got := b.call("GET /v1/threads", ""); got.status != http.StatusUnauthorized {
@@ -144,8 +151,10 @@ func TestASessionIsForPagesOfItsServerOnly(t *testing.T) {
 	if got := b.call("POST /v1/threads/a/interrupt", "", "Sec-Fetch-Site: "); got.status != http.StatusForbidden {
 		t.Errorf("a write that says nothing of its page: status %d, want 403", got.status)
 	}
-	handshake := []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="}
-	if got := b.call("GET /v1/ws", "", append(handshake, "Sec-Fetch-Site: ", "Origin: https://app.example.org")...); got.status != http.StatusForbidden {
+	handshake := []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+		"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="}
+	if got := b.call("GET /v1/ws", "", append(handshake, "Sec-Fetch-Site: ",
+		"Origin: https://app.example.org")...); got.status != http.StatusForbidden {
 		t.Errorf("a socket of another origin: status %d, want 403", got.status)
 	}
 }
@@ -159,7 +168,8 @@ func TestASessionHasTheRightsOfItsToken(t *testing.T) {
 	f.submit("hers", "hello")
 	b := f.signIn()
 	for route, want := range map[string]int{
-		"GET /v1/threads/hers": http.StatusOK, "GET /v1/threads/hidden": http.StatusNotFound, "GET /metrics": http.StatusForbidden,
+		"GET /v1/threads/hers": http.StatusOK, "GET /v1/threads/hidden": http.StatusNotFound,
+		"GET /metrics": http.StatusForbidden,
 	} {
 		if got := b.call(route, ""); got.status != want {
 			t.Errorf("%s: status %d, want %d", route, got.status, want)
@@ -189,13 +199,16 @@ func TestATokenForSomeThreadsReachesNoOther(t *testing.T) {
 	run := f.submit("a", "hello").Run
 	other := f.submit("b", "hello").Run
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	made := mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read","submit"],"threads":["a","new"],"expires_at":"`+until+`"}`)
+	made := mustCall[api.CreatedToken](f, "POST /v1/tokens/limited",
+		`{"scopes":["read","submit"],"threads":["a","new"],"expires_at":"`+until+`"}`)
 	f.secret = made.Secret
 	for route, want := range map[string]int{
 		"GET /v1/threads/a": 200, "GET /v1/threads/a/messages": 200, "GET /v1/runs/" + run: 200, "GET /v1/session": 200,
 		"GET /v1/threads/b": 404, "GET /v1/runs/" + other: 404, "POST /v1/runs/" + other + "/cancel": 404,
-		"GET /v1/threads": 403, "GET /v1/runs": 403, "GET /v1/stats": 403, "GET /v1/stream": 403, "GET /v1/agents": 403, "POST /v1/links": 403,
-		"GET /v1/tokens": 403, "GET /v1/reservations?project=a": 403, "GET /v1/runs/count": 403, "GET /v1/failures": 403, "GET /metrics": 403,
+		"GET /v1/threads": 403, "GET /v1/runs": 403, "GET /v1/stats": 403, "GET /v1/stream": 403, "GET /v1/agents": 403,
+		"POST /v1/links": 403,
+		"GET /v1/tokens": 403, "GET /v1/reservations?project=a": 403, "GET /v1/runs/count": 403, "GET /v1/failures": 403,
+		"GET /metrics": 403,
 	} {
 		if got := f.call(route, ""); got.status != want {
 			t.Errorf("%s: status %d, want %d: %s", route, got.status, want, got.body)
@@ -239,11 +252,13 @@ func TestATokenForARunReachesNoOther(t *testing.T) {
 	run := f.submit("a", "hello").Run
 	other := f.submit("a", "more").Run
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	made := mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read","submit"],"run":"`+run+`","expires_at":"`+until+`"}`)
+	made := mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read","submit"],"run":"`+run+
+		`","expires_at":"`+until+`"}`)
 	f.secret = made.Secret
 	for route, want := range map[string]int{
 		"GET /v1/runs/" + run: 200, "GET /v1/runs/" + run + "/wait?timeout=0s": 200,
-		"GET /v1/runs/" + other: 404, "GET /v1/runs/" + other + "/stream": 404, "POST /v1/runs/" + other + "/cancel": 404, "GET /v1/threads/a": 403,
+		"GET /v1/runs/" + other: 404, "GET /v1/runs/" + other + "/stream": 404, "POST /v1/runs/" + other + "/cancel": 404,
+		"GET /v1/threads/a":            403,
 		"POST /v1/threads/a/interrupt": 403, "GET /v1/threads/a/messages": 403, "POST /v1/runs/" + run + "/cancel": 200,
 	} {
 		if got := f.call(route, ""); got.status != want {
@@ -263,12 +278,14 @@ func TestATokenForARunDecidesItsTicketsOnly(t *testing.T) {
 	_, tickets = f.waiting("a", approval())
 	other := tickets["deploy"]
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	limited := f.withToken(mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read","decide"],"run":"`+run+`","expires_at":"`+until+`"}`).Secret)
+	limited := f.withToken(mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read","decide"],"run":"`+
+		run+`","expires_at":"`+until+`"}`).Secret)
 	if got := limited.call("GET /v1/tickets/"+own, ""); got.status != http.StatusOK {
 		t.Errorf("its own ticket: status %d: %s", got.status, got.body)
 	}
 	limited.wantCode("a ticket of another run", limited.call("GET /v1/tickets/"+other.ID, ""), 404, mailroom.CodeNotFound)
-	limited.wantCode("its decision", limited.decide(other.ID, `{"decision":"approve","digest":"`+other.Digest+`"}`), 404, mailroom.CodeNotFound)
+	limited.wantCode("its decision", limited.decide(other.ID, `{"decision":"approve","digest":"`+other.Digest+`"}`), 404,
+		mailroom.CodeNotFound)
 	if k := mustCall[api.Ticket](f, "GET /v1/tickets/"+other.ID, ""); k.State != mailroom.TicketOpen {
 		t.Errorf("the ticket of the other run is %s", k.State)
 	}
@@ -276,7 +293,8 @@ func TestATokenForARunDecidesItsTicketsOnly(t *testing.T) {
 
 func TestLimitedTokensAreRefused(t *testing.T) {
 	f := start(t)
-	soon, late, past := time.Now().Add(time.Hour).Format(time.RFC3339), time.Now().AddDate(2, 0, 0).Format(time.RFC3339), time.Now().Add(-time.Hour).Format(time.RFC3339)
+	soon, late, past := time.Now().Add(time.Hour).Format(time.RFC3339), time.Now().AddDate(2, 0, 0).Format(time.RFC3339),
+		time.Now().Add(-time.Hour).Format(time.RFC3339)
 	for body, want := range map[string]int{
 		`{"scopes":["read"],"expires_at":"` + past + `"}`:                           422,
 		`{"scopes":["read"],"expires_at":"` + late + `"}`:                           422,
@@ -305,8 +323,10 @@ func TestRunsAreCountedAsTheyAreListed(t *testing.T) {
 	f.failRun("b", `{"text":"x","metadata":{"team":"red"}}`, "out of memory")
 	f.submit("c", "x")
 	for q, want := range map[string]int{
-		"": 4, "status:failed": 3, "agent:echo": 4, "agent:echo status:failed": 3, "status:failed owner:admin": 3, "owner:ann": 0,
-		"thread:b": 2, "metadata.team:red": 1, "-status:failed": 1, "status:failed status:queued": 0, "created:<2026-01-01": 0, "delivery:no": 4,
+		"": 4, "status:failed": 3, "agent:echo": 4, "agent:echo status:failed": 3, "status:failed owner:admin": 3,
+		"owner:ann": 0,
+		"thread:b":  2, "metadata.team:red": 1, "-status:failed": 1, "status:failed status:queued": 0,
+		"created:<2026-01-01": 0, "delivery:no": 4,
 	} {
 		n, more, err := f.client.CountRuns(t.Context(), q, 0)
 		if n != want || more || err != nil {
@@ -320,13 +340,15 @@ func TestFailuresAreGroupedByError(t *testing.T) {
 	f.failRun("a", `{"text":"x"}`, "no route to 10.0.0.1")
 	memory := f.failRun("b", `{"text":"x"}`, "out of memory")
 	route := f.failRun("b", `{"text":"x"}`, "no route to 10.0.0.2")
-	for _, q := range []string{"", "status:failed", "agent:echo", "agent:echo status:failed", "owner:admin agent:echo", "agent:ec*", "-status:completed"} {
+	for _, q := range []string{"", "status:failed", "agent:echo", "agent:echo status:failed", "owner:admin agent:echo",
+		"agent:ec*", "-status:completed"} {
 		got, err := f.client.Failures(t.Context(), q, 0)
 		if err != nil || len(got.Items) != 2 || got.LookedTo != nil {
 			t.Fatalf("%q: got %+v, %v", q, got, err)
 		}
 		first, second := got.Items[0], got.Items[1]
-		if first.Runs != 2 || first.Run != route || first.Message != "no route to 10.0.0.2" || first.Class != string(mailroom.ClassPermanent) || len(first.Agents) != 1 {
+		if first.Runs != 2 || first.Run != route || first.Message != "no route to 10.0.0.2" ||
+			first.Class != string(mailroom.ClassPermanent) || len(first.Agents) != 1 {
 			t.Errorf("%q: got %+v first", q, first)
 		}
 		if second.Runs != 1 || second.Run != memory || !second.FirstAt.Equal(second.LastAt) {

@@ -37,10 +37,12 @@ func TestSocketsAreClosedAtShutdown(t *testing.T) {
 func (f *fixture) flushText(run mailroom.Claim, text string) {
 	f.t.Helper()
 	message := fmt.Sprintf("%s.%d-1", run.Run, run.Attempt)
-	if err := f.ledger.Workers().Flush(f.t.Context(), run, store.Partial{Run: run.Run, Attempt: run.Attempt, Message: message, Text: text}); err != nil {
+	if err := f.ledger.Workers().Flush(f.t.Context(), run, store.Partial{Run: run.Run, Attempt: run.Attempt,
+		Message: message, Text: text}); err != nil {
 		f.t.Fatal(err)
 	}
-	f.bus.Publish(bus.Notice{Thread: run.Thread, Flushed: &bus.Flushed{Run: run.Run, Attempt: run.Attempt, Message: message, Upto: len(text)}})
+	f.bus.Publish(bus.Notice{Thread: run.Thread, Flushed: &bus.Flushed{Run: run.Run, Attempt: run.Attempt,
+		Message: message, Upto: len(text)}})
 }
 
 // One device is closed while the run writes; another device stops the run.
@@ -72,7 +74,8 @@ func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 	tablet.want("delta 1 3:14 and on")
 	phone.send(`{"op":"cancel","id":"stop","run":%q}`, run)
 	first, second := phone.next().String(), phone.next().String() // in either order
-	if got := first + ", " + second; got != "ack stop, entry 1 4 run.stop_requested" && got != "entry 1 4 run.stop_requested, ack stop" {
+	if got := first + ", " + second; got != "ack stop, entry 1 4 run.stop_requested" &&
+		got != "entry 1 4 run.stop_requested, ack stop" {
 		t.Errorf("got %s, want the ack and the entry", got)
 	}
 	f.settleRun(w, thread.OutcomeRelease, "") // flushed text stays even if the worker does not repeat it

@@ -52,7 +52,8 @@ func TestAHandshakeIsRefusedBeforeTheUpgrade(t *testing.T) {
 		t.Errorf("the response has the token: %s", a.body)
 	}
 	f.wantCode("no handshake", f.call("GET /v1/ws", ""), 426, mailroom.CodeInvalid)
-	f.wantCode("another origin reads", f.call("GET /v1/runs", "", "Origin: https://evil.example"), 403, mailroom.CodeForbidden)
+	f.wantCode("another origin reads", f.call("GET /v1/runs", "", "Origin: https://evil.example"), 403,
+		mailroom.CodeForbidden)
 	if a := f.call("GET /v1/runs", "", "Origin: "+f.url); a.status != 200 {
 		t.Errorf("a page of the same origin: %d", a.status)
 	}
@@ -214,7 +215,8 @@ func TestAnUnfinishedFrameTimesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(w, fmt.Sprintf(`{"op":"submit","id":1,"text":"%s`, strings.Repeat("x", 8<<10))); err != nil {
+	if _, err := io.WriteString(w, fmt.Sprintf(`{"op":"submit","id":1,"text":"%s`,
+		strings.Repeat("x", 8<<10))); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.closed(); got.Code != websocket.StatusPolicyViolation {

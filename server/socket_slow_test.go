@@ -100,7 +100,8 @@ func TestASlowSocketIsClosedWithTheCursorsOfItsSubscriptions(t *testing.T) {
 	p.want("ack 4 3")
 	line.stall()
 	if _, err := f.ledger.Submit(t.Context(), thread.Submit{
-		Thread: "u", Messages: []thread.NewMessage{{Parts: mailroom.Text("three")}}, Owner: auth.Operator, Sender: auth.Operator, Agent: "echo",
+		Thread: "u", Messages: []thread.NewMessage{{Parts: mailroom.Text("three")}}, Owner: auth.Operator,
+		Sender: auth.Operator, Agent: "echo",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,8 @@ func TestReadersThatDoNotReadStayWithinTheBacklog(t *testing.T) {
 }
 
 func TestASilentPeerIsDisconnected(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Limits.Heartbeat = 250 * time.Millisecond }) // three intervals are longer than the live peer is ever kept from reading
+	// three intervals are longer than the live peer is ever kept from reading
+	f := start(t, func(o *server.Options) { o.Limits.Heartbeat = 250 * time.Millisecond })
 	f.submit("t", "one")
 	silent, lively := f.dialWithToken(), f.dialWithToken()
 	lively.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)

@@ -105,7 +105,8 @@ func TestTheStreamOfAllThreadsResumesAfterEveryEvent(t *testing.T) {
 	f.submit("t", "one")
 	f.submit("u", "two")
 	f.settleRun(f.claim(), thread.OutcomeComplete, "reply")
-	all := []string{"t 1 message", "t 2 run.queued", "u 1 message", "u 2 run.queued", "t 3 run.started", "t 4 message", "t 5 run.completed"}
+	all := []string{"t 1 message", "t 2 run.queued", "u 1 message", "u 2 run.queued", "t 3 run.started", "t 4 message",
+		"t 5 run.completed"}
 	for _, want := range all {
 		ids = append(ids, r.wantAll(want))
 	}
@@ -145,7 +146,8 @@ func TestACursorOfAnotherStoreGetsAGapAndContinuesNow(t *testing.T) {
 	foreign := other.open(200, "/v1/stream").moved()
 	own := f.open(200, "/v1/stream").moved()
 	order, _, _ := strings.Cut(own, "-")
-	for _, id := range []string{foreign, order + "-zzzzzz-1-1"} { // the second one is ahead, as after the restore of a backup
+	// the second one is ahead, as after the restore of a backup
+	for _, id := range []string{foreign, order + "-zzzzzz-1-1"} {
 		r := f.openAll(id)
 		if at := r.wantAll("gap"); at != own {
 			t.Errorf("the gap has the id %s, want the end %s", at, own)
@@ -166,7 +168,8 @@ func TestAReaderOfAllThreadsBehindTheRetentionGetsOneGap(t *testing.T) {
 	}
 	f.submit("kept", "three")
 	last := r.wantAll("old 1 message", "old 2 run.queued", "old 3 run.started", "old 4 run.completed",
-		"old 5 message", "old 6 run.queued", "old 7 run.started", "old 8 run.completed", "kept 1 message", "kept 2 run.queued")
+		"old 5 message", "old 6 run.queued", "old 7 run.started", "old 8 run.completed", "kept 1 message",
+		"kept 2 run.queued")
 	if err := f.ledger.Purge(t.Context(), "old", -time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +218,8 @@ func TestASlowReaderOfAllThreadsGetsEveryEntry(t *testing.T) {
 	text := strings.Repeat("x", 16<<10)
 	const many = 3000 // more than the buffers hold, while nothing is read
 	for i := range many {
-		f.bus.Publish(bus.Notice{Thread: "t", Delta: &entry.Delta{Run: sent.Run, Message: "m", Offset: i * len(text), Channel: "text", Text: text}})
+		f.bus.Publish(bus.Notice{Thread: "t", Delta: &entry.Delta{Run: sent.Run, Message: "m", Offset: i * len(text),
+			Channel: "text", Text: text}})
 	}
 	f.submit("u", "y")
 	deltas := 0

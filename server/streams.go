@@ -47,7 +47,8 @@ type streamHandlers struct {
 func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
 func (rt router) describeStream(path, id, inPath string, query ...string) {
-	op := rt.operation(auth.PermissionRead, "GET "+path, id, "Stream entries and live text: first the stored ones, then new ones")
+	op := rt.operation(auth.PermissionRead, "GET "+path, id,
+		"Stream entries and live text: first the stored ones, then new ones")
 	op.Description += " Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
 	if inPath == "run" {
 		op.Description += " It ends with the run; until=waiting ends it at a wait too."
@@ -55,12 +56,14 @@ func (rt router) describeStream(path, id, inPath string, query ...string) {
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
-		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.UntilSettled), string(stream.UntilWaiting)}}},
+		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.UntilSettled),
+			string(stream.UntilWaiting)}}},
 	}
 	for _, name := range append(query, "after") {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
 	}
-	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
+	op.Responses["200"] = &huma.Response{Description: "OK",
+		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
 	op.Responses["204"] = &huma.Response{Description: "The stream has ended; do not reconnect."}
 	rt.api.OpenAPI().AddOperation(&op)
 }
@@ -155,7 +158,8 @@ func streamQuery(r *http.Request, target func() (stream.Query, error), params []
 
 // resumeAfter returns the cursor that a request names, "" if none, and where it is.
 func resumeAfter(r *http.Request) (location, value string, err error) {
-	location, value = "header.Last-Event-ID", r.Header.Get("Last-Event-ID") // set by a reconnecting client, so newer than the URL
+	// set by a reconnecting client, so newer than the URL
+	location, value = "header.Last-Event-ID", r.Header.Get("Last-Event-ID")
 	if value == "" {
 		location, value = "query.after", r.URL.Query().Get("after")
 	}

@@ -209,11 +209,13 @@ func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
 		t.Errorf("%d %s, want 429 with limit and use", a.status, a.body)
 	}
 	tokens, err := f.client.Accounts().Tokens(t.Context())
-	if err != nil || tokens[1].Used.Streams != 2 || tokens[1].Quotas[auth.QuotaStreams] != 2 || tokens[0].Quotas[auth.QuotaStreams] != 1 {
+	if err != nil || tokens[1].Used.Streams != 2 || tokens[1].Quotas[auth.QuotaStreams] != 2 ||
+		tokens[0].Quotas[auth.QuotaStreams] != 1 {
 		t.Errorf("tokens: %+v, %v, want use and limits of streams", tokens, err)
 	}
 	metrics := f.call("GET /metrics", "").body
-	for _, want := range []string{`mailroom_quota_used{quota="threads"} 1`, `mailroom_quota_used{quota="streams"} 2`, `mailroom_quota_fullest_ratio{quota="streams"} 1`} {
+	for _, want := range []string{`mailroom_quota_used{quota="threads"} 1`, `mailroom_quota_used{quota="streams"} 2`,
+		`mailroom_quota_fullest_ratio{quota="streams"} 1`} {
 		if !strings.Contains(metrics, "\n"+want+"\n") {
 			t.Errorf("metrics lack %s", want)
 		}
@@ -234,7 +236,8 @@ func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
 	if err := conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "GET /v1/threads/t/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"GET /v1/threads/t/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token); err != nil {
 		t.Fatal(err)
 	}
 	f.log.wait(t, `"cut":true`) // conn is never read

@@ -31,7 +31,8 @@ func TestEachOperationHasADescribedGroupAndSaysWhoMayUseIt(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"/v1/threads/{thread}/entries": "threads", "/v1/threads/{thread}/messages": "messages", "/v1/runs/{run}/stream": "streams",
+		"/v1/threads/{thread}/entries": "threads", "/v1/threads/{thread}/messages": "messages",
+		"/v1/runs/{run}/stream":      "streams",
 		"/v1/workers/{worker}/renew": "remote workers", "/v1/pairings": "channels", "/healthz": "server",
 	} {
 		for method, op := range doc.Paths[path] {

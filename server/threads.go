@@ -67,7 +67,8 @@ func (h *threadHandlers) patchThread(ctx context.Context, in *patchThreadInput) 
 	if m := in.Body.Metadata; m != nil && m[0] != '{' {
 		return nil, request.Invalid("body.metadata", "must be a JSON object", string(m))
 	}
-	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata, DropSession: in.Body.DropSession}
+	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata,
+		DropSession: in.Body.DropSession}
 	if to := in.Body.DeliverTo; to != nil {
 		place, err := h.alerts.DeliverTo(ctx, h.find, strings.TrimSpace(*to))
 		if err != nil {

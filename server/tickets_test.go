@@ -43,7 +43,8 @@ func (f *fixture) wantCode(what string, a response, status int, code mailroom.Co
 
 func approval() mailroom.Ask {
 	return mailroom.Ask{
-		Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`),
+		Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy",
+		Arguments: []byte(`{"to":"production"}`),
 	}
 }
 
@@ -54,7 +55,8 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	prompt, action := "Deploy?", "deploy"
 	want := api.Ticket{
 		ID: thread.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.TicketApproval,
-		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest, State: mailroom.TicketOpen,
+		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest,
+		State:  mailroom.TicketOpen,
 		Answer: []byte("null"), OpenedAt: k.OpenedAt,
 	}
 	opened := mustCall[api.Page[struct{ At time.Time }]](f, "GET /v1/threads/t/entries?kind=ticket.opened", "").Items
@@ -79,14 +81,17 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 		t.Errorf("expires at %v, want a future time", at)
 	}
 
-	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)
-	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.VerdictApprove || *k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
+	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+
+		`","reason":"looks fine"}`)
+	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.VerdictApprove ||
+		*k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
 		t.Errorf("approved: %+v", k)
 	}
 	if got := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusWaiting {
 		t.Errorf("with one of two decided the run is %s, want waiting", got.Status)
 	}
-	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID, `{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
+	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID,
+		`{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
 	if string(k.Answer) != `{"Colour":[1.50]}` || *k.DecidedBy != "ada" {
 		t.Errorf("answered: %+v", k)
 	}
@@ -102,8 +107,10 @@ func TestADecisionIsMadeOnce(t *testing.T) {
 	run, tickets := f.waiting("t", approval())
 	k := tickets["deploy"]
 	yes := `{"decision":"approve","digest":"` + k.Digest + `"}`
-	f.wantCode("a digest of something else", f.decide(k.ID, `{"decision":"approve","digest":"0123456789abcdef"}`), 409, mailroom.CodeConflict)
-	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409, mailroom.CodeConflict)
+	f.wantCode("a digest of something else", f.decide(k.ID, `{"decision":"approve","digest":"0123456789abcdef"}`), 409,
+		mailroom.CodeConflict)
+	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409,
+		mailroom.CodeConflict)
 	for range 2 {
 		if got := mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
 			t.Errorf("ticket is %s after the approval", got.State)
@@ -122,7 +129,8 @@ func TestADecisionIsMadeOnce(t *testing.T) {
 	f.claim()
 	_, tickets = f.waiting("void", approval())
 	f.call("POST /v1/threads/void/interrupt", "")
-	f.wantCode("of a run that has ended", f.decide(tickets["deploy"].ID, `{"decision":"deny"}`), 409, mailroom.CodeConflict)
+	f.wantCode("of a run that has ended", f.decide(tickets["deploy"].ID, `{"decision":"deny"}`), 409,
+		mailroom.CodeConflict)
 	f.wantCode("of no ticket", f.decide("none", `{"decision":"deny"}`), 404, mailroom.CodeNotFound)
 }
 
@@ -136,8 +144,10 @@ func TestAnExpiredTicketIsGone(t *testing.T) {
 		t.Fatalf("claimed %s, want %s", w.Claim.Run, run)
 	}
 	k := tickets["deploy"]
-	f.wantCode("after its expiry", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest+`"}`), 410, mailroom.CodeGone)
-	if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired || got.Decision != nil {
+	f.wantCode("after its expiry", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest+`"}`), 410,
+		mailroom.CodeGone)
+	if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired ||
+		got.Decision != nil {
 		t.Errorf("expired: %+v", got)
 	}
 }
@@ -145,7 +155,8 @@ func TestAnExpiredTicketIsGone(t *testing.T) {
 func TestADecisionFitsItsTicket(t *testing.T) {
 	f := start(t)
 	asks := []mailroom.Ask{approval()}
-	for _, kind := range []mailroom.TicketKind{mailroom.TicketInput, mailroom.TicketEvent, mailroom.TicketChildren, mailroom.TicketTimer} {
+	for _, kind := range []mailroom.TicketKind{mailroom.TicketInput, mailroom.TicketEvent, mailroom.TicketChildren,
+		mailroom.TicketTimer} {
 		a := newAsk(kind)
 		a.Name = string(kind)
 		asks = append(asks, a)
@@ -198,7 +209,8 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 	const to = "POST /v1/threads/t/messages"
 	before := f.snapshot()
 	f.wantCode("one that does not fit", f.call(to, body("0123456789abcdef", `,"text":"go"`)), 409, mailroom.CodeConflict)
-	f.wantCode("of no ticket", f.call(to, `{"text":"go","decisions":[{"ticket":"none","decision":"deny"}]}`), 404, mailroom.CodeNotFound)
+	f.wantCode("of no ticket", f.call(to, `{"text":"go","decisions":[{"ticket":"none","decision":"deny"}]}`), 404,
+		mailroom.CodeNotFound)
 	f.wantCode("of another thread", f.call("POST /v1/threads/u/messages", body(k.Digest, "")), 404, mailroom.CodeNotFound)
 	f.wantCode("without a decision", f.call(to, `{"decisions":[{"ticket":"`+k.ID+`"}]}`), 422, mailroom.CodeInvalid)
 	f.wantCode("none", f.call(to, `{"decisions":[]}`), 422, mailroom.CodeInvalid)
@@ -217,7 +229,8 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 	}
 	f.wantCode("the key with another decision", f.call(to,
 		`{"key":"k","decisions":[{"ticket":"`+k.ID+`","decision":"deny"}]}`), 409, mailroom.CodeConflict)
-	if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove || *got.DecidedBy != "admin" {
+	if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove ||
+		*got.DecidedBy != "admin" {
 		t.Errorf("decided: %+v", got)
 	}
 	got := mustCall[store.Submitted](f, to, `{"text":"blue, and hurry"}`)
@@ -228,7 +241,8 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 	if string(k.Answer) != `"blue, and hurry"` {
 		t.Errorf("answer %s", k.Answer)
 	}
-	f.wantCode("a change of the answer", f.call("PATCH /v1/threads/"+got.Thread+"/messages/"+got.Message, `{"text":"red"}`), 409, mailroom.CodeConflict)
+	f.wantCode("a change of the answer", f.call("PATCH /v1/threads/"+got.Thread+"/messages/"+got.Message,
+		`{"text":"red"}`), 409, mailroom.CodeConflict)
 }
 
 func TestTicketsAreFilteredAndPaged(t *testing.T) {

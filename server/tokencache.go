@@ -145,7 +145,8 @@ func (c *tokenCache) ensureFresh(ctx context.Context) error {
 		return c.read(ctx)
 	})
 	if err != nil {
-		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server cannot check tokens now: the store does not answer", Cause: err}
+		return &mailroom.Error{Code: mailroom.CodeUnavailable,
+			Message: "the server cannot check tokens now: the store does not answer", Cause: err}
 	}
 	return nil
 }
@@ -270,7 +271,8 @@ func sameRights(a, b *auth.Token) bool {
 }
 
 func sameTerms(a, b auth.Terms) bool {
-	return a.Kind == b.Kind && a.For == b.For && a.Run == b.Run && a.Source == b.Source && a.ExpiresAt.Equal(b.ExpiresAt) &&
+	return a.Kind == b.Kind && a.For == b.For && a.Run == b.Run && a.Source == b.Source &&
+		a.ExpiresAt.Equal(b.ExpiresAt) &&
 		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Threads, b.Threads)
 }
 
@@ -285,11 +287,15 @@ func (c *tokenCache) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := recovery.Call(c.log, "token cache", func() error { return c.refresh(ctx) }); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(c.log, "token cache", func() error {
+			return c.refresh(ctx)
+		}); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
 			c.endExpired(time.Now())
 		}
-		if err := recovery.Call(c.log, "token cache", func() error { return c.flushUses(ctx) }); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(c.log, "token cache", func() error {
+			return c.flushUses(ctx)
+		}); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "cannot write last use of tokens", "error", err)
 		}
 	}

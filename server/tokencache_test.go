@@ -109,7 +109,8 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 		if err := k.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if ended := g.ctx.Err() != nil; ended != change.ends || ended && mailroom.CodeOf(context.Cause(g.ctx)) != mailroom.CodeUnauthenticated {
+		if ended := g.ctx.Err() != nil; ended != change.ends ||
+			ended && mailroom.CodeOf(context.Cause(g.ctx)) != mailroom.CodeUnauthenticated {
 			t.Errorf("%s: the grant has ended: %t (%v), want %t", name, ended, context.Cause(g.ctx), change.ends)
 		}
 		if good := k.lookup("hers") != nil; good != change.good {
@@ -154,7 +155,8 @@ func TestAGrantEndsAtItsEnd(t *testing.T) {
 			end := time.Now().Add(time.Hour)
 			ann, session := tokenRow("ann", "hers", auth.PermissionRead), tokenRow("ann~1", "session")
 			ann.Terms.ExpiresAt = end
-			session.Key, session.Terms = 2, auth.Terms{Kind: auth.KindSession, For: "ann", Source: ann.ID(), ExpiresAt: end.Add(24 * time.Hour)}
+			session.Key, session.Terms = 2, auth.Terms{Kind: auth.KindSession, For: "ann", Source: ann.ID(),
+				ExpiresAt: end.Add(24 * time.Hour)}
 			r := &fakeAccounts{list: []*auth.Token{ann, session}}
 			k := r.newCache(t)
 			ctx, stop := context.WithCancel(t.Context())
@@ -189,7 +191,8 @@ func TestAGrantEndsAtItsEnd(t *testing.T) {
 
 func TestAUseIsWrittenOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead), tokenRow("bob", "his", auth.PermissionRead)}}
+		r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead),
+			tokenRow("bob", "his", auth.PermissionRead)}}
 		k := r.newCache(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})

@@ -165,8 +165,10 @@ func (h *tokenHandlers) revoke(ctx context.Context, in ledger.Revocation) (out l
 		_ = h.refreshTokens(ctx) // its row may have ended, and only what follows from that failed
 		return out, err
 	}
-	_ = h.refreshTokens(ctx)                                                   // it logs its error; the rows that it could not read admit no request
-	h.push.DropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), in.Name) // of the server: the caller may have ended itself
+	// it logs its error; the rows that it could not read admit no request
+	_ = h.refreshTokens(ctx)
+	// of the server: the caller may have ended itself
+	h.push.DropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), in.Name)
 	h.cache.waitForOthers(ctx)
 	return out, nil
 }

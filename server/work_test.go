@@ -29,7 +29,8 @@ func (f *fixture) registerRemote(agent string, most int) api.Claims {
 // submitRemote submits to the agent "far", which a remote worker serves.
 func (f *fixture) submitRemote(thread, text string) store.Submitted {
 	f.t.Helper()
-	return mustCall[store.Submitted](f, "POST /v1/threads/"+thread+"/messages", fmt.Sprintf(`{"text":%q,"agent":"far"}`, text))
+	return mustCall[store.Submitted](f, "POST /v1/threads/"+thread+"/messages",
+		fmt.Sprintf(`{"text":%q,"agent":"far"}`, text))
 }
 
 // claimRemote returns a worker of the agent "far" and its claim of one run of thread t.
@@ -46,7 +47,8 @@ func (f *fixture) claimRemote() (worker string, c api.Claim) {
 
 func (f *fixture) claimRound(worker string, round int) []api.Claim {
 	f.t.Helper()
-	return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"max":10}`, worker, round)).Claims
+	return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"max":10}`, worker,
+		round)).Claims
 }
 
 func (f *fixture) renew(worker string, round int, held ...string) api.Renewed {
@@ -103,13 +105,15 @@ func (f *fixture) createTokenHeader(body string) string {
 func TestARemoteWorkerServesARun(t *testing.T) {
 	f := start(t)
 	worker, c := f.claimRemote()
-	if len(c.Messages) != 1 || c.Messages[0].Text != "hello" || c.Run.Status != mailroom.StatusRunning || *c.Run.Worker != worker || c.Claim != c.Run.ID+":1" {
+	if len(c.Messages) != 1 || c.Messages[0].Text != "hello" || c.Run.Status != mailroom.StatusRunning ||
+		*c.Run.Worker != worker || c.Claim != c.Run.ID+":1" {
 		t.Errorf("claimed %+v", c)
 	}
 	for _, step := range []struct{ what, body, want string }{
 		{"deltas", `{"offset":0,"text":"Let me "}`, `"offset":7`},
 		{"deltas", `{"offset":7,"text":"see."}`, `"offset":11`},
-		{"entries", `{"number":1,"message":{"text":"Let me see."},"step":{"name":"look","checkpoint":{"page":2},"state":{"seen":true},"progress":0.5,"usage":{"input_tokens":3,"output_tokens":4,"cost_usd":0}}}`, `"seq":5`},
+		{"entries",
+			`{"number":1,"message":{"text":"Let me see."},"step":{"name":"look","checkpoint":{"page":2},"state":{"seen":true},"progress":0.5,"usage":{"input_tokens":3,"output_tokens":4,"cost_usd":0}}}`, `"seq":5`},
 		{"deltas", `{"offset":0,"text":"It is"}`, `"message":"` + c.Run.ID + `.1-2"`},
 		{"settle", `{"number":2,"outcome":"complete","text":"It is green."}`, `"status":"completed"`},
 	} {
@@ -134,21 +138,24 @@ func TestARemoteWorkerServesARun(t *testing.T) {
 func TestARepeatedClaimRoundReturnsTheSameClaims(t *testing.T) {
 	f := start(t)
 	worker, c := f.claimRemote()
-	if again := f.claimRound(worker, 1); len(again) != 1 || again[0].Claim != c.Claim || again[0].Messages[0].Text != "hello" {
+	if again := f.claimRound(worker, 1); len(again) != 1 || again[0].Claim != c.Claim ||
+		again[0].Messages[0].Text != "hello" {
 		t.Errorf("the repeated round is answered with %+v, want its claims", again)
 	}
 	f.submitRemote("u", "two")
 	if next := f.claimRound(worker, 2); len(next) != 1 || next[0].Run.Thread != "u" {
 		t.Errorf("next round returned %+v", next)
 	}
-	f.wantCode("a round before", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1}`, worker)), 409, mailroom.CodeConflict)
+	f.wantCode("a round before", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1}`, worker)), 409,
+		mailroom.CodeConflict)
 }
 
 func TestAnUnacknowledgedClaimIsReleasedByTheNextRenewal(t *testing.T) {
 	f := start(t)
 	worker, c := f.claimRemote() // this response counts as lost
 	renewed := f.renew(worker, 0)
-	if run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning || renewed.LeaseMS != 15000 {
+	if run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning ||
+		renewed.LeaseMS != 15000 {
 		t.Errorf("run after a renewal without a round: %s, %+v", run.Status, renewed)
 	}
 	if out := f.renew(worker, 1, c.Claim); len(out.Lost) != 0 {
@@ -189,7 +196,8 @@ func TestAWaitingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 		t.Errorf("cancelled claim returned %+v", got)
 	}
 	briefly := func(round int) []api.Claim {
-		return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker, round)).Claims
+		return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker,
+			round)).Claims
 	}
 	second := waitClaim(t.Context(), 2)
 	if got := briefly(3); len(got) != 0 || got == nil {
@@ -222,8 +230,10 @@ func TestStepsAndSettlesAreRepeatedByTheirNumber(t *testing.T) {
 	if again := f.callClaim(c.Claim, "entries", step); again.status != 200 || again.body != first.body {
 		t.Errorf("the same step again: %d %s, want %s", again.status, again.body, first.body)
 	}
-	f.wantCode("other content", f.callClaim(c.Claim, "entries", `{"number":1,"step":{"name":"two"}}`), 409, mailroom.CodeConflict)
-	f.wantCode("a hole", f.callClaim(c.Claim, "entries", `{"number":3,"step":{"name":"three"}}`), 409, mailroom.CodeConflict)
+	f.wantCode("other content", f.callClaim(c.Claim, "entries", `{"number":1,"step":{"name":"two"}}`), 409,
+		mailroom.CodeConflict)
+	f.wantCode("a hole", f.callClaim(c.Claim, "entries", `{"number":3,"step":{"name":"three"}}`), 409,
+		mailroom.CodeConflict)
 	for _, settle := range []string{
 		`{"number":2,"outcome":"complete","text":"done"}`, `{"number":2,"outcome":"complete","text":"done"}`,
 	} {
@@ -231,7 +241,8 @@ func TestStepsAndSettlesAreRepeatedByTheirNumber(t *testing.T) {
 			t.Errorf("%s: %d %s", settle, a.status, a.body)
 		}
 	}
-	f.wantCode("another end", f.callClaim(c.Claim, "settle", `{"number":2,"outcome":"fail","failure":{"message":"no"}}`), 409, mailroom.CodeLeaseLost)
+	f.wantCode("another end", f.callClaim(c.Claim, "settle", `{"number":2,"outcome":"fail","failure":{"message":"no"}}`),
+		409, mailroom.CodeLeaseLost)
 	if diff := cmp.Diff([]string{"hello", "said", "done"}, f.texts("t")); diff != "" {
 		t.Error(diff)
 	}
@@ -284,25 +295,30 @@ func TestOrdersComeWithEveryClaimResponse(t *testing.T) {
 	}
 	handed := f.callClaim(c.Claim, "steered", `{"after":0}`)
 	var got api.HandedOver
-	if err := json.Unmarshal([]byte(handed.body), &got); err != nil || len(got.Messages) != 1 || got.Messages[0].Text != "and this" {
+	if err := json.Unmarshal([]byte(handed.body), &got); err != nil || len(got.Messages) != 1 ||
+		got.Messages[0].Text != "and this" {
 		t.Fatalf("steered messages %s, %v", handed.body, err)
 	}
-	if a := f.callClaim(c.Claim, "entries", fmt.Sprintf(`{"number":1,"step":{"name":"x"},"covers":%d}`, got.Last)); !strings.Contains(a.body, `"steered":false`) {
+	if a := f.callClaim(c.Claim, "entries", fmt.Sprintf(`{"number":1,"step":{"name":"x"},"covers":%d}`,
+		got.Last)); !strings.Contains(a.body, `"steered":false`) {
 		t.Errorf("response %s", a.body)
 	}
 	f.call("POST /v1/runs/"+c.Run.ID+"/cancel", "")
 	for _, a := range []response{
-		f.callClaim(c.Claim, "deltas", `{"offset":0,"text":"so far","live":true}`), f.callClaim(c.Claim, "deltas", `{"offset":0,"text":"so far"}`),
+		f.callClaim(c.Claim, "deltas", `{"offset":0,"text":"so far","live":true}`),
+		f.callClaim(c.Claim, "deltas", `{"offset":0,"text":"so far"}`),
 		f.callClaim(c.Claim, "entries", `{"number":2,"step":{"record":true}}`), f.call("GET /v1/claims/"+c.Claim+"/run", ""),
 	} {
 		if !strings.Contains(a.body, `"stop":"cancelled"`) {
 			t.Errorf("response %s", a.body)
 		}
 	}
-	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop, []api.StopOrder{{Claim: c.Claim, Reason: mailroom.ReasonCancelled}}) {
+	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop,
+		[]api.StopOrder{{Claim: c.Claim, Reason: mailroom.ReasonCancelled}}) {
 		t.Errorf("renewed: %+v", out)
 	}
-	if a := f.callClaim(c.Claim, "settle", `{"number":3,"outcome":"release"}`); !strings.Contains(a.body, `"status":"cancelled"`) {
+	if a := f.callClaim(c.Claim, "settle", `{"number":3,"outcome":"release"}`); !strings.Contains(a.body,
+		`"status":"cancelled"`) {
 		t.Errorf("settled: %s", a.body)
 	}
 	if diff := cmp.Diff([]string{"hello", "and this", "so far (partial)"}, f.texts("t")); diff != "" {
@@ -323,11 +339,13 @@ func TestARemoteRunWaitsAndContinues(t *testing.T) {
 		t.Fatal(d.body)
 	}
 	next := f.claimRound(worker, 2)
-	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 || *next[0].Tickets[0].Decision != mailroom.VerdictApprove {
+	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 ||
+		*next[0].Tickets[0].Decision != mailroom.VerdictApprove {
 		t.Fatalf("resumed claim %+v", next)
 	}
 	seen := mustCall[api.Page[api.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
-	want := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
+	want := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy",
+		Arguments: []byte(`{"Path":"<b>"}`)}
 	if k := seen.Items[0].Ticket(); k.Digest != thread.AskDigest(&want) {
 		t.Errorf("the digest of %+v is not that of the question", k)
 	}
@@ -337,19 +355,26 @@ func TestAnEffectIsIntendedAndSettledOnce(t *testing.T) {
 	f := start(t)
 	_, c := f.claimRemote()
 	record := func(number int, kind, rest string) response {
-		return f.callClaim(c.Claim, "entries", fmt.Sprintf(`{"number":%d,"step":{"record":true},"effects":[{"kind":"effect.%s","body":{"name":"pay","input":"12"%s}}]}`, number, kind, rest))
+		return f.callClaim(c.Claim, "entries",
+			fmt.Sprintf(
+				`{"number":%d,"step":{"record":true},"effects":[{"kind":"effect.%s","body":{"name":"pay","input":"12"%s}}]}`,
+				number, kind, rest))
 	}
-	for _, a := range []response{record(1, "intended", ""), record(1, "intended", ""), record(2, "settled", `,"result":{"ok":true}`), record(2, "settled", `,"result":{"ok":true}`)} {
+	for _, a := range []response{record(1, "intended", ""), record(1, "intended", ""),
+		record(2, "settled", `,"result":{"ok":true}`), record(2, "settled", `,"result":{"ok":true}`)} {
 		if a.status != 200 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
 	f.wantCode("once more", record(3, "intended", ""), 409, mailroom.CodeConflict)
-	f.wantCode("no such kind", f.callClaim(c.Claim, "entries", `{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.CodeInvalid)
+	f.wantCode("no such kind", f.callClaim(c.Claim, "entries",
+		`{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.CodeInvalid)
 	f.wantCode("not its key", record(3, "intended", `,"key":"other"`), 422, mailroom.CodeInvalid)
-	f.wantCode("no name", f.callClaim(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.CodeInvalid)
+	f.wantCode("no name", f.callClaim(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`),
+		422, mailroom.CodeInvalid)
 	got := mustCall[api.Page[api.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
-	if len(got) != 1 || got[0].Last != entry.KindEffectSettled || string(got[0].Result) != `{"ok":true}` || got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
+	if len(got) != 1 || got[0].Last != entry.KindEffectSettled || string(got[0].Result) != `{"ok":true}` ||
+		got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -362,23 +387,29 @@ func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 	before := f.snapshot()
 	for _, route := range []string{
 		"POST /v1/workers/" + worker + "/renew", "POST /v1/workers/" + worker + "/leave", "POST /v1/claims",
-		"POST /v1/claims/" + c.Claim + "/entries", "POST /v1/claims/" + c.Claim + "/deltas", "POST /v1/claims/" + c.Claim + "/settle",
-		"POST /v1/claims/" + c.Claim + "/steered", "GET /v1/claims/" + c.Claim + "/run", "GET /v1/claims/" + c.Claim + "/input",
-		"GET /v1/claims/" + c.Claim + "/transcript", "GET /v1/claims/" + c.Claim + "/tickets", "GET /v1/claims/" + c.Claim + "/effects",
+		"POST /v1/claims/" + c.Claim + "/entries", "POST /v1/claims/" + c.Claim + "/deltas", "POST /v1/claims/" +
+			c.Claim + "/settle",
+		"POST /v1/claims/" + c.Claim + "/steered", "GET /v1/claims/" + c.Claim + "/run", "GET /v1/claims/" +
+			c.Claim + "/input",
+		"GET /v1/claims/" + c.Claim + "/transcript", "GET /v1/claims/" + c.Claim + "/tickets", "GET /v1/claims/" + c.Claim +
+			"/effects",
 	} {
 		body := map[string]string{
-			"renew": `{"round":9,"held":[]}`, "entries": `{"number":1}`, "deltas": `{"offset":0,"text":"x"}`, "settle": `{"number":1,"outcome":"release"}`,
+			"renew": `{"round":9,"held":[]}`, "entries": `{"number":1}`, "deltas": `{"offset":0,"text":"x"}`,
+			"settle":  `{"number":1,"outcome":"release"}`,
 			"steered": `{}`, "claims": fmt.Sprintf(`{"worker":%q,"round":2}`, worker),
 		}[route[strings.LastIndexByte(route, '/')+1:]]
 		f.wantCode(route, f.call(route, body, stranger), 404, mailroom.CodeNotFound)
 		f.wantCode(route, f.call(route, body, reader), 403, mailroom.CodeForbidden)
 	}
-	if out := mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
+	if out := mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`,
+		c.Claim)); len(out.Lost) != 0 {
 		t.Errorf("renewal of the claim's worker lost the claim: %+v", out)
 	}
 	// A worker of another token cannot renew a foreign claim.
 	other := mustCallAs[api.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
-	if a := f.call("POST /v1/workers/"+other.Worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim), stranger); !strings.Contains(a.body, `"lost":["`+c.Claim+`"]`) {
+	if a := f.call("POST /v1/workers/"+other.Worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim),
+		stranger); !strings.Contains(a.body, `"lost":["`+c.Claim+`"]`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if after := f.snapshot(); after != before {
@@ -387,7 +418,8 @@ func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 	// A settle by the claim's own worker can be repeated.
 	settle := `{"number":1,"outcome":"complete","text":"done"}`
 	f.callClaim(c.Claim, "settle", settle)
-	f.wantCode("a settle of a claim that has ended", f.callClaim(c.Claim, "settle", settle, stranger), 404, mailroom.CodeNotFound)
+	f.wantCode("a settle of a claim that has ended", f.callClaim(c.Claim, "settle", settle, stranger), 404,
+		mailroom.CodeNotFound)
 	if a := f.callClaim(c.Claim, "settle", settle); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -412,8 +444,10 @@ func TestAWorkerEndsWithItsToken(t *testing.T) {
 		settle := `{"number":1,"outcome":"complete","text":"stolen"}`
 		f.wantCode("the revoked token", old.callClaim(claims[0].Claim, "settle", settle), 401, mailroom.CodeUnauthenticated)
 		for what, got := range map[string]response{
-			"settle": again.callClaim(claims[0].Claim, "settle", settle), "append": again.callClaim(claims[0].Claim, "entries", `{"number":1,"step":{}}`),
-			"renew": again.call("POST /v1/workers/"+worker+"/renew", `{"round":1,"held":[]}`), "claim": again.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, worker)),
+			"settle": again.callClaim(claims[0].Claim, "settle", settle), "append": again.callClaim(claims[0].Claim, "entries",
+				`{"number":1,"step":{}}`),
+			"renew": again.call("POST /v1/workers/"+worker+"/renew", `{"round":1,"held":[]}`),
+			"claim": again.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, worker)),
 		} {
 			if p := got.problem(t); p.Code != mailroom.CodeLeaseLost && p.Code != mailroom.CodeNotFound {
 				t.Errorf("the next token of the name: %s: %d %s", what, got.status, got.body)
@@ -433,17 +467,21 @@ func TestAWorkerEndsWithItsToken(t *testing.T) {
 func TestATokenServesItsAgentsOnly(t *testing.T) {
 	f := start(t)
 	coder := f.createTokenHeader(`{"name":"laptop","scopes":["work"],"agents":["coder"]}`)
-	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403, mailroom.CodeForbidden)
+	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403,
+		mailroom.CodeForbidden)
 	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.CodeConflict)
-	claims := mustCallAs[api.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
+	claims := mustCallAs[api.Claims](f, "POST /v1/claims",
+		`{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
 		t.Errorf("submit to a registered agent: %d %s, want 202", a.status, a.body)
 	}
-	f.wantCode("not registered", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"agents":["far"]}`, claims.Worker), coder), 422, mailroom.CodeInvalid)
+	f.wantCode("not registered", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"agents":["far"]}`,
+		claims.Worker), coder), 422, mailroom.CodeInvalid)
 	if a := f.call("POST /v1/workers/"+claims.Worker+"/leave", "", coder); a.status != http.StatusNoContent {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	f.wantCode("after it left", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, claims.Worker), coder), 409, mailroom.CodeLeaseLost)
+	f.wantCode("after it left", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, claims.Worker), coder),
+		409, mailroom.CodeLeaseLost)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
 		t.Errorf("submit within a day of the last registration: %d %s, want 202", a.status, a.body)
 	}
@@ -463,12 +501,14 @@ func TestRunsOfARemoteAgentWaitADay(t *testing.T) {
 	if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
 		t.Errorf("the run is %s, want queued", r.Status)
 	}
-	_, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: "u", Agent: "unknown", Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}})
+	_, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: "u", Agent: "unknown",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	failOrphans()
-	if page := mustCall[api.Page[api.Run]](f, "GET /v1/runs?q=agent:unknown", ""); page.Items[0].Status != mailroom.StatusFailed {
+	if page := mustCall[api.Page[api.Run]](f, "GET /v1/runs?q=agent:unknown",
+		""); page.Items[0].Status != mailroom.StatusFailed {
 		t.Errorf("a run of an unknown agent is %s", page.Items[0].Status)
 	}
 }
@@ -529,11 +569,13 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 
 func TestAnAgentOfATokenIsKnownBeforeItsWorkerRegisters(t *testing.T) {
 	f := start(t)
-	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.CodeInvalid)
+	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422,
+		mailroom.CodeInvalid)
 	f.createTokenHeader(`{"name":"laptop","scopes":["work"],"agents":["far"]}`)
 	f.submitRemote("t", "hi")
 	if a := f.call("DELETE /v1/tokens/laptop", ""); a.status != 204 {
 		t.Fatalf("revoke: %d %s", a.status, a.body)
 	}
-	f.wantCode("after it was revoked", f.call("POST /v1/threads/u/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.CodeInvalid)
+	f.wantCode("after it was revoked", f.call("POST /v1/threads/u/messages", `{"text":"hi","agent":"far"}`), 422,
+		mailroom.CodeInvalid)
 }

@@ -25,13 +25,16 @@ func TestEndOfARun(t *testing.T) {
 		return r
 	}
 	key := SummaryKey{Step: StepMinute, At: minute, Agent: "echo", Status: mailroom.StatusFailed}
-	used := Sums{Runs: 1, Delay: 1_500_000, Ran: 60_000_000, InputTokens: 10, OutputTokens: 3, Cost: 100_000_000, Delays: [8]int64{3: 1}}
+	used := Sums{Runs: 1, Delay: 1_500_000, Ran: 60_000_000, InputTokens: 10, OutputTokens: 3, Cost: 100_000_000,
+		Delays: [8]int64{3: 1}}
 	for name, c := range map[string]struct {
 		run  *mailroom.Run
 		want Sums
 	}{
-		"an ended run":           {run(func(*mailroom.Run) {}), used},
-		"a time in another zone": {run(func(r *mailroom.Run) { r.FinishedAt = r.FinishedAt.In(time.FixedZone("", 20700)) }), used},
+		"an ended run": {run(func(*mailroom.Run) {}), used},
+		"a time in another zone": {run(func(r *mailroom.Run) {
+			r.FinishedAt = r.FinishedAt.In(time.FixedZone("", 20700))
+		}), used},
 		"a run that never started": {
 			run(func(r *mailroom.Run) { r.StartedAt, r.Usage = time.Time{}, mailroom.Usage{} }), Sums{Runs: 1},
 		},
@@ -84,7 +87,8 @@ func TestSummariesAddUpExactly(t *testing.T) {
 	minute := time.Date(2026, 11, 26, 5, 34, 0, 0, time.UTC)
 	var list []Summary
 	for i := range 10 {
-		r := &mailroom.Run{Agent: "b", Status: mailroom.StatusCompleted, FinishedAt: minute.Add(time.Duration(i) * time.Minute), Usage: mailroom.Usage{CostUSD: 0.1}}
+		r := &mailroom.Run{Agent: "b", Status: mailroom.StatusCompleted,
+			FinishedAt: minute.Add(time.Duration(i) * time.Minute), Usage: mailroom.Usage{CostUSD: 0.1}}
 		list = append(list, EndOf(r))
 		r.Agent, r.Status, r.Usage.CostUSD = "a", mailroom.StatusFailed, 1e12
 		list = append(list, EndOf(r))
@@ -123,7 +127,8 @@ func TestTheOrderOfSummariesIsFree(t *testing.T) {
 		one := rapid.Custom(func(t *rapid.T) Summary {
 			s := Summary{
 				Key: SummaryKey{
-					Step: StepMinute, At: time.Unix(60*rapid.Int64Range(0, 2).Draw(t, "at"), 0).UTC(), Agent: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "agent"),
+					Step: StepMinute, At: time.Unix(60*rapid.Int64Range(0, 2).Draw(t, "at"), 0).UTC(),
+					Agent:  rapid.SampledFrom([]string{"a", "b"}).Draw(t, "agent"),
 					Status: rapid.SampledFrom([]mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed}).Draw(t, "status"),
 				},
 				Sums: Sums{
@@ -137,7 +142,9 @@ func TestTheOrderOfSummariesIsFree(t *testing.T) {
 		list := rapid.SliceOfN(one, 0, 20).Draw(t, "list")
 		want := SumUp(list)
 		shuffled := slices.Clone(list)
-		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(shuffled), func(i, j int) {
+			shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+		})
 		cut := rapid.IntRange(0, len(list)).Draw(t, "cut")
 		if diff := cmp.Diff(want, AddUp(slices.Concat(SumUp(shuffled[:cut]), SumUp(shuffled[cut:])))); diff != "" {
 			t.Errorf("in parts (-want +got):\n%s", diff)
@@ -149,7 +156,8 @@ func TestTheOrderOfSummariesIsFree(t *testing.T) {
 }
 
 func TestCoarseSummariesAreKeptLonger(t *testing.T) {
-	if minute, hour, day := KeepSummaries(StepMinute), KeepSummaries(StepHour), KeepSummaries(StepDay); minute <= StepHour || hour <= minute || day <= hour {
+	if minute, hour, day := KeepSummaries(StepMinute), KeepSummaries(StepHour), KeepSummaries(
+		StepDay); minute <= StepHour || hour <= minute || day <= hour {
 		t.Errorf("minutes are kept for %s, hours for %s, days for %s: want longer ones", minute, hour, day)
 	}
 }

@@ -52,7 +52,8 @@ func wordsOf(text string, length, most int) []string {
 
 // unspaced reports whether c is a letter of a script that is written without spaces between words.
 func unspaced(c rune) bool {
-	return c > unicode.MaxLatin1 && unicode.IsLetter(c) && unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
+	return c > unicode.MaxLatin1 && unicode.IsLetter(c) && unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana,
+		unicode.Hangul,
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 

@@ -69,7 +69,8 @@ func TestHiddenWordsAreNoWordsOfTexts(t *testing.T) {
 
 // FuzzWords checks what the indexes of both databases rely on.
 func FuzzWords(f *testing.F) {
-	for _, text := range []string{"Hello world", "漢字 kana", "e\u0301", "İstanbul ǅ ẞ", "\xff\x00", strings.Repeat("é", 30)} {
+	for _, text := range []string{"Hello world", "漢字 kana", "e\u0301", "İstanbul ǅ ẞ", "\xff\x00",
+		strings.Repeat("é", 30)} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -42,13 +42,15 @@ func ParseAllCursor(s string) (AllCursor, error) {
 const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 func errNotAllCursor(s string) error {
-	return mailroom.Errorf(mailroom.CodeInvalid, "invalid cursor %q of the stream of all threads: use the id of one of its events", cutCursor(s))
+	return mailroom.Errorf(mailroom.CodeInvalid,
+		"invalid cursor %q of the stream of all threads: use the id of one of its events", cutCursor(s))
 }
 
 // String returns the cursor in the form that ParseAllCursor accepts, at most 54 characters.
 func (c AllCursor) String() string {
 	p := c.Position
 	return strings.Join([]string{
-		c.Order, strconv.FormatInt(p.Commit, numberBase), strconv.FormatInt(p.Thread, numberBase), strconv.FormatInt(p.Seq, numberBase),
+		c.Order, strconv.FormatInt(p.Commit, numberBase), strconv.FormatInt(p.Thread, numberBase),
+		strconv.FormatInt(p.Seq, numberBase),
 	}, "-")
 }

@@ -73,7 +73,8 @@ func TestThinkingLeavesThePositionInTheMessage(t *testing.T) {
 		synctest.Wait()
 		think := func(offset int, text string) {
 			d.publish(bus.Notice{Thread: threadID, Delta: &entry.Delta{
-				Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: offset, Channel: entry.ChannelThinking, Text: text,
+				Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: offset, Channel: entry.ChannelThinking,
+				Text: text,
 			}})
 			synctest.Wait()
 		}

@@ -161,15 +161,21 @@ func TestEndedReportsThatNothingIsLeftToResume(t *testing.T) {
 		q    stream.Query
 		want bool
 	}{
-		"no until":                 {stream.Query{Run: first, After: stream.Cursor{Seq: settled}}, false},
-		"no cursor":                {stream.Query{Run: first, Until: stream.UntilSettled}, false},
-		"a missing entry":          {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled - 1}}, false},
-		"a settled run":            {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled}}, true},
-		"settled counts as parked": {stream.Query{Run: first, Until: stream.UntilWaiting, After: stream.Cursor{Seq: settled}}, true},
-		"later entries of others":  {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 1}}, true},
-		"a queued run":             {stream.Query{Run: second, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
-		"a busy thread":            {stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
-		"a gap to report":          {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 9}}, false},
+		"no until":  {stream.Query{Run: first, After: stream.Cursor{Seq: settled}}, false},
+		"no cursor": {stream.Query{Run: first, Until: stream.UntilSettled}, false},
+		"a missing entry": {stream.Query{Run: first, Until: stream.UntilSettled,
+			After: stream.Cursor{Seq: settled - 1}}, false},
+		"a settled run": {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled}},
+			true},
+		"settled counts as parked": {stream.Query{Run: first, Until: stream.UntilWaiting, After: stream.Cursor{Seq: settled}},
+			true},
+		"later entries of others": {stream.Query{Run: first, Until: stream.UntilSettled,
+			After: stream.Cursor{Seq: settled + 1}}, true},
+		"a queued run": {stream.Query{Run: second, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}},
+			false},
+		"a busy thread": {stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
+		"a gap to report": {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 9}},
+			false},
 	} {
 		c.q.Thread = threadID
 		got, err := d.streams.Ended(t.Context(), c.q)

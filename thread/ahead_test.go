@@ -43,7 +43,8 @@ func (w *fixture) pages(runs int) (pages []int, most int) {
 			w.t.Fatalf("claimed %v, want run %s", r, want)
 		}
 		commit(func() {
-			if _, err := l.Settle(&thread.Settle{Claim: claimOf(r), Number: 1, Outcome: thread.OutcomeComplete}, w.now); err != nil {
+			if _, err := l.Settle(&thread.Settle{Claim: claimOf(r), Number: 1, Outcome: thread.OutcomeComplete},
+				w.now); err != nil {
 				w.t.Fatal(err)
 			}
 		})

@@ -87,7 +87,8 @@ func TestAScheduledMessageIsNoAnswer(t *testing.T) {
 }
 
 func TestASteeredMessageThatIsUnreadWhenTheRunAsksIsHandedOver(t *testing.T) {
-	for kind, want := range map[mailroom.TicketKind]string{mailroom.TicketInput: "queued", mailroom.TicketApproval: "waiting"} {
+	for kind, want := range map[mailroom.TicketKind]string{mailroom.TicketInput: "queued",
+		mailroom.TicketApproval: "waiting"} {
 		w := newFixture(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
@@ -111,7 +112,8 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	for state, asks := range waitStates() {
 		w := newFixture(t)
 		w.park(true, asks...)
-		for mode, want := range map[mailroom.Mode]mailroom.Code{mailroom.ModeQueue: mailroom.CodeRateLimited, mailroom.ModeCollect: mailroom.CodeRateLimited} {
+		for mode, want := range map[mailroom.Mode]mailroom.Code{mailroom.ModeQueue: mailroom.CodeRateLimited,
+			mailroom.ModeCollect: mailroom.CodeRateLimited} {
 			s := in(mode, "n")
 			w.queued, w.maxQueued = 3, 3
 			if state != "approval" {
@@ -155,7 +157,8 @@ func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
 func TestTheEndOfAChildIsReported(t *testing.T) {
 	child := func(w *fixture, answer mailroom.AnswerMode) {
 		s := in("", "c")
-		s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: answer}}
+		s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help",
+			Answer: answer}}
 		w.must(s)
 	}
 	ends := map[mailroom.Status]func(w *fixture){
@@ -196,7 +199,8 @@ func TestTheEndOfAChildIsReported(t *testing.T) {
 func TestEachEndOfARetriedRunIsAMessageOfItsOwn(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "c")
-	s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}}
+	s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help",
+		Answer: mailroom.AnswerWake}}
 	w.must(s)
 	w.mustStart("c")
 	w.end(failed(mailroom.ClassPermanent))
@@ -216,7 +220,8 @@ func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
 	w.park(false, ask("hook", mailroom.TicketEvent))
 	s := in("", "c")
 	s.Origin.Via, s.Parent = "run", "p"
-	s.From = &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWait}}
+	s.From = &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help",
+		Answer: mailroom.AnswerWait}}
 	wantEqual(t, "disposition", w.must(s).Disposition, store.DispositionQueued)
 	if w.runs["c"] == nil || w.runs["c"].Caller == nil {
 		t.Error("the run that is waited for does not know who waits")
@@ -254,7 +259,8 @@ func TestAFailureAfterAStepWithAMessageIsReported(t *testing.T) {
 		t.Fatalf("%d deliveries, want what it said and that it failed", len(w.sent))
 	}
 	wantEqual(t, "the first is text", w.sent[0].Messages[0].Parts[0].Type, "text")
-	wantEqual(t, "the second tells the end", strings.Contains(string(w.sent[1].Messages[0].Parts[0].Data), `"status":"failed"`), true)
+	wantEqual(t, "the second tells the end", strings.Contains(string(w.sent[1].Messages[0].Parts[0].Data),
+		`"status":"failed"`), true)
 }
 
 func TestHopsAreBounded(t *testing.T) {
@@ -264,7 +270,8 @@ func TestHopsAreBounded(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(s)
 	w.mustStart("x")
-	_, err := w.append(thread.StepCommit{Step: mailroom.Step{Sends: []mailroom.Send{{Name: "on", Thread: "next", Parts: mailroom.Text("on")}}}})
+	_, err := w.append(thread.StepCommit{Step: mailroom.Step{Sends: []mailroom.Send{{Name: "on", Thread: "next",
+		Parts: mailroom.Text("on")}}}})
 	wantCode(t, err, mailroom.CodeInvalid)
 	w.end(completed("done"))
 	wantEqual(t, "deliveries", len(w.sent), 0)
@@ -290,9 +297,12 @@ func TestAMessageThatAnsweredATicketIsNotChanged(t *testing.T) {
 	first := w.must(in("", "n")) // the run goes on waiting for the approval
 	later := w.must(in(mailroom.ModeSteer, "later"))
 	for state, do := range map[string]func() error{
-		"edited": func() error { return w.edit(first.Message, "other words") }, "retracted": func() error { return w.retract(first.Message) },
+		"edited": func() error { return w.edit(first.Message, "other words") }, "retracted": func() error {
+			return w.retract(first.Message)
+		},
 	} {
-		if err := do(); mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(), "has answered a ticket") {
+		if err := do(); mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(),
+			"has answered a ticket") {
 			t.Errorf("%s: %v", state, err)
 		}
 	}
@@ -330,7 +340,8 @@ func TestARepeatedSettleAsksTheSame(t *testing.T) {
 	other := parked(false, ask("q", mailroom.TicketInput))
 	other.Asks = append(other.Asks, ask("p", mailroom.TicketInput))
 	other.Claim, other.Number = c, 1
-	if _, err := w.settle(other); mailroom.CodeOf(err) != mailroom.CodeConflict && mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+	if _, err := w.settle(other); mailroom.CodeOf(err) != mailroom.CodeConflict &&
+		mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("with another ticket: %v", err)
 	}
 	wantEqual(t, "tickets", len(w.asks), 1)

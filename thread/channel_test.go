@@ -19,7 +19,8 @@ func TestAnAsideIsInternalAndNoReply(t *testing.T) {
 	w.mustStart("x")
 	w.step(thread.StepCommit{
 		Message: &thread.PartialText{ID: "m1", Text: "let me look"},
-		Step:    mailroom.Step{Internal: true, Entries: []mailroom.AgentEntry{{Kind: entry.KindToolStarted, Body: json.RawMessage(`{}`)}}},
+		Step: mailroom.Step{Internal: true, Entries: []mailroom.AgentEntry{{Kind: entry.KindToolStarted,
+			Body: json.RawMessage(`{}`)}}},
 	})
 	wantEqual(t, "deliveries of an aside", len(w.sent), 0)
 	if w.runs["x"].Reply != nil {
@@ -41,7 +42,8 @@ func TestARunWithInternalMessagesOnlyHasNoReply(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
-	w.step(thread.StepCommit{Message: &thread.PartialText{ID: "m1", Text: "let me look"}, Step: mailroom.Step{Internal: true}})
+	w.step(thread.StepCommit{Message: &thread.PartialText{ID: "m1", Text: "let me look"},
+		Step: mailroom.Step{Internal: true}})
 	w.end(completed(""))
 	wantEqual(t, "deliveries", len(w.sent), 1)
 	wantEqual(t, "what is told", w.sent[0].Messages[0].Parts[0].Type, "data")
@@ -53,7 +55,8 @@ func TestAFailureAfterAReplyIsReported(t *testing.T) {
 	w.must(in("", "x"))
 	w.mustStart("x")
 	w.step(thread.StepCommit{Message: &thread.PartialText{ID: "m1", Text: "half of it"}})
-	w.end(thread.Settle{Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}})
+	w.end(thread.Settle{Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent,
+		Err: errors.New("no")}})
 	wantEqual(t, "deliveries", len(w.sent), 2)
 	wantEqual(t, "first", w.sent[0].Messages[0].Parts[0].Text, "half of it")
 	if end := string(w.sent[1].Messages[0].Parts[0].Data); !strings.Contains(end, `"status":"failed"`) {
@@ -96,7 +99,8 @@ func TestOnlyAnEventHolds(t *testing.T) {
 
 func TestARunWithoutRetriesIsClaimedAgainWhenItsWorkerIsLost(t *testing.T) {
 	for class, want := range map[mailroom.Class]mailroom.Class{
-		mailroom.ClassUnavailable: mailroom.ClassExhausted, mailroom.ClassTransient: mailroom.ClassExhausted, mailroom.ClassPermanent: mailroom.ClassPermanent,
+		mailroom.ClassUnavailable: mailroom.ClassExhausted, mailroom.ClassTransient: mailroom.ClassExhausted,
+		mailroom.ClassPermanent: mailroom.ClassPermanent,
 	} {
 		w := newFixture(t)
 		s := in("", "a")
@@ -138,7 +142,8 @@ func TestASubmitSaysWhereItsThreadDelivers(t *testing.T) {
 func wantConflict(t *testing.T, err error, words string) {
 	t.Helper()
 	e, ok := errors.AsType[*mailroom.Error](err)
-	if !ok || e.Code != mailroom.CodeConflict || len(e.Fields) != 1 || e.Fields[0].Location != "notify" || !strings.Contains(e.Message, words) {
+	if !ok || e.Code != mailroom.CodeConflict || len(e.Fields) != 1 || e.Fields[0].Location != "notify" ||
+		!strings.Contains(e.Message, words) {
 		t.Errorf("got %v, want a conflict of notify: %s", err, words)
 	}
 }

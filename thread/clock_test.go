@@ -30,7 +30,8 @@ func TestAClockThatWentBackMakesNothingWaitLonger(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			row := &mailroom.Thread{Key: 1, ID: "t", UpdatedAt: in(c.last), Due: mailroom.Due{At: in(c.due), Agent: "echo"}}
-			run := &mailroom.Run{Key: 1, ID: "r", Thread: "t", Agent: "echo", Status: c.status, AvailableAt: in(c.due), ClaimEnds: in(c.due)}
+			run := &mailroom.Run{Key: 1, ID: "r", Thread: "t", Agent: "echo", Status: c.status, AvailableAt: in(c.due),
+				ClaimEnds: in(c.due)}
 			if c.status != "" {
 				row.Current = "r"
 			}

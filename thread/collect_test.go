@@ -25,7 +25,9 @@ func TestCollectJoinsTheNewestRunThatFits(t *testing.T) {
 		want  string // the run that takes the message
 	}{
 		{"the newest", in("", "b"), with(func(*thread.Submit) {}), "b"},
-		{"not of another agent", with(func(s *thread.Submit) { s.Mode, s.Run, s.Agent = "queue", "b", "codex" }), with(func(s *thread.Submit) { s.Agent = "echo" }), "a"},
+		{"not of another agent", with(func(s *thread.Submit) { s.Mode, s.Run, s.Agent = "queue", "b", "codex" }), with(func(s *thread.Submit) {
+			s.Agent = "echo"
+		}), "a"},
 		{"not of another sender", with(func(s *thread.Submit) { s.Mode, s.Run, s.Origin.Sender = "queue", "b", "bob" }), in("collect", "n"), "a"},
 		{"not a child", with(func(s *thread.Submit) { s.Mode, s.Run, s.Parent = "queue", "b", "elsewhere" }), in("collect", "n"), "a"},
 		{"none of its agent", in("", "b"), with(func(s *thread.Submit) { s.Agent = "codex" }), "n"},

@@ -23,7 +23,8 @@ func urgent(run string, priority int) thread.Submit {
 
 func TestRunsStartByPriorityThenPlace(t *testing.T) {
 	w := newFixture(t)
-	for _, s := range []thread.Submit{urgent("a", 200), urgent("b", 128), urgent("c", 0), urgent("d", 128), urgent("e", 255), urgent("f", 0)} {
+	for _, s := range []thread.Submit{urgent("a", 200), urgent("b", 128), urgent("c", 0), urgent("d", 128),
+		urgent("e", 255), urgent("f", 0)} {
 		w.must(s)
 	}
 	wantEqual(t, "due", w.row.Due, mailroom.Due{At: w.now, Agent: "echo", Priority: 0})
@@ -47,7 +48,8 @@ func TestAStartedRunIsFinishedBeforeAnotherStarts(t *testing.T) {
 	w.must(urgent("b", 0))
 	wantEqual(t, "due while a runs", w.row.Due, mailroom.Due{})
 	w.end(failed(mailroom.ClassTransient))
-	wantEqual(t, "due in backoff", w.row.Due, mailroom.Due{At: w.now.Add(250 * time.Millisecond), Agent: "echo", Priority: 128})
+	wantEqual(t, "due in backoff", w.row.Due, mailroom.Due{At: w.now.Add(250 * time.Millisecond), Agent: "echo",
+		Priority: 128})
 	if r := w.start(); r != nil {
 		t.Errorf("started %s while a is in backoff", r.ID)
 	}

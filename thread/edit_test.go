@@ -13,7 +13,8 @@ import (
 // threeMessages submits run a with the messages a.1, a.2 and a.3.
 func threeMessages(w *fixture) {
 	s := in("", "a")
-	s.Messages = []thread.NewMessage{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
+	s.Messages = []thread.NewMessage{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")},
+		{Parts: mailroom.Text("three")}}
 	w.must(s)
 }
 
@@ -23,7 +24,8 @@ func TestARunStartsWithTheEditedMessage(t *testing.T) {
 	if err := w.edit("a.2", "zwei"); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "entry", body[entry.Edited](t, w.last()), entry.Edited{Message: "a.2", Text: "zwei", Parts: mailroom.Text("zwei")})
+	wantEqual(t, "entry", body[entry.Edited](t, w.last()), entry.Edited{Message: "a.2", Text: "zwei",
+		Parts: mailroom.Text("zwei")})
 	if err := w.edit("a.2", "deux"); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +166,8 @@ func TestRetryByHand(t *testing.T) {
 	r := w.runs["a"]
 	wantEqual(t, "counters", []int{r.Attempt, r.Failures, r.Crashes, r.Lost, r.Step}, []int{3, 0, 0, 0, 1})
 	wantEqual(t, "error group", r.ErrorGroup, "")
-	wantEqual(t, "kept", []string{string(r.Checkpoint), r.AgentVersion, w.state("a")}, []string{`{"at":1}`, "v2", "queued"})
+	wantEqual(t, "kept", []string{string(r.Checkpoint), r.AgentVersion, w.state("a")},
+		[]string{`{"at":1}`, "v2", "queued"})
 	wantEqual(t, "queue", w.queue(), "b a")
 	w.mustStart("b")
 	w.end(completed("ok"))

@@ -112,7 +112,8 @@ func TestADigestIsThatOfTheJSON(t *testing.T) {
 
 func TestAShortAndALongSubmitHaveTheDigestOfTheirJSON(t *testing.T) {
 	for _, n := range []int{1, maxAppended, maxAppended + 1} {
-		in := &Submit{Messages: []NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(strings.Repeat("<", n))}}, Agent: "a", Mode: mailroom.ModeQueue}
+		in := &Submit{Messages: []NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(strings.Repeat("<", n))}},
+			Agent: "a", Mode: mailroom.ModeQueue}
 		raw, err := json.Marshal(struct {
 			Messages  []NewMessage
 			Agent     string
@@ -132,7 +133,8 @@ func TestAShortAndALongSubmitHaveTheDigestOfTheirJSON(t *testing.T) {
 }
 
 func TestADecodedMessageHasItsTextOnce(t *testing.T) {
-	e, err := entry.New("t", 1, entry.KindMessage, "r", 0, time.Time{}, mailroom.Message{Text: "hello", Parts: mailroom.Text("hello")})
+	e, err := entry.New("t", 1, entry.KindMessage, "r", 0, time.Time{}, mailroom.Message{Text: "hello",
+		Parts: mailroom.Text("hello")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,13 +101,15 @@ func TestThePatternOfALongMessageIsItsBeginning(t *testing.T) {
 
 func FuzzPattern(f *testing.F) {
 	for _, message := range []string{
-		"", "a 'b' c", "“”", "0x", "x://", "/a:1:2", "é5'a'5", "\xff\"\xfe\"", "12345678-1234-1234-1234-123456789abc", "1.:,2", "٣ 0xff",
+		"", "a 'b' c", "“”", "0x", "x://", "/a:1:2", "é5'a'5", "\xff\"\xfe\"", "12345678-1234-1234-1234-123456789abc",
+		"1.:,2", "٣ 0xff",
 	} {
 		f.Add(message)
 	}
 	f.Fuzz(func(t *testing.T, message string) {
 		got := ErrorPattern(message)
-		if len(got) > MaxErrorPattern || !utf8.ValidString(got) || strings.ContainsAny(got, "0123456789") || strings.ContainsFunc(got, unicode.IsControl) {
+		if len(got) > MaxErrorPattern || !utf8.ValidString(got) || strings.ContainsAny(got, "0123456789") ||
+			strings.ContainsFunc(got, unicode.IsControl) {
 			t.Errorf("Pattern(%q): got %q", message, got)
 		}
 	})

@@ -142,7 +142,8 @@ func TestAnOutageCostsNoFailureForADay(t *testing.T) {
 	if past := w.now.Sub(first); past < 24*time.Hour || past > 24*time.Hour+5*time.Minute {
 		t.Errorf("given up after %v, want about 24 h", past)
 	}
-	for i, want := range []time.Duration{250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 300000, 300000} {
+	for i, want := range []time.Duration{250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000,
+		300000, 300000} {
 		wantEqual(t, fmt.Sprint("delay ", i), delays[i], want*time.Millisecond)
 	}
 }
@@ -443,7 +444,8 @@ func TestStoredTextIsKeptWhenTheWorkerIsLost(t *testing.T) {
 }
 
 func TestFlushedTextIsDeletedWithItsAttempt(t *testing.T) {
-	for _, s := range []thread.Settle{released(), failed(mailroom.ClassTransient), failed(mailroom.ClassPermanent), {Outcome: thread.OutcomeComplete}} {
+	for _, s := range []thread.Settle{released(), failed(mailroom.ClassTransient), failed(mailroom.ClassPermanent),
+		{Outcome: thread.OutcomeComplete}} {
 		w := newFixture(t)
 		w.must(in("", "a"))
 		c := w.mustStart("a")
@@ -468,7 +470,8 @@ func TestAMessageReplacesItsFlushedText(t *testing.T) {
 		if err := l.Flush(c, piece); err != nil {
 			return err
 		}
-		if _, err := l.Append(&thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: "a.1-1", Text: "one"}}, nil, w.now); err != nil {
+		if _, err := l.Append(&thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: "a.1-1", Text: "one"}},
+			nil, w.now); err != nil {
 			return err
 		}
 		if err := l.Flush(c, piece); err != nil { // late: its worker does not know of the step
@@ -504,7 +507,8 @@ func TestAnOrphanFailsOnce(t *testing.T) {
 	}
 	wantEqual(t, "of another agent", orphan("codex"), false)
 	wantEqual(t, "failed", orphan("echo"), true)
-	wantEqual(t, "error", w.runs["a"].Error, &mailroom.RunError{Class: mailroom.ClassPermanent, Message: `no worker serves agent "echo"`})
+	wantEqual(t, "error", w.runs["a"].Error, &mailroom.RunError{Class: mailroom.ClassPermanent,
+		Message: `no worker serves agent "echo"`})
 	wantEqual(t, "the next one", w.state("b"), "queued")
 }
 

@@ -230,7 +230,8 @@ func (w *fixture) submit(in thread.Submit) (out store.Submitted, err error) {
 	w.t.Helper()
 	scope := in.Scope(&w.row, w.now)
 	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *thread.State) error {
-		found := thread.Resolved{Agent: cmp.Or(in.Agent, w.row.Agent, "echo"), AgentVersion: in.AgentVersion, Queued: w.queued, MaxQueued: w.maxQueued, DeliverTo: &w.target}
+		found := thread.Resolved{Agent: cmp.Or(in.Agent, w.row.Agent, "echo"), AgentVersion: in.AgentVersion,
+			Queued: w.queued, MaxQueued: w.maxQueued, DeliverTo: &w.target}
 		w.target.ID = in.DeliverTo
 		out, err = l.Submit(in, found, w.now)
 		return err
@@ -253,7 +254,8 @@ func (w *fixture) start() *mailroom.Run {
 	var r *mailroom.Run
 	err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
 		if d := l.Due; !d.At.IsZero() && !d.At.After(w.now) {
-			r = l.Claim(thread.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace, Retry: w.retries}, d.Agent, d.LastAttempt, w.now)
+			r = l.Claim(thread.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace, Retry: w.retries}, d.Agent,
+				d.LastAttempt, w.now)
 		}
 		return nil
 	})
@@ -467,7 +469,9 @@ func wantCode(t *testing.T, err error, want mailroom.Code) {
 
 func wantEqual[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if diff := gocmp.Diff(want, got, gocmp.Comparer(func(a, b json.RawMessage) bool { return string(a) == string(b) })); diff != "" {
+	if diff := gocmp.Diff(want, got, gocmp.Comparer(func(a, b json.RawMessage) bool {
+		return string(a) == string(b)
+	})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -26,18 +26,23 @@ func (w *fixture) checkInvariants() {
 // recognised, or it is Invalid and nothing is written.
 func FuzzStep(f *testing.F) {
 	f.Add("s", "x.note", []byte(`{"a":1}`), []byte(`{}`), []byte(`[]`), 0.5, "ask", int64(0), "hello")
-	f.Add("", "tool.started", []byte(" {\n}"), []byte(nil), []byte(`"\u0000"`), 0.0, "timer", int64(-62167219200_000_001), "")
-	f.Add("\xff", "message", []byte(`[]`), []byte(`{`), []byte("\x00"), math.NaN(), "", int64(253402300800_000_000), "\x00")
-	f.Add("s", "x.", []byte(`{"\ud800":"\ud800"}`), []byte(`1e999`), []byte(nil), 1.5, "timer", int64(math.MinInt64), "\u2028")
+	f.Add("", "tool.started", []byte(" {\n}"), []byte(nil), []byte(`"\u0000"`), 0.0, "timer", int64(-62167219200_000_001),
+		"")
+	f.Add("\xff", "message", []byte(`[]`), []byte(`{`), []byte("\x00"), math.NaN(), "", int64(253402300800_000_000),
+		"\x00")
+	f.Add("s", "x.", []byte(`{"\ud800":"\ud800"}`), []byte(`1e999`), []byte(nil), 1.5, "timer", int64(math.MinInt64),
+		"\u2028")
 	f.Add("s", "x.a", []byte(`{`), []byte(nil), []byte(nil), -1.0, "", int64(0), "")
 	f.Add("s", "x.a", []byte(`{}`), []byte(`{`), []byte(nil), -1.0, "", int64(0), "")
 	f.Add("s", "x.a", []byte(`{}`), []byte(nil), []byte(`{`), 1.0, "", int64(0), "")
-	f.Fuzz(func(t *testing.T, name, kind string, body, state, checkpoint []byte, progress float64, ask string, expires int64, text string) {
+	f.Fuzz(func(t *testing.T, name, kind string, body, state, checkpoint []byte, progress float64, ask string,
+		expires int64, text string) {
 		w := newFixture(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
 		a := thread.StepCommit{Number: 1, Claim: w.claim(), Message: partialText(text), Step: mailroom.Step{
-			Name: name, Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, State: state, Checkpoint: checkpoint, Progress: progress,
+			Name: name, Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, State: state, Checkpoint: checkpoint,
+			Progress: progress,
 		}}
 		if ask != "" {
 			k := mailroom.Ask{Name: ask, Kind: mailroom.TicketInput, Prompt: text, Arguments: state}
@@ -59,7 +64,8 @@ func FuzzStep(f *testing.F) {
 			t.Errorf("a repeat: seq %d, error %v; want %d", again, err, seq)
 		}
 		r := w.runs["x"]
-		if len(r.Checkpoint) > mailroom.MaxCheckpoint || r.Checkpoint != nil && !json.Valid(r.Checkpoint) || !(r.Progress >= 0 && r.Progress <= 1) {
+		if len(r.Checkpoint) > mailroom.MaxCheckpoint || r.Checkpoint != nil && !json.Valid(r.Checkpoint) ||
+			!(r.Progress >= 0 && r.Progress <= 1) {
 			t.Errorf("the run has the checkpoint %q and the progress %v", r.Checkpoint, r.Progress)
 		}
 	})
@@ -77,7 +83,8 @@ func FuzzDecide(f *testing.F) {
 		w := newFixture(t)
 		w.park(false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Answers: true})
 		k := w.ticket("q")
-		d := thread.Decision{Ticket: k.ID, Verdict: mailroom.Verdict(verdict), Answer: answer, Reason: reason, Digest: k.Digest[:min(max(shown, 0), 64)], By: by}
+		d := thread.Decision{Ticket: k.ID, Verdict: mailroom.Verdict(verdict), Answer: answer, Reason: reason,
+			Digest: k.Digest[:min(max(shown, 0), 64)], By: by}
 		before := len(w.log)
 		got, err := w.decide(d)
 		w.checkInvariants()

@@ -68,7 +68,8 @@ func FuzzSubmit(f *testing.F) {
 	f.Add("text", "hello", []byte(nil), "", "queue", "k", int64(0), []byte(`{"a":1}`), "ann", 128, 5)
 	f.Add("data", "", []byte(`[1, 2]`), "", "collect", "", int64(1<<40), []byte(nil), "", 0, 0)
 	f.Add("file", "", []byte(nil), "x:y", "steer", "\x00", int64(-1), []byte(`{`), "\xff", 256, 101)
-	f.Fuzz(func(t *testing.T, kind, words string, data []byte, uri, mode, key string, at int64, options []byte, sender string, priority, attempts int) {
+	f.Fuzz(func(t *testing.T, kind, words string, data []byte, uri, mode, key string, at int64, options []byte,
+		sender string, priority, attempts int) {
 		submit := func(run string) thread.Submit {
 			s := thread.Submit{
 				Thread: "t", Run: run, Sender: sender, Origin: mailroom.Origin{Sender: sender}, Agent: "echo",

@@ -397,7 +397,8 @@ type burst struct {
 // in one run, in the order of acceptance, with messages of its sender only, and waits no longer than the bound.
 func TestRandomBursts(t *testing.T) {
 	for seed := range uint64(300) {
-		h := &history{fixture: newFixture(t), rand: rand.New(rand.NewPCG(seed, 1)), sender: map[string]string{}, in: map[string]string{}}
+		h := &history{fixture: newFixture(t), rand: rand.New(rand.NewPCG(seed, 1)), sender: map[string]string{},
+			in: map[string]string{}}
 		for range 80 {
 			h.step()
 			h.checkWaits()

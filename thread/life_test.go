@@ -84,10 +84,12 @@ func TestARescheduleSaysWhyWhenAndWhichAttempt(t *testing.T) {
 	w.wait(time.Second)
 	w.mustStart("a")
 	w.expire()
-	wantEqual(t, "lost", body[entry.RunRescheduled](t, w.last()), entry.RunRescheduled{Reason: "lease_lost", Attempt: 2, AvailableAt: w.now})
+	wantEqual(t, "lost", body[entry.RunRescheduled](t, w.last()), entry.RunRescheduled{Reason: "lease_lost", Attempt: 2,
+		AvailableAt: w.now})
 	w.mustStart("a")
 	w.end(released())
-	wantEqual(t, "released", body[entry.RunRescheduled](t, w.last()), entry.RunRescheduled{Reason: "released", Attempt: 3, AvailableAt: w.now})
+	wantEqual(t, "released", body[entry.RunRescheduled](t, w.last()), entry.RunRescheduled{Reason: "released", Attempt: 3,
+		AvailableAt: w.now})
 }
 
 func TestALaterAttemptListsNoInputs(t *testing.T) {
@@ -107,8 +109,9 @@ func TestAStepIsWrittenInOrder(t *testing.T) {
 		Claim: c, Number: 1, Message: partialText("I look it up."),
 		Step: mailroom.Step{
 			Name: "look up", Checkpoint: json.RawMessage(`{"at":1}`),
-			Entries: []mailroom.AgentEntry{{Kind: "tool.started", Body: json.RawMessage(`{"call":"1"}`)}, {Kind: "x.mine", Body: json.RawMessage(`{}`)}},
-			Sends:   []mailroom.Send{{Name: "ask", Thread: "u"}},
+			Entries: []mailroom.AgentEntry{{Kind: "tool.started", Body: json.RawMessage(`{"call":"1"}`)},
+				{Kind: "x.mine", Body: json.RawMessage(`{}`)}},
+			Sends: []mailroom.Send{{Name: "ask", Thread: "u"}},
 		},
 	}
 	seq := w.row.LastSeq
@@ -135,7 +138,8 @@ func TestAStepIsRecognisedByItsNumber(t *testing.T) {
 	log := len(w.log)
 	again, err := w.append(named(1, "one"))
 	if err != nil || again != first || len(w.log) != log {
-		t.Errorf("the same step again: got seq %d, error %v and %d new entries, want seq %d", again, err, len(w.log)-log, first)
+		t.Errorf("the same step again: got seq %d, error %v and %d new entries, want seq %d", again, err,
+			len(w.log)-log, first)
 	}
 	for _, bad := range []thread.StepCommit{named(1, "other"), named(3, "hole"), named(-1, "before")} {
 		_, err := w.append(bad)
@@ -179,7 +183,8 @@ func TestASettleThatDoesNotFollowConflicts(t *testing.T) {
 // staleWrites tries every write of a run under claim c.
 func staleWrites(w *fixture, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
-	_, refused["append"] = w.append(thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "late", Checkpoint: json.RawMessage(`{}`)}})
+	_, refused["append"] = w.append(thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "late",
+		Checkpoint: json.RawMessage(`{}`)}})
 	for _, s := range []thread.Settle{completed("late"), failed(mailroom.ClassPermanent), released()} {
 		s.Claim, s.Number, s.Message = c, 1, partialText("late") // else it may be the repeat of one that came in time
 		_, refused["settle "+string(s.Outcome)] = w.settle(s)
@@ -265,7 +270,8 @@ func TestAClaimIsHeldByItsWorkerOnly(t *testing.T) {
 	other := c
 	other.Attempt++
 	l := w.load(thread.ScopeHead, "")
-	wantEqual(t, "by its worker, by another one, and another attempt", []bool{l.Holds("w1", c), l.Holds("w2", c), l.Holds("w1", other)}, []bool{true, false, false})
+	wantEqual(t, "by its worker, by another one, and another attempt", []bool{l.Holds("w1", c), l.Holds("w2", c),
+		l.Holds("w1", other)}, []bool{true, false, false})
 }
 
 func TestAnUnheldClaimIsReleased(t *testing.T) {

@@ -83,7 +83,8 @@ func cells() []cell {
 
 		{mode: "interrupt", state: "idle", became: queued, entries: behind, queue: "n", due: now},
 		{mode: "interrupt", state: "queued", became: queued, entries: instead, queue: "n", superseded: ab, due: before},
-		{mode: "interrupt", state: "running", became: queued, entries: instead + ", run.stop_requested x", queue: "n", superseded: ab, stopping: "x", due: never},
+		{mode: "interrupt", state: "running", became: queued, entries: instead + ", run.stop_requested x", queue: "n",
+			superseded: ab, stopping: "x", due: never},
 		{mode: "interrupt", state: "stopping", became: queued, entries: instead, queue: "n", superseded: ab, stopping: "x", due: never},
 		{mode: "interrupt", state: "backoff", became: queued, entries: instead + ", run.cancelled x", queue: "n", superseded: ab, due: now},
 
@@ -157,10 +158,14 @@ func TestASubmitReturnsItsRunAndPlace(t *testing.T) {
 		mode  mailroom.Mode
 		want  store.Submitted
 	}{
-		{"queued", "queue", store.Submitted{Message: "n.6", Run: "n", Seq: 6, Place: 3, Status: mailroom.StatusQueued, Disposition: store.DispositionQueued}},
-		{"running", "steer", store.Submitted{Message: "n.9", Run: "x", Seq: 9, Place: 4, Status: mailroom.StatusRunning, Disposition: store.DispositionSteered}},
-		{"backoff", "steer", store.Submitted{Message: "n.10", Run: "x", Seq: 10, Place: 4, Status: mailroom.StatusQueued, Disposition: store.DispositionSteered}},
-		{"queued", "collect", store.Submitted{Message: "b.6", Run: "b", Seq: 6, Place: 2, Status: mailroom.StatusQueued, Disposition: store.DispositionCollected}},
+		{"queued", "queue", store.Submitted{Message: "n.6", Run: "n", Seq: 6, Place: 3, Status: mailroom.StatusQueued,
+			Disposition: store.DispositionQueued}},
+		{"running", "steer", store.Submitted{Message: "n.9", Run: "x", Seq: 9, Place: 4, Status: mailroom.StatusRunning,
+			Disposition: store.DispositionSteered}},
+		{"backoff", "steer", store.Submitted{Message: "n.10", Run: "x", Seq: 10, Place: 4, Status: mailroom.StatusQueued,
+			Disposition: store.DispositionSteered}},
+		{"queued", "collect", store.Submitted{Message: "b.6", Run: "b", Seq: 6, Place: 2, Status: mailroom.StatusQueued,
+			Disposition: store.DispositionCollected}},
 	} {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
 			w := newFixture(t)

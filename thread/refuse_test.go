@@ -34,12 +34,14 @@ func badSubmits() map[string]func(s *thread.Submit) {
 		"data without data":     part(mailroom.Part{Type: "data"}),
 		"data that is not":      part(mailroom.Part{Type: "data", Data: json.RawMessage(`{`)}),
 		"data that is not text": part(mailroom.Part{Type: "data", Data: json.RawMessage("\"\xff\"")}),
-		"large data":            part(mailroom.Part{Type: "data", Data: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxText) + `"`)}),
-		"bad data elsewhere":    part(mailroom.Part{Type: "text", Text: "a", Data: json.RawMessage(`{`)}),
-		"file without uri":      part(mailroom.Part{Type: "file", Name: "a"}),
-		"long uri":              part(mailroom.Part{Type: "file", URI: strings.Repeat("é", mailroom.MaxURI+1)}),
-		"long file name":        part(mailroom.Part{Type: "file", URI: "x:y", Name: strings.Repeat("é", mailroom.MaxLabel+1)}),
-		"long mime type":        part(mailroom.Part{Type: "file", URI: "x:y", MimeType: strings.Repeat("é", mailroom.MaxLabel+1)}),
+		"large data": part(mailroom.Part{Type: "data",
+			Data: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxText) + `"`)}),
+		"bad data elsewhere": part(mailroom.Part{Type: "text", Text: "a", Data: json.RawMessage(`{`)}),
+		"file without uri":   part(mailroom.Part{Type: "file", Name: "a"}),
+		"long uri":           part(mailroom.Part{Type: "file", URI: strings.Repeat("é", mailroom.MaxURI+1)}),
+		"long file name":     part(mailroom.Part{Type: "file", URI: "x:y", Name: strings.Repeat("é", mailroom.MaxLabel+1)}),
+		"long mime type": part(mailroom.Part{Type: "file", URI: "x:y", MimeType: strings.Repeat("é",
+			mailroom.MaxLabel+1)}),
 		"1001 parts": func(s *thread.Submit) {
 			s.Messages[0].Parts = slices.Repeat(mailroom.Text("a"), mailroom.MaxParts+1)
 		},
@@ -171,18 +173,21 @@ func TestABadStepIsRefused(t *testing.T) {
 		"body that is a list":    {Step: note("x.a", `[]`)},
 		"large body":             {Step: note("x.a", `{"a":"`+strings.Repeat("a", mailroom.MaxAgentEntry)+`"}`)},
 		"checkpoint that is not": {Step: mailroom.Step{Checkpoint: json.RawMessage(`{`)}},
-		"large checkpoint":       {Step: mailroom.Step{Checkpoint: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxCheckpoint) + `"`)}},
-		"too many sends":         {Step: many},
-		"send without name":      {Step: send(func(s *mailroom.Send) { s.Name = "" })},
-		"send of a name twice":   {Step: send(func(s *mailroom.Send) { s.Name = "good" })},
-		"send of a long name":    {Step: send(func(s *mailroom.Send) { s.Name = strings.Repeat("a", 200) })},
-		"send to a bad thread":   {Step: send(func(s *mailroom.Send) { s.Thread = "a/b" })},
-		"send of nothing":        {Step: send(func(s *mailroom.Send) { s.Parts = nil })},
-		"send of bad data":       {Step: send(func(s *mailroom.Send) { s.Parts = []mailroom.Part{{Type: "data", Data: json.RawMessage(`{`)}} })},
-		"send to a bad agent":    {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
-		"message with NUL":       {Message: partialText("\x00")},
-		"large message":          {Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
-		"message with a bad id":  {Message: &thread.PartialText{ID: "\xff", Text: "a"}},
+		"large checkpoint": {Step: mailroom.Step{Checkpoint: json.RawMessage(`"` + strings.Repeat("a",
+			mailroom.MaxCheckpoint) + `"`)}},
+		"too many sends":       {Step: many},
+		"send without name":    {Step: send(func(s *mailroom.Send) { s.Name = "" })},
+		"send of a name twice": {Step: send(func(s *mailroom.Send) { s.Name = "good" })},
+		"send of a long name":  {Step: send(func(s *mailroom.Send) { s.Name = strings.Repeat("a", 200) })},
+		"send to a bad thread": {Step: send(func(s *mailroom.Send) { s.Thread = "a/b" })},
+		"send of nothing":      {Step: send(func(s *mailroom.Send) { s.Parts = nil })},
+		"send of bad data": {Step: send(func(s *mailroom.Send) {
+			s.Parts = []mailroom.Part{{Type: "data", Data: json.RawMessage(`{`)}}
+		})},
+		"send to a bad agent":   {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
+		"message with NUL":      {Message: partialText("\x00")},
+		"large message":         {Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
+		"message with a bad id": {Message: &thread.PartialText{ID: "\xff", Text: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
@@ -213,7 +218,8 @@ func TestABadSettleIsRefused(t *testing.T) {
 		"large jitter":           {Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: 1.1},
 		"jitter without measure": {Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: math.NaN()},
 		"message with NUL":       {Outcome: thread.OutcomeComplete, Message: partialText("\x00")},
-		"large message":          {Outcome: thread.OutcomeRelease, Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
+		"large message": {Outcome: thread.OutcomeRelease,
+			Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, state := range []string{"running", "stopping"} {

@@ -15,8 +15,10 @@ import (
 
 // drawPolicy draws what a server or a worker says about retries: any part of it may be missing.
 func drawPolicy(t *rapid.T) retry.Policy {
-	delay := rapid.SampledFrom([]time.Duration{0, time.Millisecond, 300 * time.Millisecond, 7 * time.Second, time.Minute, 3 * time.Hour})
-	return retry.Policy{Attempts: rapid.SampledFrom([]int{0, 1, 2, 4, 7}).Draw(t, "attempts"), First: delay.Draw(t, "first"), Most: delay.Draw(t, "most")}
+	delay := rapid.SampledFrom([]time.Duration{0, time.Millisecond, 300 * time.Millisecond, 7 * time.Second, time.Minute,
+		3 * time.Hour})
+	return retry.Policy{Attempts: rapid.SampledFrom([]int{0, 1, 2, 4, 7}).Draw(t, "attempts"),
+		First: delay.Draw(t, "first"), Most: delay.Draw(t, "most")}
 }
 
 // Each attempt of a random history is claimed under another policy. Its failure is judged by that policy alone,
@@ -39,7 +41,8 @@ func TestAFailureIsRetriedAsItsClaimSaid(t *testing.T) {
 			if got := w.runs["a"].MaxAttempts; got != most {
 				rt.Fatalf("claimed under %+v after %d failures: max_attempts %d, want %d", w.retries, failures, got, most)
 			}
-			class := rapid.SampledFrom([]mailroom.Class{mailroom.ClassTransient, mailroom.ClassTransient, mailroom.ClassUnavailable}).Draw(rt, "class")
+			class := rapid.SampledFrom([]mailroom.Class{mailroom.ClassTransient, mailroom.ClassTransient,
+				mailroom.ClassUnavailable}).Draw(rt, "class")
 			end := failed(class)
 			end.Jitter = rapid.Float64Range(0, 1).Draw(rt, "jitter")
 			end.Failure.RetryAfter = rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second}).Draw(rt, "named by the provider")
@@ -176,7 +179,8 @@ func TestATimeThatAFailureNamesIsBounded(t *testing.T) {
 	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassUnavailable} {
 		for _, agent := range []bool{false, true} {
 			for named, want := range map[time.Duration]time.Duration{
-				retry.MaxNamed: retry.MaxNamed, retry.MaxNamed + 1: retry.MaxNamed, math.MaxInt64: retry.MaxNamed, 36 * time.Hour: 36 * time.Hour,
+				retry.MaxNamed: retry.MaxNamed, retry.MaxNamed + 1: retry.MaxNamed, math.MaxInt64: retry.MaxNamed,
+				36 * time.Hour: 36 * time.Hour,
 			} {
 				w := newFixture(t)
 				w.must(in("", "a"))

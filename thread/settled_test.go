@@ -24,7 +24,8 @@ func TestASettleStoredByAnOlderVersionIsRecognised(t *testing.T) {
 		t.Fatalf("digests %s and %s, want %s for the old one", s.legacySum, s.sum, digest.Short(rawBody(old)))
 	}
 	l := NewState(&mailroom.Thread{ID: "t", Key: 1, Current: "r"})
-	l.Runs.Add(&mailroom.Run{Key: 1, ID: "r", Thread: "t", Status: mailroom.StatusWaiting, Attempt: 1, LastStep: mailroom.StepMark{Attempt: 1, Step: 1, Digest: s.legacySum}})
+	l.Runs.Add(&mailroom.Run{Key: 1, ID: "r", Thread: "t", Status: mailroom.StatusWaiting, Attempt: 1,
+		LastStep: mailroom.StepMark{Attempt: 1, Step: 1, Digest: s.legacySum}})
 	if r, err := l.Settle(&s, now); err != nil || r.ID != "r" || l.Changed() {
 		t.Errorf("got %v, %v", r, err)
 	}
@@ -37,7 +38,8 @@ func (b rawBody) AppendJSON(to []byte) []byte { return append(to, b...) }
 
 func TestATicketThatIsReadAfterItsTimeHasExpired(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	for state, want := range map[mailroom.TicketState]mailroom.TicketState{mailroom.TicketOpen: mailroom.TicketExpired, mailroom.TicketDecided: mailroom.TicketDecided, mailroom.TicketVoid: mailroom.TicketVoid} {
+	for state, want := range map[mailroom.TicketState]mailroom.TicketState{mailroom.TicketOpen: mailroom.TicketExpired,
+		mailroom.TicketDecided: mailroom.TicketDecided, mailroom.TicketVoid: mailroom.TicketVoid} {
 		k := mailroom.Ticket{State: state, ExpiresAt: &at}
 		if got := k.StateAt(at.Add(-1)); got != state {
 			t.Errorf("%s before its time: %s", state, got)

@@ -123,7 +123,8 @@ func TestAnUnreadSteerBecomesARunAtThePlaceOfItsSubmission(t *testing.T) {
 			c.end(w)
 			w.wantSince(seq, c.want)
 			r := w.runs["s"]
-			wantEqual(t, "place, options, created", []any{r.Place, string(r.Options), r.CreatedAt}, []any{s.Place, `{"deep":true}`, w.runs["x"].FinishedAt})
+			wantEqual(t, "place, options, created", []any{r.Place, string(r.Options), r.CreatedAt},
+				[]any{s.Place, `{"deep":true}`, w.runs["x"].FinishedAt})
 			wantEqual(t, "inputs", r.Inputs, []mailroom.Input{{Message: s.Message, Seq: s.Seq}})
 			for _, want := range []string{"a", "s", "b"} {
 				if w.row.Current != want {
@@ -141,7 +142,8 @@ func TestTheMessagesOfOneSteerBecomeOneRun(t *testing.T) {
 	w.mustStart("x")
 	three := in(mailroom.ModeSteer, "s")
 	three.Key = "k"
-	three.Messages = []thread.NewMessage{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
+	three.Messages = []thread.NewMessage{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")},
+		{Parts: mailroom.Text("three")}}
 	w.must(three)
 	w.must(in(mailroom.ModeSteer, "t"))
 	if err := w.retract("s.4"); err != nil {

@@ -23,16 +23,19 @@ func TestASubmitMakesItsThread(t *testing.T) {
 	wantEqual(t, "row", w.row, mailroom.Thread{
 		Key: 1, Revision: 1, ID: "t", Agent: "echo", Owner: "ann", Parent: "p",
 		Due:      mailroom.Due{At: w.now, Agent: "echo", Priority: 128},
-		FirstSeq: 1, LastSeq: 2, NextPlace: 2, Bytes: int64(len(w.log[0].Raw) + len(w.log[1].Raw)), CreatedAt: w.now, UpdatedAt: w.now,
+		FirstSeq: 1, LastSeq: 2, NextPlace: 2, Bytes: int64(len(w.log[0].Raw) + len(w.log[1].Raw)), CreatedAt: w.now,
+		UpdatedAt: w.now,
 	})
 	r := *w.runs["a"]
 	wantEqual(t, "run", r, mailroom.Run{
 		Key: 1, ID: "a", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, Place: 1,
 		Origin: s.Origin, MaxAttempts: 5, AgentAttempts: true, FirstSeq: 1, Status: mailroom.StatusQueued, AvailableAt: w.now,
-		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, InputBytes: int64(len(w.log[0].Raw)), InputText: "say a", CreatedAt: w.now,
+		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, InputBytes: int64(len(w.log[0].Raw)), InputText: "say a",
+		CreatedAt: w.now,
 	})
 	wantEqual(t, "queued", body[entry.RunQueued](t, w.last()), entry.RunQueued{
-		Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, AvailableAt: w.now, Messages: []string{"a.1"}, Origin: s.Origin,
+		Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, AvailableAt: w.now, Messages: []string{"a.1"},
+		Origin: s.Origin,
 	})
 }
 
@@ -106,7 +109,8 @@ func TestARepeatedKeyIsRecognisedBeforeAReject(t *testing.T) {
 
 func TestOptionsThatTheAgentDoesNotTakeRefuseASubmit(t *testing.T) {
 	st := thread.State{}
-	sub := thread.Submit{Thread: "t", Run: "r", Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}, Options: []byte(`{"model":"x"}`)}
+	sub := thread.Submit{Thread: "t", Run: "r", Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}},
+		Options: []byte(`{"model":"x"}`)}
 	_, err := st.Submit(sub, thread.Resolved{Agent: "codex", BadOptions: errors.New("codex takes no options")}, time.Now())
 	wantCode(t, err, mailroom.CodeInvalid)
 	if !strings.Contains(err.Error(), "options: codex takes no options") {
@@ -156,7 +160,8 @@ func TestAKeySurvivesEditRetractAndCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := w.must(s)
-	wantEqual(t, "after a retract", []any{again.Disposition, again.Status}, []any{store.DispositionDuplicate, mailroom.StatusCancelled})
+	wantEqual(t, "after a retract", []any{again.Disposition, again.Status}, []any{store.DispositionDuplicate,
+		mailroom.StatusCancelled})
 }
 
 func TestARepeatedInterruptInterruptsNothing(t *testing.T) {
@@ -196,7 +201,8 @@ func TestThreadIDs(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", " ", ".", " .. ", "a/b", "/", "a\x00b", "a\nb", "a\tb", "a\u200bb", "a\u202eb", "\xff", "a\u00a0b", "a\u2028b", long + "u", "\ufeffa",
+		"", " ", ".", " .. ", "a/b", "/", "a\x00b", "a\nb", "a\tb", "a\u200bb", "a\u202eb", "\xff", "a\u00a0b", "a\u2028b",
+		long + "u", "\ufeffa",
 	} {
 		got, err := check.ThreadID(bad)
 		if mailroom.CodeOf(err) != mailroom.CodeInvalid {
@@ -208,7 +214,8 @@ func TestThreadIDs(t *testing.T) {
 func TestADerivedIDIsAStableUUID(t *testing.T) {
 	wantEqual(t, "id", digest.ID("thread", "ann", "k"), "4a36dbde-1463-8499-b895-1afae008a890")
 	seen := map[string][]string{}
-	for _, names := range [][]string{{}, {""}, {"", ""}, {"a"}, {"a", ""}, {"", "a"}, {"a", "b"}, {"ab"}, {"1:a"}, {"a1:b"}} {
+	for _, names := range [][]string{{}, {""}, {"", ""}, {"a"}, {"a", ""}, {"", "a"}, {"a", "b"}, {"ab"}, {"1:a"},
+		{"a1:b"}} {
 		id := digest.ID(names...)
 		if other, ok := seen[id]; ok {
 			t.Errorf("%q and %q have the same id", names, other)

@@ -46,7 +46,8 @@ func TestTheSameAnswerIsRecognisedInAnyFormOfItsJSON(t *testing.T) {
 
 func TestADecisionMustFitItsTicket(t *testing.T) {
 	kinds := []mailroom.Ask{
-		ask("ok", mailroom.TicketApproval), ask("q", mailroom.TicketInput), ask("hook", mailroom.TicketEvent), ask("later", mailroom.TicketTimer),
+		ask("ok", mailroom.TicketApproval), ask("q", mailroom.TicketInput), ask("hook", mailroom.TicketEvent),
+		ask("later", mailroom.TicketTimer),
 		{Name: "data", Kind: mailroom.TicketApproval, Answers: true},
 	}
 	for _, c := range []struct {

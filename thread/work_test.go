@@ -31,7 +31,8 @@ func TestAStepChecksItsTicketsInLinearTime(t *testing.T) {
 				c := w.mustStart("x")
 				a := thread.StepCommit{Claim: c, Number: 1}
 				for i := range items {
-					a.Step.Tickets = append(a.Step.Tickets, mailroom.Ask{Name: nameOf(i), Kind: mailroom.TicketEvent, Prompt: strings.Repeat("p", 3500)})
+					a.Step.Tickets = append(a.Step.Tickets, mailroom.Ask{Name: nameOf(i), Kind: mailroom.TicketEvent,
+						Prompt: strings.Repeat("p", 3500)})
 				}
 				if err := a.Check(); err != nil {
 					t.Fatal(err)
@@ -45,10 +46,12 @@ func TestAStepChecksItsTicketsInLinearTime(t *testing.T) {
 			}
 			few, many := workOf(t, 100, step), workOf(t, 1000, step)
 			if digests := 1000.0; many >= digests {
-				t.Errorf("checking a step of 1000 tickets in the committer allocates %v times, want fewer than one digest for each", many)
+				t.Errorf("checking a step of 1000 tickets in the committer allocates %v times, want fewer than one digest for each",
+					many)
 			}
 			if many > 20*(few+10) {
-				t.Errorf("10 times the tickets cost %v allocations instead of %v: the work grows faster than the request", many, few)
+				t.Errorf("10 times the tickets cost %v allocations instead of %v: the work grows faster than the request", many,
+					few)
 			}
 		})
 	}
@@ -89,7 +92,8 @@ func TestASubmitChecksItsDecisionsInLinearTime(t *testing.T) {
 		in := thread.Submit{Thread: "t", Run: "y", Owner: "admin"}
 		for range items {
 			in.Decisions = append(in.Decisions, thread.Decision{
-				Ticket: w.ticket("q").ID, Verdict: mailroom.VerdictAnswer, Answer: json.RawMessage(`"` + strings.Repeat("a", 1000) + `"`), By: "ann",
+				Ticket: w.ticket("q").ID, Verdict: mailroom.VerdictAnswer, Answer: json.RawMessage(`"` + strings.Repeat("a", 1000) +
+					`"`), By: "ann",
 			})
 		}
 		if err := in.Check(); err != nil {
@@ -104,7 +108,8 @@ func TestASubmitChecksItsDecisionsInLinearTime(t *testing.T) {
 	}
 	few, many := workOf(t, 100, submit), workOf(t, 1000, submit)
 	if many > 20*few {
-		t.Errorf("10 times the decisions cost %v allocations instead of %v: the work grows faster than the request", many, few)
+		t.Errorf("10 times the decisions cost %v allocations instead of %v: the work grows faster than the request", many,
+			few)
 	}
 }
 

@@ -26,7 +26,8 @@ type account struct {
 }
 
 func newAccount(who string) *account {
-	return &account{who: who, texts: map[string][]byte{}, over: map[string]bool{}, cursor: "0", changed: make(chan struct{})}
+	return &account{who: who, texts: map[string][]byte{}, over: map[string]bool{}, cursor: "0",
+		changed: make(chan struct{})}
 }
 
 // bad records an error. The caller holds mu.

@@ -51,7 +51,8 @@ pace = "3ms"
 
 func (c *chaos) start() {
 	c.t.Helper()
-	p, err := launch(c.plain, nil, "listening on ", "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(c.dir, "data"), "--config", filepath.Join(c.dir, "config.toml"))
+	p, err := launch(c.plain, nil, "listening on ", "serve", "--listen", "127.0.0.1:0", "--data",
+		filepath.Join(c.dir, "data"), "--config", filepath.Join(c.dir, "config.toml"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -69,7 +70,8 @@ func (c *chaos) start() {
 
 // direct returns a client that bypasses the proxy.
 func (c *chaos) direct() *client.Client {
-	return client.New(c.server.url, c.server.token, client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
+	return client.New(c.server.url, c.server.token,
+		client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
 }
 
 // submit queues the runs.
@@ -80,7 +82,8 @@ func (c *chaos) submit(runs, threads int) {
 	}
 	words := strings.Repeat("fár, ", *words)
 	for i := range runs {
-		out, err := c.direct().Submit(c.t.Context(), api.Submit{Thread: c.threads[i%threads], Text: fmt.Sprintf("%d %s", i, words), Agent: "echo"})
+		out, err := c.direct().Submit(c.t.Context(), api.Submit{Thread: c.threads[i%threads], Text: fmt.Sprintf("%d %s", i,
+			words), Agent: "echo"})
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -108,7 +111,8 @@ func (c *chaos) follow(ctx context.Context, wg *sync.WaitGroup) {
 		}
 		c.sse = append(c.sse, accounts)
 		reader := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithIdleTimeout(silence),
-			client.WithBackoff(5*time.Millisecond, 200*time.Millisecond), client.WithMaxAttempts(1_000_000), client.WithRetryTimeout(0))
+			client.WithBackoff(5*time.Millisecond, 200*time.Millisecond), client.WithMaxAttempts(1_000_000),
+			client.WithRetryTimeout(0))
 		for thread, a := range accounts {
 			wg.Go(func() { a.follow(ctx, reader, thread) })
 		}
@@ -222,7 +226,8 @@ func TestReadersBehindABadNetworkGetExactlyTheLog(t *testing.T) {
 	}
 	t.Logf("seed %d: %d runs, %d entries, %d kills; the last run ended after %s, the last reader after %s",
 		c.seed, len(c.runs), written, *killsFlag, ended.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
-	t.Logf("%d readers (%d over WebSocket) of %d threads each read %d entries and %d deltas, and compared the live text of %d messages",
+	t.Logf(
+		"%d readers (%d over WebSocket) of %d threads each read %d entries and %d deltas, and compared the live text of %d messages",
 		*readers, len(c.sockets), len(c.threads), entries, deltas, texts)
 	t.Logf("%s", c.proxy)
 	if deltas == 0 || texts == 0 {

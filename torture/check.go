@@ -85,7 +85,8 @@ func (t *torture) readThread(ctx context.Context, c *client.Client, row api.Thre
 	}
 	known := l.length()
 	if row.LastSeq < known {
-		t.violation(row.ID, "the row of thread %s says that its last entry is %d, but entry %d was read", row.ID, row.LastSeq, known)
+		t.violation(row.ID, "the row of thread %s says that its last entry is %d, but entry %d was read", row.ID,
+			row.LastSeq, known)
 	}
 	if row.OldestSeq > known+1 {
 		t.counts.incomplete.Add(1)
@@ -105,7 +106,8 @@ func (t *torture) readThread(ctx context.Context, c *client.Client, row api.Thre
 			l.add(e, "the list")
 		}
 		if len(page.Items) == 0 {
-			t.violation(row.ID, "thread %s has no entry after %d, but its row says that the last is %d", row.ID, known, row.LastSeq)
+			t.violation(row.ID, "thread %s has no entry after %d, but its row says that the last is %d", row.ID, known,
+				row.LastSeq)
 			return nil
 		}
 	}
@@ -119,7 +121,8 @@ func (t *torture) judgePurge(l *threadLog, oldest int64) {
 		for _, r := range s.log.Runs {
 			open := r.State != fold.StateUnqueued && !r.State.Ended()
 			if open && s.run(r.ID).retries == 0 && r.Pos < oldest {
-				t.violation(l.thread, "run %s is %s but its first entry %d was purged: entry %d is the oldest", r.ID, r.State, r.Pos, oldest)
+				t.violation(l.thread, "run %s is %s but its first entry %d was purged: entry %d is the oldest", r.ID, r.State,
+					r.Pos, oldest)
 			}
 		}
 	})
@@ -226,7 +229,8 @@ func (t *torture) judgeEffects(before, after map[string][]string) {
 					value := strings.Trim(string(f.value), `"`)
 					if r.agent == tortureAgent && f.last == entry.KindEffectSettled && !f.failed &&
 						!slices.Contains(after[f.key], value) && !strings.HasPrefix(value, "{") {
-						t.violation(l.thread, "effect %s settled as %s, which never happened; the calls were %v", f.key, value, after[f.key])
+						t.violation(l.thread, "effect %s settled as %s, which never happened; the calls were %v", f.key, value,
+							after[f.key])
 					}
 				}
 			}
@@ -244,7 +248,8 @@ func (t *torture) judgeSends() {
 		to := t.log(sent.Thread)
 		to.inspect(func(s *threadState) {
 			if s.log.Message(sent.Message) == nil && !to.incomplete {
-				t.violation(sent.from, "message %s was sent from thread %s, but is not in thread %s", sent.Message, sent.from, sent.Thread)
+				t.violation(sent.from, "message %s was sent from thread %s, but is not in thread %s", sent.Message, sent.from,
+					sent.Thread)
 			}
 		})
 	}

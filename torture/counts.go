@@ -87,17 +87,24 @@ func (t *torture) summary(w io.Writer) {
 		entries += l.length()
 	}
 	fmt.Fprintf(w, "\n%d cycles, %d kills, %d operations, seed %d\n%s", c.cycles.Load(), killed, all, t.seed, table)
-	fmt.Fprintf(w, "\nchecked %d times: %d entries of %d threads, each against the rules and all readers\n", c.checks.Load(), entries, threads)
-	fmt.Fprintf(w, "readers received %d events, %d of them streamed text, %d gaps after a purge\n", c.events.Load(), c.deltas.Load(), c.gaps.Load())
-	fmt.Fprintf(w, "%d repeats of a key returned the first answer; %d external effects and %d sends compared with the log\n", c.repeats.Load(), c.effects.Load(), c.sends.Load())
-	fmt.Fprintf(w, "%d histories of %d facts are linearizable (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
+	fmt.Fprintf(w, "\nchecked %d times: %d entries of %d threads, each against the rules and all readers\n",
+		c.checks.Load(), entries, threads)
+	fmt.Fprintf(w, "readers received %d events, %d of them streamed text, %d gaps after a purge\n", c.events.Load(),
+		c.deltas.Load(), c.gaps.Load())
+	fmt.Fprintf(w,
+		"%d repeats of a key returned the first answer; %d external effects and %d sends compared with the log\n",
+		c.repeats.Load(), c.effects.Load(), c.sends.Load())
+	fmt.Fprintf(w, "%d histories of %d facts are linearizable (porcupine); %d were too long to decide\n",
+		c.histories.Load(), c.facts.Load(), c.undecided.Load())
 	fmt.Fprintf(w, "%d attempts of frozen workers resumed after losing their claim, and wrote nothing\n", c.zombies.Load())
 	writeTakeovers(t, w)
 	if t.old != "" {
-		fmt.Fprintf(w, "servers were started %d times with the older program and %d times with the newer one\n", c.olderStarts.Load(), c.newerStarts.Load())
+		fmt.Fprintf(w, "servers were started %d times with the older program and %d times with the newer one\n",
+			c.olderStarts.Load(), c.newerStarts.Load())
 	}
 	fmt.Fprintf(w, "%d outcomes of children were reported correctly to their callers\n", c.children.Load())
-	fmt.Fprintf(w, "doctor found nothing in %d checks of the live and stopped store, nor in %d copies of the live store\n", c.examined.Load(), c.copies.Load())
+	fmt.Fprintf(w, "doctor found nothing in %d checks of the live and stopped store, nor in %d copies of the live store\n",
+		c.examined.Load(), c.copies.Load())
 	if n := c.incomplete.Load(); n > 0 {
 		fmt.Fprintf(w, "%d threads were not fully checked: entries were purged before they were read\n", n)
 	}

@@ -17,7 +17,8 @@ const users = 6
 // openThreads creates the threads that users work on.
 func (t *torture) openThreads(ctx context.Context, p *process) error {
 	h := t.newUser(t.target(p), plan{kind: atPoint}, 0)
-	h.send(&operation{Kind: "open", Thread: t.threads.delivers, Text: "opened", Submit: &api.Submit{Thread: t.threads.delivers, Text: "opened", Key: "opened"}})
+	h.send(&operation{Kind: "open", Thread: t.threads.delivers, Text: "opened",
+		Submit: &api.Submit{Thread: t.threads.delivers, Text: "opened", Key: "opened"}})
 	row, err := h.client.PatchThread(ctx, t.threads.delivers, api.ThreadPatch{DeliverTo: &t.threads.delivered})
 	if err != nil {
 		return fmt.Errorf("set deliver_to: %w", err)

@@ -57,7 +57,8 @@ func nodePlans(n int, lease time.Duration, dice *rand.Rand) []plan {
 // nodePlan draws a cycle of a kind. Two of three faults of a server last until others must have taken
 // over its runs, and some are combined with another one.
 func nodePlan(kind string, lease time.Duration, dice *rand.Rand) plan {
-	p := plan{kind: kind, load: time.Duration(300+dice.IntN(900)) * time.Millisecond, seed: dice.Uint64(), resets: dice.IntN(2) == 0}
+	p := plan{kind: kind, load: time.Duration(300+dice.IntN(900)) * time.Millisecond, seed: dice.Uint64(),
+		resets: dice.IntN(2) == 0}
 	switch kind {
 	case oneServer, twoServers, frozenNode, frozenTrip, cutOff, noAnswers, noRequests:
 		p.long = dice.IntN(2) == 0

@@ -43,5 +43,7 @@ func (f *faultTimes) end() {
 func (f *faultTimes) near(at time.Time, within time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.list, func(s span) bool { return !s.begin.After(at.Add(within)) && !s.end.Before(at.Add(-within)) })
+	return slices.ContainsFunc(f.list, func(s span) bool {
+		return !s.begin.After(at.Add(within)) && !s.end.Before(at.Add(-within))
+	})
 }

@@ -15,7 +15,8 @@ import (
 	"mailroom/api"
 )
 
-var frozenFlag = flag.Duration("frozen", 0, "how long a server stays frozen in a commit; 0: until the other one has written to all of its threads")
+var frozenFlag = flag.Duration("frozen", 0,
+	"how long a server stays frozen in a commit; 0: until the other one has written to all of its threads")
 
 // A server that stops between the two trips of a transaction keeps its threads locked until
 // PostgreSQL ends its session (idle_in_transaction). Until then, and after it, all operations succeed at another
@@ -79,7 +80,8 @@ func TestAServerFrozenInACommitStopsNoOther(t *testing.T) {
 	}
 	wg.Wait()
 	ops := tt.journal.since(1)
-	t.Logf("operations at the other server while one was frozen for %s:\n%s", ended.Sub(began).Round(time.Millisecond), latencies(ops, began, ended))
+	t.Logf("operations at the other server while one was frozen for %s:\n%s", ended.Sub(began).Round(time.Millisecond),
+		latencies(ops, began, ended))
 	for _, o := range ops {
 		if o.Outcome == unknown && o.Called.After(began) && o.Returned.Before(ended) {
 			t.Errorf("operation %d, %s, had no answer: %s", o.N, o.Kind, o.Why)
@@ -98,7 +100,8 @@ func TestAServerFrozenInACommitStopsNoOther(t *testing.T) {
 // wait between two trips.
 func lockedThreads(ctx context.Context, t *testing.T, n *nodes) (locked []string) {
 	t.Helper()
-	rows, err := n.database.Select(ctx, `SELECT t.id FROM mailroom.thread t JOIN pg_stat_activity a ON a.backend_xid = t.xmax
+	rows, err := n.database.Select(ctx,
+		`SELECT t.id FROM mailroom.thread t JOIN pg_stat_activity a ON a.backend_xid = t.xmax
 		WHERE a.state = 'idle in transaction' AND t.id LIKE 'echo-%' ORDER BY t.id`)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +110,8 @@ func lockedThreads(ctx context.Context, t *testing.T, n *nodes) (locked []string
 		locked = append(locked, row[0])
 	}
 	if len(locked) == 0 {
-		sessions, err := n.database.Select(ctx, "SELECT application_name, state, backend_xid, state_change, now(), query FROM pg_stat_activity WHERE datname = current_database()")
+		sessions, err := n.database.Select(ctx,
+			"SELECT application_name, state, backend_xid, state_change, now(), query FROM pg_stat_activity WHERE datname = current_database()")
 		t.Fatalf("the frozen server has locked no thread of users; sessions: %v (error: %v)", sessions, err)
 	}
 	return locked
@@ -134,7 +138,8 @@ func work(ctx context.Context, t *testing.T, tt *torture, s *process, locked []s
 		writes.Go(func() {
 			h := tt.newUser(at, p, 300+i)
 			text := fmt.Sprintf("m%d.%d to a locked thread", tt.journal.next(), h.dice.IntN(1<<30))
-			o := h.send(&operation{Kind: "submit", Thread: thread, Text: text, Submit: &api.Submit{Thread: thread, Text: text, Key: text}})
+			o := h.send(&operation{Kind: "submit", Thread: thread, Text: text, Submit: &api.Submit{Thread: thread, Text: text,
+				Key: text}})
 			if o.Outcome != done {
 				t.Errorf("a submit to locked thread %s: %s", thread, o.Why)
 			}

@@ -84,7 +84,8 @@ func (r modelState) last(o order) bool {
 func (r modelState) isHead(run string) bool {
 	me := r.queue[run]
 	for id, o := range r.queue {
-		if id != run && !me.loose && !o.loose && (o.priority < me.priority || o.priority == me.priority && o.place < me.place) {
+		if id != run && !me.loose && !o.loose && (o.priority < me.priority || o.priority == me.priority &&
+			o.place < me.place) {
 			return false
 		}
 	}
@@ -199,7 +200,8 @@ func (t *torture) checkLinearizable(l *threadLog, begin modelState, list []porcu
 	t.counts.facts.Add(int64(len(list)))
 	switch porcupine.CheckOperationsTimeout(model, list, 5*time.Second) {
 	case porcupine.Illegal:
-		t.violation(l.thread, "history of thread %s since the last check is not linearizable from state %s:\n%s", l.thread, begin, formatHistory(list))
+		t.violation(l.thread, "history of thread %s since the last check is not linearizable from state %s:\n%s", l.thread,
+			begin, formatHistory(list))
 	case porcupine.Unknown:
 		t.counts.undecided.Add(1)
 	}
@@ -213,7 +215,8 @@ func formatHistory(list []porcupine.Operation) string {
 		f := o.Input.(fact)
 		fmt.Fprintf(&b, "  %s to %s: %s", clock(o.Call), clock(o.Return), f.kind)
 		if f.row != nil {
-			fmt.Fprintf(&b, " %s, %d queued\n", modelState{current: deref(f.row.ActiveRun) + deref(f.row.WaitingRun)}, f.row.Queued)
+			fmt.Fprintf(&b, " %s, %d queued\n", modelState{current: deref(f.row.ActiveRun) + deref(f.row.WaitingRun)},
+				f.row.Queued)
 		} else {
 			fmt.Fprintf(&b, " run %s %+v\n", f.run, f.order)
 		}

@@ -52,7 +52,8 @@ func (t *torture) judgeKey(o *operation) {
 		t.keys[id] = o
 		return
 	}
-	if first.Message != o.Message || first.Run != o.Run || first.Submitted.Seq != o.Submitted.Seq || first.Submitted.Place != o.Submitted.Place {
+	if first.Message != o.Message || first.Run != o.Run || first.Submitted.Seq != o.Submitted.Seq ||
+		first.Submitted.Place != o.Submitted.Place {
 		t.violation(o.Thread, "key %s returned %+v in operation %d but %+v in operation %d",
 			o.Submit.Key, *first.Submitted, first.N, *o.Submitted, o.N)
 	}

@@ -52,7 +52,8 @@ func (l *threadLog) add(e mailroom.Entry, by string) {
 		l.torture.violation(l.thread, "%s read entry %d of thread %s, but only %d entries are known", by, e.Seq, l.thread, n)
 	case e.Seq <= n:
 		if known := l.entries[e.Seq-1]; !same(known, e) {
-			l.torture.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread, e.Raw, known.Raw)
+			l.torture.violation(l.thread, "%s read entry %d of thread %s as %s, but it was %s", by, e.Seq, l.thread,
+				e.Raw, known.Raw)
 		}
 	default:
 		l.entries, l.seen = append(l.entries, e), append(l.seen, time.Now())

@@ -37,7 +37,8 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.SetOutput(errs)
 	plain := flags.String("plain", "bin/mailroom", "the server")
 	tagged := flags.String("tagged", "bin/mailroom-torture", "server binary built with the tag torture")
-	old := flags.String("old", "", "server binary of another version, also built with the tag torture: each start of one of several servers draws one of the two")
+	old := flags.String("old", "",
+		"server binary of another version, also built with the tag torture: each start of one of several servers draws one of the two")
 	cycles := flags.Int("cycles", 100, "number of kills")
 	seed := flags.Uint64("seed", 0, "random seed; 0 picks one")
 	servers := flags.Int("nodes", 1, "number of servers; several share a private PostgreSQL cluster")
@@ -46,7 +47,8 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		return 2
 	}
 	if flags.NArg() > 0 || *cycles < 1 || *servers < 1 || *servers > 10 {
-		fmt.Fprintln(errs, "unexpected arguments, no cycles, or no servers: use flags only, -cycles 1 or more, and -nodes 1 to 10")
+		fmt.Fprintln(errs,
+			"unexpected arguments, no cycles, or no servers: use flags only, -cycles 1 or more, and -nodes 1 to 10")
 		return 2
 	}
 	if *old != "" && *servers < 2 {

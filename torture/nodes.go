@@ -74,7 +74,8 @@ func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
 		return n, err
 	}
 	text := func(url string) []byte {
-		return []byte(configText(t.lease, fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n[token]\noperator_file = %q\n", url, operator)))
+		return []byte(configText(t.lease,
+			fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n[token]\noperator_file = %q\n", url, operator)))
 	}
 	for i := range t.nodes {
 		if err := os.MkdirAll(t.dataOf(i), 0o700); err != nil {
@@ -119,7 +120,8 @@ func (n *nodes) startAll(ctx context.Context, victim int, doom string) error {
 			at = doom
 		}
 		var err error
-		if n.servers[i], err = t.startServer(ctx, t.dataOf(i), n.program(), configOf(t, i), at); err != nil && !(at != "" && n.servers[i].died()) {
+		if n.servers[i], err = t.startServer(ctx, t.dataOf(i), n.program(), configOf(t, i), at); err != nil &&
+			!(at != "" && n.servers[i].died()) {
 			return fmt.Errorf("server %d: %w", i, err)
 		}
 	}

@@ -148,7 +148,9 @@ func (h *user) deleteThread(ctx context.Context) {
 		defer cancel()
 		return h.client.WaitRun(ctx, o.Run, 2*time.Second)
 	})
-	h.do(&operation{Kind: "delete", Thread: thread}, func(ctx context.Context) error { return h.client.DeleteThread(ctx, thread) })
+	h.do(&operation{Kind: "delete", Thread: thread}, func(ctx context.Context) error {
+		return h.client.DeleteThread(ctx, thread)
+	})
 }
 
 func (h *user) journalNext() int { return h.torture.journal.next() }

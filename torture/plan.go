@@ -59,7 +59,8 @@ func points() []struct {
 		name string
 		most int
 	}{
-		{"at begin", 40}, {"at token", 30}, {"at text", 150}, {"at effect", 8}, {"at effected", 8}, {"at result", 8}, {"at step", 40},
+		{"at begin", 40}, {"at token", 30}, {"at text", 150}, {"at effect", 8}, {"at effected", 8}, {"at result", 8},
+		{"at step", 40},
 		{"before run.completed", 60}, {"after run.completed", 60},
 		{"before run.waiting", 6}, {"after run.waiting", 6},
 		{"before renewal", 4}, {"after renewal", 4},

@@ -36,7 +36,8 @@ const waitTimeout = 60 * time.Second
 
 // launch starts a program without waiting for it.
 func launch(binary string, env []string, ready string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{}), frozen: make(chan struct{}), resumed: make(chan struct{})}
+	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{}),
+		frozen: make(chan struct{}), resumed: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	out, err := p.cmd.StderrPipe()
 	if err != nil {

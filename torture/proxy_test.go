@@ -91,7 +91,8 @@ func (p *badProxy) forward(reader *net.TCPConn, dice *rand.Rand) {
 	defer server.Close() // as above
 	defer context.AfterFunc(p.ctx, func() { reset(reader); reset(server) })()
 	part := dice.Float64() // so that many are cut in the handshake or soon after
-	l := &line{reader: reader, server: server, left: int64(60_000 * part * part * part), fate: dice.IntN(faultKinds), late: time.Duration(1+dice.IntN(15)) * time.Millisecond}
+	l := &line{reader: reader, server: server, left: int64(60_000 * part * part * part), fate: dice.IntN(faultKinds),
+		late: time.Duration(1+dice.IntN(15)) * time.Millisecond}
 	if p.kind.Load() {
 		l.fate = kept
 	}

@@ -54,7 +54,8 @@ func (t *torture) reader(thread, name string, after int64) *reader {
 // follow reads over one connection until it breaks or ctx ends. It reports whether the thread
 // exists.
 func (r *reader) follow(ctx context.Context, at target) (there bool) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.url+"/v1/threads/"+url.PathEscape(r.thread)+"/stream", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.url+"/v1/threads/"+url.PathEscape(r.thread)+"/stream",
+		nil)
 	if err != nil {
 		r.bad("%v", err)
 		return false
@@ -94,7 +95,8 @@ func (r *reader) follow(ctx context.Context, at target) (there bool) {
 }
 
 func (r *reader) bad(format string, args ...any) {
-	r.torture.violation(r.thread, "%s of thread %s, after event %s: %s", r.name, r.thread, r.id, fmt.Sprintf(format, args...))
+	r.torture.violation(r.thread, "%s of thread %s, after event %s: %s", r.name, r.thread, r.id,
+		fmt.Sprintf(format, args...))
 }
 
 func (r *reader) event(name, id string, data []byte) {
@@ -185,7 +187,8 @@ const flushWindow = 2 * time.Second
 func (r *reader) checkKept(id string, x *text, length int) {
 	for _, s := range x.grown {
 		if s.length > length && !r.torture.faults.near(s.at, flushWindow) {
-			r.bad("message %s: %d bytes were streamed at %s, long before a fault, but only %d are kept", id, s.length, s.at.Format(time.StampMicro), length)
+			r.bad("message %s: %d bytes were streamed at %s, long before a fault, but only %d are kept", id, s.length,
+				s.at.Format(time.StampMicro), length)
 			return
 		}
 	}

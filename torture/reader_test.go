@@ -40,7 +40,8 @@ func raw(t *testing.T, v any) []byte {
 }
 
 // feed gives a reader the start of a log, and then the events of f.
-func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, body any), delta func(offset int, text string))) string {
+func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, body any),
+	delta func(offset int, text string))) string {
 	t.Helper()
 	home := still()
 	r := home.reader("t", "the reader", 0)
@@ -163,18 +164,23 @@ func TestTheModelRefusesImpossibleHistories(t *testing.T) {
 		history []happening
 		legal   bool
 	}{
-		"one after the other":               {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), queued("b", 2, 6, 7), start("b", 8, 9)}, true},
-		"two at a time":                     {[]happening{queued("a", 1, 0, 1), queued("b", 2, 0, 1), start("a", 2, 3), start("b", 4, 5)}, false},
-		"the second first":                  {[]happening{queued("a", 1, 0, 1), queued("b", 2, 2, 3), start("b", 4, 5)}, false},
+		"one after the other": {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5),
+			queued("b", 2, 6, 7), start("b", 8, 9)}, true},
+		"two at a time": {[]happening{queued("a", 1, 0, 1), queued("b", 2, 0, 1), start("a", 2, 3),
+			start("b", 4, 5)}, false},
+		"the second first": {[]happening{queued("a", 1, 0, 1), queued("b", 2, 2, 3), start("b", 4, 5)},
+			false},
 		"places against the order of calls": {[]happening{queued("a", 2, 0, 1), queued("b", 1, 2, 3)}, false},
 		"places of calls at the same time":  {[]happening{queued("a", 2, 0, 3), queued("b", 1, 1, 4)}, true},
 		"a stale read":                      {[]happening{queued("a", 1, 0, 1), read("", 0, 2, 3)}, false},
 		"a read at the same time":           {[]happening{queued("a", 1, 0, 3), read("", 0, 1, 2)}, true},
 		"a read of a running run":           {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), read("a", 0, 4, 5)}, true},
-		"a read of an ended run":            {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), read("a", 0, 6, 7)}, false},
-		"a start of an unknown run":         {[]happening{start("a", 0, 1)}, false},
-		"a start again after a lost claim":  {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), start("a", 4, 5), end("a", 6, 7)}, true},
-		"an unknown queued run":             {[]happening{end("a", 0, 1)}, false},
+		"a read of an ended run": {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5),
+			read("a", 0, 6, 7)}, false},
+		"a start of an unknown run": {[]happening{start("a", 0, 1)}, false},
+		"a start again after a lost claim": {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), start("a", 4, 5),
+			end("a", 6, 7)}, true},
+		"an unknown queued run": {[]happening{end("a", 0, 1)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := still()

@@ -53,7 +53,8 @@ func (t *torture) finish(ctx context.Context, s *process) error {
 		})
 	}
 	for _, o := range t.journal.since(1) {
-		if (o.Kind == "submit" || o.Kind == "repeat") && o.Outcome == done && isOnce(o.Text) && t.texts[o.Text] != 1 && !t.log(o.Thread).isIncomplete() {
+		if (o.Kind == "submit" || o.Kind == "repeat") && o.Outcome == done && isOnce(o.Text) && t.texts[o.Text] != 1 &&
+			!t.log(o.Thread).isIncomplete() {
 			t.violation(o.Thread, "operation %d was answered, but its message occurs %d times", o.N, t.texts[o.Text])
 		}
 	}
@@ -106,7 +107,8 @@ func (t *torture) readAgain(ctx context.Context, c *client.Client) error {
 				return fmt.Errorf("read thread %s again: %w", l.thread, err)
 			}
 			if len(page.Items) == 0 {
-				t.violation(l.thread, "thread %s has no entry after %d, but its row says that the last is %d", l.thread, after, row.LastSeq)
+				t.violation(l.thread, "thread %s has no entry after %d, but its row says that the last is %d", l.thread, after,
+					row.LastSeq)
 				break
 			}
 			for _, e := range page.Items {

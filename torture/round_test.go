@@ -137,7 +137,8 @@ func TestEveryFaultOfSeveralServersIsPlanned(t *testing.T) {
 		seen["also "+p.also]++
 	}
 	for _, kind := range []string{
-		atPoint, oneServer, twoServers, frozenNode, frozenTrip, database, connections, resets, cutOff, noAnswers, noRequests, slowLine, noWire,
+		atPoint, oneServer, twoServers, frozenNode, frozenTrip, database, connections, resets, cutOff, noAnswers, noRequests,
+		slowLine, noWire,
 		"also " + oneServer, "also " + connections, "also " + database,
 	} {
 		if seen[kind] == 0 {

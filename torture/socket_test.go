@@ -58,7 +58,8 @@ func (r *socketReader) once(ctx context.Context) {
 		HTTPClient: r.at.http, HTTPHeader: http.Header{"Authorization": {"Bearer " + r.at.token}}, OnPingReceived: beat,
 	})
 	if err != nil {
-		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols && resp.StatusCode != http.StatusServiceUnavailable {
+		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols &&
+			resp.StatusCode != http.StatusServiceUnavailable {
 			r.bad("the handshake was answered with %s", resp.Status)
 		}
 		return
@@ -113,7 +114,8 @@ func (r *socketReader) bad(format string, args ...any) {
 func (a *account) handle(m frame, raw []byte, ended map[string]string) {
 	end := ended[m.Sub]
 	delete(ended, m.Sub)
-	if got := fmt.Sprintf("%s %s", m.Run, m.Status); (end != "" || m.Op == "settled") && (got != end || m.Op != "settled") {
+	if got := fmt.Sprintf("%s %s", m.Run, m.Status); (end != "" || m.Op == "settled") &&
+		(got != end || m.Op != "settled") {
 		a.note("got %.200s, want the end %q", raw, end)
 	}
 	switch {

@@ -48,8 +48,10 @@ type runState struct {
 
 func newThreadState(thread string) *threadState {
 	return &threadState{
-		log: fold.New(thread, 1), runs: map[string]*runState{}, texts: map[string]string{}, sent: map[string]time.Time{}, edits: map[string][]string{},
-		decided: map[string][]entry.TicketDecision{}, said: map[string]bool{}, queue: map[string]*runState{}, judged: map[string]int{},
+		log: fold.New(thread, 1), runs: map[string]*runState{}, texts: map[string]string{}, sent: map[string]time.Time{},
+		edits:   map[string][]string{},
+		decided: map[string][]entry.TicketDecision{}, said: map[string]bool{}, queue: map[string]*runState{},
+		judged: map[string]int{},
 	}
 }
 
@@ -64,7 +66,8 @@ func (s *threadState) run(id string) *runState {
 }
 
 func (s *threadState) bad(e mailroom.Entry, format string, args ...any) {
-	s.found = append(s.found, fmt.Sprintf("thread %s, entry %d (%s of run %s, attempt %d): ", s.log.Thread, e.Seq, e.Kind, e.Run, e.Attempt)+
+	s.found = append(s.found, fmt.Sprintf("thread %s, entry %d (%s of run %s, attempt %d): ", s.log.Thread, e.Seq, e.Kind,
+		e.Run, e.Attempt)+
 		fmt.Sprintf(format, args...))
 }
 
@@ -241,7 +244,8 @@ func (s *threadState) ended(e mailroom.Entry, r *runState) {
 		}
 		r.crashes++
 		logged, lost := s.log.Runs[r.id], s.lost(r)+1
-		if logged == nil || logged.State != fold.StateRunning || body.Crashes != r.crashes || r.crashes < mailroom.MaxCrashes && lost < mailroom.MaxLost {
+		if logged == nil || logged.State != fold.StateRunning || body.Crashes != r.crashes ||
+			r.crashes < mailroom.MaxCrashes && lost < mailroom.MaxLost {
 			s.bad(e, "failed after %d lost claims in a row, %d in total; the entry says %d", r.crashes, lost, body.Crashes)
 		}
 	}
@@ -276,7 +280,8 @@ func (s *threadState) unfinished() []string {
 		}
 	}
 	for id := range s.log.Unread {
-		found = append(found, fmt.Sprintf("thread %s: steered message %s was neither read nor became a run", s.log.Thread, id))
+		found = append(found, fmt.Sprintf("thread %s: steered message %s was neither read nor became a run",
+			s.log.Thread, id))
 	}
 	return found
 }

@@ -38,7 +38,8 @@ func lostClaim(run string, attempt int) logLine {
 }
 
 func reply(run string, attempt int, text string) logLine {
-	return logLine{entry.KindMessage, run, attempt, mailroom.Message{ID: fmt.Sprintf("%s.%d-1", run, attempt), Text: text, Role: mailroom.RoleAssistant}}
+	return logLine{entry.KindMessage, run, attempt, mailroom.Message{ID: fmt.Sprintf("%s.%d-1", run, attempt), Text: text,
+		Role: mailroom.RoleAssistant}}
 }
 
 func completed(run string, attempt int, text string) logLine {
@@ -64,7 +65,8 @@ func asked(run string, attempt int, name string) logLine {
 }
 
 func decision(run string, attempt int, name string, v mailroom.Verdict) logLine {
-	return logLine{entry.KindTicketDecided, run, attempt, entry.TicketDecision{Ticket: thread.TicketID(run, name), Decision: v}}
+	return logLine{entry.KindTicketDecided, run, attempt, entry.TicketDecision{Ticket: thread.TicketID(run, name),
+		Decision: v}}
 }
 
 // check makes a log of the lines, one millisecond apart, and returns the violations found in it,
@@ -185,18 +187,21 @@ func TestAFoldFindsGapsAndRepeats(t *testing.T) {
 
 func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(1000 + ms).UTC() }
-	held := logLine{entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
+	held := logLine{entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(5),
+		Messages: []string{"a.1"}}}
 	before := []logLine{userMessage("a", "1"), held, userMessage("b", "2"), queued("b", 128, "b.3")}
 	if got := check(t, false, append(before, started("b", 1, 3))...); got != "" {
 		t.Errorf("a run starts while the previous one is scheduled: %s", got)
 	}
-	if got := check(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got, "starts before run b") {
+	if got := check(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got,
+		"starts before run b") {
 		t.Errorf("a run submitted before the time of a scheduled one starts first: %q", got)
 	}
 	steered := []logLine{
 		userMessage("x", "1"), queued("x", 128, "x.1"), started("x", 1, 1),
 		{entry.KindMessage, "x", 0, mailroom.Message{ID: "s.4", Role: mailroom.RoleUser, Text: "steered"}},
-		userMessage("a", "5"), {entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(7), Messages: []string{"a.5"}}},
+		userMessage("a", "5"), {entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(7),
+			Messages: []string{"a.5"}}},
 		{entry.KindCompleted, "x", 1, entry.RunCompleted{}}, queued("s", 128, "s.4"), lineNothing(), started("s", 1, 4),
 	}
 	if got := check(t, false, steered...); got != "" {

@@ -46,7 +46,8 @@ func (n *nodes) beginOutages(ctx context.Context, p plan, victims []int) ([]outa
 	reading := n.after(victims[len(victims)-1])
 	at := n.torture.target(n.servers[reading])
 	defer at.http.CloseIdleConnections()
-	workers, err := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithTimeout(waitTimeout)).Workers(ctx)
+	workers, err := client.New(at.url, at.token, client.WithHTTPClient(at.http),
+		client.WithTimeout(waitTimeout)).Workers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the workers: %w", err)
 	}
@@ -123,7 +124,8 @@ func newTakeovers(t *torture) (all takeovers) {
 				all.ended = append(all.ended, took)
 			}
 			if took > bound {
-				all.late = append(all.late, fmt.Sprintf("cycle %d, %s: run %s of thread %s after %s:%s", o.cycle, o.kind, c.run, c.thread, took.Round(time.Millisecond), historyOf(t, c, o.began)))
+				all.late = append(all.late, fmt.Sprintf("cycle %d, %s: run %s of thread %s after %s:%s", o.cycle, o.kind, c.run,
+					c.thread, took.Round(time.Millisecond), historyOf(t, c, o.began)))
 			}
 		}
 	}
@@ -179,7 +181,8 @@ func writeTakeovers(t *torture, w io.Writer) {
 		all.outages, all.claims, t.lease, sweep(t.lease), takeoverBound(t.lease), len(all.late))
 	fmt.Fprintf(w, "  claimed by another server: %s\n", percentiles(all.claimed))
 	fmt.Fprintf(w, "  ended without another attempt: %s\n", percentiles(all.ended))
-	fmt.Fprintf(w, "  %d kept over a short outage, %d not counted because the database was killed too\n", all.kept, all.uncounted)
+	fmt.Fprintf(w, "  %d kept over a short outage, %d not counted because the database was killed too\n", all.kept,
+		all.uncounted)
 	for _, what := range all.late {
 		fmt.Fprintf(w, "late: %s\n", what)
 	}

@@ -69,7 +69,8 @@ func newThreadNames() threadNames {
 		}
 		return list
 	}
-	return threadNames{echo: name("echo", 10), torture: name("torture", 10), tour: name("tour", 2), hub: name("hub", 2), delivers: "echo-9", delivered: "out-0"}
+	return threadNames{echo: name("echo", 10), torture: name("torture", 10), tour: name("tour", 2), hub: name("hub", 2),
+		delivers: "echo-9", delivered: "out-0"}
 }
 
 func (p threadNames) all() []string {
@@ -166,7 +167,8 @@ func (t *torture) newUser(at target, p plan, n int) *user {
 	return &user{
 		torture: t, at: at, dice: rand.New(rand.NewPCG(p.seed, uint64(n))), cycle: int(t.counts.cycles.Load()),
 		tagged: !p.plain(), purging: p.purge, long: p.long, slow: p.kind == frozen || p.kind == frozenNode, pace: pace,
-		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithMaxAttempts(1), client.WithTimeout(waitTimeout),
+		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithMaxAttempts(1),
+			client.WithTimeout(waitTimeout),
 			client.WithBackoff(10*time.Millisecond, 50*time.Millisecond)),
 	}
 }

@@ -144,7 +144,8 @@ func wantNotes(t *testing.T, n *nodes) {
 		}
 		notes, later := countNotes(t, n.torture.log(row.ID))
 		if field := nextversion.Noted(row.Newer); field != notes || columns[row.ID] != notes {
-			t.Errorf("thread %s: %d entries of the next version, its field counts %d and its column %d", row.ID, notes, field, columns[row.ID])
+			t.Errorf("thread %s: %d entries of the next version, its field counts %d and its column %d", row.ID, notes, field,
+				columns[row.ID])
 		}
 		kept += later
 	}

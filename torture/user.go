@@ -111,7 +111,8 @@ func (h *user) text() string {
 
 // submit submits a message in a random mode, with or without a key.
 func (h *user) submit(thread string) {
-	in := &api.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.torture.journal.next(), h.dice.IntN(1<<30), h.text())}
+	in := &api.Submit{Thread: thread, Text: fmt.Sprintf("m%d.%d %s", h.torture.journal.next(),
+		h.dice.IntN(1<<30), h.text())}
 	in.Mode = pick(h, []mailroom.Mode{
 		"", "", "", mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeSteer,
 		mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
@@ -223,7 +224,8 @@ func (h *user) script() json.RawMessage {
 	scenes := []string{"say"}
 	for range h.dice.IntN(4) {
 		scenes = append(scenes, pick(h, []string{
-			"say", "say", "once", "once", "sure", "look", "ask", "question", "timer", "child", "note", "note", "fail", "never", "stubborn",
+			"say", "say", "once", "once", "sure", "look", "ask", "question", "timer", "child", "note", "note", "fail", "never",
+			"stubborn",
 		}))
 	}
 	if h.long && h.dice.IntN(3) == 0 {

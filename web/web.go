@@ -1,7 +1,7 @@
 // Package web has the pages that the server serves to browsers: plain files in the
 // binary, without a build step: the console, the chat, the page of a link in an alert, the service
-// worker that shows alerts, and the libraries that make vendor bundles. They use the API like any other client, with the session of the browser or a token
-// that the user pastes; the files contain no secrets.
+// worker that shows alerts, and the libraries that make vendor bundles. They use the API like any other client, with
+// the session of the browser or a token that the user pastes; the files contain no secrets.
 package web
 
 import (
@@ -74,7 +74,8 @@ type file struct {
 func newFile(at string, body []byte) (string, file, error) {
 	kinds := map[string]string{
 		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json", ".txt": "text/plain; charset=utf-8",
+		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json",
+		".txt": "text/plain; charset=utf-8",
 	}
 	ext := path.Ext(at)
 	if kinds[ext] == "" {
@@ -89,7 +90,9 @@ func newFile(at string, body []byte) (string, file, error) {
 	}
 	sum := sha256.Sum256(body)
 	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
-	return at, file{body: body, kind: kinds[ext], csp: csp, tag: tag, compressed: sync.OnceValue(func() []byte { return compress(body) })}, nil
+	return at, file{body: body, kind: kinds[ext], csp: csp, tag: tag, compressed: sync.OnceValue(func() []byte {
+		return compress(body)
+	})}, nil
 }
 
 func compress(body []byte) []byte {

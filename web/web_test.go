@@ -90,7 +90,8 @@ func TestPagesReferToExistingFilesByRelativePaths(t *testing.T) {
 // The scope of a service worker is the folder of its script. It must be revalidated with each visit.
 func TestTheServiceWorkerCoversAllPages(t *testing.T) {
 	pages := web.Pages()
-	for path, want := range map[string]string{"/sw.js": "text/javascript; charset=utf-8", "/manifest.webmanifest": "application/manifest+json"} {
+	for path, want := range map[string]string{"/sw.js": "text/javascript; charset=utf-8",
+		"/manifest.webmanifest": "application/manifest+json"} {
 		if pages[path] == nil {
 			t.Fatalf("%s is not served", path)
 		}
@@ -107,10 +108,12 @@ func TestTheServiceWorkerCoversAllPages(t *testing.T) {
 	if err := json.NewDecoder(get(pages["/manifest.webmanifest"]).Body).Decode(&manifest); err != nil {
 		t.Fatal(err)
 	}
-	if manifest.Start != "./" || manifest.Scope != "./" || len(manifest.Icons) == 0 || pages["/"+manifest.Icons[0].Src] == nil {
+	if manifest.Start != "./" || manifest.Scope != "./" || len(manifest.Icons) == 0 ||
+		pages["/"+manifest.Icons[0].Src] == nil {
 		t.Errorf("the manifest is %+v", manifest)
 	}
-	for path, want := range map[string]string{"/": "trusted-types worker", "/chat": "trusted-types 'none'", "/decide": "trusted-types 'none'", "/sw.js": "trusted-types 'none'"} {
+	for path, want := range map[string]string{"/": "trusted-types worker", "/chat": "trusted-types 'none'",
+		"/decide": "trusted-types 'none'", "/sw.js": "trusted-types 'none'"} {
 		if csp := get(pages[path]).Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, "; "+want) {
 			t.Errorf("%s: the policy %q does not end with %q", path, csp, want)
 		}

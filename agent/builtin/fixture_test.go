@@ -156,7 +156,8 @@ func (h *fixture) open() []*mailroom.Ticket {
 
 func (h *fixture) decide(k *mailroom.Ticket, v mailroom.Verdict, reason string) {
 	h.t.Helper()
-	_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: v, Reason: reason, Digest: k.Digest, By: "anna"})
+	_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: v, Reason: reason, Digest: k.Digest,
+		By: "anna"})
 	h.must(err)
 }
 
@@ -211,9 +212,10 @@ func (c countingTx) Write(changes *store.Changes) error {
 	if len(changes.Entries) > 0 {
 		c.m.mu.Lock()
 		c.m.count++
-		c.m.dead = c.m.count == c.m.n || c.m.at != nil && slices.ContainsFunc(slices.Concat(changes.Entries...), func(e mailroom.Entry) bool {
-			return c.m.at(&e)
-		})
+		c.m.dead = c.m.count == c.m.n || c.m.at != nil && slices.ContainsFunc(slices.Concat(changes.Entries...),
+			func(e mailroom.Entry) bool {
+				return c.m.at(&e)
+			})
 		dead := c.m.dead
 		c.m.mu.Unlock()
 		if dead && !c.m.after {

@@ -28,7 +28,8 @@ func (t *attempt) greet(ctx context.Context) error {
 
 // lookUpWeather calls an idempotent tool.
 func (t *attempt) lookUpWeather(ctx context.Context) error {
-	if err := t.streamText(ctx, "Now I call a tool. Its result is stored: a later attempt reuses it without a call."); err != nil {
+	if err := t.streamText(ctx,
+		"Now I call a tool. Its result is stored: a later attempt reuses it without a call."); err != nil {
 		return err
 	}
 	args, err := json.Marshal(map[string]string{"place": place})
@@ -48,13 +49,15 @@ func (t *attempt) lookUpWeather(ctx context.Context) error {
 	if err := json.Unmarshal(value, &t.progress.Weather); err != nil {
 		return fmt.Errorf("read the weather: %w", err)
 	}
-	return t.endScene(ctx, mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{toolFinished(call, true, t.progress.Weather)}})
+	return t.endScene(ctx,
+		mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{toolFinished(call, true, t.progress.Weather)}})
 }
 
 // askApproval sends the errand and opens the approval in one transaction.
 func (t *attempt) askApproval(ctx context.Context) error {
-	err := t.streamText(ctx, "I delegate an errand to another run in its own thread, and ask for your approval to send a postcard.\n\n"+
-		"While I wait for both, I use no process or lease: kill the server, and answer next week.")
+	err := t.streamText(ctx,
+		"I delegate an errand to another run in its own thread, and ask for your approval to send a postcard.\n\n"+
+			"While I wait for both, I use no process or lease: kill the server, and answer next week.")
 	if err != nil {
 		return err
 	}
@@ -154,7 +157,8 @@ func (t *attempt) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.A
 		return nil, err
 	}
 	got := strings.Trim(string(value), `"`)
-	t.progress.Postcard = fmt.Sprintf("%s allowed it%s, and it was sent once: %s", decider(asked), formatReason(asked.Reason), got)
+	t.progress.Postcard = fmt.Sprintf("%s allowed it%s, and it was sent once: %s", decider(asked),
+		formatReason(asked.Reason), got)
 	return []mailroom.AgentEntry{toolFinished(call, true, got)}, nil
 }
 
@@ -187,9 +191,11 @@ func (t *attempt) summary(tours int) string {
 		"- the postcard: " + t.progress.Postcard,
 	}
 	if len(t.progress.Steered) > 0 {
-		lines = append(lines, fmt.Sprintf("- messages during the tour: %d, the last one %q", len(t.progress.Steered), t.progress.Steered[len(t.progress.Steered)-1]))
+		lines = append(lines, fmt.Sprintf("- messages during the tour: %d, the last one %q", len(t.progress.Steered),
+			t.progress.Steered[len(t.progress.Steered)-1]))
 	}
-	lines = append(lines, fmt.Sprintf("- attempts of this run: %d; tours of this thread: %d", t.session.Run().Attempt, tours))
+	lines = append(lines, fmt.Sprintf("- attempts of this run: %d; tours of this thread: %d", t.session.Run().Attempt,
+		tours))
 	return strings.Join(lines, "\n")
 }
 

@@ -53,7 +53,8 @@ func TestTourShowsEverything(t *testing.T) {
 			h.t.Fatalf("run is %s at progress %v, want waiting", r.Status, r.Progress)
 		}
 		asked := h.open()
-		if len(asked) != 1 || asked[0].Prompt == "" || asked[0].Action != "send_postcard" || !strings.Contains(string(asked[0].Arguments), "slow tide") {
+		if len(asked) != 1 || asked[0].Prompt == "" || asked[0].Action != "send_postcard" ||
+			!strings.Contains(string(asked[0].Arguments), "slow tide") {
 			h.t.Fatalf("open tickets %+v, want one approval with prompt, action and arguments", asked)
 		}
 		if c := h.child(out.Run); c.Status != mailroom.StatusCompleted || c.Thread == "t" {
@@ -62,7 +63,8 @@ func TestTourShowsEverything(t *testing.T) {
 		h.decide(asked[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
 
-		h.wantEnd(out.Run, "slow tide", "the post boat", "anna allowed it, and it was sent once: postcard no. 1", "attempts of this run: 2; tours of this thread: 1")
+		h.wantEnd(out.Run, "slow tide", "the post boat", "anna allowed it, and it was sent once: postcard no. 1",
+			"attempts of this run: 2; tours of this thread: 1")
 		if diff := cmp.Diff(script, h.names("t")); diff != "" {
 			h.t.Errorf("steps (-want +got):\n%s", diff)
 		}
@@ -87,7 +89,9 @@ func TestTourEndsWithoutApproval(t *testing.T) {
 		answer func(h *fixture)
 		want   string
 	}{
-		"denied": {func(h *fixture) { h.decide(h.open()[0], mailroom.VerdictDeny, "too wet") }, `anna said no ("too wet"): it was not sent`},
+		"denied": {func(h *fixture) {
+			h.decide(h.open()[0], mailroom.VerdictDeny, "too wet")
+		}, `anna said no ("too wet"): it was not sent`},
 		"expired": {func(h *fixture) {
 			h.stop()
 			h.wait(8 * 24 * time.Hour)

@@ -54,7 +54,9 @@ func TestThreadsHaveSessionsOfTheirOwnAtTheSameTime(t *testing.T) {
 
 func TestMissingSessionIsReplacedWithTheTranscript(t *testing.T) {
 	for name, lose := range map[string]func(h *fixture, session string) error{
-		"the program does not know the session": func(h *fixture, session string) error { return os.Remove(h.home + "/" + session) },
+		"the program does not know the session": func(h *fixture, session string) error {
+			return os.Remove(h.home + "/" + session)
+		},
 		"the program is in another session": func(h *fixture, _ string) error {
 			return os.WriteFile(h.home+"/elsewhere", nil, 0o600)
 		},
@@ -95,7 +97,8 @@ func TestInterruptedTurnResumesItsSession(t *testing.T) {
 	run := h.send("t", "!die once")
 	h.reply("t", run)
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
-	want := []string{"!die once", "You were interrupted while working on this. Check what is already done, then continue:\n\n!die once"}
+	want := []string{"!die once",
+		"You were interrupted while working on this. Check what is already done, then continue:\n\n!die once"}
 	if diff := cmp.Diff(want, h.requests(session)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -113,7 +116,8 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 	if err := json.Unmarshal(ticket.Arguments, &arguments); err != nil {
 		t.Fatal(err)
 	}
-	if ticket.Kind != mailroom.TicketApproval || ticket.Action != "Bash" || ticket.Prompt != "claude asks to use Bash: a try" ||
+	if ticket.Kind != mailroom.TicketApproval || ticket.Action != "Bash" ||
+		ticket.Prompt != "claude asks to use Bash: a try" ||
 		arguments.Command != "touch <it>" {
 		t.Errorf("ticket %+v", ticket)
 	}
@@ -122,7 +126,8 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 			t.Errorf("intermediate message %+v, want an internal one", m)
 		}
 	}
-	if _, err := h.Decide(t.Context(), thread.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove, Digest: ticket.Digest, By: "ann"}); err != nil {
+	if _, err := h.Decide(t.Context(), thread.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove,
+		Digest: ticket.Digest, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It ran touch <it>" {
@@ -153,7 +158,8 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket := bodies[mailroom.Ticket](h, "t", entry.KindTicketOpened)[0]
-	if _, err := h.Decide(t.Context(), thread.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictDeny, Reason: "too risky", By: "ann"}); err != nil {
+	if _, err := h.Decide(t.Context(), thread.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictDeny,
+		Reason: "too risky", By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It was not to be: too risky" {
@@ -163,7 +169,8 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 		t.Errorf("%d tickets were opened, want one", n)
 	}
 	requests := h.requests(bodies[exec.Session](h, "t", exec.KindSession)[1].Session)
-	if !strings.Contains(requests[0], "!ask touch it.") || !strings.Contains(requests[0], "Your call of Bash was denied: too risky. Continue without it.") {
+	if !strings.Contains(requests[0], "!ask touch it.") || !strings.Contains(requests[0],
+		"Your call of Bash was denied: too risky. Continue without it.") {
 		t.Errorf("the new session was asked %q, want the request and the decision", requests)
 	}
 }

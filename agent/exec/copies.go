@@ -73,7 +73,8 @@ func (a *agent) copyFiles(input []mailroom.Message) (copied []mailroom.Message, 
 func (l *fileCopies) copyPart(files string, p *mailroom.Part) (err error) {
 	path := filePath(p.URI)
 	name, relative := filepath.Rel(files, path)
-	if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || relative != nil || !filepath.IsLocal(name) || name == "." || l.count == maxCopies {
+	if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || relative != nil ||
+		!filepath.IsLocal(name) || name == "." || l.count == maxCopies {
 		return nil
 	}
 	if info, err := l.files.Lstat(name); err != nil || !info.Mode().IsRegular() || l.bytes+info.Size() > maxCopyBytes {

@@ -18,10 +18,12 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("TMPDIR", base)
 	files := filepath.Join(base, "data", "files")
-	mine, theirs, secret := filepath.Join(files, "ab", "mine.txt"), filepath.Join(files, "cd", "theirs.txt"), filepath.Join(base, "data", "token")
+	mine, theirs, secret := filepath.Join(files, "ab", "mine.txt"), filepath.Join(files, "cd", "theirs.txt"),
+		filepath.Join(base, "data", "token")
 	link, gone := filepath.Join(files, "link.txt"), filepath.Join(files, "gone.txt")
 	err := errors.Join(
-		os.MkdirAll(filepath.Dir(mine), 0o700), os.MkdirAll(filepath.Dir(theirs), 0o700), os.WriteFile(mine, []byte("mine"), 0o600),
+		os.MkdirAll(filepath.Dir(mine), 0o700), os.MkdirAll(filepath.Dir(theirs), 0o700),
+		os.WriteFile(mine, []byte("mine"), 0o600),
 		os.WriteFile(theirs, []byte("theirs"), 0o600), os.WriteFile(secret, []byte("hush"), 0o600), os.Symlink(secret, link),
 	)
 	if err != nil {
@@ -50,7 +52,8 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 	if err != nil || string(text) != "mine" || got[0] == mine || input[0].Parts[0].URI != mine {
 		t.Errorf("copy of %s is %s, %q, %v", mine, got[0], text, err)
 	}
-	for path, want := range map[string]os.FileMode{got[0]: 0o400, filepath.Dir(got[0]): 0o700, filepath.Dir(filepath.Dir(got[0])): 0o711} {
+	for path, want := range map[string]os.FileMode{got[0]: 0o400, filepath.Dir(got[0]): 0o700,
+		filepath.Dir(filepath.Dir(got[0])): 0o711} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want the mode %o", path, info.Mode(), err, want)
 		}

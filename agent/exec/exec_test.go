@@ -132,7 +132,8 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 			t.Errorf("entry has %q, error is %q", x.Stopped, c.error)
 		}
 		// A bridge derives "timed out after 20 ms" from it.
-		if x.LimitMS != 0 && !strings.HasSuffix(c.error, fmt.Sprintf("(%s %dms)", x.Limit, x.LimitMS)) || (x.LimitMS != 0) != (c.class == mailroom.ClassTransient) {
+		if x.LimitMS != 0 && !strings.HasSuffix(c.error, fmt.Sprintf("(%s %dms)", x.Limit, x.LimitMS)) ||
+			(x.LimitMS != 0) != (c.class == mailroom.ClassTransient) {
 			t.Errorf("entry has limit %q of %d ms, error is %q", x.Limit, x.LimitMS, c.error)
 		}
 	}
@@ -177,7 +178,8 @@ func TestAPassedDeadlineIsRecordedWithItsLength(t *testing.T) {
 	begin := time.Now()
 	ctx, cancel := context.WithDeadline(s.stopOn(t, "ready", mailroom.ErrDeadline), begin.Add(time.Hour))
 	defer cancel()
-	if err := command(t, "echo ready; exec sleep 1000", exec.Options{}).Run(ctx, s); !errors.Is(err, mailroom.ErrDeadline) {
+	if err := command(t, "echo ready; exec sleep 1000", exec.Options{}).Run(ctx, s); !errors.Is(err,
+		mailroom.ErrDeadline) {
 		t.Errorf("error %v, want %v", err, mailroom.ErrDeadline)
 	}
 	least := (time.Hour - time.Since(begin)).Milliseconds() // less the time until the command started
@@ -212,7 +214,8 @@ func TestALostClaimKillsAtOnceAndWritesNothing(t *testing.T) {
 
 	s = newSession(1, "go")
 	s.onStream = func(string) error { return mailroom.Errorf(mailroom.CodeLeaseLost, "claim revoked") }
-	if err := command(t, script, exec.Options{KillGrace: hour}).Run(t.Context(), s); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+	if err := command(t, script, exec.Options{KillGrace: hour}).Run(t.Context(),
+		s); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("error %v, want code lease_lost", err)
 	}
 	if len(s.steps) != 1 {
@@ -329,7 +332,8 @@ func TestTheEnvironmentHasOnlyAllowedVariables(t *testing.T) {
 		not  []string
 	}{
 		{"default", exec.Options{Env: []string{"A=1", "A=2"}}, []string{"A=2", "LANG=C.UTF-8"}, []string{"A=1", "EXEC_TEST_CANARY=a canary"}},
-		{"list", exec.Options{EnvAllow: []string{"EXEC_TEST_ALLOWED", "EXEC_TEST_UNSET"}}, []string{"EXEC_TEST_ALLOWED=allowed"}, []string{"LANG=C.UTF-8", "EXEC_TEST_UNSET="}},
+		{"list", exec.Options{EnvAllow: []string{"EXEC_TEST_ALLOWED", "EXEC_TEST_UNSET"}},
+			[]string{"EXEC_TEST_ALLOWED=allowed"}, []string{"LANG=C.UTF-8", "EXEC_TEST_UNSET="}},
 		{"ours win", exec.Options{EnvAllow: []string{}, Env: []string{"MAILROOM_RUN=x"}}, nil, []string{"MAILROOM_RUN=x"}},
 	}
 	for _, c := range cases {
@@ -340,7 +344,8 @@ func TestTheEnvironmentHasOnlyAllowedVariables(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := strings.Split(s.messages[0], "\n")
-			want := append(c.want, "MAILROOM_RUN=run-1", "MAILROOM_THREAD=a thread", "MAILROOM_ATTEMPT=3", "MAILROOM_IDEMPOTENCY_KEY=run-1")
+			want := append(c.want, "MAILROOM_RUN=run-1", "MAILROOM_THREAD=a thread", "MAILROOM_ATTEMPT=3",
+				"MAILROOM_IDEMPOTENCY_KEY=run-1")
 			for _, v := range want {
 				if !slices.Contains(got, v) {
 					t.Errorf("environment %[2]q lacks %[1]s", v, got)

@@ -16,11 +16,17 @@ func TestAFaultOfTheProgramPausesItsAgent(t *testing.T) {
 		change func(*exec.ProgramOptions)
 		reason string
 	}{
-		"no login":        {nil, "Please run /login"},
-		"missing program": {func(o *exec.ProgramOptions) { o.Program = "/nowhere/claude" }, "/nowhere/claude: no such file or directory"},
-		"missing folder":  {func(o *exec.ProgramOptions) { o.Dir += "/nowhere" }, "working directory: "},
-		"no interpreter":  {func(o *exec.ProgramOptions) { o.Env = append(o.Env, stubDoes+"=has no node") }, "something that it needs is missing"},
-		"an unknown flag": {func(o *exec.ProgramOptions) { o.Env = append(o.Env, stubDoes+"=rejects its arguments") }, "rejected its arguments"},
+		"no login": {nil, "Please run /login"},
+		"missing program": {func(o *exec.ProgramOptions) {
+			o.Program = "/nowhere/claude"
+		}, "/nowhere/claude: no such file or directory"},
+		"missing folder": {func(o *exec.ProgramOptions) { o.Dir += "/nowhere" }, "working directory: "},
+		"no interpreter": {func(o *exec.ProgramOptions) {
+			o.Env = append(o.Env, stubDoes+"=has no node")
+		}, "something that it needs is missing"},
+		"an unknown flag": {func(o *exec.ProgramOptions) {
+			o.Env = append(o.Env, stubDoes+"=rejects its arguments")
+		}, "rejected its arguments"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.change == nil {

@@ -67,7 +67,8 @@ func (l *localFiles) messages(ctx context.Context, all []mailroom.Message) ([]ma
 			case err != nil:
 				return nil, err
 			case why != "":
-				local[m].Parts[i] = mailroom.Text(fmt.Sprintf("(file %s is not available: %s)", oneLine(cmp.Or(p.Name, "unnamed")), why))[0]
+				local[m].Parts[i] = mailroom.Text(fmt.Sprintf("(file %s is not available: %s)", oneLine(cmp.Or(p.Name, "unnamed")),
+					why))[0]
 			case path != "":
 				local[m].Parts[i].URI = (&url.URL{Scheme: "file", Path: path}).String()
 			}
@@ -101,7 +102,8 @@ func (l *localFiles) find(ctx context.Context, uri string) (path, why string, er
 	case ctx.Err() != nil:
 		return "", "", context.Cause(ctx)
 	case mailroom.CodeOf(err) == mailroom.CodeUnavailable:
-		return "", "", &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("fetch a file of a message: %w", err)}
+		return "", "", &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("fetch a file of a message: %w",
+			err)}
 	case errors.As(err, &known):
 		why = known.Message
 	default:

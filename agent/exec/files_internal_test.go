@@ -55,7 +55,8 @@ func TestASteeredFileHasThePathOfTheServerThatGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := func(name string) string { return filepath.Join(string(machine), name) }
-		want := []string{"file a " + path("x") + "\nfile b " + path("x.png") + "\nfile c (not available: it has expired)\nsee " + path("x.txt")}
+		want := []string{"file a " + path("x") + "\nfile b " + path("x.png") +
+			"\nfile c (not available: it has expired)\nsee " + path("x.txt")}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("steered text (-want +got):\n%s", diff)
 		}

@@ -28,7 +28,8 @@ type elsewhere struct {
 }
 
 func newElsewhere(t *testing.T) *elsewhere {
-	return &elsewhere{folder: filepath.Join(t.TempDir(), "files"), files: map[string]string{"cat.png": "a cat"}, fails: map[string]error{}}
+	return &elsewhere{folder: filepath.Join(t.TempDir(), "files"), files: map[string]string{"cat.png": "a cat"},
+		fails: map[string]error{}}
 }
 
 func (e *elsewhere) Path(uri string) (string, bool) {
@@ -66,7 +67,8 @@ func TestACommandGetsThePathOfAFileThatIsElsewhere(t *testing.T) {
 			source := newElsewhere(t)
 			s := newSession(1)
 			s.input = []mailroom.Message{fileMessage("else:cat.png")}
-			a := command(t, `read word name path; echo "$path"; cat "$path"`, exec.Options{Files: source.folder, Source: source, Isolation: isolation})
+			a := command(t, `read word name path; echo "$path"; cat "$path"`, exec.Options{Files: source.folder, Source: source,
+				Isolation: isolation})
 			for range 2 {
 				s.messages = nil
 				s.run.Checkpoint = nil
@@ -74,7 +76,8 @@ func TestACommandGetsThePathOfAFileThatIsElsewhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				path, content, _ := strings.Cut(s.messages[0], "\n")
-				if want := filepath.Join(source.folder, "cat.png"); content != "a cat" || (path == want) != (isolation == nil) || filepath.Ext(path) != ".png" {
+				if want := filepath.Join(source.folder, "cat.png"); content != "a cat" || (path == want) != (isolation == nil) ||
+					filepath.Ext(path) != ".png" {
 					t.Errorf("read %q at %s, want the content, and the path %s unless it is a copy", content, path, want)
 				}
 			}
@@ -117,7 +120,8 @@ func TestTheLatestFilesAreFetchedWithinALimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(s.messages[0], "\n")
-	if len(source.got) != 50 || !strings.Contains(lines[9], "is not available: the conversation has more than 50 files") || lines[10] != "file f0 "+filepath.Join(source.folder, "10") {
+	if len(source.got) != 50 || !strings.Contains(lines[9], "is not available: the conversation has more than 50 files") ||
+		lines[10] != "file f0 "+filepath.Join(source.folder, "10") {
 		t.Errorf("fetched %d files, lines %q and %q; want the last 50", len(source.got), lines[9], lines[10])
 	}
 }

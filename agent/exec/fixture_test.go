@@ -35,7 +35,8 @@ type fixture struct {
 func (h *fixture) options(does string) exec.ProgramOptions {
 	return exec.ProgramOptions{
 		Profile: program.Find("claude"), Program: os.Args[0], Dir: h.t.TempDir(),
-		Env: append([]string{"EXEC_TEST_ROLE=stub", "GORACE=atexit_sleep_ms=0", stubDoes + "=" + does, stubHome + "=" + h.home}, h.stubs...),
+		Env: append([]string{"EXEC_TEST_ROLE=stub", "GORACE=atexit_sleep_ms=0", stubDoes + "=" + does, stubHome + "=" +
+			h.home}, h.stubs...),
 	}
 }
 
@@ -60,7 +61,8 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 	}
 	exec.SetLingerTimeout(a, 300*time.Millisecond)
 	e := engine.New(h.Ledger.Workers(), h.bus, engine.Options{
-		Agents: map[string]engine.Agent{"claude": {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Agents: map[string]engine.Agent{"claude": {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, quit := context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
@@ -83,7 +85,8 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 // send submits a text and returns its run.
 func (h *fixture) send(threadID, text string, edit ...func(*thread.Submit)) string {
 	h.t.Helper()
-	in := thread.Submit{Thread: threadID, Agent: "claude", Sender: "user", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
+	in := thread.Submit{Thread: threadID, Agent: "claude", Sender: "user",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}

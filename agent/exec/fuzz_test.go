@@ -28,7 +28,8 @@ func FuzzRedact(f *testing.F) {
 			t.Errorf("%q limited to %d is redacted as invalid text %q", raw, limit, got)
 		}
 		rest := "x" + after
-		if at := strings.Index(raw, value); at < 0 || at != len(raw)-len(rest)-len(value) || strings.Contains(raw[at+1:], value) ||
+		if at := strings.Index(raw, value); at < 0 || at != len(raw)-len(rest)-len(value) ||
+			strings.Contains(raw[at+1:], value) ||
 			int(limit) <= len(rest) || int(limit) >= len(rest)+len(value) {
 			return
 		}

@@ -103,7 +103,8 @@ func (t *attempt) hopeless(l *runningTurn) error {
 	c, name := t.saved.Trials, t.agent.name
 	switch {
 	case errors.Is(l.ending.why, proc.ErrBusy) && c.Cut >= maxCut:
-		return fmt.Errorf("%s was stopped %d times, because a call of %s wrote nothing for %v (call_timeout); raise call_timeout, or make the tool write something", name, c.Cut, c.Call, t.agent.callTimeout)
+		return fmt.Errorf(
+			"%s was stopped %d times, because a call of %s wrote nothing for %v (call_timeout); raise call_timeout, or make the tool write something", name, c.Cut, c.Call, t.agent.callTimeout)
 	case c.Silent >= maxSilent && !l.worked:
 		return fmt.Errorf("%s did not answer in %d turns, also in a new session: %w", name, c.Silent, l.ending.why)
 	case l.verdict.Stuck && c.Replaced > maxReplaced:
@@ -118,6 +119,7 @@ func (c trials) cutNote() string {
 	if c.Call == "" {
 		return ""
 	}
-	return fmt.Sprintf("Your last call of %s was stopped, because it wrote nothing for too long. Do not repeat it unchanged: "+
-		"split it, limit its time, or let it write its progress.", c.Call)
+	return fmt.Sprintf(
+		"Your last call of %s was stopped, because it wrote nothing for too long. Do not repeat it unchanged: "+
+			"split it, limit its time, or let it write its progress.", c.Call)
 }

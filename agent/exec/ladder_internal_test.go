@@ -12,7 +12,8 @@ import (
 // no fourth turn.
 func TestASilentTurnEscalates(t *testing.T) {
 	for _, hang := range []error{proc.ErrIdle, proc.ErrStart} {
-		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")}, run: &mailroom.Run{}}
+		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")},
+			run: &mailroom.Run{}}
 		turn := func(resume bool) *runningTurn {
 			return &runningTurn{t: a, plan: plan{session: "s", resume: resume}, ending: ending{why: hang}}
 		}
@@ -44,7 +45,8 @@ func TestOtherEndsDoNotEscalate(t *testing.T) {
 		"a doubtful end of work":  {verdict: program.Verdict{Doubtful: true}, worked: true},
 		"a call that was stopped": {ending: ending{why: proc.ErrBusy}, worked: true},
 	} {
-		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")}, run: &mailroom.Run{}}
+		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")},
+			run: &mailroom.Run{}}
 		for range 3 {
 			l.t, l.plan = a, plan{session: "s", resume: true}
 			if why := a.climb(l); why != "" || a.state.Doubts != 0 {

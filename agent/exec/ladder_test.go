@@ -29,7 +29,8 @@ func TestASessionThatCannotAnswerIsReplaced(t *testing.T) {
 			h := newFixture(t, "")
 			h.reply("t", h.send("t", "!poison "+c.why))
 			run := h.send("t", "are you there?")
-			if got := h.reply("t", run); !strings.Contains(got, exec.Continued) || !strings.HasSuffix(got, "The current request:\n\nare you there?") {
+			if got := h.reply("t", run); !strings.Contains(got, exec.Continued) ||
+				!strings.HasSuffix(got, "The current request:\n\nare you there?") {
 				t.Errorf("the reply is %q, want one of a session with the transcript", got)
 			}
 			if got := h.ended("t", run).Attempt; got != c.attempts {
@@ -80,7 +81,8 @@ func TestAFailedStartDoesNotCostTheSession(t *testing.T) {
 func TestAConversationThatIsFullContinuesInAnother(t *testing.T) {
 	h := newFixture(t, "")
 	r := h.ended("t", h.send("t", "!full"))
-	if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "filled 3 sessions") {
+	if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message,
+		"filled 3 sessions") {
 		t.Errorf("the run is %s: %+v", r.Status, r.Error)
 	}
 	sessions := bodies[exec.Session](h, "t", exec.KindSession)
@@ -130,11 +132,13 @@ func TestACallThatIsStoppedIsNotRepeated(t *testing.T) {
 	})
 	run := h.send("t", "!build")
 	r := h.ended("t", run)
-	if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || r.Attempt != 2 || !strings.Contains(r.Error.Message, "a call of Bash wrote nothing for 100ms (call_timeout)") {
+	if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || r.Attempt != 2 ||
+		!strings.Contains(r.Error.Message, "a call of Bash wrote nothing for 100ms (call_timeout)") {
 		t.Errorf("the run is %s after %d attempts: %+v", r.Status, r.Attempt, r.Error)
 	}
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
-	if got := h.requests(session); len(got) != 2 || !strings.Contains(got[1], "Your last call of Bash was stopped, because it wrote nothing for too long.") {
+	if got := h.requests(session); len(got) != 2 ||
+		!strings.Contains(got[1], "Your last call of Bash was stopped, because it wrote nothing for too long.") {
 		t.Errorf("requests %q, want a note about the call in the second", got)
 	}
 	if x := bodies[exec.Exited](h, "t", exec.KindExited)[0]; x.Limit != "call_timeout" || x.LimitMS != 100 {
@@ -172,12 +176,14 @@ func TestADroppedSessionIsReplaced(t *testing.T) {
 	if _, err := h.PatchThread(t.Context(), "t", thread.Patch{DropSession: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.reply("t", h.send("t", "second")); !strings.Contains(got, exec.Continued) || !strings.HasPrefix(got, "1: ") {
+	if got := h.reply("t", h.send("t", "second")); !strings.Contains(got, exec.Continued) ||
+		!strings.HasPrefix(got, "1: ") {
 		t.Errorf("the reply is %q, want one of a new session with the transcript", got)
 	}
 	run := h.send("t", "!build")
 	h.await("t", run, entry.KindToolStarted)
-	if _, err := h.PatchThread(t.Context(), "t", thread.Patch{DropSession: true}); mailroom.CodeOf(err) != mailroom.CodeConflict {
+	if _, err := h.PatchThread(t.Context(), "t",
+		thread.Patch{DropSession: true}); mailroom.CodeOf(err) != mailroom.CodeConflict {
 		t.Errorf("during a turn: %v, want a conflict", err)
 	}
 	if err := os.WriteFile(filepath.Join(h.home, "built"), nil, 0o600); err != nil {

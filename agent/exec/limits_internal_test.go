@@ -25,7 +25,8 @@ func TestTheManualStatesTheOutputLimitOfBothKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := []int64{command.options.MaxOutput, a.(*programAgent).options.MaxOutput}; got[0] != defaultMaxOutput || got[1] != defaultMaxOutput {
+	if got := []int64{command.options.MaxOutput, a.(*programAgent).options.MaxOutput}; got[0] != defaultMaxOutput ||
+		got[1] != defaultMaxOutput {
 		t.Errorf("limits are %d, want %d for both", got, defaultMaxOutput)
 	}
 }

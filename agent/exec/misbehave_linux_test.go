@@ -22,7 +22,8 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 	}{
 		{"hangs before the first line", "transient: claude was stopped: no output before the start timeout (start_timeout 400ms)"},
 		{"goes silent", "transient: claude was stopped: no output before the idle timeout (idle_timeout 400ms)"},
-		{"waits for its network for ever", "unavailable: claude made no progress for 400ms (idle_timeout): no answer from the model (connection refused), retry 1 of 10"},
+		{"waits for its network for ever",
+			"unavailable: claude made no progress for 400ms (idle_timeout): no answer from the model (connection refused), retry 1 of 10"},
 		{"floods 100 MB in many lines", "permanent: claude was stopped: output limit exceeded (max_output 8388608 bytes)"},
 		{"floods 100 MB in one line", "permanent: claude was stopped: output limit exceeded (max_output 67108864 bytes)"},
 		{"ends in half a line", "transient: claude was interrupted: it ended with exit status 0 before the end of its turn"},

@@ -30,7 +30,9 @@ func CheckOptions(name string, takes []string, options json.RawMessage) error {
 		switch {
 		case slices.Contains(takes, option):
 		case len(takes) == 0:
-			return fmt.Errorf("%s takes no options, but got %q; leave options out, or allow it by options in the configuration of the agent", name, option)
+			return fmt.Errorf(
+				"%s takes no options, but got %q; leave options out, or allow it by options in the configuration of the agent",
+				name, option)
 		default:
 			return fmt.Errorf("%s does not take the option %q; use %s", name, option, strings.Join(takes, ", "))
 		}
@@ -57,8 +59,11 @@ func modelOption(options json.RawMessage) (string, error) {
 		return "", nil
 	}
 	m := *given.Model
-	if m == "" || len(m) > maxModel || strings.HasPrefix(m, "-") || strings.ContainsFunc(m, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		return "", fmt.Errorf("the option model is not the name of a model: use one of at most %d bytes without spaces", maxModel)
+	if m == "" || len(m) > maxModel || strings.HasPrefix(m, "-") || strings.ContainsFunc(m, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.IsSpace(r)
+	}) {
+		return "", fmt.Errorf("the option model is not the name of a model: use one of at most %d bytes without spaces",
+			maxModel)
 	}
 	return m, nil
 }

@@ -20,17 +20,22 @@ func TestACommandSaysHowItFailed(t *testing.T) {
 	}{
 		{"exit 78", exec.Options{}, mailroom.ClassPermanent, 0, "the command ended with exit status 78"},
 		{"exit 75", exec.Options{}, mailroom.ClassUnavailable, 0, "the command ended with exit status 75"},
-		{"echo busy >&2; echo 'Retry-After: 30' >&2; exit 75", exec.Options{}, mailroom.ClassUnavailable, 30 * time.Second, "the command ended with exit status 75: busy"},
+		{"echo busy >&2; echo 'Retry-After: 30' >&2; exit 75", exec.Options{}, mailroom.ClassUnavailable, 30 * time.Second,
+			"the command ended with exit status 75: busy"},
 		{"echo 'retry-after: 7' >&2; exit 1", exec.Options{}, mailroom.ClassTransient, 7 * time.Second, "the command ended with exit status 1"},
-		{"echo 'Retry-After: 30' >&2; echo sorry >&2; exit 1", exec.Options{}, mailroom.ClassTransient, 0, "the command ended with exit status 1: Retry-After: 30\nsorry"},
-		{"echo 'Retry-After: 999999999' >&2; exit 1", exec.Options{}, mailroom.ClassTransient, 24 * time.Hour, "the command ended with exit status 1"},
-		{"exit 78", exec.Options{PermanentExits: []int{3}, UnavailableExits: []int{}}, mailroom.ClassTransient, 0, "the command ended with exit status 78"},
+		{"echo 'Retry-After: 30' >&2; echo sorry >&2; exit 1", exec.Options{}, mailroom.ClassTransient, 0,
+			"the command ended with exit status 1: Retry-After: 30\nsorry"},
+		{"echo 'Retry-After: 999999999' >&2; exit 1", exec.Options{}, mailroom.ClassTransient, 24 * time.Hour,
+			"the command ended with exit status 1"},
+		{"exit 78", exec.Options{PermanentExits: []int{3}, UnavailableExits: []int{}}, mailroom.ClassTransient, 0,
+			"the command ended with exit status 78"},
 		{"exit 3", exec.Options{PermanentExits: []int{3, 4}}, mailroom.ClassPermanent, 0, "the command ended with exit status 3"},
 	} {
 		s := newSession(1, "go")
 		f := mailroom.AsFailure(command(t, c.script, c.o).Run(t.Context(), s))
 		if f.Class != c.class || f.RetryAfter != c.after || f.Err.Error() != c.error {
-			t.Errorf("%s: %s, retry after %s, %q; want %s, %s, %q", c.script, f.Class, f.RetryAfter, f.Err, c.class, c.after, c.error)
+			t.Errorf("%s: %s, retry after %s, %q; want %s, %s, %q", c.script, f.Class, f.RetryAfter, f.Err, c.class,
+				c.after, c.error)
 		}
 	}
 }
@@ -52,7 +57,8 @@ func TestACommandKnowsWhereItsRunComesFrom(t *testing.T) {
 	}
 	s := newSession(1, "go")
 	s.run.Origin.Sender = strings.Repeat("ü", 1<<20)
-	if err := command(t, `printf %s "$MAILROOM_SENDER" | wc -c | tr -d ' '`, exec.Options{}).Run(t.Context(), s); err != nil || s.messages[0] != "4096\n" {
+	if err := command(t, `printf %s "$MAILROOM_SENDER" | wc -c | tr -d ' '`, exec.Options{}).Run(t.Context(),
+		s); err != nil || s.messages[0] != "4096\n" {
 		t.Errorf("a sender of 2 MiB: %q, %v", s.messages, err)
 	}
 }

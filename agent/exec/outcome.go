@@ -207,7 +207,8 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 }
 
 func (e ending) exited() Exited {
-	x := Exited{Signal: e.exit.Signal, DurationMS: e.exit.Duration.Milliseconds(), Stderr: e.stderr, Skipped: e.skipped, Fault: e.fault}
+	x := Exited{Signal: e.exit.Signal, DurationMS: e.exit.Duration.Milliseconds(), Stderr: e.stderr, Skipped: e.skipped,
+		Fault: e.fault}
 	if e.exit.Code >= 0 {
 		x.ExitCode = &e.exit.Code
 	}
@@ -323,7 +324,8 @@ func startFailure(err error) error {
 		syscall.E2BIG, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EISDIR, syscall.EINVAL,
 	} {
 		if errors.Is(err, wrong) {
-			class, own = mailroom.ClassPermanent, wrong != error(syscall.E2BIG) && wrong != error(syscall.EINVAL) // these may be of the message
+			// these may be of the message
+			class, own = mailroom.ClassPermanent, wrong != error(syscall.E2BIG) && wrong != error(syscall.EINVAL)
 		}
 	}
 	return &mailroom.Failure{Class: class, Agent: own, Err: fmt.Errorf("start the command: %w", err)}

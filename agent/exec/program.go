@@ -139,7 +139,8 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
-	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "" && !last.NotBegun, limits: a.programLimits(ctx), files: a.localFiles(), model: model}
+	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "" && !last.NotBegun,
+		limits: a.programLimits(ctx), files: a.localFiles(), model: model}
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
@@ -314,7 +315,8 @@ func (t *attempt) addSteered(messages []mailroom.Message) {
 			t.saved.SteeredFiles = append(t.saved.SteeredFiles, uri)
 		}
 	}
-	for size := totalLen(t.saved.Steered); size > maxSteered && len(t.saved.Steered) > 1; size = totalLen(t.saved.Steered) {
+	for size := totalLen(t.saved.Steered); size > maxSteered &&
+		len(t.saved.Steered) > 1; size = totalLen(t.saved.Steered) {
 		t.saved.Steered = t.saved.Steered[1:]
 	}
 }
@@ -349,7 +351,8 @@ func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	if p.resume {
 		t.saved.Session = p.session
 	}
-	st, err := newStep(KindStarted, Started{ID: id, Leftovers: t.killed, Program: t.agent.profile.Name, Resumed: p.resume}, nil)
+	st, err := newStep(KindStarted, Started{ID: id, Leftovers: t.killed, Program: t.agent.profile.Name, Resumed: p.resume},
+		nil)
 	if err == nil && p.session != "" && !p.resume && p.lost == "" {
 		err = t.recordSession(&st, p, p.session)
 	}
@@ -368,7 +371,8 @@ func (t *attempt) recordSession(st *mailroom.Step, p plan, id string) error {
 	t.state = state{Program: t.agent.profile.Name, Session: id}
 	t.saved.Session, t.saved.Trials.Lost, t.saved.Trials.Why = id, "", ""
 	entry, err := newStep(KindSession, Session{
-		Program: t.state.Program, Session: id, Lost: p.lost, Why: p.why, Messages: p.history.messages, Omitted: p.history.omitted,
+		Program: t.state.Program, Session: id, Lost: p.lost, Why: p.why, Messages: p.history.messages,
+		Omitted: p.history.omitted,
 	}, nil)
 	if err != nil {
 		return err
@@ -394,10 +398,12 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	before := t.state.Totals
 	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
 	var err error
-	if !t.restored && t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) { // the state says where the session is
+	// the state says where the session is
+	if !t.restored && t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) {
 		t.state.Totals = totals
 	}
-	if l.verdict.Stuck || t.restored || t.state.Doubts != t.doubts || t.state.Session != "" && (l.sessionKnown || totals != before) {
+	if l.verdict.Stuck || t.restored || t.state.Doubts != t.doubts || t.state.Session != "" && (l.sessionKnown ||
+		totals != before) {
 		if more.State, err = encode("state", t.state); err != nil {
 			return err
 		}
@@ -457,9 +463,11 @@ func (t *attempt) verdict(l *runningTurn) error {
 	}
 	switch {
 	case errors.Is(e.why, proc.ErrIdle) && l.onlyWarnings:
-		return fail(mailroom.ClassUnavailable, fmt.Errorf("%s made no progress for %v (idle_timeout): %s", t.agent.name, e.limits.idle, l.fold.Sanitize(l.fold.LastWarning())))
+		return fail(mailroom.ClassUnavailable, fmt.Errorf("%s made no progress for %v (idle_timeout): %s", t.agent.name,
+			e.limits.idle, l.fold.Sanitize(l.fold.LastWarning())))
 	case errors.Is(e.why, proc.ErrBusy):
-		return fail(mailroom.ClassTransient, fmt.Errorf("%s was stopped: its call of %s wrote nothing for %v (call_timeout)", t.agent.name, t.saved.Trials.Call, e.limits.call))
+		return fail(mailroom.ClassTransient, fmt.Errorf("%s was stopped: its call of %s wrote nothing for %v (call_timeout)",
+			t.agent.name, t.saved.Trials.Call, e.limits.call))
 	case e.why != nil && !errors.Is(e.why, errLingered) && !errors.Is(e.why, errSessionGone):
 		return t.agent.verdict(e)
 	case v.Gone: // also after a new session
@@ -474,5 +482,6 @@ func (t *attempt) verdict(l *runningTurn) error {
 			err = fmt.Errorf("%w (last warning: %s)", err, l.fold.Sanitize(warned))
 		}
 	}
-	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Agent: v.Fault != "" && !t.optional(), Err: errors.Join(left, err)}
+	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Agent: v.Fault != "" && !t.optional(),
+		Err: errors.Join(left, err)}
 }

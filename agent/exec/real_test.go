@@ -91,10 +91,12 @@ func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
 			}
 		}
 		sessions := entries[exec.Session](w, "t", exec.KindSession, 2)
-		if len(sessions) != 2 || sessions[1].Lost != sessions[0].Session || sessions[1].Session == sessions[0].Session || sessions[1].Messages != 2 {
+		if len(sessions) != 2 || sessions[1].Lost != sessions[0].Session || sessions[1].Session == sessions[0].Session ||
+			sessions[1].Messages != 2 {
 			t.Errorf("sessions %+v, want a second one in the place of the first, with 2 messages", sessions)
 		}
-		if got := reply(t, w.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") || strings.Count(got, exec.Continued) != 1 {
+		if got := reply(t, w.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") ||
+			strings.Count(got, exec.Continued) != 1 {
 			t.Errorf("request to the model %q, want it in the new session", got)
 		}
 	})
@@ -148,10 +150,12 @@ func TestRealProgramThatIsCancelledKeepsItsText(t *testing.T) {
 		if name == "claude" {
 			want = "I look.\nAnd then"
 		}
-		if got := strings.Join(texts, "\n"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+		if got := strings.Join(texts, "\n"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want),
+			" ") {
 			t.Errorf("kept %q, want %q", got, want)
 		}
-		if got := reply(t, w.ask("t", "Go on.")); got != "You said: Look around. | Go on." && !strings.HasSuffix(got, " | Go on.") {
+		if got := reply(t, w.ask("t", "Go on.")); got != "You said: Look around. | Go on." && !strings.HasSuffix(got,
+			" | Go on.") {
 			t.Errorf("next reply %q, want it in the same session", got)
 		}
 		if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
@@ -180,7 +184,8 @@ func TestRealProgramThatIsKilledContinues(t *testing.T) {
 			t.Errorf("attempt %d with the reply %q, want the second and the word", run.Attempt, reply(t, run))
 		}
 		w.alone()
-		if got := reply(t, w.ask("t", "What was it?")); !strings.Contains(got, "lemon") || !strings.HasSuffix(got, " | What was it?") {
+		if got := reply(t, w.ask("t", "What was it?")); !strings.Contains(got, "lemon") ||
+			!strings.HasSuffix(got, " | What was it?") {
 			t.Errorf("next reply %q, want the word", got)
 		}
 	})
@@ -210,7 +215,9 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 			})
 		}
 		t.Run("401", func(t *testing.T) {
-			w := newRealFixture(t, name, model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Answer{Status: 401} }).URL)
+			w := newRealFixture(t, name, model(t, func(fakemodel.Request) fakemodel.Answer {
+				return fakemodel.Answer{Status: 401}
+			}).URL)
 			sent := w.send("t", "Hello.").Run
 			failed := entries[entry.RunRescheduled](w, "t", entry.KindRescheduled, 1)[0]
 			if failed.Error == nil || !strings.Contains(failed.Error.Message, "401") {
@@ -279,7 +286,8 @@ func TestRealToolsAreEntries(t *testing.T) {
 		}
 		started := entries[tool](w, "t", entry.KindToolStarted, 1)
 		done := entries[tool](w, "t", entry.KindToolDone, 1)
-		if len(started) != 1 || len(done) != 1 || started[0].Name == "" || started[0].Call != done[0].Call || !done[0].OK || !strings.Contains(done[0].Summary, "found") {
+		if len(started) != 1 || len(done) != 1 || started[0].Name == "" || started[0].Call != done[0].Call || !done[0].OK ||
+			!strings.Contains(done[0].Summary, "found") {
 			t.Errorf("started %+v, finished %+v, want one pair", started, done)
 		}
 	})
@@ -290,7 +298,8 @@ func maker(r fakemodel.Request) fakemodel.Answer {
 	if result, done := r.Result(); done {
 		return fakemodel.Reply("It says: ", result)
 	}
-	return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash", Input: map[string]any{"command": "touch made && echo so be it", "description": "Make the file"}}}}
+	return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash",
+		Input: map[string]any{"command": "touch made && echo so be it", "description": "Make the file"}}}}
 }
 
 func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
@@ -300,9 +309,11 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 			out := w.send("t", "Make the file.")
 			w.run(out.Run, mailroom.StatusWaiting)
 			w.alone() // the run waits for a decision without a process
-			tickets, err := w.ledger.Workers().Tickets(t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+			tickets, err := w.ledger.Workers().Tickets(t.Context(),
+				store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 			w.must(err)
-			if len(tickets) != 1 || tickets[0].Kind != mailroom.TicketApproval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
+			if len(tickets) != 1 || tickets[0].Kind != mailroom.TicketApproval || tickets[0].Action != "Bash" ||
+				!strings.Contains(string(tickets[0].Arguments), "touch made") {
 				t.Fatalf("tickets %+v, want the approval of the command", tickets)
 			}
 			w.restart()
@@ -316,7 +327,8 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 			if verdict == mailroom.VerdictDeny {
 				want = "not allowed here"
 			}
-			if made != (verdict == mailroom.VerdictApprove) || !made && !errors.Is(err, os.ErrNotExist) || !strings.Contains(reply(t, run), want) {
+			if made != (verdict == mailroom.VerdictApprove) || !made && !errors.Is(err, os.ErrNotExist) ||
+				!strings.Contains(reply(t, run), want) {
 				t.Errorf("made %v (%v), reply %q", made, err, reply(t, run))
 			}
 			if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
@@ -364,7 +376,8 @@ func TestRealSteeringAfterTheReplyIsAnotherTurn(t *testing.T) {
 	w.send("t", "Also say why.", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
 	entries[entry.MessageRef](w, "t", entry.KindMessageRead, 1)
 	close(gate)
-	if got, want := reply(t, w.run(out.Run, mailroom.StatusCompleted)), "You said: Look around. | Also say why."; got != want {
+	if got, want := reply(t,
+		w.run(out.Run, mailroom.StatusCompleted)), "You said: Look around. | Also say why."; got != want {
 		t.Errorf("the reply is %q, want %q", got, want)
 	}
 	var texts []string
@@ -416,7 +429,8 @@ func TestRealBusySessionIsRetried(t *testing.T) {
 	close(gate)
 	w.must(terminal.Wait())
 	got := reply(t, w.run(out.Run, mailroom.StatusCompleted))
-	if !strings.HasPrefix(got, "You said: My word is lemon. | I am at the terminal. | ") || !strings.HasSuffix(got, "What was it?") {
+	if !strings.HasPrefix(got, "You said: My word is lemon. | I am at the terminal. | ") ||
+		!strings.HasSuffix(got, "What was it?") {
 		t.Errorf("reply %q, want it in the session of both attempts", got)
 	}
 }
@@ -455,7 +469,8 @@ func TestRealMessageIsTextAndNothingElse(t *testing.T) {
 		w := newRealFixture(t, name, m.URL)
 		outside := filepath.Join(w.folder, "outside.txt")
 		w.must(os.WriteFile(outside, []byte("the word is damson"), 0o600))
-		words := []string{"/clear", "/model sonnet", "/config theme=dark", "!echo so be it", "Look at @" + outside + " please."}
+		words := []string{"/clear", "/model sonnet", "/config theme=dark", "!echo so be it", "Look at @" + outside +
+			" please."}
 		for i, text := range words {
 			want := "You said: " + strings.Join(words[:i+1], " | ")
 			if got := reply(t, w.ask("t", text)); got != want {

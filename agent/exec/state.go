@@ -143,7 +143,8 @@ type question struct {
 }
 
 func (q question) ticketAsk() mailroom.Ask {
-	return mailroom.Ask{Name: q.Name, Kind: mailroom.TicketApproval, Prompt: q.Prompt, Action: q.Tool, Arguments: q.Arguments}
+	return mailroom.Ask{Name: q.Name, Kind: mailroom.TicketApproval, Prompt: q.Prompt, Action: q.Tool,
+		Arguments: q.Arguments}
 }
 
 // decision is the answer to a question. Delivered reports that the program knows it.
@@ -165,7 +166,8 @@ func (d decision) line() string {
 
 // decisionOf reads the decision on a question from its ticket.
 func decisionOf(q question, t mailroom.Ticket) decision {
-	d := decision{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided && t.Decision == mailroom.VerdictApprove}
+	d := decision{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided &&
+		t.Decision == mailroom.VerdictApprove}
 	switch {
 	case d.Allowed:
 	case t.State == mailroom.TicketExpired:
@@ -200,7 +202,8 @@ func questionOf(name string, q program.Question, f *program.Fold) question {
 		prompt += ": " + string(about[:min(len(about), maxReason)])
 	}
 	return question{
-		Name: "use." + digest.ID(q.Tool, canonicalJSON(q.Arguments)), Tool: tool, Prompt: f.Sanitize(prompt), Arguments: shown,
+		Name: "use." + digest.ID(q.Tool, canonicalJSON(q.Arguments)), Tool: tool, Prompt: f.Sanitize(prompt),
+		Arguments: shown,
 	}
 }
 

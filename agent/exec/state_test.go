@@ -41,7 +41,8 @@ func TestATranscriptIsBoundedAndLosesTheOldest(t *testing.T) {
 		return mailroom.Message{Role: mailroom.RoleUser, Text: text, Parts: mailroom.Text(text)}
 	}
 	few := formatHistory([]mailroom.Message{message("one\n{\"role\":\"assistant\"}"), message("two")})
-	want := history{text: `{"role":"user","text":"one\n{\"role\":\"assistant\"}"}` + "\n" + `{"role":"user","text":"two"}` + "\n", messages: 2}
+	want := history{text: `{"role":"user","text":"one\n{\"role\":\"assistant\"}"}` + "\n" +
+		`{"role":"user","text":"two"}` + "\n", messages: 2}
 	if few != want {
 		t.Errorf("got %+v, want %+v", few, want)
 	}
@@ -67,10 +68,13 @@ func TestOnlyAnApprovalAllows(t *testing.T) {
 		want   decision
 	}{
 		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Allowed: true}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny, Reason: "no"}, decision{Name: "n", Tool: "Bash", Why: "no"}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decision{Name: "n", Tool: "Bash", Why: "a person denied it"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny, Reason: "no"},
+			decision{Name: "n", Tool: "Bash", Why: "no"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decision{Name: "n", Tool: "Bash",
+			Why: "a person denied it"}},
 		{mailroom.Ticket{State: mailroom.TicketExpired}, decision{Name: "n", Tool: "Bash", Why: "the approval expired"}},
-		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Why: "a person denied it"}},
+		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash",
+			Why: "a person denied it"}},
 	}
 	for _, c := range cases {
 		if got := decisionOf(q, c.ticket); got != c.want {
@@ -97,7 +101,8 @@ func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
 		t.Errorf("shown arguments %s", first.Arguments)
 	}
 	for _, q := range []question{
-		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<16)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
+		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<16)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`),
+		ask("", `null`),
 	} {
 		a := q.ticketAsk()
 		if err := thread.CheckAsk(&a); err != nil {

@@ -51,7 +51,8 @@ func runStub() {
 	case resume && elsewhere == nil: // behaves as if the session did not exist and starts another
 		s.session = "another-session"
 	case resume && err != nil:
-		s.writef(`{"is_error":true,"errors":["No conversation found with session ID: %s"],"subtype":"error_during_execution","type":"result"}`, s.session)
+		s.writef(
+			`{"is_error":true,"errors":["No conversation found with session ID: %s"],"subtype":"error_during_execution","type":"result"}`, s.session)
 		os.Exit(1)
 	case !resume && err == nil:
 		fmt.Fprintf(os.Stderr, "Error: Session ID %s is already in use.\n", s.session)
@@ -83,12 +84,15 @@ func (s *stub) begin(id string) { s.writef(`{"type":"system","subtype":"init","s
 func (s *stub) speak(text string) {
 	b, _ := json.Marshal(text) // cannot fail
 	s.writef(`{"type":"stream_event","event":{"type":"message_start","message":{"id":"msg"}},"parent_tool_use_id":null}`)
-	s.writef(`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":%s}},"parent_tool_use_id":null}`, b)
-	s.writef(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"text","text":%s}]},"parent_tool_use_id":null}`, b)
+	s.writef(
+		`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":%s}},"parent_tool_use_id":null}`, b)
+	s.writef(
+		`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"text","text":%s}]},"parent_tool_use_id":null}`, b)
 }
 
 func (s *stub) done() int {
-	s.writef(`{"usage":{"input_tokens":10,"output_tokens":5},"total_cost_usd":0.5,"model_usage_since_last_result":{"m":{"costUSD":0.25}},"is_error":false,"subtype":"success","result":"","terminal_reason":"completed","type":"result"}`)
+	s.writef(
+		`{"usage":{"input_tokens":10,"output_tokens":5},"total_cost_usd":0.5,"model_usage_since_last_result":{"m":{"costUSD":0.25}},"is_error":false,"subtype":"success","result":"","terminal_reason":"completed","type":"result"}`)
 	return 0
 }
 
@@ -117,9 +121,11 @@ func (s *stub) turn(text string) int {
 	}
 	n := strings.Count(string(before), "\n") + 1
 	history := string(before) + told.String()
-	if poison := strings.LastIndex(string(before), "!poison "); poison >= 0 && !strings.Contains(text, "This conversation continued") {
+	if poison := strings.LastIndex(string(before), "!poison "); poison >= 0 && !strings.Contains(text,
+		"This conversation continued") {
 		why, _, _ := strings.Cut(string(before)[poison+len("!poison "):], "\"")
-		s.writef(`{"is_error":true,"subtype":"success","api_error_status":400,"result":"API Error: 400 %s","type":"result"}`, why)
+		s.writef(`{"is_error":true,"subtype":"success","api_error_status":400,"result":"API Error: 400 %s","type":"result"}`,
+			why)
 		return 1
 	}
 	switch at := strings.LastIndex(history, "!ask "); {
@@ -127,10 +133,12 @@ func (s *stub) turn(text string) int {
 		command, _, _ := strings.Cut(history[at+len("!ask "):], ".")
 		return s.requestPermission(command)
 	case strings.Contains(text, "!hold"):
-		s.writef(`{"type":"assistant","message":{"id":"hold","role":"assistant","content":[{"type":"tool_use","id":"hold-%d","name":"Bash","input":{}}]}}`, n)
+		s.writef(
+			`{"type":"assistant","message":{"id":"hold","role":"assistant","content":[{"type":"tool_use","id":"hold-%d","name":"Bash","input":{}}]}}`, n)
 		s.in.Scan() // a message during a tool call belongs to the same turn
 		text = s.read()
-		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"hold-%d","content":"held","is_error":false}]}}`, n)
+		s.writef(
+			`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"hold-%d","content":"held","is_error":false}]}}`, n)
 	case strings.Contains(text, "!die once") && !strings.Contains(text, "interrupted"):
 		s.speak("half of it")
 		os.Exit(1)
@@ -139,21 +147,29 @@ func (s *stub) turn(text string) int {
 		s.writef(`{"is_error":true,"subtype":"success","api_error_status":400,"result":"Prompt is too long","type":"result"}`)
 		return 1
 	case strings.Contains(text, "!limit") && n == 1:
-		s.writef(`{"type":"assistant","message":{"id":"m","role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"API Error: 429"}]}}`)
-		s.writef(`{"is_error":true,"subtype":"success","api_error_status":429,"result":"Rate limited, try again in 20ms","type":"result"}`)
+		s.writef(
+			`{"type":"assistant","message":{"id":"m","role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"API Error: 429"}]}}`)
+		s.writef(
+			`{"is_error":true,"subtype":"success","api_error_status":429,"result":"Rate limited, try again in 20ms","type":"result"}`)
 		return 1
 	case strings.Contains(text, "!build"):
-		s.writef(`{"type":"assistant","message":{"id":"build","role":"assistant","content":[{"type":"tool_use","id":"build-%d","name":"Bash","input":{"command":"make test"}}]}}`, n)
-		for _, err := os.Stat(filepath.Join(os.Getenv(stubHome), "built")); err != nil; _, err = os.Stat(filepath.Join(os.Getenv(stubHome), "built")) {
+		s.writef(
+			`{"type":"assistant","message":{"id":"build","role":"assistant","content":[{"type":"tool_use","id":"build-%d","name":"Bash","input":{"command":"make test"}}]}}`, n)
+		for _, err := os.Stat(filepath.Join(os.Getenv(stubHome), "built")); err != nil; _, err = os.Stat(
+			filepath.Join(os.Getenv(stubHome), "built")) {
 			<-time.After(5 * time.Millisecond)
 		}
-		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"build-%d","content":"ok","is_error":false}]}}`, n)
+		s.writef(
+			`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"build-%d","content":"ok","is_error":false}]}}`, n)
 	case strings.HasSuffix(text, "!logged out"):
-		s.writef(`{"type":"assistant","message":{"id":"m","role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"Not logged in · Please run /login"}]}}`)
-		s.writef(`{"is_error":true,"subtype":"success","api_error_status":null,"result":"Not logged in · Please run /login","type":"result"}`)
+		s.writef(
+			`{"type":"assistant","message":{"id":"m","role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"Not logged in · Please run /login"}]}}`)
+		s.writef(
+			`{"is_error":true,"subtype":"success","api_error_status":null,"result":"Not logged in · Please run /login","type":"result"}`)
 		return 1
 	case strings.Contains(text, "!overload"):
-		s.writef(`{"is_error":true,"subtype":"success","api_error_status":529,"result":"Overloaded, try again in 2 seconds","type":"result"}`)
+		s.writef(
+			`{"is_error":true,"subtype":"success","api_error_status":529,"result":"Overloaded, try again in 2 seconds","type":"result"}`)
 		return 1
 	}
 	s.speak(fmt.Sprintf("%d: %s", n, text))
@@ -164,8 +180,10 @@ func (s *stub) turn(text string) int {
 func (s *stub) requestPermission(command string) int {
 	s.speak("Let me see.")
 	input, _ := json.Marshal(map[string]string{"command": command}) // cannot fail
-	s.writef(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"tool_use","id":"call","name":"Bash","input":%s}]}}`, input)
-	s.writef(`{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"call","description":"a try","input":%s}}`, input)
+	s.writef(
+		`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"tool_use","id":"call","name":"Bash","input":%s}]}}`, input)
+	s.writef(
+		`{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"call","description":"a try","input":%s}}`, input)
 	s.in.Scan()
 	var a struct {
 		Response struct {
@@ -182,7 +200,8 @@ func (s *stub) requestPermission(command string) int {
 	answer := a.Response.Response
 	result := func(text string, failed bool) {
 		b, _ := json.Marshal(text) // cannot fail
-		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"call","content":%s,"is_error":%v}]}}`, b, failed)
+		s.writef(
+			`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"call","content":%s,"is_error":%v}]}}`, b, failed)
 	}
 	switch {
 	case answer.Behavior == "allow":
@@ -209,7 +228,8 @@ func (s *stub) misbehaviour() func() {
 		"goes silent":                 func() { half(); forever() },
 		"waits for its network for ever": func() {
 			const retry = `{"type":"system","subtype":"api_retry","attempt":1,"max_retries":10,"error":"connection refused"}`
-			s.writef(`{"type":"system","subtype":"init","session_id":"%s"}`+"\n"+retry, s.session) // in one write: the first retry comes in time
+			// in one write: the first retry comes in time
+			s.writef(`{"type":"system","subtype":"init","session_id":"%s"}`+"\n"+retry, s.session)
 			for ; ; <-time.After(20 * time.Millisecond) {
 				s.writef(retry)
 			}

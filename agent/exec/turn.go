@@ -97,7 +97,8 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 	if l.end != nil && (errors.Is(why, proc.ErrIdle) || errors.Is(why, proc.ErrTotal)) {
 		why = errLingered // a finished turn is not repeated
 	}
-	l.ending = ending{exit: exit, why: why, stderr: redact(exit.Stderr, t.secrets, maxStderr), limits: t.limits, skipped: l.garbage + l.lines.Skipped}
+	l.ending = ending{exit: exit, why: why, stderr: redact(exit.Stderr, t.secrets, maxStderr), limits: t.limits,
+		skipped: l.garbage + l.lines.Skipped}
 	l.setVerdict()
 	return l, nil
 }
@@ -344,7 +345,8 @@ func (l *runningTurn) setVerdict() {
 	case why == nil, errors.Is(why, errLingered):
 		l.verdict = l.t.agent.profile.Judge(program.Ending{
 			End: l.end, Resumed: l.plan.resume, SawLine: l.sawLine, Code: l.ending.exit.Code, Signal: l.ending.exit.Signal,
-			Lingered: why != nil, Stderr: l.ending.stderr, Worked: l.worked, Used: used.OutputTokens > 0, Notice: l.notice, Limit: l.limitEnd, Now: time.Now(),
+			Lingered: why != nil, Stderr: l.ending.stderr, Worked: l.worked, Used: used.OutputTokens > 0, Notice: l.notice,
+			Limit: l.limitEnd, Now: time.Now(),
 		})
 	}
 }

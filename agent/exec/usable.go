@@ -59,7 +59,8 @@ func Usable(o ProgramOptions) error {
 		allowed = EnvAllow(o.Profile)
 	}
 	why := o.Profile.CheckEnvironment(program.Environment{
-		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]), Root: os.Geteuid() == 0 && (o.Isolation == nil || o.Isolation.User == nil),
+		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]), Root: os.Geteuid() == 0 &&
+			(o.Isolation == nil || o.Isolation.User == nil),
 		Lookup: func(name string) (value string, ok bool) {
 			for _, e := range o.Env {
 				if n, v, _ := strings.Cut(e, "="); n == name {
@@ -96,8 +97,9 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 		env = append(env, envMark+"="+o.Mark)
 	}
 	child, err := proc.Start(proc.Spec{
-		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, o.Profile.Version...), Env: env, Dir: o.Dir, Isolation: o.Isolation,
-		Limits: proc.Limits{Total: versionTimeout, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
+		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, o.Profile.Version...), Env: env, Dir: o.Dir,
+		Isolation: o.Isolation,
+		Limits:    proc.Limits{Total: versionTimeout, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
 	})
 	if err != nil {
 		return "", errors.New("the program failed to start")

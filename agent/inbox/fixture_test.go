@@ -129,7 +129,8 @@ func command(json string) func(*thread.Submit) {
 // heads returns the open tickets of inboxes.
 func (h *fixture) heads() []*mailroom.Ticket {
 	h.t.Helper()
-	found, err := h.ledger.Workers().Tickets(h.t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+	found, err := h.ledger.Workers().Tickets(h.t.Context(),
+		store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 	h.must(err)
 	return found
 }
@@ -152,7 +153,8 @@ func (h *fixture) do(command string) {
 }
 
 func (h *fixture) answer(k *mailroom.Ticket, command string) error {
-	_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictAnswer, Answer: []byte(command), By: "reader"})
+	_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictAnswer,
+		Answer: []byte(command), By: "reader"})
 	return err
 }
 

@@ -11,7 +11,8 @@ import (
 func FuzzCommand(f *testing.F) {
 	for _, seed := range []string{
 		`{"say":"hello"}`, `{"call":"c","pop":true}`, `{"open":true}`, `{"delegate":{"thread":"t","task":"x"}}`,
-		`{"delegate":{"agent":"echo","task":"x"}}`, `{"say":"a","pop":true}`, `{"say":" "}`, `{"delegate":{"task":"x"}}`, `null`, `[]`, `{`, `""`, `"hello"`, `"{\"pop\":true}"`,
+		`{"delegate":{"agent":"echo","task":"x"}}`, `{"say":"a","pop":true}`, `{"say":" "}`, `{"delegate":{"task":"x"}}`,
+		`null`, `[]`, `{`, `""`, `"hello"`, `"{\"pop\":true}"`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -97,7 +97,8 @@ func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
 		open := h.send("mine", "", command(`{"open":true}`))
 		say := h.send("mine", "", command(`{"call":"c","say":"good morning"}`))
 		bad := h.send("mine", "", command(`{"pop":true}`))
-		for run, want := range map[string]mailroom.Status{open: mailroom.StatusCompleted, say: mailroom.StatusCompleted, bad: mailroom.StatusFailed} {
+		for run, want := range map[string]mailroom.Status{open: mailroom.StatusCompleted, say: mailroom.StatusCompleted,
+			bad: mailroom.StatusFailed} {
 			if got := h.run(run).Status; got != want {
 				t.Errorf("run %s is %s, want %s", run, got, want)
 			}
@@ -120,7 +121,8 @@ func TestAPersonCanAnswerByHand(t *testing.T) {
 		h.do(`"a plain text"`)
 		h.do(`"{\"say\":\"a command as text\"}"`)
 		h.do(`"{\"pop\":true}"`)
-		if got, want := h.replies("mine"), "a plain text|a command as text"; got != want || h.run(run).Status != mailroom.StatusCompleted {
+		if got, want := h.replies("mine"), "a plain text|a command as text"; got != want ||
+			h.run(run).Status != mailroom.StatusCompleted {
 			t.Errorf("replies %q, run %s; want %q and completed", got, h.run(run).Status, want)
 		}
 	})
@@ -168,7 +170,8 @@ func TestExtendedMessageIsNotPoppedUnread(t *testing.T) {
 				}
 				h.do(`{"call":"p","pop":true}`)
 				outcomes := append([]inbox.Outcome{{}}, h.outcomes("mine")...)
-				if last := outcomes[len(outcomes)-1]; last.Call != "p" || last.Refused == nil || last.Refused.Code != mailroom.CodeConflict {
+				if last := outcomes[len(outcomes)-1]; last.Call != "p" || last.Refused == nil ||
+					last.Refused.Code != mailroom.CodeConflict {
 					t.Errorf("outcome of the pop %+v, want a refusal", last)
 				}
 				if got := h.head().Run; got != run {
@@ -186,7 +189,8 @@ func TestExtendedMessageIsNotPoppedUnread(t *testing.T) {
 // TestEachCommandIsDoneOnceDespiteAKillAtAnyWrite kills the server before and after each of its
 // writes, from the message to the pop.
 func TestEachCommandIsDoneOnceDespiteAKillAtAnyWrite(t *testing.T) {
-	commands := []string{`{"call":"1","say":"one"}`, `{"call":"2","delegate":{"agent":"parrot","task":"x"}}`, `{"call":"3","say":"three"}`, `{"pop":true}`}
+	commands := []string{`{"call":"1","say":"one"}`, `{"call":"2","delegate":{"agent":"parrot","task":"x"}}`,
+		`{"call":"3","say":"three"}`, `{"pop":true}`}
 	for n := 1; ; n++ {
 		survived := false
 		for _, after := range []bool{false, true} {
@@ -220,7 +224,8 @@ func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
 	h.t.Helper()
 	submit := func() error {
 		_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
-			Thread: "mine", Agent: "inbox", Key: "k", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}, Owner: "ann",
+			Thread: "mine", Agent: "inbox", Key: "k", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
+			Owner: "ann",
 		})
 		return err
 	}
@@ -233,7 +238,8 @@ func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
 				run = heads[0].Run
 			}
 			k := thread.TicketID(run, fmt.Sprintf("read-%d", i+1))
-			_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k, Verdict: mailroom.VerdictAnswer, Answer: []byte(c), By: "reader"})
+			_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k, Verdict: mailroom.VerdictAnswer,
+				Answer: []byte(c), By: "reader"})
 			return err
 		})
 	}

@@ -148,7 +148,8 @@ func (r *reader) execute(ctx context.Context, c Command, next *mailroom.Ask) (re
 // retry would fail too.
 func isRefusal(code mailroom.Code) bool {
 	switch code {
-	case mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeConflict, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeGone, mailroom.CodeBusy:
+	case mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded,
+		mailroom.CodeConflict, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeGone, mailroom.CodeBusy:
 		return true
 	}
 	return false

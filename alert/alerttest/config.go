@@ -31,13 +31,16 @@ func (s *Server) configure() {
 	if s.options.NoTLS {
 		advertise, condition = "", "true"
 	}
-	authenticator := "PLAIN\n  server_prompts = :\n  server_condition = ${if and{{eq{$auth2}{" + User + "}}{eq{$auth3}{" + Password + "}}}}"
+	authenticator := "PLAIN\n  server_prompts = :\n  server_condition = ${if and{{eq{$auth2}{" + User + "}}{eq{$auth3}{" +
+		Password + "}}}}"
 	if s.options.Login {
-		authenticator = "LOGIN\n  server_prompts = <; Username: ; Password:\n  server_condition = ${if and{{eq{$auth1}{" + User + "}}{eq{$auth2}{" + Password + "}}}}"
+		authenticator = "LOGIN\n  server_prompts = <; Username: ; Password:\n  server_condition = ${if and{{eq{$auth1}{" +
+			User + "}}{eq{$auth2}{" + Password + "}}}}"
 	}
 	text := strings.NewReplacer(
 		"DIR", s.dir, "UID", fmt.Sprint(uid), "GID", fmt.Sprint(gid), "TLSPORT", tlsPort, "PORT", port,
-		"ADVERTISE", advertise, "CONDITION", condition, "AUTHENTICATOR", authenticator, "DOMAIN", Domain, "REFUSED", RefusedSubject,
+		"ADVERTISE", advertise, "CONDITION", condition, "AUTHENTICATOR", authenticator, "DOMAIN", Domain, "REFUSED",
+		RefusedSubject,
 	).Replace(configuration)
 	if err := os.WriteFile(s.path("exim.conf"), []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)

@@ -152,13 +152,15 @@ func (s *NtfyServer) publish(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"code":40401,"http":404,"error":"page not found"}`, http.StatusNotFound)
 		return
 	case err != nil || json.Unmarshal(raw, &m) != nil:
-		http.Error(w, `{"code":40024,"http":400,"error":"invalid request: request body must be valid JSON"}`, http.StatusBadRequest)
+		http.Error(w, `{"code":40024,"http":400,"error":"invalid request: request body must be valid JSON"}`,
+			http.StatusBadRequest)
 		return
 	case !regexp.MustCompile(`^[-_A-Za-z0-9]{1,64}$`).MatchString(m.Topic):
 		http.Error(w, `{"code":40009,"http":400,"error":"invalid request: topic invalid"}`, http.StatusBadRequest)
 		return
 	case len(m.Actions) > maxActions:
-		http.Error(w, `{"code":40018,"http":400,"error":"invalid request: actions invalid; only 3 actions allowed"}`, http.StatusBadRequest)
+		http.Error(w, `{"code":40018,"http":400,"error":"invalid request: actions invalid; only 3 actions allowed"}`,
+			http.StatusBadRequest)
 		return
 	case len(m.Message) > maxMessage:
 		http.Error(w, `{"code":40014,"http":400,"error":"invalid request: attachments not allowed"}`, http.StatusBadRequest)
@@ -173,6 +175,8 @@ func (s *NtfyServer) publish(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"id":"m%d","time":%d,"event":"message","topic":%q,"message":"…"}`, id, time.Now().Unix(), m.Topic) // the client may be gone
+		// the client may be gone
+		_, _ = fmt.Fprintf(w, `{"id":"m%d","time":%d,"event":"message","topic":%q,"message":"…"}`, id,
+			time.Now().Unix(), m.Topic)
 	}
 }

@@ -28,7 +28,8 @@ type letter struct {
 
 func compose(t *testing.T, m alert.Message) letter {
 	t.Helper()
-	target, err := New(Options{Server: "smtp.example.org", TLS: TLSRequired, From: "Mailroom Ä <alerts@mail.example.org>", To: []string{"ops@example.org", "Zoë <zoe@example.org>"}})
+	target, err := New(Options{Server: "smtp.example.org", TLS: TLSRequired, From: "Mailroom Ä <alerts@mail.example.org>",
+		To: []string{"ops@example.org", "Zoë <zoe@example.org>"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +81,13 @@ func parseLetter(t *testing.T, raw []byte) letter {
 func TestAMessageHasATextAndAnHTMLPart(t *testing.T) {
 	l := compose(t, alert.Message{
 		Key: key, Title: "coder asks for an approval", Body: "rm -rf /tmp/x\n  {\"force\": true}",
-		URL: "https://mail.example.org/decide#abc.def", Buttons: []alert.Button{{Label: "Approve", URL: "https://mail.example.org/v1/question/decision", Body: "{}"}, {Label: "Deny"}},
+		URL: "https://mail.example.org/decide#abc.def",
+		Buttons: []alert.Button{{Label: "Approve", URL: "https://mail.example.org/v1/question/decision", Body: "{}"},
+			{Label: "Deny"}},
 	})
 	for name, want := range map[string]string{
-		"From": "=?utf-8?q?Mailroom_=C3=84?= <alerts@mail.example.org>", "To": "<ops@example.org>, =?utf-8?q?Zo=C3=AB?= <zoe@example.org>",
+		"From":    "=?utf-8?q?Mailroom_=C3=84?= <alerts@mail.example.org>",
+		"To":      "<ops@example.org>, =?utf-8?q?Zo=C3=AB?= <zoe@example.org>",
 		"Subject": "coder asks for an approval", "Message-Id": "<" + key + "@mail.example.org>",
 		"Date": "Wed, 04 Mar 2026 05:06:07 +0000", "Auto-Submitted": "auto-generated",
 	} {
@@ -107,7 +111,8 @@ func TestAMessageHasATextAndAnHTMLPart(t *testing.T) {
 func TestNoLinkOfAMessageDecides(t *testing.T) {
 	l := compose(t, alert.Message{
 		Key: key, Title: "coder asks for an approval", URL: "https://mail.example.org/decide#abc",
-		Buttons: []alert.Button{{Label: "Approve", URL: "https://mail.example.org/v1/question/decision", Body: `{"decision":"approve"}`}},
+		Buttons: []alert.Button{{Label: "Approve", URL: "https://mail.example.org/v1/question/decision",
+			Body: `{"decision":"approve"}`}},
 	})
 	for name, part := range map[string]string{"text": l.text, "HTML": l.html} {
 		if strings.Contains(part, "question/decision") || strings.Count(part, "https://") != 1 {
@@ -117,7 +122,8 @@ func TestNoLinkOfAMessageDecides(t *testing.T) {
 }
 
 func TestAMessageWithoutBodyAndAddressHasATitleOnly(t *testing.T) {
-	l := compose(t, alert.Message{Key: key, Title: "Channel irc is not connected", Buttons: []alert.Button{{Label: "Approve"}}})
+	l := compose(t, alert.Message{Key: key, Title: "Channel irc is not connected",
+		Buttons: []alert.Button{{Label: "Approve"}}})
 	if l.text != "Channel irc is not connected\n" {
 		t.Errorf("text %q", l.text)
 	}
@@ -187,7 +193,8 @@ func isASCII(s string) bool { return !strings.ContainsFunc(s, func(r rune) bool 
 func TestHostileTextsAreNoHTML(t *testing.T) {
 	const hostile = `</pre></h1><script>alert(1)</script><img src="https://evil.example/x.png" onerror=x> & {{.URL}} "`
 	l := compose(t, alert.Message{
-		Key: key, Title: hostile, Body: hostile, URL: `https://mail.example.org/#/x" onclick="y`, Buttons: []alert.Button{{Label: hostile}},
+		Key: key, Title: hostile, Body: hostile, URL: `https://mail.example.org/#/x" onclick="y`,
+		Buttons: []alert.Button{{Label: hostile}},
 	})
 	for _, absent := range []string{"<script", "<img", `" onclick=`} {
 		if strings.Contains(l.html, absent) {
@@ -216,7 +223,8 @@ func FuzzMessagesKeepTheirHeaders(f *testing.F) {
 		}
 		l := compose(t, alert.Message{Key: key, Title: title, Body: body, URL: url, Buttons: []alert.Button{{Label: label}}})
 		checkHeader(t, l)
-		if want := display.Cut(display.Line(title), alert.MaxTitle); !slices.Equal(strings.Fields(l.subject), strings.Fields(strings.ReplaceAll(want, "=?", "= ?"))) {
+		if want := display.Cut(display.Line(title), alert.MaxTitle); !slices.Equal(strings.Fields(l.subject),
+			strings.Fields(strings.ReplaceAll(want, "=?", "= ?"))) {
 			t.Errorf("the subject is %q, want %q", l.subject, want)
 		}
 	})

@@ -70,7 +70,8 @@ func newSettings() *target.Settings {
 				setting.OneOf(&o.TLS, TLSRequired, TLSImplicit, TLSNone)),
 			setting.New("insecure", "Allow tls none for other machines than this one.", setting.Bool(&o.Insecure)),
 			target.Allow(&o.Policy),
-			setting.New("user", "User name at the mail server. Not set: alerts are sent without signing in.", setting.Text(&o.User)),
+			setting.New("user", "User name at the mail server. Not set: alerts are sent without signing in.",
+				setting.Text(&o.User)),
 			setting.New("from", "Address that alerts are sent from. The mail server must let the user send from it.",
 				setting.Checked(&o.From, anAddress, isAddress)).
 				Require("missing from; set the address that alerts are sent from"),
@@ -84,7 +85,8 @@ func newSettings() *target.Settings {
 			case password.Ambiguous():
 				return errors.New("password_env and password_file are both set; remove one")
 			case password.IsSet() != (o.User != ""):
-				return errors.New("user needs a password, and a password needs a user: set user and password_file or password_env, or none of them")
+				return errors.New(
+					"user needs a password, and a password needs a user: set user and password_file or password_env, or none of them")
 			}
 			return nil
 		},
@@ -108,14 +110,16 @@ func questions(o *Options) []kind.Question {
 		{Key: "insecure", Usage: "allow --tls none for other machines than this one"},
 		{Key: "allow", Usage: "private network or address that --server may be in; may be repeated"},
 		{Key: "user", Usage: "user name at the mail server", Prompt: kind.Ask("User name at the mail server [none]: ")},
-		{Key: "password_file", Secret: "password", Usage: "use the password in this file; the file is not copied", Prompt: func() string {
-			if o.User == "" {
-				return ""
-			}
-			return "Password of " + o.User + ": "
-		}},
+		{Key: "password_file", Secret: "password", Usage: "use the password in this file; the file is not copied",
+			Prompt: func() string {
+				if o.User == "" {
+					return ""
+				}
+				return "Password of " + o.User + ": "
+			}},
 		{Key: "from", Usage: "address that alerts are sent from", Prompt: kind.Ask("Send alerts from the address: ")},
-		{Key: "to", Usage: "address that alerts are sent to; may be repeated", Prompt: kind.Ask("Send alerts to the addresses, with commas between them: ")},
+		{Key: "to", Usage: "address that alerts are sent to; may be repeated",
+			Prompt: kind.Ask("Send alerts to the addresses, with commas between them: ")},
 	}
 }
 
@@ -150,7 +154,9 @@ const maxAddress = 254
 
 func parseAddress(s string) (*netmail.Address, error) {
 	a, err := netmail.ParseAddress(s)
-	if err != nil || len(a.Address) > maxAddress || strings.ContainsFunc(a.Address, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if err != nil || len(a.Address) > maxAddress || strings.ContainsFunc(a.Address, func(r rune) bool {
+		return r <= ' ' || r > '~'
+	}) {
 		return nil, setting.Invalid(s, anAddress)
 	}
 	return a, nil
@@ -222,7 +228,9 @@ func (o *Options) parse() (p parsed, err error) {
 		return p, fmt.Errorf("server: %w", toAllow(err))
 	}
 	if o.TLS == TLSNone && !o.Insecure && !netguard.Local(p.host) {
-		return p, fmt.Errorf("tls is none, and %s is another machine: the alerts and the password would not be encrypted; use required or implicit, or set insecure", p.host)
+		return p,
+			fmt.Errorf(
+				"tls is none, and %s is another machine: the alerts and the password would not be encrypted; use required or implicit, or set insecure", p.host)
 	}
 	if p.from, err = parseAddress(o.From); err != nil {
 		return p, fmt.Errorf("from: %w", err)

@@ -122,7 +122,8 @@ func (p *peer) commands() (conns int, all []string) {
 }
 
 func (p *peer) options() mail.Options {
-	return mail.Options{Server: p.addr, TLS: mail.TLSNone, Policy: loopback(), From: "a@example.org", To: []string{"b@example.org"}}
+	return mail.Options{Server: p.addr, TLS: mail.TLSNone, Policy: loopback(), From: "a@example.org",
+		To: []string{"b@example.org"}}
 }
 
 func TestTheOutcomeOfEachReply(t *testing.T) {
@@ -173,7 +174,8 @@ func TestTheOutcomeOfEachReply(t *testing.T) {
 
 func TestAMessageIsSentOnceAndTheSessionEnds(t *testing.T) {
 	p := startPeer(t, ordinary)
-	if _, err := send(t, p.options(), alert.Message{Key: key, Title: "x", Body: ".\r\nRCPT TO:<evil@example.org>\r\n.\r\n"}); err != nil {
+	if _, err := send(t, p.options(), alert.Message{Key: key, Title: "x",
+		Body: ".\r\nRCPT TO:<evil@example.org>\r\n.\r\n"}); err != nil {
 		t.Fatal(err)
 	}
 	conns, got := p.commands()

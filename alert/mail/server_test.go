@@ -67,14 +67,16 @@ func errorText(err error) string {
 // wantFailure checks the class of an error and that its text says want.
 func wantFailure(t *testing.T, err error, class mailroom.Class, unknown bool, want string) {
 	t.Helper()
-	if err == nil || mailroom.AsFailure(err).Class != class || errors.Is(err, mailroom.ErrUnknown) != unknown || !strings.Contains(err.Error(), want) {
+	if err == nil || mailroom.AsFailure(err).Class != class || errors.Is(err, mailroom.ErrUnknown) != unknown ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want class %s, unknown %t and %q", err, class, unknown, want)
 	}
 }
 
 func TestAMessageArrivesWithBothParts(t *testing.T) {
 	const body = "first line\n.\n..two dots\nGrüße 世界\n\t<b>&</b>"
-	message := alert.Message{Key: key, Title: "coder asks: Grüße?", Body: body, URL: "https://mail.example.org/decide#abc.def"}
+	message := alert.Message{Key: key, Title: "coder asks: Grüße?", Body: body,
+		URL: "https://mail.example.org/decide#abc.def"}
 	for name, c := range map[string]struct {
 		server alerttest.Options
 		change func(*mail.Options, *alerttest.Server)
@@ -83,10 +85,16 @@ func TestAMessageArrivesWithBothParts(t *testing.T) {
 		"STARTTLS by name": {change: func(o *mail.Options, _ *alerttest.Server) {
 			o.Server = strings.Replace(o.Server, "127.0.0.1", "localhost", 1)
 		}},
-		"TLS from the start": {change: func(o *mail.Options, s *alerttest.Server) { o.TLS, o.Server = mail.TLSImplicit, s.TLSAddr }},
-		"AUTH LOGIN":         {alerttest.Options{Login: true}, func(*mail.Options, *alerttest.Server) {}},
-		"no TLS":             {alerttest.Options{NoTLS: true}, func(o *mail.Options, _ *alerttest.Server) { o.TLS = mail.TLSNone }},
-		"no TLS, AUTH LOGIN": {alerttest.Options{NoTLS: true, Login: true}, func(o *mail.Options, _ *alerttest.Server) { o.TLS = mail.TLSNone }},
+		"TLS from the start": {change: func(o *mail.Options, s *alerttest.Server) {
+			o.TLS, o.Server = mail.TLSImplicit, s.TLSAddr
+		}},
+		"AUTH LOGIN": {alerttest.Options{Login: true}, func(*mail.Options, *alerttest.Server) {}},
+		"no TLS": {alerttest.Options{NoTLS: true}, func(o *mail.Options, _ *alerttest.Server) {
+			o.TLS = mail.TLSNone
+		}},
+		"no TLS, AUTH LOGIN": {alerttest.Options{NoTLS: true, Login: true}, func(o *mail.Options, _ *alerttest.Server) {
+			o.TLS = mail.TLSNone
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := alerttest.Start(t, c.server)
@@ -107,7 +115,8 @@ func TestAMessageArrivesWithBothParts(t *testing.T) {
 				if want := message.Title + "\n\n" + body + "\n\nOpen:\n" + message.URL + "\n"; parts["text/plain"] != want {
 					t.Errorf("text %q, want %q", parts["text/plain"], want)
 				}
-				if got := parts["text/html"]; !strings.Contains(got, "<a href=\""+message.URL+"\"") || !strings.Contains(got, "\t&lt;b&gt;&amp;&lt;/b&gt;</pre>") {
+				if got := parts["text/html"]; !strings.Contains(got, "<a href=\""+message.URL+"\"") ||
+					!strings.Contains(got, "\t&lt;b&gt;&amp;&lt;/b&gt;</pre>") {
 					t.Errorf("HTML %s", got)
 				}
 			}
@@ -182,7 +191,8 @@ func TestAWrongPasswordIsAnOutageUntilItIsCorrected(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = target.Send(t.Context(), alert.Message{Key: key, Title: "x"})
-	wantFailure(t, err, mailroom.ClassUnavailable, false, "sign in as mailroom: 127.0.0.1 answered 535 Incorrect authentication data")
+	wantFailure(t, err, mailroom.ClassUnavailable, false,
+		"sign in as mailroom: 127.0.0.1 answered 535 Incorrect authentication data")
 	if strings.Contains(errorText(err), password) {
 		t.Errorf("the error has the password: %v", err)
 	}
@@ -210,7 +220,8 @@ func TestRefusedRecipients(t *testing.T) {
 		{"all unknown", []string{unknown, "x@elsewhere.example"}, "", mailroom.ClassPermanent, "550"},
 		{"refused for now", []string{busy}, "", mailroom.ClassUnavailable, "451 mailbox busy"},
 		{"refused, one for now", []string{busy, unknown}, "", mailroom.ClassUnavailable, "451 mailbox busy"},
-		{"one accepted", []string{unknown, ops, busy}, "not to " + unknown + ": 550 unknown user; not to " + busy + ": 451 mailbox busy, try later; OK id=", "", ""},
+		{"one accepted", []string{unknown, ops, busy}, "not to " + unknown + ": 550 unknown user; not to " + busy +
+			": 451 mailbox busy, try later; OK id=", "", ""},
 	} {
 		receipt, err := send(t, options(s, c.to...), alert.Message{Key: key, Title: "x"})
 		if c.receipt == "" {
@@ -254,7 +265,8 @@ func TestWithoutTLSNothingIsSent(t *testing.T) {
 	o := options(s, ops)
 	o.TLS = mail.TLSImplicit
 	_, err = send(t, o, m)
-	wantFailure(t, err, mailroom.ClassUnavailable, false, "does not use TLS from the start: correct the port, or set tls to required")
+	wantFailure(t, err, mailroom.ClassUnavailable, false,
+		"does not use TLS from the start: correct the port, or set tls to required")
 
 	o = options(s, ops)
 	o.TLS = mail.TLSNone
@@ -271,7 +283,8 @@ func TestACertificateThatIsNotTrustedIsNamed(t *testing.T) {
 		o := options(s, ops)
 		o.TLS, o.Server, o.Roots = mode, at, nil
 		_, err := send(t, o, alert.Message{Key: key, Title: "x"})
-		wantFailure(t, err, mailroom.ClassUnavailable, false, "the certificate of "+at+" is not trusted: tls: failed to verify certificate: x509: ")
+		wantFailure(t, err, mailroom.ClassUnavailable, false, "the certificate of "+at+
+			" is not trusted: tls: failed to verify certificate: x509: ")
 	}
 	o := options(s, ops)
 	o.Server = strings.Replace(s.Addr, "127.0.0.1", "mail.localhost", 1)
@@ -284,7 +297,8 @@ func TestTheProbeSendsATestMessage(t *testing.T) {
 	s := alerttest.Start(t, alerttest.Options{NoTLS: true})
 	settings := mail.NewKind().New()
 	for key, value := range map[string]any{
-		"server": s.Addr, "tls": "none", "user": alerttest.User, "from": "alerts@" + alerttest.Domain, "to": ops + ", " + onCall, "allow": []any{"127.0.0.0/8"},
+		"server": s.Addr, "tls": "none", "user": alerttest.User, "from": "alerts@" + alerttest.Domain, "to": ops + ", " +
+			onCall, "allow": []any{"127.0.0.0/8"},
 	} {
 		set(t, settings, key, value)
 	}
@@ -298,11 +312,13 @@ func TestTheProbeSendsATestMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := settings.Setup.Probe(t.Context(), kind.Place{Channel: "ops"})
-	if err != nil || len(found.Account) != 1 || !strings.HasPrefix(found.Account[0], "the server took a test message for "+ops+", "+onCall+" (OK id=") {
+	if err != nil || len(found.Account) != 1 || !strings.HasPrefix(found.Account[0], "the server took a test message for "+
+		ops+", "+onCall+" (OK id=") {
 		t.Fatalf("found %+v, error %v", found, err)
 	}
 	header, parts := parse(t, s.Wait("oncall", 1)[0])
-	if header.Get("Subject") != "Test of Mailroom" || !strings.Contains(parts["text/plain"], "Alerts for ops arrive here.") {
+	if header.Get("Subject") != "Test of Mailroom" || !strings.Contains(parts["text/plain"],
+		"Alerts for ops arrive here.") {
 		t.Errorf("subject %q, text %q", header.Get("Subject"), parts["text/plain"])
 	}
 }

@@ -45,7 +45,9 @@ func (t *Target) connect(ctx context.Context, password string) (*session, error)
 	for _, step := range []struct {
 		op string
 		do func() error
-	}{{"connect", s.greet}, {"start TLS", s.encrypt}, {"sign in as " + t.options.User, func() error { return s.signIn(password) }}} {
+	}{{"connect", s.greet}, {"start TLS", s.encrypt}, {"sign in as " + t.options.User, func() error {
+		return s.signIn(password)
+	}}} {
 		if err := step.do(); err != nil {
 			s.close()
 			return nil, s.fail(step.op, err, outage)
@@ -72,7 +74,8 @@ func (s *session) greet() (err error) {
 }
 
 // errNoTLS is the error of a server that cannot encrypt the connection.
-var errNoTLS = errors.New("the server does not offer STARTTLS, so nothing was sent: correct the port, or set tls to implicit if that port uses TLS from the start")
+var errNoTLS = errors.New(
+	"the server does not offer STARTTLS, so nothing was sent: correct the port, or set tls to implicit if that port uses TLS from the start")
 
 func (s *session) encrypt() error {
 	if s.target.options.TLS != TLSRequired {
@@ -149,7 +152,8 @@ func afterEnd(e *httpcall.Refusal) httpcall.Class {
 // fail classifies an error.
 func (s *session) fail(op string, err error, class classOf) error {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
-		return httpcall.SendError(&httpcall.Refusal{Op: op, Platform: s.target.host, Status: reply.Code, Text: s.quote(reply.Msg)}, class)
+		return httpcall.SendError(&httpcall.Refusal{Op: op, Platform: s.target.host, Status: reply.Code,
+			Text: s.quote(reply.Msg)}, class)
 	}
 	failed := &httpcall.TransportError{
 		Op: op, Reason: s.describe(err), Cause: s.ctx.Err(),

@@ -22,7 +22,9 @@ func NewChat() Kind {
 					return err
 				},
 				Keys: []setting.Setting{
-					setting.New("thread", "Id of the chat's conversation, as `mailroom threads` shows it, such as \"telegram:7000001:5551234\".", setting.Text(thread)).
+					setting.New("thread",
+						"Id of the chat's conversation, as `mailroom threads` shows it, such as \"telegram:7000001:5551234\".",
+						setting.Text(thread)).
 						Require("missing thread; set the id of a conversation of a channel, as `mailroom threads` shows it"),
 				},
 				Setup: chatSetup(),
@@ -39,8 +41,9 @@ func chatSetup() *kind.Setup {
 		Short: "Alert a chat of a channel of the server",
 		About: `Write to the bot in the chat first, or to the group that it is in. Then "mailroom
 threads" lists the chat as a thread whose id begins with the name of the channel.`,
-		Example:   "--name ops --thread telegram:7000001:5551234",
-		Questions: []kind.Question{{Key: "thread", Usage: "id of the chat's thread", Prompt: kind.Ask("Thread of the chat, as `mailroom threads` lists it: ")}},
+		Example: "--name ops --thread telegram:7000001:5551234",
+		Questions: []kind.Question{{Key: "thread", Usage: "id of the chat's thread",
+			Prompt: kind.Ask("Thread of the chat, as `mailroom threads` lists it: ")}},
 		Probe: func(_ context.Context, at kind.Place) (kind.Found, error) {
 			return kind.Found{Next: []string{"then send a test message with `" + at.Test + "`"}}, nil
 		},

@@ -52,7 +52,9 @@ func ntfySettings() *Settings {
 	}
 	keys := append(token.Settings("token", "the access token of the ntfy server", ""),
 		setting.New("topic", "Topic to publish to. Who knows it can read the alerts, unless the server requires a token.",
-			setting.Checked(&o.Topic, "1 to 64 letters, digits, dashes and underscores", func(s string) bool { return s == "" || ntfyTopics().MatchString(s) })).
+			setting.Checked(&o.Topic, "1 to 64 letters, digits, dashes and underscores", func(s string) bool {
+				return s == "" || ntfyTopics().MatchString(s)
+			})).
 			Require(`missing topic; set one that cannot be guessed`))
 	keys = append(keys, o.Address.Settings("url", "Address of the ntfy server.", `"https://ntfy.sh"`)...)
 	return &Settings{
@@ -180,7 +182,8 @@ func (t *Ntfy) Send(ctx context.Context, m alert.Message) (string, error) {
 		Event string `json:"event"`
 	}
 	if json.Unmarshal(a.Body, &answer) != nil || answer.Event != "message" {
-		return "", fmt.Errorf("%w: %w", mailroom.ErrUnknown, httpcall.Unavailable(errors.New(t.base.Host+" is not an ntfy server: its answer is not a message; check the url")))
+		return "", fmt.Errorf("%w: %w", mailroom.ErrUnknown,
+			httpcall.Unavailable(errors.New(t.base.Host+" is not an ntfy server: its answer is not a message; check the url")))
 	}
 	return answer.ID, nil
 }

@@ -55,9 +55,13 @@ func NewPush() Kind {
 func pushSettings() *Settings {
 	key := new(setting.Secret)
 	o := &PushOptions{Key: key.Get}
-	keys := append(key.Settings("key", "the private key of the subscriptions (VAPID)", "missing private key; set either key_env or key_file (the configuration never contains the key itself)"),
+	keys := append(key.Settings("key", "the private key of the subscriptions (VAPID)",
+		"missing private key; set either key_env or key_file (the configuration never contains the key itself)"),
 		setting.New("contact", "Address under which push services reach the operator.",
-			setting.Checked(&o.Contact, `a URL with a public name, such as "mailto:ops@example.org" or "https://example.org/contact"`, func(s string) bool { return s == "" || isContact(s) })).
+			setting.Checked(&o.Contact,
+				`a URL with a public name, such as "mailto:ops@example.org" or "https://example.org/contact"`, func(s string) bool {
+					return s == "" || isContact(s)
+				})).
 			Require("missing contact; some push services refuse messages without one"))
 	return &Settings{
 		Shared: true,
@@ -74,10 +78,12 @@ or on this machine. The command generates the key that the subscriptions belong 
 with another key, all browsers have to subscribe again.`,
 			Example: "--name browsers --contact mailto:ops@example.org",
 			Questions: []kind.Question{
-				{Key: "contact", Usage: "mailto: or https: URL under which push services reach the operator", Prompt: kind.Ask("Contact for push services, such as mailto:ops@example.org: ")},
+				{Key: "contact", Usage: "mailto: or https: URL under which push services reach the operator",
+					Prompt: kind.Ask("Contact for push services, such as mailto:ops@example.org: ")},
 				{Key: "allow", Usage: "private network or address that push services may have; may be repeated"},
 				{Key: "insecure", Usage: "allow push services with http"},
-				{Key: "key_file", Secret: "private key", Usage: "use the private key in this file; the file is not copied", Generate: webpush.NewKey, Check: webpush.CheckKey},
+				{Key: "key_file", Secret: "private key", Usage: "use the private key in this file; the file is not copied",
+					Generate: webpush.NewKey, Check: webpush.CheckKey},
 			},
 			Probe: func(_ context.Context, at kind.Place) (found kind.Found, err error) {
 				named := *o
@@ -120,7 +126,8 @@ func isPublicName(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil || at <= 0 {
 		return false
 	}
-	return !slices.Contains([]string{"local", "localhost", "invalid", "test", "internal", "alt", "lan", "home"}, host[at+1:])
+	return !slices.Contains([]string{"local", "localhost", "invalid", "test", "internal", "alt", "lan", "home"},
+		host[at+1:])
 }
 
 // Push sends alerts to browsers with Web Push (RFC 8030): each browser that subscribed shows a notification, also while
@@ -301,7 +308,9 @@ func pushRefusal(a httpcall.Response, err error) error {
 	case http.StatusNotFound, http.StatusGone: // RFC 8030, section 7.3
 		return httpcall.Permanent(fmt.Errorf("%w: %w", alert.ErrGone, refused))
 	case http.StatusUnauthorized, http.StatusForbidden: // RFC 8292, section 4.2
-		return httpcall.Permanent(fmt.Errorf("%w: the push service does not accept the contact of this target, or the browser subscribed with another key: check `contact`, then turn alerts off and on again in that browser", refused))
+		return httpcall.Permanent(
+			fmt.Errorf(
+				"%w: the push service does not accept the contact of this target, or the browser subscribed with another key: check `contact`, then turn alerts off and on again in that browser", refused))
 	}
 	return err
 }

@@ -12,9 +12,11 @@ import (
 func TestAPayloadIsBounded(t *testing.T) {
 	link := strings.Repeat("l", alert.MaxLink)
 	long := func(char string) alert.Message {
-		m := alert.Message{Key: strings.Repeat("k", 36), Title: strings.Repeat(char, alert.MaxTitle), Body: strings.Repeat(char, pushMaxBody), URL: "https://mail.example.org/decide#" + link}
+		m := alert.Message{Key: strings.Repeat("k", 36), Title: strings.Repeat(char, alert.MaxTitle),
+			Body: strings.Repeat(char, pushMaxBody), URL: "https://mail.example.org/decide#" + link}
 		for _, label := range []string{"Approve", "Deny"} {
-			m.Buttons = append(m.Buttons, alert.Button{Label: label, URL: "https://mail.example.org/v1/question/decision", Body: `{"link":"` + link + `","decision":"approve"}`})
+			m.Buttons = append(m.Buttons, alert.Button{Label: label, URL: "https://mail.example.org/v1/question/decision",
+				Body: `{"link":"` + link + `","decision":"approve"}`})
 		}
 		return m
 	}
@@ -35,7 +37,8 @@ func TestAPayloadIsBounded(t *testing.T) {
 	// A button must not approve what is not shown.
 	m := long("a")
 	m.Body = strings.Repeat("a", 5000)
-	if raw, err := pushPayloadOf(m); err != nil || len(raw) > webpush.MaxPayload || strings.Contains(string(raw), "Approve") {
+	if raw, err := pushPayloadOf(m); err != nil || len(raw) > webpush.MaxPayload || strings.Contains(string(raw),
+		"Approve") {
 		t.Errorf("a long text: %d bytes, %v", len(raw), err)
 	}
 	m.URL = strings.Repeat("u", 4000)

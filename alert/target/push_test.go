@@ -38,7 +38,9 @@ func loopback() netip.Prefix { return netip.MustParsePrefix("127.0.0.0/8") }
 func newTarget(t *testing.T, change ...func(*target.PushOptions)) *target.Push {
 	t.Helper()
 	key := webpush.NewKey()
-	o := target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }}
+	o := target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) {
+		return key, nil
+	}}
 	o.Address.Allow(loopback())
 	for _, c := range change {
 		c(&o)
@@ -83,9 +85,11 @@ func service(t *testing.T, handle http.HandlerFunc) (endpoint string) {
 
 func message(to json.RawMessage) alert.Message {
 	return alert.Message{
-		Key: "0123456789abcdef0123456789abcdef", Kind: alert.KindTicket, Title: "deploy asks", Body: "Deploy <b>now</b>?", URL: "https://mail.example.org/decide#x",
+		Key: "0123456789abcdef0123456789abcdef", Kind: alert.KindTicket, Title: "deploy asks", Body: "Deploy <b>now</b>?",
+		URL:    "https://mail.example.org/decide#x",
 		Urgent: true, To: to,
-		Buttons: []alert.Button{{Label: "Approve", URL: "https://mail.example.org/v1/question/decision", Body: `{"link":"x","decision":"approve"}`}},
+		Buttons: []alert.Button{{Label: "Approve", URL: "https://mail.example.org/v1/question/decision",
+			Body: `{"link":"x","decision":"approve"}`}},
 	}
 }
 
@@ -117,8 +121,10 @@ func TestAMessageIsSentAsThePushProtocolSays(t *testing.T) {
 		h := got.Header
 		topics[h.Get("Topic")] = true
 		want := map[bool]string{true: "high", false: "normal"}[urgent]
-		if got.Method != http.MethodPost || got.URL.Path != "/push/capability" || h.Get("Ttl") != "86400" || h.Get("Urgency") != want ||
-			h.Get("Content-Encoding") != "aes128gcm" || !strings.HasPrefix(h.Get("Authorization"), "vapid t=ey") || !strings.HasSuffix(h.Get("Authorization"), ", k="+public) {
+		if got.Method != http.MethodPost || got.URL.Path != "/push/capability" || h.Get("Ttl") != "86400" ||
+			h.Get("Urgency") != want ||
+			h.Get("Content-Encoding") != "aes128gcm" || !strings.HasPrefix(h.Get("Authorization"), "vapid t=ey") ||
+			!strings.HasSuffix(h.Get("Authorization"), ", k="+public) {
 			t.Errorf("the request is %s %s with %v", got.Method, got.URL, h)
 		}
 		if len(body) > 4096 || len(body) < 500 || strings.Contains(string(body), "Deploy") {
@@ -146,10 +152,14 @@ func TestAnswersAreClassified(t *testing.T) {
 		text    string
 	}{
 		404: {class: mailroom.ClassPermanent, gone: true}, 410: {class: mailroom.ClassPermanent, gone: true},
-		400: {class: mailroom.ClassPermanent}, 413: {class: mailroom.ClassPermanent}, 307: {class: mailroom.ClassPermanent, text: "redirects are not followed"},
-		401: {class: mailroom.ClassPermanent, text: "another key"}, 403: {class: mailroom.ClassPermanent, text: "another key"},
-		429: {class: mailroom.ClassUnavailable, after: 7 * time.Second}, 503: {class: mailroom.ClassUnavailable, after: 7 * time.Second},
-		500: {class: mailroom.ClassUnavailable, unknown: true, after: 7 * time.Second}, 502: {class: mailroom.ClassUnavailable, unknown: true, after: 7 * time.Second},
+		400: {class: mailroom.ClassPermanent}, 413: {class: mailroom.ClassPermanent}, 307: {class: mailroom.ClassPermanent,
+			text: "redirects are not followed"},
+		401: {class: mailroom.ClassPermanent, text: "another key"}, 403: {class: mailroom.ClassPermanent,
+			text: "another key"},
+		429: {class: mailroom.ClassUnavailable, after: 7 * time.Second}, 503: {class: mailroom.ClassUnavailable,
+			after: 7 * time.Second},
+		500: {class: mailroom.ClassUnavailable, unknown: true, after: 7 * time.Second},
+		502: {class: mailroom.ClassUnavailable, unknown: true, after: 7 * time.Second},
 	} {
 		s := subscription(t, "")
 		s.Endpoint = service(t, func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +171,8 @@ func TestAnswersAreClassified(t *testing.T) {
 		_, err := newTarget(t).Send(t.Context(), message(encode(t, s)))
 		f := mailroom.AsFailure(err)
 		switch {
-		case err == nil, f.Class != want.class, errors.Is(err, alert.ErrGone) != want.gone, errors.Is(err, mailroom.ErrUnknown) != want.unknown, !strings.Contains(err.Error(), want.text):
+		case err == nil, f.Class != want.class, errors.Is(err, alert.ErrGone) != want.gone, errors.Is(err,
+			mailroom.ErrUnknown) != want.unknown, !strings.Contains(err.Error(), want.text):
 			t.Errorf("%d: %v, class %v", status, err, f.Class)
 		case want.after != 0 && f.RetryAfter != want.after:
 			t.Errorf("%d: the pause is %s", status, f.RetryAfter)
@@ -195,12 +206,14 @@ func TestALostAnswerIsUnknown(t *testing.T) {
 }
 
 func TestTheAddressOfAMessageIsInNoLog(t *testing.T) {
-	for _, location := range []string{"", "https://push.example.net/message/1", "https://push.example.net/" + strings.Repeat("x", 100), "/a b"} {
+	for _, location := range []string{"", "https://push.example.net/message/1", "https://push.example.net/" +
+		strings.Repeat("x", 100), "/a b"} {
 		endpoint := service(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", location)
 			w.WriteHeader(http.StatusAccepted)
 		})
-		if receipt, err := newTarget(t).Send(t.Context(), message(encode(t, subscription(t, endpoint)))); err != nil || receipt != "" {
+		if receipt, err := newTarget(t).Send(t.Context(), message(encode(t, subscription(t, endpoint)))); err != nil ||
+			receipt != "" {
 			t.Errorf("%q: receipt %q, %v", location, receipt, err)
 		}
 	}
@@ -223,12 +236,14 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 	}
 	public := func(o *target.PushOptions) { o.Address = target.Address{} }
 	for _, endpoint := range []string{
-		s.URL, "https://127.0.0.1:" + port, "https://localhost:" + port, "https://[::1]:" + port, "https://10.0.0.1/", "https://169.254.169.254/latest/meta-data",
+		s.URL, "https://127.0.0.1:" + port, "https://localhost:" + port, "https://[::1]:" + port, "https://10.0.0.1/",
+		"https://169.254.169.254/latest/meta-data",
 		"https://192.168.1.1/", "https://100.100.100.200/", "https://[::ffff:127.0.0.1]:" + port, "https://0.0.0.0:" + port,
 	} {
 		to := newTarget(t, public)
 		b := subscription(t, endpoint)
-		if err := to.Check(&b); mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(), "not allowed") {
+		if err := to.Check(&b); mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(),
+			"not allowed") {
 			t.Errorf("%s is accepted: %v", endpoint, err)
 		}
 		if _, err := to.Send(t.Context(), message(encode(t, b))); mailroom.AsFailure(err).Class != mailroom.ClassPermanent {
@@ -236,7 +251,9 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 		}
 	}
 	// A name is accepted, and its address is checked when it is connected to.
-	to := newTarget(t, public, func(o *target.PushOptions) { o.Address.Resolve(machinetest.Resolver(t, [4]byte{127, 0, 0, 1})) })
+	to := newTarget(t, public, func(o *target.PushOptions) {
+		o.Address.Resolve(machinetest.Resolver(t, [4]byte{127, 0, 0, 1}))
+	})
 	b := subscription(t, "https://push.example.org:"+port+"/")
 	if err := to.Check(&b); err != nil {
 		t.Errorf("a name: %v", err)
@@ -252,8 +269,11 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	other := service(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") })
-	endpoint := service(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusTemporaryRedirect) })
-	if _, err := newTarget(t).Send(t.Context(), message(encode(t, subscription(t, endpoint)))); mailroom.AsFailure(err).Class != mailroom.ClassPermanent {
+	endpoint := service(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other, http.StatusTemporaryRedirect)
+	})
+	if _, err := newTarget(t).Send(t.Context(), message(encode(t, subscription(t, endpoint)))); mailroom.AsFailure(
+		err).Class != mailroom.ClassPermanent {
 		t.Errorf("got %v", err)
 	}
 }
@@ -263,11 +283,14 @@ func TestOnlySubscriptionsAreSentTo(t *testing.T) {
 	bad := subscription(t, "https://push.example.org/")
 	bad.Auth = "short"
 	for name, to := range map[string]json.RawMessage{
-		"nothing": nil, "null": json.RawMessage("null"), "an object": json.RawMessage("{}"), "text": json.RawMessage(`"https://push.example.org/"`),
-		"another field": json.RawMessage(`{"endpoint":"https://push.example.org/","method":"GET"}`), "a bad key": encode(t, bad),
-		"http": encode(t, subscription(t, "http://push.example.org/")),
+		"nothing": nil, "null": json.RawMessage("null"), "an object": json.RawMessage("{}"),
+		"text":          json.RawMessage(`"https://push.example.org/"`),
+		"another field": json.RawMessage(`{"endpoint":"https://push.example.org/","method":"GET"}`),
+		"a bad key":     encode(t, bad),
+		"http":          encode(t, subscription(t, "http://push.example.org/")),
 	} {
-		if _, err := newTarget(t).Send(t.Context(), message(to)); mailroom.AsFailure(err).Class != mailroom.ClassPermanent || errors.Is(err, alert.ErrGone) != (to == nil) {
+		if _, err := newTarget(t).Send(t.Context(), message(to)); mailroom.AsFailure(err).Class != mailroom.ClassPermanent ||
+			errors.Is(err, alert.ErrGone) != (to == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -275,10 +298,14 @@ func TestOnlySubscriptionsAreSentTo(t *testing.T) {
 
 func TestWithoutAKeyAlertsWait(t *testing.T) {
 	for name, key := range map[string]func() (string, error){
-		"none": func() (string, error) { return "", errors.New("missing token") }, "a wrong one": func() (string, error) { return "x", nil },
+		"none": func() (string, error) { return "", errors.New("missing token") }, "a wrong one": func() (string, error) {
+			return "x", nil
+		},
 	} {
 		to := newTarget(t, func(o *target.PushOptions) { o.Key = key })
-		if _, err := to.Send(t.Context(), message(encode(t, subscription(t, "https://push.example.org/")))); mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
+		if _, err := to.Send(t.Context(),
+			message(encode(t, subscription(t, "https://push.example.org/")))); mailroom.AsFailure(
+			err).Class != mailroom.ClassUnavailable {
 			t.Errorf("%s: %v", name, err)
 		}
 		if public, err := to.PublicKey(); err == nil {
@@ -289,10 +316,14 @@ func TestWithoutAKeyAlertsWait(t *testing.T) {
 
 func TestTheSettingsAreChecked(t *testing.T) {
 	for contact, good := range map[string]bool{
-		"mailto:ops@example.org": true, "https://example.org/contact": true, "": false, "ops@example.org": false, "mailto:": false, "mailto:ops": false,
-		"mailto:ops@localhost": false, "mailto:me@host.local": false, "https://localhost": false, "https://192.0.2.1/": false, "https://[2001:db8::1]/": false,
-		"mailto:ops@example.org.": false, "https://box.lan/me": false, "https://Mail.Example.ORG": true, "mailto:ops@mail.internal": false,
-		"mailto:Ops <ops@example.org>": false, "http://example.org": false, "https://": false, "https://me:hush@example.org": false, "mailto:ops@example.org?subject=x": false,
+		"mailto:ops@example.org": true, "https://example.org/contact": true, "": false, "ops@example.org": false,
+		"mailto:": false, "mailto:ops": false,
+		"mailto:ops@localhost": false, "mailto:me@host.local": false, "https://localhost": false, "https://192.0.2.1/": false,
+		"https://[2001:db8::1]/":  false,
+		"mailto:ops@example.org.": false, "https://box.lan/me": false, "https://Mail.Example.ORG": true,
+		"mailto:ops@mail.internal":     false,
+		"mailto:Ops <ops@example.org>": false, "http://example.org": false, "https://": false,
+		"https://me:hush@example.org": false, "mailto:ops@example.org?subject=x": false,
 		"mailto:" + strings.Repeat("x", 200) + "@example.org": false,
 	} {
 		s := target.NewPush().New()
@@ -305,10 +336,12 @@ func TestTheSettingsAreChecked(t *testing.T) {
 		}
 	}
 	s := target.NewPush().New()
-	if err := set(s.Keys, map[string]any{"contact": "mailto:ops@example.org"}); err == nil || !strings.Contains(err.Error(), "key_env or key_file") {
+	if err := set(s.Keys, map[string]any{"contact": "mailto:ops@example.org"}); err == nil ||
+		!strings.Contains(err.Error(), "key_env or key_file") {
 		t.Errorf("without a key: %v", err)
 	}
-	if err := set(s.Keys, map[string]any{"contact": "mailto:ops@example.org", "key_env": "KEY", "allow": []string{"10.0.0.0/8"}, "insecure": true}); err != nil {
+	if err := set(s.Keys, map[string]any{"contact": "mailto:ops@example.org", "key_env": "KEY",
+		"allow": []string{"10.0.0.0/8"}, "insecure": true}); err != nil {
 		t.Fatal(err)
 	}
 	opened, err := s.Open("browsers")

@@ -49,7 +49,8 @@ generates one unless --token-file is given.`,
 				{Key: "url", Usage: "URL to post alerts to", Prompt: kind.Ask("URL to post alerts to: ")},
 				{Key: "allow", Usage: "private network or address that --url may use; may be repeated"},
 				{Key: "insecure", Usage: "allow http in --url"},
-				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied", Generate: httpcall.NewSecret, Check: httpcall.CheckSecret},
+				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied",
+					Generate: httpcall.NewSecret, Check: httpcall.CheckSecret},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
 				t, err := openWebhook(*o)

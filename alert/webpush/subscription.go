@@ -59,7 +59,9 @@ func (s *Subscription) Check(insecure bool) error {
 	if len(s.Endpoint) > MaxEndpoint {
 		return check.TooLarge("endpoint", fmt.Sprintf("is longer than %d bytes", MaxEndpoint), len(s.Endpoint))
 	}
-	if !utf8.ValidString(s.Endpoint) || strings.ContainsFunc(s.Endpoint, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+	if !utf8.ValidString(s.Endpoint) || strings.ContainsFunc(s.Endpoint, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f
+	}) {
 		return check.Invalid("endpoint", "must be a URL in ASCII without spaces", nil)
 	}
 	if _, err := netguard.URL(s.Endpoint, insecure); err != nil {
@@ -79,7 +81,8 @@ func RefuseEndpoint(why error) error { return check.Invalid("endpoint", why.Erro
 func (s *Subscription) keys() (public *ecdh.PublicKey, auth []byte, err error) {
 	raw, err := decode(s.P256DH)
 	if err != nil || len(raw) != publicSize {
-		return nil, nil, check.Invalid("keys.p256dh", "must be an uncompressed public key of 65 bytes in base64url without padding", nil)
+		return nil, nil, check.Invalid("keys.p256dh",
+			"must be an uncompressed public key of 65 bytes in base64url without padding", nil)
 	}
 	if public, err = ecdh.P256().NewPublicKey(raw); err != nil {
 		return nil, nil, check.Invalid("keys.p256dh", "is not a point on the curve P-256", nil)

@@ -42,7 +42,8 @@ func mustDecode(t *testing.T, text string) []byte {
 }
 
 func example() *Subscription {
-	return &Subscription{Endpoint: "https://push.example.net/push/JzLQ3raZJfFBR0aqvOMsLrt54w4rJUsV", P256DH: exampleP256DH, Auth: exampleAuth}
+	return &Subscription{Endpoint: "https://push.example.net/push/JzLQ3raZJfFBR0aqvOMsLrt54w4rJUsV", P256DH: exampleP256DH,
+		Auth: exampleAuth}
 }
 
 func TestTheExampleOfTheSpecificationIsEncrypted(t *testing.T) {
@@ -85,7 +86,8 @@ func decrypt(t *testing.T, body []byte) (text []byte, padding int) {
 		}
 		return out
 	}
-	input := derive(shared, mustDecode(t, exampleAuth), "WebPush: info\x00"+string(own.PublicKey().Bytes())+string(sender), 32)
+	input := derive(shared, mustDecode(t, exampleAuth), "WebPush: info\x00"+string(own.PublicKey().Bytes())+string(sender),
+		32)
 	block, err := aes.NewCipher(derive(input, salt, "Content-Encoding: aes128gcm\x00", 16))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +152,8 @@ func verify(t *testing.T, authorization string) (header, claims map[string]any) 
 	}
 	signature := mustDecode(t, parts[2])
 	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	if len(signature) != 64 || !ecdsa.Verify(public, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
+	if len(signature) != 64 || !ecdsa.Verify(public, sum[:], new(big.Int).SetBytes(signature[:32]),
+		new(big.Int).SetBytes(signature[32:])) {
 		t.Errorf("the signature is not valid: %s", authorization)
 	}
 	for i, out := range []*map[string]any{&header, &claims} {
@@ -163,8 +166,9 @@ func verify(t *testing.T, authorization string) (header, claims map[string]any) 
 
 // The first is the example of RFC 8292, section 2.4: it shows that verify reads the format.
 func TestRequestsAreSigned(t *testing.T) {
-	header, claims := verify(t, "vapid t=eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJodHRwczovL3B1c2guZXhhbXBsZS5uZXQiLCJleHAiOjE0NTM1MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0.i3CYb7t4xfxCDquptFOepC9GAu_HLGkMlMuCGSK2rpiUfnK9ojFwDXb1JrErtmysazNjjvW2L9OkSSHzvoD1oA, "+
-		"k=BA1Hxzyi1RUM1b5wjxsn7nGxAszw2u61m164i3MrAIxHF6YK5h4SDYic-dRuU_RCPCfA5aq9ojSwk5Y2EmClBPs")
+	header, claims := verify(t,
+		"vapid t=eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJodHRwczovL3B1c2guZXhhbXBsZS5uZXQiLCJleHAiOjE0NTM1MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0.i3CYb7t4xfxCDquptFOepC9GAu_HLGkMlMuCGSK2rpiUfnK9ojFwDXb1JrErtmysazNjjvW2L9OkSSHzvoD1oA, "+
+			"k=BA1Hxzyi1RUM1b5wjxsn7nGxAszw2u61m164i3MrAIxHF6YK5h4SDYic-dRuU_RCPCfA5aq9ojSwk5Y2EmClBPs")
 	if header["alg"] != "ES256" || header["typ"] != "JWT" || claims["sub"] != "mailto:push@example.com" {
 		t.Fatalf("the example has %v, %v", header, claims)
 	}
@@ -174,7 +178,8 @@ func TestRequestsAreSigned(t *testing.T) {
 	}
 	now := time.Unix(1453480568, 0)
 	for endpoint, origin := range map[string]string{
-		"https://push.example.net/push/a?b=c": "https://push.example.net", "https://push.example.net:8443/p": "https://push.example.net:8443",
+		"https://push.example.net/push/a?b=c": "https://push.example.net",
+		"https://push.example.net:8443/p":     "https://push.example.net:8443",
 	} {
 		at, err := url.Parse(endpoint)
 		if err != nil {
@@ -206,7 +211,8 @@ func TestKeysAreParsed(t *testing.T) {
 	}
 	order := "_____wAAAAD__________7zm-q2nF56E87nKwvxjJVE"
 	for _, bad := range []string{
-		"", one + "=", one[:42], one + "A", strings.Repeat("A", 43), order, "!" + one[1:], " " + one, strings.Repeat("A", 42) + "B",
+		"", one + "=", one[:42], one + "A", strings.Repeat("A", 43), order, "!" + one[1:], " " + one,
+		strings.Repeat("A", 42) + "B",
 		"-----BEGIN PRIVATE KEY-----",
 	} {
 		if err := CheckKey(bad); err == nil {
@@ -229,27 +235,49 @@ func TestSubscriptionsAreChecked(t *testing.T) {
 		field string
 		code  mailroom.Code
 	}{
-		"complete":             {example(), "", ""},
-		"with a port":          {with(func(s *Subscription) { s.Endpoint = "https://push.example.net:8443/a?b=c" }), "", ""},
-		"the longest endpoint": {with(func(s *Subscription) { s.Endpoint = "https://a.example/" + strings.Repeat("x", MaxEndpoint-18) }), "", ""},
-		"longer":               {with(func(s *Subscription) { s.Endpoint = "https://a.example/" + strings.Repeat("x", MaxEndpoint-17) }), "endpoint", mailroom.CodeTooLarge},
-		"no endpoint":          {with(func(s *Subscription) { s.Endpoint = "" }), "endpoint", mailroom.CodeInvalid},
-		"http":                 {with(func(s *Subscription) { s.Endpoint = "http://push.example.net/a" }), "endpoint", mailroom.CodeInvalid},
-		"another scheme":       {with(func(s *Subscription) { s.Endpoint = "file:///etc/passwd" }), "endpoint", mailroom.CodeInvalid},
-		"with a user":          {with(func(s *Subscription) { s.Endpoint = "https://me:hush@push.example.net/a" }), "endpoint", mailroom.CodeInvalid},
-		"with a fragment":      {with(func(s *Subscription) { s.Endpoint = "https://push.example.net/a#b" }), "endpoint", mailroom.CodeInvalid},
-		"with a line break":    {with(func(s *Subscription) { s.Endpoint = "https://push.example.net/a\r\nX: y" }), "endpoint", mailroom.CodeInvalid},
-		"with a space":         {with(func(s *Subscription) { s.Endpoint = "https://push.example.net/a b" }), "endpoint", mailroom.CodeInvalid},
-		"of another script":    {with(func(s *Subscription) { s.Endpoint = "https://püsh.example.net/a" }), "endpoint", mailroom.CodeInvalid},
-		"no key":               {with(func(s *Subscription) { s.P256DH = "" }), "keys.p256dh", mailroom.CodeInvalid},
-		"padded":               {with(func(s *Subscription) { s.P256DH += "=" }), "keys.p256dh", mailroom.CodeInvalid},
-		"off the curve":        {with(func(s *Subscription) { s.P256DH = off }), "keys.p256dh", mailroom.CodeInvalid},
-		"compressed":           {with(func(s *Subscription) { s.P256DH = encode(append([]byte{2}, make([]byte, 32)...)) }), "keys.p256dh", mailroom.CodeInvalid},
-		"no secret":            {with(func(s *Subscription) { s.Auth = "" }), "keys.auth", mailroom.CodeInvalid},
-		"a short secret":       {with(func(s *Subscription) { s.Auth = s.Auth[:20] }), "keys.auth", mailroom.CodeInvalid},
-		"of other characters":  {with(func(s *Subscription) { s.Auth = "+" + s.Auth[1:] }), "keys.auth", mailroom.CodeInvalid},
-		"a long client":        {with(func(s *Subscription) { s.Client = strings.Repeat("x", MaxClient+1) }), "client", mailroom.CodeInvalid},
-		"a client with NUL":    {with(func(s *Subscription) { s.Client = "a\x00" }), "client", mailroom.CodeInvalid},
+		"complete":    {example(), "", ""},
+		"with a port": {with(func(s *Subscription) { s.Endpoint = "https://push.example.net:8443/a?b=c" }), "", ""},
+		"the longest endpoint": {with(func(s *Subscription) {
+			s.Endpoint = "https://a.example/" + strings.Repeat("x", MaxEndpoint-18)
+		}), "", ""},
+		"longer": {with(func(s *Subscription) {
+			s.Endpoint = "https://a.example/" + strings.Repeat("x", MaxEndpoint-17)
+		}), "endpoint", mailroom.CodeTooLarge},
+		"no endpoint": {with(func(s *Subscription) { s.Endpoint = "" }), "endpoint", mailroom.CodeInvalid},
+		"http": {with(func(s *Subscription) {
+			s.Endpoint = "http://push.example.net/a"
+		}), "endpoint", mailroom.CodeInvalid},
+		"another scheme": {with(func(s *Subscription) {
+			s.Endpoint = "file:///etc/passwd"
+		}), "endpoint", mailroom.CodeInvalid},
+		"with a user": {with(func(s *Subscription) {
+			s.Endpoint = "https://me:hush@push.example.net/a"
+		}), "endpoint", mailroom.CodeInvalid},
+		"with a fragment": {with(func(s *Subscription) {
+			s.Endpoint = "https://push.example.net/a#b"
+		}), "endpoint", mailroom.CodeInvalid},
+		"with a line break": {with(func(s *Subscription) {
+			s.Endpoint = "https://push.example.net/a\r\nX: y"
+		}), "endpoint", mailroom.CodeInvalid},
+		"with a space": {with(func(s *Subscription) {
+			s.Endpoint = "https://push.example.net/a b"
+		}), "endpoint", mailroom.CodeInvalid},
+		"of another script": {with(func(s *Subscription) {
+			s.Endpoint = "https://püsh.example.net/a"
+		}), "endpoint", mailroom.CodeInvalid},
+		"no key":        {with(func(s *Subscription) { s.P256DH = "" }), "keys.p256dh", mailroom.CodeInvalid},
+		"padded":        {with(func(s *Subscription) { s.P256DH += "=" }), "keys.p256dh", mailroom.CodeInvalid},
+		"off the curve": {with(func(s *Subscription) { s.P256DH = off }), "keys.p256dh", mailroom.CodeInvalid},
+		"compressed": {with(func(s *Subscription) {
+			s.P256DH = encode(append([]byte{2}, make([]byte, 32)...))
+		}), "keys.p256dh", mailroom.CodeInvalid},
+		"no secret":           {with(func(s *Subscription) { s.Auth = "" }), "keys.auth", mailroom.CodeInvalid},
+		"a short secret":      {with(func(s *Subscription) { s.Auth = s.Auth[:20] }), "keys.auth", mailroom.CodeInvalid},
+		"of other characters": {with(func(s *Subscription) { s.Auth = "+" + s.Auth[1:] }), "keys.auth", mailroom.CodeInvalid},
+		"a long client": {with(func(s *Subscription) {
+			s.Client = strings.Repeat("x", MaxClient+1)
+		}), "client", mailroom.CodeInvalid},
+		"a client with NUL": {with(func(s *Subscription) { s.Client = "a\x00" }), "client", mailroom.CodeInvalid},
 	} {
 		err := e.s.Check(false)
 		if e.field == "" {
@@ -258,7 +286,8 @@ func TestSubscriptionsAreChecked(t *testing.T) {
 			}
 			continue
 		}
-		if mailroom.CodeOf(err) != e.code || !strings.HasPrefix(err.Error(), e.field+": ") || strings.Contains(err.Error(), "hush") {
+		if mailroom.CodeOf(err) != e.code || !strings.HasPrefix(err.Error(), e.field+": ") ||
+			strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v, want %s of %s", name, err, e.code, e.field)
 		}
 	}
@@ -268,7 +297,8 @@ func TestSubscriptionsAreChecked(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []any{example(), Subscription{}, map[string]any{"endpoint": "https://a.example", "more": 1}, []int{}} {
+	for _, seed := range []any{example(), Subscription{}, map[string]any{"endpoint": "https://a.example", "more": 1},
+		[]int{}} {
 		raw, err := json.Marshal(seed)
 		if err != nil {
 			f.Fatal(err)

@@ -28,8 +28,11 @@ func FuzzEntryLine(f *testing.F) {
 	f.Add(uint8(1), []byte(`{"call":"a","ok":"yes","summary":"\r\nrm -rf"}`))
 	f.Add(uint8(3), []byte(`{"id":"m","role":"us\u009ber","text":"hello\nworld","parts":[{"type":"text","text":"a"}]}`))
 	f.Add(uint8(6), []byte(`{"id":"k","kind":"timer","name":"n","expires_at":"2030-01-01T00:00:00Z"}`))
-	f.Add(uint8(7), []byte(`{"ticket":"k","decision":"answer","answer":{"run":"r","status":"failed"},"decided_by":"run:r"}`))
-	f.Add(uint8(9), []byte(`{"reason":"retry","attempt":1,"available_at":"9999-01-01T00:00:00Z","error":{"class":"x","message":"\u2028"}}`))
+	f.Add(uint8(7),
+		[]byte(`{"ticket":"k","decision":"answer","answer":{"run":"r","status":"failed"},"decided_by":"run:r"}`))
+	f.Add(uint8(9),
+		[]byte(
+			`{"reason":"retry","attempt":1,"available_at":"9999-01-01T00:00:00Z","error":{"class":"x","message":"\u2028"}}`))
 	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
 		kind := kinds[int(which)%len(kinds)]
 		object := map[string]any{}
@@ -62,8 +65,10 @@ func FuzzReply(f *testing.F) {
 	f.Add("", 0, 0, math.MaxInt)
 	f.Fuzz(func(t *testing.T, text string, a, b, wild int) {
 		a, b = min(max(a, 0), len(text)), min(max(b, 0), len(text))
-		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]), reply(t, 1, 1, "m", text, false)}
-		if got, _, _ := printEvents(t, command.FormatText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
+		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]),
+			reply(t, 1, 1, "m", text, false)}
+		if got, _, _ := printEvents(t, command.FormatText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got,
+			"\n") != strings.TrimSuffix(text, "\n") {
 			t.Errorf("%q with deltas cut at %d and %d is printed as %q", text, a, b, got)
 		}
 		// An invalid offset must not panic.

@@ -18,8 +18,10 @@ func TestAListSaysHowFarItLooked(t *testing.T) {
 		page api.Page[string]
 		want string
 	}{
-		{api.Page[string]{Items: []string{"a"}, Next: &next, LookedTo: &at}, "looked at runs created since 2026-11-26T05:34:07Z; continue with --cursor abc\n"},
-		{api.Page[string]{Next: &next, LookedTo: &at}, "no runs match among those that were read\nlooked at runs created since 2026-11-26T05:34:07Z; continue with --cursor abc\n"},
+		{api.Page[string]{Items: []string{"a"}, Next: &next, LookedTo: &at},
+			"looked at runs created since 2026-11-26T05:34:07Z; continue with --cursor abc\n"},
+		{api.Page[string]{Next: &next, LookedTo: &at},
+			"no runs match among those that were read\nlooked at runs created since 2026-11-26T05:34:07Z; continue with --cursor abc\n"},
 		{api.Page[string]{Items: []string{"a"}, Next: &next}, "more results: --cursor abc\n"},
 		{api.Page[string]{Items: []string{"a"}}, ""},
 	} {

@@ -34,7 +34,8 @@ func printEvents(t *testing.T, output command.Format, events ...client.Event) (s
 }
 
 func delta(attempt int, message string, offset int, text string) client.Event {
-	return client.Event{Delta: &entry.Delta{Run: "r", Attempt: attempt, Message: message, Offset: offset, Channel: "text", Text: text}}
+	return client.Event{Delta: &entry.Delta{Run: "r", Attempt: attempt, Message: message, Offset: offset, Channel: "text",
+		Text: text}}
 }
 
 func event(t *testing.T, seq int64, kind string, attempt int, body any) client.Event {
@@ -49,7 +50,8 @@ func event(t *testing.T, seq int64, kind string, attempt int, body any) client.E
 func reply(t *testing.T, seq int64, attempt int, id, text string, partial bool) client.Event {
 	t.Helper()
 	return event(t, seq, entry.KindMessage, attempt, mailroom.Message{
-		ID: id, Role: mailroom.RoleAssistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleAll, Partial: partial,
+		ID: id, Role: mailroom.RoleAssistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleAll,
+		Partial: partial,
 	})
 }
 
@@ -69,7 +71,8 @@ func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 			[]client.Event{reply(t, 1, 1, "m", "hello", false)}, "hello\n",
 		},
 		"internal messages, as an entry and as live text": {
-			[]client.Event{internalMessage(t, 1, "a", "let me look"), delta(1, "b", 0, "and "), internalMessage(t, 2, "b", "and there"), reply(t, 3, 1, "m", "found", false)},
+			[]client.Event{internalMessage(t, 1, "a", "let me look"), delta(1, "b", 0, "and "),
+				internalMessage(t, 2, "b", "and there"), reply(t, 3, 1, "m", "found", false)},
 			"let me look\nand there\nfound\n",
 		},
 		"as live text, then as an entry": {
@@ -79,19 +82,23 @@ func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 			[]client.Event{delta(1, "m", 0, "hel"), reply(t, 1, 1, "m", "hello", false)}, "hello\n",
 		},
 		"the text so far again after a lost connection": {
-			[]client.Event{delta(1, "m", 0, "grüße"), delta(1, "m", 0, "grüße, al"), delta(1, "m", 7, ", alle"), reply(t, 1, 1, "m", "grüße, alle", false)}, "grüße, alle\n",
+			[]client.Event{delta(1, "m", 0, "grüße"), delta(1, "m", 0, "grüße, al"), delta(1, "m", 7, ", alle"),
+				reply(t, 1, 1, "m", "grüße, alle", false)}, "grüße, alle\n",
 		},
 		"a repeat": {
 			[]client.Event{delta(1, "m", 0, "hello"), delta(1, "m", 1, "ell")}, "hello\n",
 		},
 		"two messages": {
-			[]client.Event{delta(1, "m", 0, "one"), reply(t, 1, 1, "m", "one", false), delta(1, "n", 0, "two"), reply(t, 2, 1, "n", "two", false)}, "one\ntwo\n",
+			[]client.Event{delta(1, "m", 0, "one"), reply(t, 1, 1, "m", "one", false), delta(1, "n", 0, "two"),
+				reply(t, 2, 1, "n", "two", false)}, "one\ntwo\n",
 		},
 		"a later attempt starts over": {
-			[]client.Event{delta(1, "m", 0, "one tw"), reply(t, 1, 1, "m", "one ", true), delta(2, "n", 0, "one two"), reply(t, 3, 2, "n", "one two", false)}, "one tw\none two\n",
+			[]client.Event{delta(1, "m", 0, "one tw"), reply(t, 1, 1, "m", "one ", true), delta(2, "n", 0, "one two"),
+				reply(t, 3, 2, "n", "one two", false)}, "one tw\none two\n",
 		},
 		"a later attempt after one without an entry of its end": {
-			[]client.Event{delta(1, "m", 0, "one tw"), delta(2, "m", 0, "one two"), reply(t, 3, 2, "m", "one two", false)}, "one tw\none two\n",
+			[]client.Event{delta(1, "m", 0, "one tw"), delta(2, "m", 0, "one two"), reply(t, 3, 2, "m", "one two", false)},
+			"one tw\none two\n",
 		},
 		"text with a final line break": {
 			[]client.Event{delta(1, "m", 0, "one\n"), reply(t, 1, 1, "m", "one\n", false)}, "one\n",
@@ -110,16 +117,19 @@ func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 }
 
 func TestOtherEventsArePrintedToStderr(t *testing.T) {
-	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
+	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J",
+		Visibility: mailroom.VisibleAll}
 	hidden := mailroom.Message{ID: "i", Role: mailroom.RoleUser, Text: "not for you", Visibility: mailroom.VisibleInternal}
 	stdout, stderr, p := printEvents(t, command.FormatText,
 		event(t, 1, entry.KindMessage, 0, question),
 		event(t, 2, entry.KindMessage, 1, hidden),
 		event(t, 3, entry.KindRescheduled, 1, entry.RunRescheduled{
-			Reason: "retry", Attempt: 1, AvailableAt: time.Unix(1000, 250e6).UTC(), Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no\nluck"},
+			Reason: "retry", Attempt: 1, AvailableAt: time.Unix(1000, 250e6).UTC(),
+			Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no\nluck"},
 		}),
 		reply(t, 4, 2, "m", "half", true),
-		event(t, 5, entry.KindFailed, 2, entry.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent, Message: "bad input"}}),
+		event(t, 5, entry.KindFailed, 2, entry.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent,
+			Message: "bad input"}}),
 		event(t, 6, entry.KindCancelled, 2, entry.RunStop{Reason: mailroom.ReasonSuperseded}),
 		client.Event{Gap: &api.Gap{After: 1, Oldest: 3, Last: 9}},
 	)

@@ -50,7 +50,8 @@ func TestAttemptsAreReadFromTheLog(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	for i, want := range []string{"retry: rate_limited: wait", "waiting", "failed: rate_limited: wait", "lost its worker", "running on c"} {
+	for i, want := range []string{"retry: rate_limited: wait", "waiting", "failed: rate_limited: wait", "lost its worker",
+		"running on c"} {
 		if out := got[i].outcome(); out != want {
 			t.Errorf("attempt %d: got %q, want %q", i+1, out, want)
 		}

@@ -27,7 +27,8 @@ func TestFilesBecomePartsOfTheMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []mailroom.Part{
-		{Type: "text", Text: "Look:"}, {Type: "text", Text: "<p>ünï</p>\n", Name: "page.html", MimeType: "text/html; charset=utf-8"}, {Type: "text", Name: "notes"},
+		{Type: "text", Text: "Look:"}, {Type: "text", Text: "<p>ünï</p>\n", Name: "page.html",
+			MimeType: "text/html; charset=utf-8"}, {Type: "text", Name: "notes"},
 	}
 	if diff := cmp.Diff(want, in.Parts); diff != "" || in.Text != "" {
 		t.Errorf("text %q, parts (-want +got):\n%s", in.Text, diff)

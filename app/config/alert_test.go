@@ -10,7 +10,8 @@ func TestBrowsersHaveOneTarget(t *testing.T) {
 	if _, err := parse("a.toml", []byte(one+ntfy)); err != nil {
 		t.Error(err)
 	}
-	refused(t, two+one, "f.toml:1: targets.two: target one has the kind push already, and browsers subscribe to one target; remove one of them")
+	refused(t, two+one,
+		"f.toml:1: targets.two: target one has the kind push already, and browsers subscribe to one target; remove one of them")
 }
 
 // TestATargetThatSendsElsewhereIsAnotherPlace compares a target with others of its name.
@@ -26,14 +27,16 @@ func TestATargetThatSendsElsewhereIsAnotherPlace(t *testing.T) {
 	const ntfy = "kind = \"ntfy\"\ntopic = \"a\"\n"
 	was := place(ntfy)
 	for what, settings := range map[string]string{
-		"the same": ntfy, "a default that is written out": ntfy + "url = \"https://ntfy.sh\"\n", "a secret": ntfy + "token_env = \"A\"\n", "who may deliver": ntfy + "tokens = [\"ann\"]\n",
+		"the same": ntfy, "a default that is written out": ntfy + "url = \"https://ntfy.sh\"\n", "a secret": ntfy +
+			"token_env = \"A\"\n", "who may deliver": ntfy + "tokens = [\"ann\"]\n",
 	} {
 		if got := place(settings); got != was {
 			t.Errorf("%s: the place changed from %s to %s", what, was, got)
 		}
 	}
 	for what, settings := range map[string]string{
-		"a topic": "kind = \"ntfy\"\ntopic = \"b\"\n", "a server": ntfy + "url = \"https://ntfy.example.org\"\n", "a kind": "kind = \"webhook\"\nurl = \"https://ntfy.sh\"\ntoken_env = \"A\"\n",
+		"a topic": "kind = \"ntfy\"\ntopic = \"b\"\n", "a server": ntfy + "url = \"https://ntfy.example.org\"\n",
+		"a kind": "kind = \"webhook\"\nurl = \"https://ntfy.sh\"\ntoken_env = \"A\"\n",
 	} {
 		if got := place(settings); got == was {
 			t.Errorf("%s: the place is still %s", what, was)

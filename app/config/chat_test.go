@@ -28,7 +28,8 @@ busy = "steer"
 groups = "everything"
 per_user = true
 join_within = "2s"
-max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, BusyMode: mailroom.ModeSteer, Join: 2 * time.Second, AllGroupMessages: true, PerUser: true, MaxFileSize: 1 << 20},
+max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"},
+			BusyMode: mailroom.ModeSteer, Join: 2 * time.Second, AllGroupMessages: true, PerUser: true, MaxFileSize: 1 << 20},
 	} {
 		c, err := parse("f.toml", []byte(file))
 		if err != nil {
@@ -38,19 +39,25 @@ max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []
 			t.Errorf("of %s (-want +got):\n%s", file, diff)
 		}
 	}
-	refused(t, chatting+`busy = "reject"`, `f.toml:6: channels.net.busy: "reject" is not one of queue, steer, interrupt, collect`)
-	refused(t, chatting+`join_within = "6s"`, `f.toml:6: channels.net.join_within: "6s" is not a duration from 0s to 5s, such as "1m30s"`)
+	refused(t, chatting+`busy = "reject"`,
+		`f.toml:6: channels.net.busy: "reject" is not one of queue, steer, interrupt, collect`)
+	refused(t, chatting+`join_within = "6s"`,
+		`f.toml:6: channels.net.join_within: "6s" is not a duration from 0s to 5s, such as "1m30s"`)
 	refused(t, chatting+`groups = "some"`, `f.toml:6: channels.net.groups: "some" is not one of addressed, everything`)
 }
 
 func TestATargetNamesAChatOfAChannel(t *testing.T) {
 	const target = chatting + "[targets.ops]\nkind = \"chat\"\n"
-	if c, err := parse("f.toml", []byte(target+`thread = "net:bot:%23ops"`)); err != nil || *c.Targets["ops"].Settings.Chat != "net:bot:%23ops" {
+	if c, err := parse("f.toml", []byte(target+`thread = "net:bot:%23ops"`)); err != nil ||
+		*c.Targets["ops"].Settings.Chat != "net:bot:%23ops" {
 		t.Errorf("got %v", err)
 	}
-	refused(t, target, "f.toml:6: targets.ops: missing thread; set the id of a conversation of a channel, as `mailroom threads` shows it")
-	refused(t, target+`thread = "demo"`, `f.toml:6: targets.ops: thread "demo" is not a conversation of a channel, whose id has the channel, the bot and the chat`)
-	refused(t, target+`thread = "other:bot:ann"`, `f.toml:8: targets.ops.thread: "other:bot:ann" is of the channel "other", which is not a chat channel of this server`)
+	refused(t, target,
+		"f.toml:6: targets.ops: missing thread; set the id of a conversation of a channel, as `mailroom threads` shows it")
+	refused(t, target+`thread = "demo"`,
+		`f.toml:6: targets.ops: thread "demo" is not a conversation of a channel, whose id has the channel, the bot and the chat`)
+	refused(t, target+`thread = "other:bot:ann"`,
+		`f.toml:8: targets.ops.thread: "other:bot:ann" is of the channel "other", which is not a chat channel of this server`)
 }
 
 // Each request of a program is a run, unless its table says that people are behind it.

@@ -91,7 +91,8 @@ func TestAgentsHaveDefaults(t *testing.T) {
 		"coder": {
 			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Retry: retries, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
-			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75}, Confinement: Confinement{Isolation: IsolationAuto},
+			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75},
+			Confinement: Confinement{Isolation: IsolationAuto},
 		},
 	}
 	if diff := cmp.Diff(want, got.Agents); diff != "" {
@@ -105,10 +106,12 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 			"runs = 3\nleese = \"15s\"", `f.toml:2: leese: unknown key (did you mean "lease"?)`,
 		},
 		"unknown key with nothing near": {
-			"[agents.echo]\ncolour = 1", `f.toml:2: agents.echo.colour: unknown key; known keys: kind, limit, deadline, attempts, retry_first, retry_most, pace`,
+			"[agents.echo]\ncolour = 1",
+			`f.toml:2: agents.echo.colour: unknown key; known keys: kind, limit, deadline, attempts, retry_first, retry_most, pace`,
 		},
 		"key of another kind": {
-			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]", `f.toml:3: agents.x.command: unknown key; known keys: kind, limit, deadline, attempts, retry_first, retry_most, pace`,
+			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]",
+			`f.toml:3: agents.x.command: unknown key; known keys: kind, limit, deadline, attempts, retry_first, retry_most, pace`,
 		},
 		"table with a typing error": {
 			"[agent.x]\nkind = \"echo\"", `f.toml:1: agent: unknown key (did you mean "agents"?)`,
@@ -135,28 +138,34 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 			"default_agent = \"ekho\"", `f.toml:1: default_agent: unknown agent "ekho" (did you mean "echo"?)`,
 		},
 		"unknown kind": {
-			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, remote, claude, codex`,
+			"[agents.x]\nkind = \"shell\"",
+			`f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, remote, claude, codex`,
 		},
 		"no kind": {
-			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: missing kind; use one of echo, exec, inbox, tour, remote, claude, codex`,
+			"[agents.x]\ncommand = [\"cat\"]",
+			`f.toml:1: agents.x: missing kind; use one of echo, exec, inbox, tour, remote, claude, codex`,
 		},
 		"exec without a command": {
 			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: missing command; set one such as command = ["cat"]`,
 		},
 		"command as one text": {
-			"[agents.x]\nkind = \"exec\"\ncommand = \"cat -u\"", `f.toml:3: agents.x.command: "cat -u" is not a list of strings, such as ["a", "b"]`,
+			"[agents.x]\nkind = \"exec\"\ncommand = \"cat -u\"",
+			`f.toml:3: agents.x.command: "cat -u" is not a list of strings, such as ["a", "b"]`,
 		},
 		"variables stay secret": {
-			"[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = 42 }", `f.toml:4: agents.x.env: invalid variable "KEY": use a name without = and a string without NUL`,
+			"[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = 42 }",
+			`f.toml:4: agents.x.env: invalid variable "KEY": use a name without = and a string without NUL`,
 		},
 		"invalid name": {
-			"[agents.\"a b\"]\nkind = \"echo\"", `f.toml:1: agents.a b: invalid name: use 1 to 64 letters, digits, dots, dashes and underscores`,
+			"[agents.\"a b\"]\nkind = \"echo\"",
+			`f.toml:1: agents.a b: invalid name: use 1 to 64 letters, digits, dots, dashes and underscores`,
 		},
 		"agents as a number": {
 			"agents = 1", `f.toml:1: agents: not a table; use [agents.NAME]`,
 		},
 		"several at once, in the order of the file": {
-			"swep = \"1s\"\nruns = -1\n", "f.toml:1: swep: unknown key (did you mean \"sweep\"?)\nf.toml:2: runs: -1 is not a whole number from 1 to 100000",
+			"swep = \"1s\"\nruns = -1\n",
+			"f.toml:1: swep: unknown key (did you mean \"sweep\"?)\nf.toml:2: runs: -1 is not a whole number from 1 to 100000",
 		},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.file, test.want) })
@@ -260,7 +269,8 @@ func TestPrintedConfigurationNamesItsSource(t *testing.T) {
 	}
 	got := c.TOML(false)
 	for _, want := range []string{
-		"# From a.toml and defaults.", "process. (set)\nruns = 3\n", "(default)\nlease = \"15s\"\n", "(set)\nlisten = \"127.0.0.1:0\"\n",
+		"# From a.toml and defaults.", "process. (set)\nruns = 3\n", "(default)\nlease = \"15s\"\n",
+		"(set)\nlisten = \"127.0.0.1:0\"\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)

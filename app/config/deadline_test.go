@@ -17,7 +17,8 @@ func TestProgramsHaveALongerDeadlineUnlessOneIsSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := [3]time.Duration{c.Agents["echo"].Deadline, c.Agents["claude"].Deadline, c.ProgramAgent(program.Find("codex")).Deadline}; got != want {
+		if got := [3]time.Duration{c.Agents["echo"].Deadline, c.Agents["claude"].Deadline,
+			c.ProgramAgent(program.Find("codex")).Deadline}; got != want {
 			t.Errorf("%q: deadlines %v, want %v", file, got, want)
 		}
 	}

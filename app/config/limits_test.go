@@ -29,12 +29,14 @@ func TestLimitsAreReadAndShownWithTheirUnits(t *testing.T) {
 		t.Error(diff)
 	}
 	shown := strip(t, c)["limits"].(map[string]any)
-	for key, want := range map[string]any{"body": "512KiB", "header": "8KiB", "frame": "4160KiB", "body_timeout": "1m30s", "streams": 256.0} {
+	for key, want := range map[string]any{"body": "512KiB", "header": "8KiB", "frame": "4160KiB", "body_timeout": "1m30s",
+		"streams": 256.0} {
 		if shown[key] != want {
 			t.Errorf("%s is shown as %v, want %v", key, shown[key], want)
 		}
 	}
-	if diff := cmp.Diff([]string{"127.0.0.1", "mail.example.org", "10.0.0.7", "::1"}, c.AllHosts()); diff != "" || !c.TLS() || !c.BehindProxy {
+	if diff := cmp.Diff([]string{"127.0.0.1", "mail.example.org", "10.0.0.7", "::1"}, c.AllHosts()); diff != "" ||
+		!c.TLS() || !c.BehindProxy {
 		t.Error(diff, c.TLS(), c.BehindProxy)
 	}
 }
@@ -42,8 +44,9 @@ func TestLimitsAreReadAndShownWithTheirUnits(t *testing.T) {
 func TestOnlyLoopbackAddressesAreNotExposed(t *testing.T) {
 	for listen, want := range map[string]bool{
 		"127.0.0.1:8420": false, "127.1.2.3:0": false, "[::1]:0": false, "localhost:0": false, "[::ffff:127.0.0.1]:0": false,
-		":8420": true, "0.0.0.0:8420": true, "[::]:8420": true, "10.0.0.1:0": true, "mail.example.org:443": true, "localhost.example.org:0": true,
-		"[::ffff:10.0.0.1]:0": true, "[fe80::1%eth0]:0": true,
+		":8420": true, "0.0.0.0:8420": true, "[::]:8420": true, "10.0.0.1:0": true, "mail.example.org:443": true,
+		"localhost.example.org:0": true,
+		"[::ffff:10.0.0.1]:0":     true, "[fe80::1%eth0]:0": true,
 	} {
 		c := Default(nil)
 		if err := c.SetListen(listen); err != nil {
@@ -58,7 +61,8 @@ func TestOnlyLoopbackAddressesAreNotExposed(t *testing.T) {
 func TestAddressThatCommandsUse(t *testing.T) {
 	for listen, want := range map[string]string{ // with TLS the same, but for the scheme
 		"127.0.0.1:0": "http://127.0.0.1:1234", "localhost:0": "http://localhost:1234",
-		":0": "http://127.0.0.1:1234", "0.0.0.0:0": "http://127.0.0.1:1234", "[::]:0": "http://[::1]:1234", "10.0.0.1:1234": "http://10.0.0.1:1234",
+		":0": "http://127.0.0.1:1234", "0.0.0.0:0": "http://127.0.0.1:1234", "[::]:0": "http://[::1]:1234",
+		"10.0.0.1:1234": "http://10.0.0.1:1234",
 	} {
 		if got := (&Config{Listen: listen}).URL("127.0.0.1:1234"); got != want {
 			t.Errorf("listening on %s: %s, want %s", listen, got, want)
@@ -91,10 +95,12 @@ func TestErrorsOfALimitNameTheKey(t *testing.T) {
 			"tls_cert = \"cert.pem\"", `f.toml:1: tls_cert: set tls_key too`,
 		},
 		"host with a port": {
-			"hosts = [\"mail.example.org:443\"]", `f.toml:1: hosts: "mail.example.org:443" is not a name or address without port, such as "mail.example.org"`,
+			"hosts = [\"mail.example.org:443\"]",
+			`f.toml:1: hosts: "mail.example.org:443" is not a name or address without port, such as "mail.example.org"`,
 		},
 		"origin with a path": {
-			"origins = [\"https://example.org/\"]", `f.toml:1: origins: "https://example.org/" is not an origin, such as "https://app.example.org"`,
+			"origins = [\"https://example.org/\"]",
+			`f.toml:1: origins: "https://example.org/" is not an origin, such as "https://app.example.org"`,
 		},
 		"origin null": {
 			"origins = [\"null\"]", `f.toml:1: origins: "null" is not an origin, such as "https://app.example.org"`,

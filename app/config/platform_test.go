@@ -60,23 +60,29 @@ func platformCases(closed, open string) map[string]platformCase {
 			&discord.Options{API: "http://127.0.0.1:8000/api/v10", Heartbeat: time.Second, About: "https://example.org/bot"},
 			[]string{"hush hush"}, pace(2*time.Second, 40*time.Second), 0,
 		},
-		"irc": {"irc", network, &irc.Options{Server: "irc.example.org", Nick: "bot", Gap: irc.DefaultGap, Fresh: irc.DefaultFresh}, nil, pace(30*time.Second, 0), 0},
+		"irc": {"irc", network, &irc.Options{Server: "irc.example.org", Nick: "bot", Gap: irc.DefaultGap,
+			Fresh: irc.DefaultFresh}, nil, pace(30*time.Second, 0), 0},
 		"irc, with an account": {
-			"irc", network + inFile + "account = \"robot\"\njoin = [\"#dev\", \"#ops key\"]\ngap = \"2s\"\nreal_name = \"A bot\"",
-			&irc.Options{Server: "irc.example.org", Nick: "bot", Name: "A bot", Account: "robot", Join: []string{"#dev", "#ops key"}, Gap: 2 * time.Second, Fresh: irc.DefaultFresh},
+			"irc", network + inFile +
+				"account = \"robot\"\njoin = [\"#dev\", \"#ops key\"]\ngap = \"2s\"\nreal_name = \"A bot\"",
+			&irc.Options{Server: "irc.example.org", Nick: "bot", Name: "A bot", Account: "robot",
+				Join: []string{"#dev", "#ops key"}, Gap: 2 * time.Second, Fresh: irc.DefaultFresh},
 			[]string{"account: hush hush"}, pace(30*time.Second, 0), 0,
 		},
 		"irc, with a server's password and without TLS": {
 			"irc", "server = \"127.0.0.1:6667\"\nnick = \"bot\"\ntls = false\nfresh = \"9s\"\ntoken_env = \"ENV\"",
-			&irc.Options{Server: "127.0.0.1:6667", Nick: "bot", Plain: true, Gap: irc.DefaultGap, Fresh: 9 * time.Second}, []string{"server: sesame"}, pace(9*time.Second, 0), 0,
+			&irc.Options{Server: "127.0.0.1:6667", Nick: "bot", Plain: true, Gap: irc.DefaultGap, Fresh: 9 * time.Second},
+			[]string{"server: sesame"}, pace(9*time.Second, 0), 0,
 		},
 		"matrix": {
-			"matrix", homeserver + inFile, &matrix.Options{Homeserver: "https://matrix.example.org", Poll: 20 * time.Second, Gap: time.Second, EditGap: 6 * time.Second},
+			"matrix", homeserver + inFile, &matrix.Options{Homeserver: "https://matrix.example.org", Poll: 20 * time.Second,
+				Gap: time.Second, EditGap: 6 * time.Second},
 			[]string{"hush hush"}, pace(35*time.Second, 40*time.Second), 0,
 		},
 		"matrix, all settings": {
 			"matrix", homeserver + inFile + "poll = \"5s\"\ngap = \"2s\"\nedit_gap = \"30s\"",
-			&matrix.Options{Homeserver: "https://matrix.example.org", Poll: 5 * time.Second, Gap: 2 * time.Second, EditGap: 30 * time.Second},
+			&matrix.Options{Homeserver: "https://matrix.example.org", Poll: 5 * time.Second, Gap: 2 * time.Second,
+				EditGap: 30 * time.Second},
 			[]string{"hush hush"}, pace(10*time.Second, 40*time.Second), 0,
 		},
 		"slack": {
@@ -84,22 +90,30 @@ func platformCases(closed, open string) map[string]platformCase {
 			[]string{"sesame", "open up"}, pace(30*time.Second, 30*time.Second), 0,
 		},
 		"slack, all settings": {
-			"slack", "token_env = \"ENV\"\napp_token_file = \"" + open + "\"\nthreads = false\napi = \"https://slack.example.org/api\"\nfresh = \"5s\"",
-			&slack.Options{Flat: true, API: "https://slack.example.org/api", IdleTimeout: 5 * time.Second}, []string{"sesame", "hush hush"}, pace(5*time.Second, 30*time.Second), 1,
+			"slack", "token_env = \"ENV\"\napp_token_file = \"" + open +
+				"\"\nthreads = false\napi = \"https://slack.example.org/api\"\nfresh = \"5s\"",
+			&slack.Options{Flat: true, API: "https://slack.example.org/api", IdleTimeout: 5 * time.Second},
+			[]string{"sesame", "hush hush"}, pace(5*time.Second, 30*time.Second), 1,
 		},
-		"telegram": {"telegram", inFile, &telegram.Options{API: telegram.DefaultAPI, Poll: telegram.DefaultPoll}, []string{"hush hush"}, pace(35*time.Second, 40*time.Second), 0},
+		"telegram": {"telegram", inFile, &telegram.Options{API: telegram.DefaultAPI, Poll: telegram.DefaultPoll},
+			[]string{"hush hush"}, pace(35*time.Second, 40*time.Second), 0},
 		"telegram, all settings": {
-			"telegram", "token_env = \"ENV\"\napi = \"http://127.0.0.1:8081\"\npoll = \"5s\"", &telegram.Options{API: "http://127.0.0.1:8081", Poll: 5 * time.Second},
+			"telegram", "token_env = \"ENV\"\napi = \"http://127.0.0.1:8081\"\npoll = \"5s\"",
+			&telegram.Options{API: "http://127.0.0.1:8081", Poll: 5 * time.Second},
 			[]string{"sesame"}, pace(10*time.Second, 40*time.Second), 0,
 		},
 		"webhook": {"webhook", inFile, &webhook.Options{Anybody: true}, []string{"hush hush"}, pace(-1, 0), 0},
 		"webhook, all settings": {
-			"webhook", inFile + "url = \"http://10.1.2.3/hook\"\ninsecure = true\nallow = [\"10.0.0.0/8\", \"::1\"]\nedits = true\nanybody = false\nusers = [\"ann\"]",
-			&webhook.Options{URL: "http://10.1.2.3/hook", Insecure: true, Edits: true, Policy: allow("10.0.0.0/8", "::1/128")}, []string{"hush hush"}, pace(-1, 0), 0,
+			"webhook",
+			inFile +
+				"url = \"http://10.1.2.3/hook\"\ninsecure = true\nallow = [\"10.0.0.0/8\", \"::1\"]\nedits = true\nanybody = false\nusers = [\"ann\"]",
+			&webhook.Options{URL: "http://10.1.2.3/hook", Insecure: true, Edits: true, Policy: allow("10.0.0.0/8", "::1/128")},
+			[]string{"hush hush"}, pace(-1, 0), 0,
 		},
 		"webhook, on this machine": {
 			"webhook", inFile + "url = \"http://localhost:9000/\"\nallow = [\"127.0.0.1\"]",
-			&webhook.Options{Anybody: true, URL: "http://localhost:9000/", Policy: allow("127.0.0.1/32")}, []string{"hush hush"}, pace(-1, 0), 0,
+			&webhook.Options{Anybody: true, URL: "http://localhost:9000/", Policy: allow("127.0.0.1/32")}, []string{"hush hush"},
+			pace(-1, 0), 0,
 		},
 	}
 }
@@ -120,23 +134,28 @@ func TestTheSettingsOfAPlatformBecomeItsOptionsAndItsSecretsAreNotShown(t *testi
 			}
 			raw, err := c1.JSON(true)
 			shown := c1.TOML(true)
-			if both := shown + string(raw); err != nil || strings.Contains(both, "hush") || strings.Contains(both, "sesame") || strings.Contains(both, "workspace =") {
+			if both := shown + string(raw); err != nil || strings.Contains(both, "hush") || strings.Contains(both, "sesame") ||
+				strings.Contains(both, "workspace =") {
 				t.Errorf("printed configuration: %s, %v; want no secret and no default", both, err)
 			}
 			again, err := parse("f.toml", []byte(shown))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if twice := again.TOML(true); strings.ReplaceAll(twice, "(set)", "(default)") != strings.ReplaceAll(shown, "(set)", "(default)") {
+			if twice := again.TOML(true); strings.ReplaceAll(twice, "(set)", "(default)") != strings.ReplaceAll(shown, "(set)",
+				"(default)") {
 				t.Errorf("printed configuration, parsed and printed again:\n%s\nwant\n%s", twice, shown)
 			}
 			for _, from := range []*Config{c1, again} {
-				warnings := from.ReadTokens(func(name string) string { return map[string]string{"ENV": "sesame", "APP": "open up"}[name] })
+				warnings := from.ReadTokens(func(name string) string {
+					return map[string]string{"ENV": "sesame", "APP": "open up"}[name]
+				})
 				if len(warnings) != c.warnings {
 					t.Errorf("ReadTokens() = %q, want %d warnings", warnings, c.warnings)
 				}
 				ch := from.Channels["c"]
-				if diff := cmp.Diff(c.want, ch.Settings.Options, withoutFunctions(), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" || !ch.Kind.Chat {
+				if diff := cmp.Diff(c.want, ch.Settings.Options, withoutFunctions(), cmpopts.EquateComparable(netip.Prefix{}),
+					cmpopts.EquateEmpty()); diff != "" || !ch.Kind.Chat {
 					t.Error(diff)
 				}
 				if diff := cmp.Diff(c.secrets, secretsOf(t, ch.Settings.Options)); diff != "" {
@@ -242,11 +261,14 @@ func TestErrorsOfAPlatformNameTheKey(t *testing.T) {
 		{"slack", slackTokens + `fresh = "1h"`, `f.toml:6: channels.c.fresh: "1h" is not a duration from 300ms to 10m, such as "1m30s"`},
 		{"webhook", env + `urls = "https://example.org"`, `f.toml:5: channels.c.urls: unknown key (did you mean "url"?)`},
 		{"webhook", env + `url = "http://example.org/hush"`, `f.toml:1: channels.c: url: it is not https: the connection would not be encrypted`},
-		{"webhook", env + `url = "https://u:hush@example.org/"`, `f.toml:5: channels.c.url: it contains a user name or password, which is not supported: remove it`},
+		{"webhook", env + `url = "https://u:hush@example.org/"`,
+			`f.toml:5: channels.c.url: it contains a user name or password, which is not supported: remove it`},
 		{"webhook", env + `url = "example.org/hush"`, `f.toml:5: channels.c.url: it is not a URL such as "https://example.org/hook"`},
 		{"webhook", env + `url = 7`, `f.toml:5: channels.c.url: 7 is not a URL such as "https://example.org/hook"`},
-		{"webhook", env + `url = "https://10.0.0.1/"`, `f.toml:1: channels.c: url: the address is not allowed: 10.0.0.1 is in a private network; to allow it, add it to allow`},
-		{"webhook", env + `url = "http://localhost:9000/"`, `f.toml:1: channels.c: url: the address is not allowed: 127.0.0.1 is a loopback address; to allow it, add it to allow`},
+		{"webhook", env + `url = "https://10.0.0.1/"`,
+			`f.toml:1: channels.c: url: the address is not allowed: 10.0.0.1 is in a private network; to allow it, add it to allow`},
+		{"webhook", env + `url = "http://localhost:9000/"`,
+			`f.toml:1: channels.c: url: the address is not allowed: 127.0.0.1 is a loopback address; to allow it, add it to allow`},
 		{"webhook", env + `allow = ["ten"]`, `f.toml:5: channels.c.allow: "ten" is neither an address nor a network such as "10.0.0.0/8"`},
 		{"webhook", env + `allow = "10.0.0.0/8"`, `f.toml:5: channels.c.allow: "10.0.0.0/8" is not a list of strings, such as ["a", "b"]`},
 		{"webhook", env + `token_file = "A"`, noToken},

@@ -75,7 +75,8 @@ func TestTheServerAloneMaySayOneDelay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (retry.Policy{Attempts: 5, First: time.Hour, Most: time.Hour}); c.Retry != want || c.Agents["echo"].Retry != want {
+	if want := (retry.Policy{Attempts: 5, First: time.Hour, Most: time.Hour}); c.Retry != want ||
+		c.Agents["echo"].Retry != want {
 		t.Errorf("retries of the server %+v and of echo %+v, want %+v", c.Retry, c.Agents["echo"].Retry, want)
 	}
 }

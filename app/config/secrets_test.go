@@ -13,8 +13,10 @@ import (
 func publicSettings() []string {
 	return []string{
 		// The file itself, names and addresses.
-		"tls_cert", "dir", "program", "model", "user", "folder", "labels", "types", "agents", "threads", "tokens", "workspace",
-		"nick", "real_name", "account", "contact", "topic", "from", "to", "url", "api", "homeserver", "server", "schema", "thread",
+		"tls_cert", "dir", "program", "model", "user", "folder", "labels", "types", "agents", "threads", "tokens",
+		"workspace",
+		"nick", "real_name", "account", "contact", "topic", "from", "to", "url", "api", "homeserver", "server",
+		"schema", "thread",
 		"about", "join",
 	}
 }
@@ -105,7 +107,8 @@ func TestFilesThatTheDatabaseLibraryReadsUnaskedAreSecrets(t *testing.T) {
 	c.Store.Kind = StorePostgres
 	got := c.DatabaseFiles(env)
 	for _, want := range []string{
-		"/from/variable", service, "/from/service", filepath.Join(home, ".pgpass"), filepath.Join(home, ".postgresql/postgresql.key"),
+		"/from/variable", service, "/from/service", filepath.Join(home, ".pgpass"),
+		filepath.Join(home, ".postgresql/postgresql.key"),
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is not hidden; hidden are %q", want, got)

@@ -80,9 +80,15 @@ func (f *fixture) newSettings() *kind.Settings {
 func (f *fixture) run(t *testing.T, stdin string, flags ...string) error {
 	t.Helper()
 	f.talk.Reset()
-	con := &command.Console{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &f.talk, Env: func(string) string { return "" }, Data: string(f.dir)}
+	con := &command.Console{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &f.talk,
+		Env: func(string) string {
+			return ""
+		}, Data: string(f.dir)}
 	cmd := ChannelCommands(SetupOptions{
-		Console: con, Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings}, {Name: "fax", New: func() *kind.Settings { return &kind.Settings{} }}}},
+		Console: con, Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings},
+			{Name: "fax", New: func() *kind.Settings {
+				return &kind.Settings{}
+			}}}},
 		CheckAgent: func(*Config, string) error { return nil },
 	})
 	if len(cmd) != 1 {
@@ -104,12 +110,17 @@ func TestAnswersOfEachTypeBecomeSettings(t *testing.T) {
 		asked, secret string
 		want          string // of the table after kind and agent
 	}{
-		"typed":   {"\nhall\nann\nsesame\n", nil, "Agent that handles the messages [echo]: Room: User: Token of ann: ", "sesame", "token_file = \"DIR/channel-parrot.token\"\nroom = \"HALL\"\n"},
-		"a file":  {"\nhall\n", []string{"--token-file", file}, "Agent that handles the messages [echo]: Room: ", "hush", "token_file = \"" + file + "\"\nroom = \"HALL\"\n"},
-		"default": {"", []string{"--agent", "echo", "--token-file", file, "--room", "x", "--color", "", "--loud=false"}, "", "hush", "token_file = \"" + file + "\"\nroom = \"X\"\n"},
+		"typed": {"\nhall\nann\nsesame\n", nil, "Agent that handles the messages [echo]: Room: User: Token of ann: ",
+			"sesame", "token_file = \"DIR/channel-parrot.token\"\nroom = \"HALL\"\n"},
+		"a file": {"\nhall\n", []string{"--token-file", file}, "Agent that handles the messages [echo]: Room: ", "hush",
+			"token_file = \"" + file + "\"\nroom = \"HALL\"\n"},
+		"default": {"", []string{"--agent", "echo", "--token-file", file, "--room", "x", "--color", "", "--loud=false"}, "",
+			"hush", "token_file = \"" + file + "\"\nroom = \"X\"\n"},
 		"flags": {
-			"", []string{"--agent", "echo", "--token-file", file, "--room", "x", "--color", "red", "--loud", "--no-quiet", "--names", "a b", "--names", "c"}, "", "hush",
-			"token_file = \"" + file + "\"\nroom = \"X\"\ncolor = \"red\"\nloud = true\nquiet = false\nnames = [\"a b\", \"c\"]\n",
+			"", []string{"--agent", "echo", "--token-file", file, "--room", "x", "--color", "red", "--loud", "--no-quiet",
+				"--names", "a b", "--names", "c"}, "", "hush",
+			"token_file = \"" + file +
+				"\"\nroom = \"X\"\ncolor = \"red\"\nloud = true\nquiet = false\nnames = [\"a b\", \"c\"]\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +129,8 @@ func TestAnswersOfEachTypeBecomeSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			raw, err := os.ReadFile(f.dir.Config())
-			want := "[channels.\"parrot\"]\nkind = \"parrot\"\nagent = \"echo\"\n" + strings.ReplaceAll(c.want, "DIR", string(f.dir))
+			want := "[channels.\"parrot\"]\nkind = \"parrot\"\nagent = \"echo\"\n" + strings.ReplaceAll(c.want, "DIR",
+				string(f.dir))
 			if diff := cmp.Diff(want, string(raw)); diff != "" || err != nil || f.secret != c.secret {
 				t.Errorf("secret %q, %v, configuration (-want +got):\n%s", f.secret, err, diff)
 			}
@@ -138,7 +150,8 @@ func TestRefusedAnswersWriteNothing(t *testing.T) {
 		code  int
 		want  string
 	}{
-		"an invalid value":     {"", []string{"--color", "green"}, nil, command.ExitUsage, `--color: "green" is not one of , red, blue`},
+		"an invalid value": {"", []string{"--color", "green"}, nil, command.ExitUsage,
+			`--color: "green" is not one of , red, blue`},
 		"an unresolved answer": {"nowhere\n", nil, nil, command.ExitFailed, "no such room"},
 		"a missing setting":    {"\nann\nsesame\n", nil, nil, command.ExitUsage, "missing room"},
 		"a bad secret":         {"hall\nann\nsez\n", nil, nil, command.ExitUsage, "too short"},
@@ -165,7 +178,8 @@ func TestAProbeIsUndoneIfTheChannelCannotBeWritten(t *testing.T) {
 	undone := errors.New("logged out")
 	f := &fixture{dir: datadir.Dir(filepath.Join(t.TempDir(), "data"))}
 	f.probe = func(kind.Place) (kind.Found, error) {
-		return kind.Found{Undo: func(context.Context) error { return undone }}, os.WriteFile(string(f.dir), nil, 0o600) // a file prevents the folder
+		// a file prevents the folder
+		return kind.Found{Undo: func(context.Context) error { return undone }}, os.WriteFile(string(f.dir), nil, 0o600)
 	}
 	if err := f.run(t, "hall\nann\nsesame\n", "--agent", "echo"); !errors.Is(err, undone) {
 		t.Errorf("error %v, want the error of Undo", err)

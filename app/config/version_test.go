@@ -61,7 +61,8 @@ func TestDefinitionIsNotRebuiltWithOtherSecrets(t *testing.T) {
 		"gone":    "kind = \"exec\"\ncommand = [\"cat\"]",
 	} {
 		_, err := Rebuild(kept, agentX(t, table))
-		if err == nil || !strings.Contains(err.Error(), "KEY") || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "0ther") {
+		if err == nil || !strings.Contains(err.Error(), "KEY") || strings.Contains(err.Error(), "s3cret") ||
+			strings.Contains(err.Error(), "0ther") {
 			t.Errorf("%s: error %v, want one with KEY and without a value", name, err)
 		}
 	}

@@ -14,11 +14,12 @@ func TestFindPrefersTheFlagThenTheVariable(t *testing.T) {
 		env  map[string]string
 		want Dir
 	}{
-		"the flag":               {"/flag", map[string]string{"MAILROOM_DATA": "/env"}, "/flag"},
-		"MAILROOM_DATA":          {"", map[string]string{"MAILROOM_DATA": "/env", "XDG_DATA_HOME": "/xdg"}, "/env"},
-		"XDG_DATA_HOME":          {"", map[string]string{"XDG_DATA_HOME": "/xdg", "HOME": "/home/me"}, "/xdg/mailroom"},
-		"relative XDG_DATA_HOME": {"", map[string]string{"XDG_DATA_HOME": "xdg", "HOME": "/home/me"}, "/home/me/.local/share/mailroom"},
-		"home":                   {"", map[string]string{"HOME": "/home/me"}, "/home/me/.local/share/mailroom"},
+		"the flag":      {"/flag", map[string]string{"MAILROOM_DATA": "/env"}, "/flag"},
+		"MAILROOM_DATA": {"", map[string]string{"MAILROOM_DATA": "/env", "XDG_DATA_HOME": "/xdg"}, "/env"},
+		"XDG_DATA_HOME": {"", map[string]string{"XDG_DATA_HOME": "/xdg", "HOME": "/home/me"}, "/xdg/mailroom"},
+		"relative XDG_DATA_HOME": {"", map[string]string{"XDG_DATA_HOME": "xdg", "HOME": "/home/me"},
+			"/home/me/.local/share/mailroom"},
+		"home": {"", map[string]string{"HOME": "/home/me"}, "/home/me/.local/share/mailroom"},
 	} {
 		got, err := Find(test.flag, func(k string) string { return test.env[k] })
 		if err != nil || got != test.want {
@@ -106,7 +107,8 @@ func TestTokenIsCreatedOnceAndReadableByItsOwnerOnly(t *testing.T) {
 	if got, err := f.Token(); err != nil || got != first {
 		t.Errorf("read %q, %v, want %q", got, err, first)
 	}
-	for path, want := range map[string]fs.FileMode{string(f): 0o700, f.path("token"): 0o600, f.path("lock"): 0o600, f.Database(): 0o600} {
+	for path, want := range map[string]fs.FileMode{string(f): 0o700, f.path("token"): 0o600, f.path("lock"): 0o600,
+		f.Database(): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v, want mode %v", path, info.Mode(), err, want)
 		}

@@ -47,13 +47,15 @@ func TestAFileIsStoredUnderItsHashForItsOwnerOnly(t *testing.T) {
 	one := saveFile(t, f, "../../Holiday.PNG", "picture")
 	raw, err := os.ReadFile(one)
 	info, statErr := os.Stat(one)
-	if err != nil || statErr != nil || string(raw) != "picture" || info.Mode().Perm() != 0o600 || filepath.Ext(one) != ".png" {
+	if err != nil || statErr != nil || string(raw) != "picture" || info.Mode().Perm() != 0o600 ||
+		filepath.Ext(one) != ".png" {
 		t.Errorf("%s has content %q (%v, %v), want \"picture\" and mode 0600", one, raw, err, info.Mode())
 	}
 	if again := saveFile(t, f, "other.png", "picture"); again != one {
 		t.Errorf("the same content is stored at %s and %s", one, again)
 	}
-	for name, want := range map[string]string{"a.tar.gz": ".gz", "a": "", "a.": "", "a.b/c": "", "a.Ä": "", "a.averylongone": ""} {
+	for name, want := range map[string]string{"a.tar.gz": ".gz", "a": "", "a.": "", "a.b/c": "", "a.Ä": "",
+		"a.averylongone": ""} {
 		if got := filepath.Ext(saveFile(t, f, name, "of "+name)); got != want {
 			t.Errorf("extension of %q: %q, want %q", name, got, want)
 		}
@@ -156,7 +158,8 @@ func TestACopyHasTheNameAndTheAgeOfTheOriginal(t *testing.T) {
 	path, ok := other.Path(stored)
 	raw, err := os.ReadFile(path)
 	info, statErr := os.Stat(path)
-	if !ok || string(raw) != "picture" || err != nil || statErr != nil || !info.ModTime().Equal(saved) || info.Mode().Perm() != 0o600 {
+	if !ok || string(raw) != "picture" || err != nil || statErr != nil || !info.ModTime().Equal(saved) ||
+		info.Mode().Perm() != 0o600 {
 		t.Errorf("%s (%t) has content %q, %v, %v; want the original's content and age", path, ok, raw, err, info)
 	}
 	if n, err := other.RemoveBefore(t.Context(), time.Now().Add(-time.Minute)); n != 1 || err != nil {
@@ -172,7 +175,8 @@ func TestACopyHasTheNameAndTheAgeOfTheOriginal(t *testing.T) {
 func FuzzStoredName(f *testing.F) {
 	hash := strings.Repeat("0a", 32)
 	for _, name := range []string{
-		hash, hash + ".png", hash + ".PNG", hash + ".", hash + ".a.b", hash + ".tar/../x", hash[1:], hash[1:] + "A", hash + ".123456789",
+		hash, hash + ".png", hash + ".PNG", hash + ".", hash + ".a.b", hash + ".tar/../x", hash[1:], hash[1:] + "A",
+		hash + ".123456789",
 		"../" + hash[3:], hash[:2] + "/" + hash[3:], "", ".png", hash + ".a\x00", hash + "\n", strings.ToUpper(hash),
 	} {
 		f.Add(name)
@@ -187,7 +191,8 @@ func FuzzStoredName(f *testing.F) {
 			return
 		}
 		end := strings.TrimPrefix(filepath.Ext(name), ".")
-		if path != filepath.Clean(path) || path != "/data/files/"+name[:2]+"/"+name || len(name) > 2*32+1+8 || extension(name) != filepath.Ext(name) ||
+		if path != filepath.Clean(path) || path != "/data/files/"+name[:2]+"/"+name || len(name) > 2*32+1+8 ||
+			extension(name) != filepath.Ext(name) ||
 			strings.ContainsAny(name, "/\\\x00") || strings.ContainsAny(end, ".") {
 			t.Errorf("Path(%q) = %q, want a refusal", name, path)
 		}

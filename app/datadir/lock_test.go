@@ -102,7 +102,8 @@ func TestAReplacedStoreIsKeptBesideTheNewOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		f.Database(): "new", filepath.Join(kept, "mailroom.db"): "old", filepath.Join(kept, "mailroom.db-wal"): "old wal", backup: "new",
+		f.Database(): "new", filepath.Join(kept, "mailroom.db"): "old", filepath.Join(kept, "mailroom.db-wal"): "old wal",
+		backup: "new",
 	} {
 		if raw, err := os.ReadFile(path); err != nil || string(raw) != want {
 			t.Errorf("%s has content %q, %v, want %q", filepath.Base(path), raw, err, want)
@@ -120,7 +121,8 @@ func TestAReplacedStoreIsKeptBesideTheNewOne(t *testing.T) {
 	if err := h.PrepareStore(); err != nil {
 		t.Error(err)
 	}
-	if entries, err := filepath.Glob(f.path(".mailroom.db-*")); err != nil || len(entries) > 0 || !strings.HasPrefix(filepath.Base(kept), "replaced-") {
+	if entries, err := filepath.Glob(f.path(".mailroom.db-*")); err != nil || len(entries) > 0 ||
+		!strings.HasPrefix(filepath.Base(kept), "replaced-") {
 		t.Errorf("temporary files %q, %v, want none; old store at %s, want replaced-…", entries, err, kept)
 	}
 }

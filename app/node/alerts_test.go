@@ -71,14 +71,16 @@ func TestTheLogOfAChatHasNoLinkThatDecides(t *testing.T) {
 	links := alert.NewLinks("secret")
 	link := alert.Link{Ticket: "k", Digest: "d", Thread: "alert:team", Place: "p", Expires: time.Unix(1800000000, 0).UTC()}
 	url := "https://mail.example.org/decide#" + links.Sign(link)
-	if _, err := to.Send(t.Context(), alert.Message{Key: "k", Title: "codex asks: Deploy?", URL: url, Decides: &link}); err != nil {
+	if _, err := to.Send(t.Context(), alert.Message{Key: "k", Title: "codex asks: Deploy?", URL: url,
+		Decides: &link}); err != nil {
 		t.Fatal(err)
 	}
 	stored, err := json.Marshal(l.all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if signature := url[strings.LastIndex(url, "~")+1:]; len(l.all) != 1 || strings.Contains(string(stored), signature) || strings.Contains(string(stored), "decide") {
+	if signature := url[strings.LastIndex(url, "~")+1:]; len(l.all) != 1 || strings.Contains(string(stored), signature) ||
+		strings.Contains(string(stored), "decide") {
 		t.Errorf("stored: %s", stored)
 	}
 	if got := links.SignLabels("https://mail.example.org", l.all[0].Metadata); got != url {

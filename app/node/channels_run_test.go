@@ -35,7 +35,8 @@ func TestAChannelIsRetriedWhenItsTokenFileChanges(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := channel.New(channel.Options{Name: "c", Connect: channel.Broken(errors.New("no token")), Ledger: entrylessLedger{}})
+		c := channel.New(channel.Options{Name: "c", Connect: channel.Broken(errors.New("no token")),
+			Ledger: entrylessLedger{}})
 		s := &secretFile{file: file, channel: c}
 		all := channelSet{c}
 		done := make(chan error, 1)

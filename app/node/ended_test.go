@@ -137,8 +137,9 @@ func newAlerting(t *testing.T, here, there *ledger.Ledger) *alerting {
 // assembly is that of a server on a ledger, which needs no duties.
 func (a *alerting) assembly(l *ledger.Ledger) *assembly {
 	return &assembly{
-		options: Options{Token: "secret"}, config: a.config, agents: &agentSet{}, log: a.log, node: &Node{ledger: l, channels: a.channels, shared: true},
-		bus: a.bus, numbers: operate.NewMetrics(), links: a.links, streams: stream.New(l, a.bus),
+		options: Options{Token: "secret"}, config: a.config, agents: &agentSet{}, log: a.log,
+		node: &Node{ledger: l, channels: a.channels, shared: true},
+		bus:  a.bus, numbers: operate.NewMetrics(), links: a.links, streams: stream.New(l, a.bus),
 		ledgerOf: func(string) *ledger.Ledger { return l },
 	}
 }
@@ -151,7 +152,8 @@ func (a *alerting) serve(agents map[string]engine.Agent) {
 func (a *alerting) rules(owner string, to map[string]string) {
 	a.t.Helper()
 	at := alert.RulesCursor(owner)
-	err := a.there.ChangeCursor(a.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage, error) {
+	err := a.there.ChangeCursor(a.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage,
+		error) {
 		all := []api.AlertRule{}
 		for name, target := range to {
 			all = append(all, api.AlertRule{Name: name, When: []string{"ticket"}, To: []string{target}, Text: "full"})
@@ -175,14 +177,16 @@ func (a *alerting) ask(owner string, to map[string]string) {
 	a.t.Helper()
 	createTestToken(a.t, a.there, owner)
 	a.rules(owner, to)
-	_, err := a.there.Submit(a.t.Context(), thread.Submit{Thread: "of-" + owner, Owner: owner, Sender: owner, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}})
+	_, err := a.there.Submit(a.t.Context(), thread.Submit{Thread: "of-" + owner, Owner: owner, Sender: owner,
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}})
 	if err != nil {
 		a.t.Fatal(err)
 	}
 }
 
 func asksForAll(ctx context.Context, s mailroom.Session) error {
-	_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "may " + s.Run().Thread + " go?"})
+	_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "may " +
+		s.Run().Thread + " go?"})
 	return err
 }
 
@@ -202,8 +206,10 @@ func TestWhatEndsAtAnotherServerIsSentByNone(t *testing.T) {
 		}{
 			"kept":     {func(string) {}, ""},
 			"ruleless": {func(owner string) { a.rules(owner, nil) }, "rule TARGET was removed"},
-			"moved":    {func(owner string) { a.rules(owner, map[string]string{"team": "spare", "pager": "spare"}) }, "rule TARGET does not name target TARGET any more"},
-			"revoked":  {a.revoke, "token revoked may not deliver to target TARGET any more"},
+			"moved": {func(owner string) {
+				a.rules(owner, map[string]string{"team": "spare", "pager": "spare"})
+			}, "rule TARGET does not name target TARGET any more"},
+			"revoked": {a.revoke, "token revoked may not deliver to target TARGET any more"},
 			"renewed": {func(owner string) {
 				a.revoke(owner)
 				createTestToken(t, there, owner)
@@ -297,14 +303,16 @@ allow = ["127.0.0.1"]
 
 func createTestToken(t *testing.T, l *ledger.Ledger, name string) {
 	t.Helper()
-	_, err := l.Accounts().CreateToken(t.Context(), auth.Token{Name: name, Sum: fmt.Sprint(name, time.Now().UnixNano()), Scopes: []auth.Permission{auth.PermissionSubmit}})
+	_, err := l.Accounts().CreateToken(t.Context(), auth.Token{Name: name, Sum: fmt.Sprint(name, time.Now().UnixNano()),
+		Scopes: []auth.Permission{auth.PermissionSubmit}})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 // awaitRuns waits until n runs have a status, or have ended if status is "", and returns them.
-func awaitRuns(t *testing.T, l *ledger.Ledger, q store.RunQuery, status mailroom.Status, n int) (found []*mailroom.Run) {
+func awaitRuns(t *testing.T, l *ledger.Ledger, q store.RunQuery, status mailroom.Status,
+	n int) (found []*mailroom.Run) {
 	t.Helper()
 	turn := time.NewTicker(5 * time.Millisecond)
 	defer turn.Stop()

@@ -48,7 +48,8 @@ func newFileServers(t *testing.T) *fileServers {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &sharedFiles{folder: datadir.Dir(t.TempDir()).Files(), database: f, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+		return &sharedFiles{folder: datadir.Dir(t.TempDir()).Files(), database: f,
+			log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	}
 	s.first, s.second = open(cluster.URL()), open(s.network.URL())
 	return s
@@ -146,8 +147,10 @@ func TestAUserCannotNameOtherFiles(t *testing.T) {
 	uri := s.save("a cat")
 	hash := strings.TrimSuffix(strings.TrimPrefix(uri, "mailroom-file:"), ".png")
 	for _, uri := range []string{
-		"mailroom-file:", "mailroom-file:../token", "mailroom-file:" + hash[:63], "mailroom-file:" + strings.ToUpper(hash) + ".png",
-		"mailroom-file:" + hash + ".", "mailroom-file:" + hash + "./x", "mailroom-file:" + hash + ".p%6eg", "mailroom-file://" + hash, "file:///etc/passwd", hash,
+		"mailroom-file:", "mailroom-file:../token", "mailroom-file:" + hash[:63], "mailroom-file:" + strings.ToUpper(hash) +
+			".png",
+		"mailroom-file:" + hash + ".", "mailroom-file:" + hash + "./x", "mailroom-file:" + hash + ".p%6eg",
+		"mailroom-file://" + hash, "file:///etc/passwd", hash,
 	} {
 		if path, ok := s.second.Path(uri); ok {
 			t.Errorf("%s has the path %s, want none", uri, path)

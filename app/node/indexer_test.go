@@ -24,7 +24,11 @@ func (d *janitorFixture) wantFound(n int) {
 	d.t.Helper()
 	found := 0
 	_, err := d.Search(d.t.Context(), &ledger.SearchQuery{
-		Search: store.Search{Words: []string{"hello"}, Limit: 100}, CanSee: func(*mailroom.Thread) bool { return true }, Each: func(mailroom.Message, int64) { found++ },
+		Search: store.Search{Words: []string{"hello"}, Limit: 100}, CanSee: func(*mailroom.Thread) bool {
+			return true
+		}, Each: func(mailroom.Message, int64) {
+			found++
+		},
 	})
 	d.must(err)
 	if found != n {
@@ -77,7 +81,8 @@ func TestTheIndexerGoesOnAfterAFailure(t *testing.T) {
 		x := &indexer{on: true, log: slog.New(slog.NewTextHandler(&log, nil))}
 		d.submit("t", "1")
 		d.runIndexer(x, l, indexRetry+time.Second)
-		if n := strings.Count(log.String(), "messages not indexed; retrying"); n != 2 || !strings.Contains(log.String(), "the disk is gone") {
+		if n := strings.Count(log.String(), "messages not indexed; retrying"); n != 2 || !strings.Contains(log.String(),
+			"the disk is gone") {
 			t.Errorf("logged %d times, want twice: %s", n, log.String())
 		}
 		rows.out = false

@@ -139,7 +139,8 @@ func TestAPanicOfOneJobOfTheJanitorEndsNoOther(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 90*time.Minute)
 		defer stop()
 		k.cleanStore(ctx)
-		for text, want := range map[string]int{"obsolete agent versions": 1, "expired notifications": 2, "old summaries": 2, "old entries": 2} {
+		for text, want := range map[string]int{"obsolete agent versions": 1, "expired notifications": 2, "old summaries": 2,
+			"old entries": 2} {
 			if got := strings.Count(said.String(), text+" "); got != want {
 				t.Errorf("%q failed %d times in an hour and a half, want %d:\n%s", text, got, want, said.String())
 			}
@@ -208,7 +209,8 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 	const day = 24 * time.Hour
 	withJanitorFixture(t, func(d *janitorFixture) {
 		by := &auth.Token{Name: "ann", Scopes: auth.Permissions()}
-		_, err := d.Projects().Notify(d.t.Context(), project.Notify{Project: "p", By: by, Notification: project.Notification{From: "a", To: []string{"b"}, Event: "e"}})
+		_, err := d.Projects().Notify(d.t.Context(), project.Notify{Project: "p", By: by,
+			Notification: project.Notification{From: "a", To: []string{"b"}, Event: "e"}})
 		d.must(err)
 		for _, at := range []struct {
 			after time.Duration
@@ -264,9 +266,10 @@ func TestAFileStaysAsLongAsARunThatMayReadIt(t *testing.T) {
 		}
 		read, open := save("picture")
 		_, unused := save("not sent")
-		out, err := d.Submit(d.t.Context(), thread.Submit{Thread: "t", Agent: "a", AgentVersion: "1", Origin: mailroom.Origin{Via: "channel:c"}, Messages: []thread.NewMessage{{
-			Parts: []mailroom.Part{{Type: "text", Text: "see"}, {Type: "file", URI: read, Name: "a.png"}},
-		}}})
+		out, err := d.Submit(d.t.Context(), thread.Submit{Thread: "t", Agent: "a", AgentVersion: "1",
+			Origin: mailroom.Origin{Via: "channel:c"}, Messages: []thread.NewMessage{{
+				Parts: []mailroom.Part{{Type: "text", Text: "see"}, {Type: "file", URI: read, Name: "a.png"}},
+			}}})
 		d.must(err)
 		run := func(while time.Duration) { d.runJanitor(janitor{retention: 2 * day, files: files}, while) }
 		run(9 * day)
@@ -280,7 +283,8 @@ func TestAFileStaysAsLongAsARunThatMayReadIt(t *testing.T) {
 		}
 		run(2 * day)
 		if there(open) || d.firstSeq("t") == 1 {
-			d.t.Errorf("three days after the end of the run: first entry %d, file %t; want neither", d.firstSeq("t"), there(open))
+			d.t.Errorf("three days after the end of the run: first entry %d, file %t; want neither", d.firstSeq("t"),
+				there(open))
 		}
 	})
 }
@@ -313,7 +317,8 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 		return c
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	first, err := newAgentSet(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""), nil, nil, log)
+	first, err := newAgentSet(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""),
+		nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +340,8 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 		return found
 	}
 	if second.agents["a"].Version == was || find("a", was) == nil || len(second.versions.built) != 1 {
-		t.Errorf("version %s with %d older ones, want a new one, and %s as the only older one", second.agents["a"].Version, len(second.versions.built), was)
+		t.Errorf("version %s with %d older ones, want a new one, and %s as the only older one", second.agents["a"].Version,
+			len(second.versions.built), was)
 	}
 	var old []string
 	for _, d := range second.old {
@@ -357,7 +363,8 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	if find("a", later.Version) == nil {
 		t.Error("a version that was found is read again")
 	}
-	for version, want := range map[string]bool{second.agents["a"].Version: true, was: true, "broken": true, "unknown": false} {
+	for version, want := range map[string]bool{second.agents["a"].Version: true, was: true, "broken": true,
+		"unknown": false} {
 		if got := second.knowsVersion("a", version); got != want {
 			t.Errorf("version %s is known: %v, want %v", version, got, want)
 		}

@@ -36,7 +36,8 @@ func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
 	}
 	st := &failingStore{Store: memory.New()}
 	n, err := New(t.Context(), Options{
-		Store: st, Config: settings, Token: "token", Files: datadir.Dir(t.TempDir()).Files(), Log: slog.New(slog.DiscardHandler),
+		Store: st, Config: settings, Token: "token", Files: datadir.Dir(t.TempDir()).Files(),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,8 @@ func TestAServerSaysAtItsStartWhichOfItsThreadsTokensOwn(t *testing.T) {
 	bob := &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit}}
 	for _, in := range []thread.Submit{
 		{Thread: "shop:webhook:3", Owner: "bob", By: bob}, {Thread: "shopping", Owner: "bob", By: bob},
-		{Thread: "shop:webhook:4", Owner: auth.Operator}, {Thread: "alert:phone:bob", Owner: "bob"}, {Thread: "alert:phone", Owner: auth.Operator},
+		{Thread: "shop:webhook:4", Owner: auth.Operator}, {Thread: "alert:phone:bob", Owner: "bob"},
+		{Thread: "alert:phone", Owner: auth.Operator},
 	} {
 		in.Messages = []thread.NewMessage{{Parts: mailroom.Text("x")}}
 		if _, err := l.Submit(t.Context(), in); err != nil {
@@ -36,7 +37,8 @@ func TestAServerSaysAtItsStartWhichOfItsThreadsTokensOwn(t *testing.T) {
 	if err := n.warnOfOwners(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "thread=shop:webhook:3 owner=bob") || !strings.Contains(got, "mailroom threads delete shop:webhook:3") {
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "thread=shop:webhook:3 owner=bob") ||
+		!strings.Contains(got, "mailroom threads delete shop:webhook:3") {
 		t.Errorf("log:\n%s\nwant the chat of bob alone", got)
 	}
 	stop()

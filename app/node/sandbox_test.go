@@ -40,7 +40,8 @@ func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 		works + "isolation = \"landlock\"",
 	} {
 		_, _, _, err := newTestAgents(t, data, settings)
-		if err == nil || !strings.Contains(err.Error(), "agent a: isolation ") || !strings.Contains(err.Error(), "the program works in the data folder itself") {
+		if err == nil || !strings.Contains(err.Error(), "agent a: isolation ") || !strings.Contains(err.Error(),
+			"the program works in the data folder itself") {
 			t.Errorf("%s: error %v", settings, err)
 		}
 	}
@@ -60,15 +61,18 @@ func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, r, log, err := newTestAgents(t, data, "isolation = \"none\"\n[agents.a]\nkind = \"exec\"\ncommand = [\""+program+"\"]\n"+
+	_, r, log, err := newTestAgents(t, data, "isolation = \"none\"\n[agents.a]\nkind = \"exec\"\ncommand = [\""+
+		program+"\"]\n"+
 		"[agents.b]\nkind = \"exec\"\ncommand = [\""+program+"\"]\nisolation = \"auto\"\ndir = \""+data+"\"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, `agents="a, b" reason="the program works in the data folder itself"`) {
+	if strings.Count(log, "level=WARN") != 1 ||
+		!strings.Contains(log, `agents="a, b" reason="the program works in the data folder itself"`) {
 		t.Errorf("log: %s", log)
 	}
-	if a, b, echo := r.sandbox.isolationOf("a"), r.sandbox.isolationOf("b"), r.sandbox.isolationOf("echo"); a != "none" || b != "none" || echo != "" {
+	if a, b, echo := r.sandbox.isolationOf("a"), r.sandbox.isolationOf("b"), r.sandbox.isolationOf("echo"); a != "none" ||
+		b != "none" || echo != "" {
 		t.Errorf("shown as %q, %q, %q; want none, none and nothing", a, b, echo)
 	}
 }
@@ -85,7 +89,8 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 	if err := os.Symlink(token, filepath.Join(base, "link")); err != nil {
 		t.Fatal(err)
 	}
-	c, r, log, err := newTestAgents(t, data, "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\ndir = \""+data+"/work\"\nenv_allow = [\"PLATFORM_TOKEN\"]\n"+
+	c, r, log, err := newTestAgents(t, data, "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\ndir = \""+data+
+		"/work\"\nenv_allow = [\"PLATFORM_TOKEN\"]\n"+
 		"[channels.tg]\nkind = \"telegram\"\nagent = \"a\"\ntoken_file = \""+base+"/link\"\n"+
 		"[channels.dc]\nkind = \"discord\"\nagent = \"a\"\ntoken_env = \"PLATFORM_TOKEN\"\n"+
 		"[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = \""+base+"/target\"\n")
@@ -96,7 +101,8 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{data, token}; !slices.Equal(a.isolation.Hide[:1], want[:1]) || !slices.Contains(a.isolation.Hide, token) {
+	if want := []string{data, token}; !slices.Equal(a.isolation.Hide[:1], want[:1]) ||
+		!slices.Contains(a.isolation.Hide, token) {
 		t.Errorf("hidden are %q, want %q", a.isolation.Hide, want)
 	}
 	for _, path := range []string{filepath.Join(base, "target"), filepath.Join(base, "link")} {
@@ -153,7 +159,8 @@ func TestWhatCannotWorkUnderLandlockIsRefused(t *testing.T) {
 		{proc.KindLandlock, config.Agent{Kind: "claude", Permissions: "edit"}, false},
 	} {
 		got := landlockRefusal(c.kind, &c.agent)
-		if (got != "") != c.refused || c.refused && (!strings.Contains(got, `permissions = "all"`) || !strings.Contains(got, `isolation = "namespace"`)) {
+		if (got != "") != c.refused || c.refused && (!strings.Contains(got, `permissions = "all"`) ||
+			!strings.Contains(got, `isolation = "namespace"`)) {
 			t.Errorf("%s with %s under %s: %q", c.agent.Kind, c.agent.Permissions, c.kind, got)
 		}
 	}
@@ -199,7 +206,8 @@ func TestTheProfileOfAProgramIsMadeBeforehand(t *testing.T) {
 func TestAgentsThatChangeOneFolderAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	agents := func(second string) map[string]*config.Agent {
-		return map[string]*config.Agent{"a": {Kind: "codex", Permissions: "edit", Dir: dir}, "b": {Kind: "claude", Permissions: second, Dir: dir + "/."}}
+		return map[string]*config.Agent{"a": {Kind: "codex", Permissions: "edit", Dir: dir},
+			"b": {Kind: "claude", Permissions: second, Dir: dir + "/."}}
 	}
 	for second, want := range map[string][]string{"all": {"a, b"}, "read": nil} {
 		if got := sharedFolders(agents(second)); !slices.Equal(got, want) {
@@ -209,7 +217,8 @@ func TestAgentsThatChangeOneFolderAreNamed(t *testing.T) {
 }
 
 func TestALimitWithoutEffectIsAWarning(t *testing.T) {
-	_, _, log, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nmax_processes = 60\nmax_open_files = 60\n")
+	_, _, log, err := newTestAgents(t, t.TempDir(),
+		"[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nmax_processes = 60\nmax_open_files = 60\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +232,8 @@ func TestALimitWithoutEffectIsAWarning(t *testing.T) {
 
 // TestALimitOfRootIsThatOfItsCgroup has a machine that delegates a cgroup, and one that does not.
 func TestALimitOfRootIsThatOfItsCgroup(t *testing.T) {
-	for name, refused := range map[string]error{"delegated": nil, "not delegated": errors.New("cgroup /a is not delegated to the server")} {
+	for name, refused := range map[string]error{"delegated": nil,
+		"not delegated": errors.New("cgroup /a is not delegated to the server")} {
 		var log bytes.Buffer
 		group := &proc.Cgroup{}
 		s := &sandbox{log: slog.New(slog.NewTextHandler(&log, nil)), cgroup: func() (*proc.Cgroup, error) {
@@ -238,19 +248,22 @@ func TestALimitOfRootIsThatOfItsCgroup(t *testing.T) {
 		if taken := i.Cgroup == group; taken != (root && refused == nil) {
 			t.Errorf("%s: cgroup %v", name, i.Cgroup)
 		}
-		if warned := strings.Contains(log.String(), "(cgroup /a is not delegated to the server)"); warned != (root && refused != nil) {
+		if warned := strings.Contains(log.String(), "(cgroup /a is not delegated to the server)"); warned != (root &&
+			refused != nil) {
 			t.Errorf("%s: log: %s", name, log.String())
 		}
 	}
 }
 
 func TestASubmitWithOptionsThatAnAgentDoesNotTakeIsRefused(t *testing.T) {
-	_, r, _, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n[agents.b]\nkind = \"exec\"\ncommand = [\"cat\"]\noptions = []\n"+
-		"[agents.c]\nkind = \"codex\"\n[agents.d]\nkind = \"claude\"\noptions = [\"model\"]\n")
+	_, r, _, err := newTestAgents(t, t.TempDir(),
+		"[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n[agents.b]\nkind = \"exec\"\ncommand = [\"cat\"]\noptions = []\n"+
+			"[agents.c]\nkind = \"codex\"\n[agents.d]\nkind = \"claude\"\noptions = [\"model\"]\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for agent, refused := range map[string]bool{"a": false, "b": true, "c": true, "d": false, "echo": true, "inbox": false, "of a remote worker": false} {
+	for agent, refused := range map[string]bool{"a": false, "b": true, "c": true, "d": false, "echo": true, "inbox": false,
+		"of a remote worker": false} {
 		if err := r.checkOptions(agent, []byte(`{"model":"small"}`)); (err != nil) != refused {
 			t.Errorf("agent %s: %v", agent, err)
 		}
@@ -265,7 +278,8 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 		if os.Geteuid() != 0 && user == "root" {
 			want = `agent a: user is "root": only a server that runs as root can`
 		}
-		_, _, _, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nuser = \""+user+"\"\n")
+		_, _, _, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nuser = \""+
+			user+"\"\n")
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
@@ -275,20 +289,23 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 func TestAWorkerHidesTheSecretsOfAServerOnItsMachine(t *testing.T) {
 	base := resolvePath(t.TempDir())
 	data, credentials := filepath.Join(base, "data"), filepath.Join(base, "credentials")
-	settings := "[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = \"" + base + "/target\"\n" +
+	settings := "[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = \"" + base +
+		"/target\"\n" +
 		"[store]\nkind = \"postgres\"\n[postgres]\nurl_file = \"" + base + "/url\"\n"
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	env := func(name string) string {
-		return map[string]string{"HOME": base, "PGPASSFILE": filepath.Join(base, "passwords"), "CREDENTIALS_DIRECTORY": credentials}[name]
+		return map[string]string{"HOME": base, "PGPASSFILE": filepath.Join(base, "passwords"),
+			"CREDENTIALS_DIRECTORY": credentials}[name]
 	}
 	var log bytes.Buffer
 	build := func(text string) *sandbox {
 		if err := os.WriteFile(filepath.Join(data, "mailroom.toml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return newWorkSandbox(&command.Console{Data: data, Env: env}, filepath.Join(base, "token"), slog.New(slog.NewTextHandler(&log, nil)))
+		return newWorkSandbox(&command.Console{Data: data, Env: env}, filepath.Join(base, "token"),
+			slog.New(slog.NewTextHandler(&log, nil)))
 	}
 	s := build(settings)
 	for _, name := range []string{"data", "token", "target", "url", "passwords", "credentials"} {
@@ -319,18 +336,21 @@ func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 		_, err = workOptions{agent: "a", command: []string{"cat"}, isolation: isolation}.build(s)
 		return s.isolationOf("a"), said.String(), err
 	}
-	if shown, log, err := build("none", base); err != nil || shown != "none" || strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "agents=a") {
+	if shown, log, err := build("none", base); err != nil || shown != "none" || strings.Count(log, "level=WARN") != 1 ||
+		!strings.Contains(log, "agents=a") {
 		t.Errorf("isolation none: shown as %q, %v, log %q", shown, err, log)
 	}
 	if shown, _, err := build("required", base); (err == nil) != (why == nil) || err == nil && shown != string(best) {
 		t.Errorf("isolation required: shown as %q, %v; want %s", shown, err, best)
 	}
 	t.Chdir(base) // an isolation cannot hide the working directory
-	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(), "the program works in the data folder itself") {
+	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(),
+		"the program works in the data folder itself") {
 		t.Errorf("isolation required in the data folder: %v, want an error", err)
 	}
 	for isolation, want := range map[string]string{
-		"some": `unknown isolation "some"; use auto, required`, "auto,user=": "has an empty user", "auto,user=no-such-user-here": "unknown user no-such-user-here",
+		"some": `unknown isolation "some"; use auto, required`, "auto,user=": "has an empty user",
+		"auto,user=no-such-user-here": "unknown user no-such-user-here",
 	} {
 		if _, _, err := build(isolation, base); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", isolation, err)

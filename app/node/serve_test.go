@@ -31,7 +31,8 @@ func TestAServerThatKeepsExitingWaitsBeforeItStarts(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if err := waitRestartBackoff(t.Context(), con, held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "starting in 10s") {
+		if err := waitRestartBackoff(t.Context(), con, held); err != nil || time.Since(began) != 10*time.Second ||
+			!strings.Contains(talk.String(), "starting in 10s") {
 			t.Errorf("pause %s, %v: %s", time.Since(began), err, talk.String())
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)

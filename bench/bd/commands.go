@@ -157,7 +157,8 @@ func (p *fixture) round(ctx context.Context, n int, all []command) (took []time.
 
 func row(name string, p *fixture, took []time.Duration) Row {
 	slices.Sort(took)
-	return Row{Command: name, Issues: p.issues, Size: p.size, Least: percentile(took, 0), Median: median(took), P95: percentile(took, 95)}
+	return Row{Command: name, Issues: p.issues, Size: p.size, Least: percentile(took, 0), Median: median(took),
+		P95: percentile(took, 95)}
 }
 
 // median returns the median in milliseconds.

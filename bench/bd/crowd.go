@@ -60,7 +60,8 @@ func (b Bench) crowds(ctx context.Context, dir string) (found []Crowd, err error
 	return append(found, c), err
 }
 
-func (b Bench) crowd(ctx context.Context, p *fixture, args func(i int) []string, kept func(*tracker.Issue) bool) (c Crowd, err error) {
+func (b Bench) crowd(ctx context.Context, p *fixture, args func(i int) []string,
+	kept func(*tracker.Issue) bool) (c Crowd, err error) {
 	c.Issues = p.issues
 	if c.Starts, err = b.runParallel(ctx, p, func(int) []string { return []string{"version"} }); err != nil {
 		return c, err
@@ -132,6 +133,8 @@ func (b Bench) measureImport(ctx context.Context, dir string) (Crowd, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Starts, err = Bench{Crowd: 1, Program: b.Program}.runParallel(ctx, p, func(int) []string { return []string{"version"} })
+	c.Starts, err = Bench{Crowd: 1, Program: b.Program}.runParallel(ctx, p, func(int) []string {
+		return []string{"version"}
+	})
 	return c, err
 }

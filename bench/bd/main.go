@@ -57,7 +57,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if b.Sizes, err = sizes(*issues); err != nil {
 		return err
 	}
-	for name, n := range map[string]int{"rounds": b.Rounds, "crowd": b.Crowd, "import": b.Import, "issues": slices.Min(b.Sizes)} {
+	for name, n := range map[string]int{"rounds": b.Rounds, "crowd": b.Crowd, "import": b.Import,
+		"issues": slices.Min(b.Sizes)} {
 		if n < 1 {
 			return fmt.Errorf("-%s %d measures nothing; use 1 or more", name, n)
 		}
@@ -112,7 +113,8 @@ func printReport(out io.Writer, r Report) error {
 		if c.Disk > 0 {
 			disk = fmt.Sprintf("%.1f", c.Disk)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.1f MB\t%.1f\t%.1f\t%.1f\t%s\n", c.Command, c.Issues, float64(c.Size)/1e6, c.Least, c.Median, c.P95, disk)
+		fmt.Fprintf(w, "%s\t%d\t%.1f MB\t%.1f\t%.1f\t%.1f\t%s\n", c.Command, c.Issues, float64(c.Size)/1e6, c.Least, c.Median,
+			c.P95, disk)
 	}
 	fmt.Fprintln(w, "\ntogether\tissues\ttook ms\tkept\tbare writes\tbare starts")
 	for _, c := range r.Crowds {

@@ -36,7 +36,9 @@ func TestEveryCommandIsMeasuredAndNothingIsLeft(t *testing.T) {
 	if !slices.ContainsFunc(r.Commands, func(row Row) bool { return row.Command == "rename-prefix" && row.Median > 0 }) {
 		t.Errorf("commands %v, want rename-prefix", r.Commands)
 	}
-	if !slices.ContainsFunc(r.Crowds, func(c Crowd) bool { return c.What == "4 creates of equal titles at once" && c.Kept == 4 }) {
+	if !slices.ContainsFunc(r.Crowds, func(c Crowd) bool {
+		return c.What == "4 creates of equal titles at once" && c.Kept == 4
+	}) {
 		t.Errorf("issues with equal titles: %v, want 4", r.Crowds)
 	}
 	if !slices.ContainsFunc(r.Crowds, func(c Crowd) bool { return c.Kept == 40 }) {

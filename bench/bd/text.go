@@ -19,9 +19,11 @@ func Text(n int) string {
 		at := begin.Add(time.Duration(i) * time.Minute)
 		it := &tracker.Issue{
 			ID: ID(i), Title: fmt.Sprintf("Issue number %d: what to do about it", i),
-			Description: strings.Repeat(fmt.Sprintf("What was seen of %d, what \"should\" be there, and how to see it again.\n", i), 3),
-			Status:      []tracker.Status{tracker.StatusOpen, tracker.StatusClosed, tracker.StatusOpen, tracker.StatusInProgress, tracker.StatusOpen}[i%5],
-			Priority:    i % 5, Type: []string{"task", "bug", "feature", "chore"}[i%4], CreatedAt: at, UpdatedAt: at.Add(time.Hour),
+			Description: strings.Repeat(fmt.Sprintf("What was seen of %d, what \"should\" be there, and how to see it again.\n",
+				i), 3),
+			Status: []tracker.Status{tracker.StatusOpen, tracker.StatusClosed, tracker.StatusOpen, tracker.StatusInProgress,
+				tracker.StatusOpen}[i%5],
+			Priority: i % 5, Type: []string{"task", "bug", "feature", "chore"}[i%4], CreatedAt: at, UpdatedAt: at.Add(time.Hour),
 			Labels: []string{"area-" + fmt.Sprint(i%7), "agent"},
 		}
 		switch it.Status {
@@ -33,13 +35,16 @@ func Text(n int) string {
 		if i%10 == 0 {
 			it.Type = "epic"
 		} else {
-			it.Dependencies = append(it.Dependencies, tracker.Dependency{On: ID(i - i%10), Type: tracker.DependencyParentChild, CreatedAt: at, CreatedBy: "ann"})
+			it.Dependencies = append(it.Dependencies, tracker.Dependency{On: ID(i - i%10), Type: tracker.DependencyParentChild,
+				CreatedAt: at, CreatedBy: "ann"})
 		}
 		if i%3 > 0 && i > 10 {
-			it.Dependencies = append(it.Dependencies, tracker.Dependency{On: ID(i - 7), Type: tracker.DependencyBlocks, CreatedAt: at, CreatedBy: "ann"})
+			it.Dependencies = append(it.Dependencies, tracker.Dependency{On: ID(i - 7), Type: tracker.DependencyBlocks,
+				CreatedAt: at, CreatedBy: "ann"})
 		}
 		if i%4 == 0 {
-			it.Comments = []tracker.Comment{{ID: 1, Author: "bob", Text: "I looked into it, and it is as you say.", CreatedAt: at}}
+			it.Comments = []tracker.Comment{{ID: 1, Author: "bob", Text: "I looked into it, and it is as you say.",
+				CreatedAt: at}}
 		}
 		out.WriteString(t.Line(it))
 		out.WriteByte('\n')

@@ -27,7 +27,8 @@ const (
 
 // Parts returns the names of all parts, in their documented order.
 func Parts() []string {
-	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartRestart, PartQueries, PartFanout, PartStalled, PartMemory}
+	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartRestart, PartQueries, PartFanout,
+		PartStalled, PartMemory}
 }
 
 // Options of a measurement.
@@ -173,7 +174,8 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	b := &bench{Options: o, dir: folder, result: &Result{Settings: Settings{
 		Seconds: o.For.Seconds(), WarmupSeconds: o.warmup().Seconds(), Scale: o.Scale,
-		Store: o.storeKind(), Writers: o.Writers, Nodes: o.Nodes, Keys: o.Keys, Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
+		Store: o.storeKind(), Writers: o.Writers, Nodes: o.Nodes, Keys: o.Keys, Producers: o.Producers, Slots: o.Slots,
+		Threads: o.scaled(threads, 100),
 	}}}
 	if b.result.Machine, err = describeMachine(ctx, folder, o.Version); err != nil {
 		return nil, err
@@ -183,7 +185,8 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		measure func(ctx context.Context, dir string) error
 	}{
 		{PartMemory, b.memory}, // first, because it would count memory of the other parts
-		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartLone, b.lone}, {PartSteady, b.steady}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartQueries, b.queries}, {PartFanout, b.fanout},
+		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartLone, b.lone}, {PartSteady, b.steady}, {PartGrowth, b.growth},
+		{PartRestart, b.restart}, {PartQueries, b.queries}, {PartFanout, b.fanout},
 		{PartStalled, b.stalled},
 	} {
 		if !slices.Contains(parts, part.name) {
@@ -209,7 +212,8 @@ func mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
 // runs measures complete runs per second.
 func (b *bench) runs(ctx context.Context, dir string) error {
-	b.Progress("runs: %d producers, %d threads, %s after %s of warm-up", b.Producers, b.result.Settings.Threads, b.For, b.warmup())
+	b.Progress("runs: %d producers, %d threads, %s after %s of warm-up", b.Producers, b.result.Settings.Threads, b.For,
+		b.warmup())
 	r, err := b.measureLoad(ctx, dir, load{})
 	b.result.Runs = r
 	return err

@@ -112,7 +112,8 @@ func prepareRoot(con *command.Console, cmd *cobra.Command) {
 	cmd.SetErr(con.Stderr)
 	cmd.SetHelpCommand(&cobra.Command{Use: "help", Hidden: true})
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.PersistentFlags().StringVar(&con.Data, "data", "", "folder on the disk to measure (default: the system's temporary folder)")
+	cmd.PersistentFlags().StringVar(&con.Data, "data", "",
+		"folder on the disk to measure (default: the system's temporary folder)")
 }
 
 // selectParts checks the parts of a command line; without any it returns all that can be measured.
@@ -208,7 +209,8 @@ func serveCommand(con *command.Console) *cobra.Command {
 }
 
 // withProfile runs measure and writes a CPU profile of it to file, unless file is empty.
-func withProfile(ctx context.Context, file string, measure func(context.Context) (*Result, error)) (result *Result, err error) {
+func withProfile(ctx context.Context, file string, measure func(context.Context) (*Result, error)) (result *Result,
+	err error) {
 	if file == "" {
 		return measure(ctx)
 	}

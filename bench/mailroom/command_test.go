@@ -11,7 +11,8 @@ import (
 // Several servers on one database are measured together. With latency one submits and the others run.
 func TestBenchMeasuresSeveralServers(t *testing.T) {
 	cluster := pgtest.Durable(t)
-	out, err := exec.Command("mailroom-bench", "runs", "latency", "--for", "1s", "--scale", "0.001", "--producers", "4", "--keys",
+	out, err := exec.Command("mailroom-bench", "runs", "latency", "--for", "1s", "--scale", "0.001", "--producers",
+		"4", "--keys",
 		"--nodes", "3", "--store", cluster.URL(), "-o", "json").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,8 @@ func Compare(ctx context.Context, o Options, parts []string, other string, round
 	c := &Comparison{Other: other, Rounds: rounds}
 	for i := range rounds {
 		var round ComparisonRounds
-		programs := []contender{{"this program", o.Executable, nil, parts, &round.This}, {other, path, words, theirs, &round.Other}}
+		programs := []contender{{"this program", o.Executable, nil, parts, &round.This}, {other, path, words, theirs,
+			&round.Other}}
 		if i%2 == 1 {
 			slices.Reverse(programs)
 		}
@@ -95,8 +96,8 @@ type contender struct {
 	result     **Result
 }
 
-// benchWords returns the words of the command that measures in another program: none, or bench in a mailroom of the time
-// when it had this command.
+// benchWords returns the words of the command that measures in another program: none, or bench in a mailroom of the
+// time when it had this command.
 func benchWords(ctx context.Context, program string) ([]string, error) {
 	help, err := exec.CommandContext(ctx, program, "--help").Output()
 	if err != nil {
@@ -184,7 +185,8 @@ func (r *Result) figures() []figure {
 		all = append(all, g.Few.figures(count(int64(g.Few.Queued))+" queued")...)
 		all = append(all, g.Many.figures(count(int64(g.Many.Queued))+" queued")...)
 		all = append(all, figure{"rate with few queued runs / with many", g.QueueRatio},
-			figure{"run on a long log / on a short one", g.LogRatio}, figure{"CPU on a long log / on a short one", g.LogCPURatio})
+			figure{"run on a long log / on a short one", g.LogRatio}, figure{"CPU on a long log / on a short one",
+				g.LogCPURatio})
 	}
 	return all
 }
@@ -192,7 +194,8 @@ func (r *Result) figures() []figure {
 func (l *Load) figures(name string) []figure {
 	all := []figure{
 		{"CPU per run, ms", l.CPUPerRun}, {"start p50, ms", l.Start.P50}, {"start p99, ms", l.Start.P99},
-		{"submit p50, ms", l.Submit.P50}, {"submit p99, ms", l.Submit.P99}, {"end p50, ms", l.Done.P50}, {"disk per run, bytes", l.BytesPerRun},
+		{"submit p50, ms", l.Submit.P50}, {"submit p99, ms", l.Submit.P99}, {"end p50, ms", l.Done.P50},
+		{"disk per run, bytes", l.BytesPerRun},
 		{"commits per run", l.CommitsPerRun}, {"statements per run", l.StatementsPerRun}, {"pages per run", l.PagesPerRun},
 	}
 	if l.Rate == 0 {

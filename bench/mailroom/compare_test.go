@@ -9,7 +9,8 @@ import (
 // A ratio compares figures of the same round, so that a slow round of both programs changes no ratio.
 func TestAComparisonDividesTheFiguresOfEachRound(t *testing.T) {
 	round := func(this, other float64) ComparisonRounds {
-		return ComparisonRounds{This: &Result{Runs: &Load{RunsPerSecond: this}}, Other: &Result{Runs: &Load{RunsPerSecond: other}}}
+		return ComparisonRounds{This: &Result{Runs: &Load{RunsPerSecond: this}},
+			Other: &Result{Runs: &Load{RunsPerSecond: other}}}
 	}
 	got := compareFigures([]ComparisonRounds{round(200, 100), round(20, 10), round(90, 30)})
 	want := []ComparedFigure{{

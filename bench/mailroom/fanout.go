@@ -76,7 +76,9 @@ func (s pacedAgent) pieces() int { return int(s.last / pieceEvery) }
 func (b *bench) fanout(ctx context.Context, dir string) error {
 	for _, sockets := range []bool{false, true} {
 		name := map[bool]string{false: "events", true: "sockets"}[sockets]
-		err := b.inTempDir(filepath.Join(PartFanout, name), func(dir string) error { return b.measureFanout(ctx, dir, sockets) })
+		err := b.inTempDir(filepath.Join(PartFanout, name), func(dir string) error {
+			return b.measureFanout(ctx, dir, sockets)
+		})
 		if err != nil {
 			return err
 		}
@@ -95,7 +97,8 @@ func (b *bench) measureFanout(ctx context.Context, dir string, sockets bool) (er
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.startEngine(a, b.Slots)
-	in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []thread.NewMessage{{Parts: mailroom.Text("Speak.")}}}
+	in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 	if _, err := h.ledger.Submit(ctx, in); err != nil {
 		return err
 	}
@@ -155,8 +158,10 @@ func (h *fixture) serve(readers int) (*httpServer, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &httpServer{url: "http://" + ln.Addr().String(), token: "bench", stop: stop, done: make(chan error, 1)}
 	s := server.New(server.Options{
-		Ledger: server.PartsOf(h.ledger), Streams: stream.New(h.ledger, h.bus), Bus: h.bus, Log: slog.New(slog.DiscardHandler),
-		Access: server.Access{Token: f.token}, Parts: server.Parts{Metrics: h.metrics}, Limits: server.Limits{MaxStreams: readers + 1},
+		Ledger: server.PartsOf(h.ledger), Streams: stream.New(h.ledger, h.bus), Bus: h.bus,
+		Log:    slog.New(slog.DiscardHandler),
+		Access: server.Access{Token: f.token}, Parts: server.Parts{Metrics: h.metrics},
+		Limits: server.Limits{MaxStreams: readers + 1},
 	})
 	go func() { f.done <- s.Serve(ctx, ln) }() // close waits for it
 	return f, nil

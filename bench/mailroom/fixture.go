@@ -133,7 +133,8 @@ func (o *Options) opener() storeOpener {
 
 // newFixture opens a new store and starts the ledger. It calls ended for every run that
 // has ended.
-func newFixture(ctx context.Context, open storeOpener, dir, version string, ended func(*mailroom.Run)) (*fixture, error) {
+func newFixture(ctx context.Context, open storeOpener, dir, version string, ended func(*mailroom.Run)) (*fixture,
+	error) {
 	h, err := open(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -190,7 +191,8 @@ func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
 	for lane := range h.ledger.Lanes() {
 		e := engine.New(h.ledger.LaneWorkers(lane), h.bus, engine.Options{
 			Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
-			Runs:   slots / h.ledger.Lanes(), NoLastAttempts: lane > 0, Node: h.node, Local: h.node == "", Log: slog.New(slog.DiscardHandler),
+			Runs:   slots / h.ledger.Lanes(), NoLastAttempts: lane > 0, Node: h.node, Local: h.node == "",
+			Log: slog.New(slog.DiscardHandler),
 			Observe: engine.Observe{
 				Started: func(s engine.Start) { h.metrics.Entered(s.Claimed, s.Entered) },
 				Renewal: h.metrics.Renewal,

@@ -232,7 +232,8 @@ func (a *submitter) submitAndWait(ctx context.Context, threadID string, messages
 		Origin: mailroom.Origin{Via: "user", Sender: "bench", RequestID: id},
 	}
 	for i := range messages {
-		in.Messages = append(in.Messages, thread.NewMessage{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
+		in.Messages = append(in.Messages,
+			thread.NewMessage{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
 	}
 	if _, err := a.fixture.ledger.Submit(ctx, in); err != nil {
 		return fmt.Errorf("submit to %s: %w", threadID, err)

@@ -30,7 +30,8 @@ type Load struct {
 	Seconds       float64 `json:"seconds"`
 	Runs          int64   `json:"runs"` // that ended during the measurement
 	RunsPerSecond float64 `json:"runs_per_second"`
-	SlowestSecond float64 `json:"slowest_second"` // runs per second in the slowest second (or half, if the measurement was short)
+	// runs per second in the slowest second (or half, if the measurement was short)
+	SlowestSecond float64 `json:"slowest_second"`
 	// FirstHalf and SecondHalf are runs per second. They are equal for a sustainable rate.
 	FirstHalf  float64 `json:"first_half"`
 	SecondHalf float64 `json:"second_half"`
@@ -245,7 +246,8 @@ func summarize(readings []snapshot, times *recorded, perSecond int) *Load {
 		Rate: perSecond, Seconds: last.At.Sub(first.At).Seconds(), Runs: last.Ended - first.Ended,
 		RunsPerSecond: rate(first, last), FirstHalf: rate(first, half), SecondHalf: rate(half, last),
 		SlowestSecond: rate(first, readings[1]),
-		Submit:        times.Submits.times(), Start: times.Starts.times(), Done: times.Dones.times(), Urgent: times.Urgents.times(),
+		Submit:        times.Submits.times(), Start: times.Starts.times(), Done: times.Dones.times(),
+		Urgent: times.Urgents.times(),
 		Cores:  (last.CPU - first.CPU).Seconds() / last.At.Sub(first.At).Seconds(),
 		Queued: max(0, last.Submitted-last.Ended),
 	}

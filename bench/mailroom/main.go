@@ -13,7 +13,8 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run cancels the measurement at the first SIGINT or SIGTERM, so that it removes its files. A second signal ends the process.
+// run cancels the measurement at the first SIGINT or SIGTERM, so that it removes its files. A second signal ends the
+// process.
 func run() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if os.Getenv("GOGC") == "" {
@@ -22,7 +23,8 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	con := &command.Console{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ, Unsetenv: os.Unsetenv, Name: os.Args[0]}
+	con := &command.Console{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ,
+		Unsetenv: os.Unsetenv, Name: os.Args[0]}
 	if err := rootCommand(con).ExecuteContext(ctx); err != nil {
 		return con.ReportError(ctx, err)
 	}

@@ -135,7 +135,8 @@ func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err 
 		return f, err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []thread.NewMessage{{Parts: mailroom.Text("Wait.")}}}
+	in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("Wait.")}}}
 	if _, err := h.ledger.Submit(ctx, in); err != nil {
 		return f, err
 	}

@@ -79,7 +79,8 @@ func (b *bench) measureNodes(ctx context.Context, l load) (result *Load, err err
 	created := time.Now()
 	for i := range b.Nodes {
 		n := nodeOptions{
-			Store: b.Store, Schema: o.Schema, Name: "node" + strconv.Itoa(i), AgentVersion: b.AgentVersion, Created: created, Rate: l.rate,
+			Store: b.Store, Schema: o.Schema, Name: "node" + strconv.Itoa(i), AgentVersion: b.AgentVersion, Created: created,
+			Rate:      l.rate,
 			Producers: b.Producers, Slots: b.Slots, Writers: b.Writers, Threads: b.result.Settings.Threads, Keys: b.Keys,
 		}
 		if l.apart && i == 0 {
@@ -220,8 +221,9 @@ func runNode(ctx context.Context, stdin io.Reader, w io.Writer) (err error) {
 		return fmt.Errorf("read the options of the node: %w", err)
 	}
 	d := &driver{
-		load: load{rate: o.Rate}, keys: o.Keys, name: o.Name + "-", producers: o.Producers, threads: o.Threads, created: o.Created,
-		room: newRoom(maxOutstanding), first: make(chan struct{}),
+		load: load{rate: o.Rate}, keys: o.Keys, name: o.Name + "-", producers: o.Producers, threads: o.Threads,
+		created: o.Created,
+		room:    newRoom(maxOutstanding), first: make(chan struct{}),
 	}
 	open := openNode(postgres.Options{URL: o.Store, Schema: o.Schema, Node: o.Name}, o.Writers)
 	if d.fixture, err = newFixture(ctx, open, "", o.AgentVersion, d.onRunEnd); err != nil {

@@ -13,7 +13,8 @@ import (
 func TestALoadRunsOnPostgreSQL(t *testing.T) {
 	cluster := pgtest.Durable(t)
 	o := Options{
-		Writers: 2, Nodes: 1, Dir: t.TempDir(), For: 200 * time.Millisecond, QueryRuns: 1000, Scale: 0.0001, Producers: 4, Slots: 4, Keys: true, Store: cluster.URL(),
+		Writers: 2, Nodes: 1, Dir: t.TempDir(), For: 200 * time.Millisecond, QueryRuns: 1000, Scale: 0.0001, Producers: 4,
+		Slots: 4, Keys: true, Store: cluster.URL(),
 		AgentVersion: "1", Progress: t.Logf,
 	}
 	result, err := Run(t.Context(), o, []string{PartRuns})
@@ -33,7 +34,8 @@ func TestALoadRunsOnPostgreSQL(t *testing.T) {
 		}
 	}()
 	left := 0
-	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'mailroom_bench%'").Scan(&left); err != nil {
+	if err := conn.QueryRow(t.Context(),
+		"SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'mailroom_bench%'").Scan(&left); err != nil {
 		t.Fatal(err)
 	}
 	if left != 0 {

@@ -63,8 +63,10 @@ func machineRows(r *Result) [][]string {
 		{"machine", fmt.Sprintf("%s/%s, %d cores %s", r.Machine.OS, r.Machine.Arch, r.Machine.Cores, r.Machine.CPU)},
 		{"versions", fmt.Sprintf("mailroom %s, %s, SQLite %s", r.Machine.Version, r.Machine.Go, r.Machine.SQLite)},
 		{"fsync of 1 KiB", spread(r.Machine.Fsync)},
-		{"load", fmt.Sprintf("%s, %s, %d producers, %d slots, %s threads", r.Settings.Store, nodesOf(r.Settings), r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
-		{"measured", fmt.Sprintf("%gs each, after a warm-up of %gs, at scale %g", r.Settings.Seconds, r.Settings.WarmupSeconds, r.Settings.Scale)},
+		{"load", fmt.Sprintf("%s, %s, %d producers, %d slots, %s threads", r.Settings.Store, nodesOf(r.Settings),
+			r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
+		{"measured", fmt.Sprintf("%gs each, after a warm-up of %gs, at scale %g", r.Settings.Seconds,
+			r.Settings.WarmupSeconds, r.Settings.Scale)},
 	}
 }
 
@@ -79,12 +81,14 @@ func runsRows(l *Load) [][]string {
 	return [][]string{
 		{"RUNS", "full load"},
 		{"complete runs", fmt.Sprintf("%s/s (%s in %.1fs)", round(l.RunsPerSecond), count(l.Runs), l.Seconds)},
-		{"halves, slowest second", fmt.Sprintf("%s/s, %s/s, %s/s", round(l.FirstHalf), round(l.SecondHalf), round(l.SlowestSecond))},
+		{"halves, slowest second", fmt.Sprintf("%s/s, %s/s, %s/s", round(l.FirstHalf), round(l.SecondHalf),
+			round(l.SlowestSecond))},
 		{"submit", spread(l.Submit)},
 		{"submit to start", spread(l.Start)},
 		{"submit to end", spread(l.Done)},
 		{"CPU", fmt.Sprintf("%.3f ms per run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
-		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each%s", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean, trips(l))},
+		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each%s", round(l.CommitsPerSecond), l.OperationsPerCommit,
+			l.CommitMean, trips(l))},
 		{"commits, statements, pages", perRun(l) + " per run"},
 		{"on disk", bytesPerRun(l)},
 		{"queued at the end", count(l.Queued)},
@@ -106,9 +110,11 @@ func bytesPerRun(l *Load) string {
 }
 
 func latencyRows(part string, loads []Load) [][]string {
-	rows := [][]string{{part + " (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S", "CPU MS/RUN", "COMMITS, STATEMENTS, PAGES/RUN"}}
+	rows := [][]string{{part + " (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S", "CPU MS/RUN",
+		"COMMITS, STATEMENTS, PAGES/RUN"}}
 	for _, l := range loads {
-		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond), fmt.Sprintf("%.3f", l.CPUPerRun), perRun(&l)})
+		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond),
+			fmt.Sprintf("%.3f", l.CPUPerRun), perRun(&l)})
 	}
 	return rows
 }
@@ -152,13 +158,15 @@ func steadyRows(s *Steady) [][]string {
 			humanize.Bytes(uint64(one.Bytes)), count(one.Dead),
 		})
 	}
-	return append(rows, []string{"last / middle", "", fmt.Sprintf("%.2f", s.CPURatio), fmt.Sprintf("%.2f", s.SizeRatio), fmt.Sprintf("%.2f", s.DeadRatio)})
+	return append(rows, []string{"last / middle", "", fmt.Sprintf("%.2f", s.CPURatio), fmt.Sprintf("%.2f", s.SizeRatio),
+		fmt.Sprintf("%.2f", s.DeadRatio)})
 }
 
 func logRows(g *Growth) [][]string {
 	rows := [][]string{{"LONG LOG (ms, p50/p99)", "ONE RUN", "READ 20 MESSAGES", "CPU MS/RUN"}}
 	for _, t := range []ThreadLoad{g.Short, g.Long} {
-		rows = append(rows, []string{count(t.Entries) + " entries", pair(t.Run), pair(t.Page), fmt.Sprintf("%.3f", t.CPUPerRun)})
+		rows = append(rows, []string{count(t.Entries) + " entries", pair(t.Run), pair(t.Page),
+			fmt.Sprintf("%.3f", t.CPUPerRun)})
 	}
 	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.LogRatio), "", fmt.Sprintf("%.2f", g.LogCPURatio)})
 }
@@ -166,7 +174,8 @@ func logRows(g *Growth) [][]string {
 func queueRows(g *Growth) [][]string {
 	rows := [][]string{{"LONG QUEUE (ms, p50/p99)", "RUNS/S", "SUBMIT", "URGENT RUN TO START", "CPU MS/RUN"}}
 	for _, q := range []QueueLoad{g.Few, g.Many} {
-		rows = append(rows, []string{count(int64(q.Queued)) + " queued", round(q.RunsPerSecond), pair(q.Submit), pair(q.Urgent), fmt.Sprintf("%.3f", q.CPUPerRun)})
+		rows = append(rows, []string{count(int64(q.Queued)) + " queued", round(q.RunsPerSecond), pair(q.Submit),
+			pair(q.Urgent), fmt.Sprintf("%.3f", q.CPUPerRun)})
 	}
 	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.QueueRatio), "", fmt.Sprintf("%.2f", g.UrgentRatio), ""})
 }
@@ -190,7 +199,8 @@ func queriesRows(q *Queries) [][]string {
 	rows := [][]string{{"QUERIES (ms, p50/p99)", runs(&q.Small), runs(&q.Large), "RATIO OF P50"}}
 	for i, small := range q.Small.Requests {
 		large := q.Large.Requests[i]
-		rows = append(rows, []string{small.Name, pair(small.Times), pair(large.Times), fmt.Sprintf("%.2f", ratio(large.P50, small.P50))})
+		rows = append(rows, []string{small.Name, pair(small.Times), pair(large.Times),
+			fmt.Sprintf("%.2f", ratio(large.P50, small.P50))})
 	}
 	return rows
 }
@@ -201,7 +211,8 @@ func fanoutRows(f *Fanout) [][]string {
 		title = "FANOUT, WEBSOCKETS"
 	}
 	return [][]string{
-		{title, fmt.Sprintf("%s readers of one run, %.1f deltas/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond, f.Seconds)},
+		{title, fmt.Sprintf("%s readers of one run, %.1f deltas/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond,
+			f.Seconds)},
 		{"deliveries", round(f.DeliveriesPerSec) + "/s"},
 		{"delay", spread(f.Delay)},
 		{"server", fmt.Sprintf("%.2f cores", f.ServerCores)},
@@ -213,7 +224,8 @@ func fanoutRows(f *Fanout) [][]string {
 func stalledRows(s *Stalled) [][]string {
 	rows := [][]string{{"STALLED", "DELTAS/S", "A RUN (ms, p50/p99)", "CPU MS/RUN", "HEAP (MB)"}}
 	row := func(name string, of StreamLoad) {
-		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.1f", of.CPUPerRun), fmt.Sprintf("%.2f", of.Heap/1e6)})
+		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.1f", of.CPUPerRun),
+			fmt.Sprintf("%.2f", of.Heap/1e6)})
 	}
 	row(count(int64(s.Readers))+" readers", s.Without)
 	row(fmt.Sprintf("plus %d stalled readers", s.Stalled), s.With)
@@ -228,7 +240,8 @@ func memoryRows(m *Memory) [][]string {
 		name string
 		of   Footprint
 	}{{"idle thread, with one run", m.Thread}, {"queued run", m.Run}, {"idle reader", m.Reader}} {
-		rows = append(rows, []string{f.name, count(int64(f.of.Count)), round(f.of.Heap), round(f.of.Resident), round(f.of.Disk)})
+		rows = append(rows, []string{f.name, count(int64(f.of.Count)), round(f.of.Heap), round(f.of.Resident),
+			round(f.of.Disk)})
 	}
 	return rows
 }

@@ -110,7 +110,8 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 	schema, remove := d.fixture.schema, d.fixture.remove
 	d.fixture.remove = func() error { return nil } // the server needs the store
 	began := time.Now()
-	if err := errors.Join(d.fixture.addYear(ctx, began), d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
+	if err := errors.Join(d.fixture.addYear(ctx, began), d.fill(ctx, runs), d.room.waitEmpty(ctx),
+		d.fixture.close()); err != nil {
 		return errors.Join(err, remove())
 	}
 	middle := began.Add(time.Since(began) / 2)
@@ -139,7 +140,8 @@ func (h *fixture) addYear(ctx context.Context, now time.Time) error {
 	var ends []store.Summary
 	end := func(at time.Time) {
 		for _, status := range []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed} {
-			key := store.SummaryKey{Step: store.StepMinute, At: at.UTC().Truncate(store.StepMinute), Agent: agentName, Status: status}
+			key := store.SummaryKey{Step: store.StepMinute, At: at.UTC().Truncate(store.StepMinute), Agent: agentName,
+				Status: status}
 			ends = append(ends, store.Summary{Key: key, Sums: store.Sums{Runs: 1, Ran: time.Second.Microseconds()}})
 		}
 	}

@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"mailroom-bench": main}) }
 
-// TestSessions runs each file of testdata as a session of a user. In addition to the commands of testscript, the files can use
+// TestSessions runs each file of testdata as a session of a user. In addition to the commands of testscript, the files
+// can use
 //
 //	exits CODE CMD…   like exec, for a command that must exit with CODE
 //	field PATH        the JSON object in the last output has this path

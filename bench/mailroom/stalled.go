@@ -91,7 +91,8 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.startEngine(a, 1)
 	for range runs + 1 { // one extra run, so that the thread does not settle early
-		in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []thread.NewMessage{{Parts: mailroom.Text("Speak.")}}}
+		in := thread.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench",
+			Messages: []thread.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 		if _, err := h.ledger.Submit(ctx, in); err != nil {
 			return err
 		}
@@ -232,7 +233,8 @@ func (m *stalledRounds) openStalledEvents(ctx context.Context) (io.Closer, error
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(conn, "GET /v1/threads/%s/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", fanoutThread, m.server.token)
+	_, err = fmt.Fprintf(conn, "GET /v1/threads/%s/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n",
+		fanoutThread, m.server.token)
 	return conn, err
 }
 

@@ -29,7 +29,8 @@ const (
 )
 
 func (*asynqPeer) settings() string {
-	return fmt.Sprintf("Redis with appendonly yes, appendfsync always, no snapshots, Unix socket, pool of %d; TaskCheckInterval %s. A run counts as done when its handler returns, a moment before Redis records it; the record is checked at the end", asynqPool, asynqCheck)
+	return fmt.Sprintf(
+		"Redis with appendonly yes, appendfsync always, no snapshots, Unix socket, pool of %d; TaskCheckInterval %s. A run counts as done when its handler returns, a moment before Redis records it; the record is checked at the end", asynqPool, asynqCheck)
 }
 
 func redisBinary() (string, error) {

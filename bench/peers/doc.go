@@ -6,5 +6,6 @@
 // Every queue is configured to sync a job to disk before it acknowledges it. Bulk inserts
 // are not used, because agents' messages arrive one at a time.
 //
-// It is a separate module, so Mailroom's own module does not depend on the peers. This command imports nothing of Mailroom.
+// It is a separate module, so Mailroom's own module does not depend on the peers. This command imports nothing of
+// Mailroom.
 package main

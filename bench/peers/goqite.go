@@ -21,7 +21,9 @@ import (
 // and one connection, because SQLite has only one writer.
 func sqliteDB(dir string) (*sql.DB, error) {
 	path := filepath.Join(dir, "peer.db")
-	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_size(-65536)")
+	db, err := sql.Open("sqlite",
+		"file:"+path+
+			"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_size(-65536)")
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +49,9 @@ const (
 )
 
 func (*goqitePeer) settings() string {
-	return fmt.Sprintf("SQLite WAL, synchronous=FULL, one connection (as it advises); %d receivers that poll each %s when there is nothing", goqiteReceivers, goqitePoll)
+	return fmt.Sprintf(
+		"SQLite WAL, synchronous=FULL, one connection (as it advises); %d receivers that poll each %s when there is nothing",
+		goqiteReceivers, goqitePoll)
 }
 
 // goqiteSchema reads the schema of goqite's table from its module.

@@ -30,7 +30,8 @@ type jetStream struct {
 const natsConnections = 8
 
 func (*jetStream) settings() string {
-	return fmt.Sprintf("server in the process, file storage, sync_interval always, work queue, explicit acknowledgement that the server confirms (DoubleAck), %d connections; each producer waits for the answer to its publish", natsConnections)
+	return fmt.Sprintf(
+		"server in the process, file storage, sync_interval always, work queue, explicit acknowledgement that the server confirms (DoubleAck), %d connections; each producer waits for the answer to its publish", natsConnections)
 }
 
 func (p *jetStream) open(ctx context.Context, dir string, slots int, h observer) (err error) {

@@ -32,7 +32,8 @@ const mailroom = "mailroom"
 func contenders(program string) []contender {
 	var all []contender
 	for _, v := range variants() {
-		all = append(all, contender{name: v.name, settings: v.settings(), needs: v.needs, measure: func(ctx context.Context, l load, dir string) (figures, error) {
+		all = append(all, contender{name: v.name, settings: v.settings(), needs: v.needs, measure: func(ctx context.Context,
+			l load, dir string) (figures, error) {
 			return v.measure(ctx, program, l, dir)
 		}})
 	}
@@ -47,9 +48,10 @@ func contenders(program string) []contender {
 		{"goqite", func() namedPeer { return &goqitePeer{} }, nil},
 		{"jetstream", func() namedPeer { return &jetStream{} }, nil},
 	} {
-		all = append(all, contender{name: p.name, settings: p.make().settings(), needs: p.needs, measure: func(ctx context.Context, l load, dir string) (figures, error) {
-			return measure(ctx, p.make(), l, dir)
-		}})
+		all = append(all, contender{name: p.name, settings: p.make().settings(), needs: p.needs,
+			measure: func(ctx context.Context, l load, dir string) (figures, error) {
+				return measure(ctx, p.make(), l, dir)
+			}})
 	}
 	return all
 }
@@ -91,7 +93,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 || *rounds < 1 || l.last < time.Second || l.rate < 0 {
-		return errors.New("invalid arguments: give flags only; -rounds is 1 or more, -for 1s or more, -rate 0 or more: see -help")
+		return errors.New(
+			"invalid arguments: give flags only; -rounds is 1 or more, -for 1s or more, -rate 0 or more: see -help")
 	}
 	l.producers, l.slots, l.warmup = 64, 128, min(l.last/5, 3*time.Second)
 	chosen, err := choose(contenders(*program), *only)
@@ -140,7 +143,8 @@ func choose(all []contender, only string) ([]contender, error) {
 
 // measureRounds measures the contenders in turn, so that other load on the machine affects all
 // alike. Each round begins with a different contender.
-func measureRounds(ctx context.Context, chosen []contender, l load, rounds int, data string) (_ map[string][]figures, err error) {
+func measureRounds(ctx context.Context, chosen []contender, l load, rounds int, data string) (_ map[string][]figures,
+	err error) {
 	folder, err := os.MkdirTemp(data, "peers-*")
 	if err != nil {
 		return nil, err
@@ -158,7 +162,8 @@ func measureRounds(ctx context.Context, chosen []contender, l load, rounds int, 
 			if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
-			fmt.Fprintf(os.Stderr, "round %d of %d: %s: %.0f/s, submit p50 %.2f ms, p99 %.2f ms\n", round+1, rounds, c.name, f.RunsPerSecond, f.SubmitP50, f.SubmitP99)
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s: %.0f/s, submit p50 %.2f ms, p99 %.2f ms\n", round+1, rounds, c.name,
+				f.RunsPerSecond, f.SubmitP50, f.SubmitP99)
 			results[c.name] = append(results[c.name], f)
 		}
 	}

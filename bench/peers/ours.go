@@ -67,7 +67,8 @@ func (v variant) measure(ctx context.Context, program string, l load, dir string
 	if err != nil {
 		return figures{}, err
 	}
-	f, err := measureMailroom(ctx, program, l, dir, append(args, "--store", server.URL(), "--nodes", strconv.Itoa(v.nodes))...)
+	f, err := measureMailroom(ctx, program, l, dir, append(args, "--store", server.URL(), "--nodes",
+		strconv.Itoa(v.nodes))...)
 	if err = errors.Join(err, server.Stop()); err == nil {
 		f.DatabaseCPU = perRun(server.CPUTime(), f, l)
 	}
@@ -80,7 +81,8 @@ func measureMailroom(ctx context.Context, program string, l load, dir string, ar
 	if l.rate > 0 {
 		part = "latency"
 	}
-	cmd := exec.CommandContext(ctx, program, append([]string{"bench", part, "--for", l.last.String(), "--data", dir, "-o", "json",
+	cmd := exec.CommandContext(ctx, program, append([]string{"bench", part, "--for", l.last.String(), "--data", dir,
+		"-o", "json",
 		"--producers", strconv.Itoa(l.producers), "--slots", strconv.Itoa(l.slots)}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it removes its files
 	cmd.WaitDelay = 10 * time.Second

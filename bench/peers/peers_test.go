@@ -89,10 +89,11 @@ func TestTableHasMediansAndRatios(t *testing.T) {
 		return r
 	}
 	var out strings.Builder
-	err := printTable(&out, []contender{{name: mailroom, settings: "as it is"}, {name: "other", settings: "slow"}}, map[string][]figures{
-		mailroom: rate(3000, 1000, 2000),
-		"other":  rate(500, 300),
-	})
+	err := printTable(&out, []contender{{name: mailroom, settings: "as it is"}, {name: "other", settings: "slow"}},
+		map[string][]figures{
+			mailroom: rate(3000, 1000, 2000),
+			"other":  rate(500, 300),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

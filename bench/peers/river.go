@@ -44,7 +44,8 @@ func (i *idle) Work(_ context.Context, job *river.Job[work]) error {
 }
 
 // start migrates the database and starts a client.
-func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T], slots int, poll time.Duration, h observer) error {
+func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T], slots int, poll time.Duration,
+	h observer) error {
 	quiet := slog.New(slog.DiscardHandler)
 	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: quiet})
 	if err != nil {
@@ -143,7 +144,8 @@ const (
 )
 
 func (*riverPostgres) settings() string {
-	return fmt.Sprintf("fsync and synchronous_commit on, shared_buffers 256MB, 1 GB of used WAL segments, Unix socket, %d connections; FetchCooldown %s, FetchPollInterval %s (it listens to NOTIFY beside)", riverConnections, riverCooldown, riverPollPostgres)
+	return fmt.Sprintf(
+		"fsync and synchronous_commit on, shared_buffers 256MB, 1 GB of used WAL segments, Unix socket, %d connections; FetchCooldown %s, FetchPollInterval %s (it listens to NOTIFY beside)", riverConnections, riverCooldown, riverPollPostgres)
 }
 
 func (p *riverPostgres) open(ctx context.Context, dir string, slots int, h observer) (err error) {
@@ -184,7 +186,9 @@ type riverSQLite struct {
 }
 
 func (*riverSQLite) settings() string {
-	return fmt.Sprintf("SQLite WAL, synchronous=FULL, one connection (as it advises); FetchCooldown %s, FetchPollInterval %s", riverCooldown, riverPollSQLite)
+	return fmt.Sprintf(
+		"SQLite WAL, synchronous=FULL, one connection (as it advises); FetchCooldown %s, FetchPollInterval %s", riverCooldown,
+		riverPollSQLite)
 }
 
 func (p *riverSQLite) open(ctx context.Context, dir string, slots int, h observer) (err error) {
@@ -195,7 +199,8 @@ func (p *riverSQLite) open(ctx context.Context, dir string, slots int, h observe
 }
 
 func (p *riverSQLite) recorded(ctx context.Context) (n int64, err error) {
-	err = p.db.QueryRowContext(ctx, "select count(*) from river_job where state = ?", string(rivertype.JobStateCompleted)).Scan(&n)
+	err = p.db.QueryRowContext(ctx, "select count(*) from river_job where state = ?",
+		string(rivertype.JobStateCompleted)).Scan(&n)
 	return n, err
 }
 

@@ -26,7 +26,8 @@ func printTable(w io.Writer, chosen []contender, results map[string][]figures) e
 			times = fmt.Sprintf("%.2f times", own/of(speed))
 		}
 		bySpeed := func(a, b figures) int { return cmp.Compare(speed(a), speed(b)) }
-		lines = append(lines, fmt.Sprintf("%s\t%.0f\t%.0f to %.0f\t%s\t%.2f / %.2f\t%.2f / %.2f\t%.3f + %.3f", c.name, of(speed),
+		lines = append(lines, fmt.Sprintf("%s\t%.0f\t%.0f to %.0f\t%s\t%.2f / %.2f\t%.2f / %.2f\t%.3f + %.3f",
+			c.name, of(speed),
 			speed(slices.MinFunc(r, bySpeed)), speed(slices.MaxFunc(r, bySpeed)), times,
 			of(func(f figures) float64 { return f.SubmitP50 }), of(func(f figures) float64 { return f.SubmitP99 }),
 			of(func(f figures) float64 { return f.StartP50 }), of(func(f figures) float64 { return f.StartP99 }),

@@ -210,7 +210,8 @@ func repeated(r *Recorder) {
 		act(func() { r.p.People.Edit(Ann, Ann, id, "changed") })
 	}
 	if r.p.People.Press != nil {
-		sent, err := p.Send(r.t.Context(), r.p.People.Room(Ann), chat.Message{Text: "?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "k")
+		sent, err := p.Send(r.t.Context(), r.p.People.Room(Ann),
+			chat.Message{Text: "?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "k")
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -237,7 +238,9 @@ func idle(r *Recorder) {
 		if !r.connects() {
 			break
 		}
-		last = r.AwaitState("a proof of the connection", func(s channel.State) bool { return s.LastSuccess.After(last) }).LastSuccess
+		last = r.AwaitState("a proof of the connection", func(s channel.State) bool {
+			return s.LastSuccess.After(last)
+		}).LastSuccess
 	}
 	if s := r.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		r.t.Errorf("the state is %+v", s)
@@ -264,8 +267,10 @@ func peopleBecomeEvents(r *Recorder) {
 		say.Edit(Ann, Ann, first, "hello")
 		want = append(want, event(Ann, "", chat.Event{Kind: chat.EventEdited, TargetID: first, Text: "hello"}))
 	}
-	want = append(want, event(Dev, say.Say(Message{From: Ann, Place: Dev, Text: "just talking"}), chat.Event{Text: "just talking"}))
-	want = append(want, event(Dev, say.Say(Message{From: Ann, Place: Dev, Text: "and you?", ToBot: true}), chat.Event{Text: "and you?", Addressed: true}))
+	want = append(want, event(Dev, say.Say(Message{From: Ann, Place: Dev, Text: "just talking"}),
+		chat.Event{Text: "just talking"}))
+	want = append(want, event(Dev, say.Say(Message{From: Ann, Place: Dev, Text: "and you?", ToBot: true}),
+		chat.Event{Text: "and you?", Addressed: true}))
 	r.Await("the events", func() bool { return len(r.Events()) == len(want) })
 	if say.Delete != nil {
 		say.Delete(Ann, Ann, first)
@@ -278,7 +283,8 @@ func peopleBecomeEvents(r *Recorder) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		want = append(want, event(Dev, say.Say(Message{From: Ann, Place: Dev, Text: "yes", ReplyTo: sent}), chat.Event{Text: "yes", Addressed: true}))
+		want = append(want, event(Dev, say.Say(Message{From: Ann, Place: Dev, Text: "yes", ReplyTo: sent}),
+			chat.Event{Text: "yes", Addressed: true}))
 	}
 	r.Await("all events", func() bool { return len(r.Events()) == len(want) })
 	got := r.Events()
@@ -287,10 +293,12 @@ func peopleBecomeEvents(r *Recorder) {
 		if e.Kind == chat.EventMessage && e.Addressed && strings.HasSuffix(e.Text, w.Text) { // the bot's name may be in front
 			w.Text = e.Text
 		}
-		if e.Key == "" || w.Key != "" && e.Key != w.Key || r.p.Events.History && r.connects() && r.p.Events.Positions && e.Position == "" {
+		if e.Key == "" || w.Key != "" && e.Key != w.Key || r.p.Events.History && r.connects() && r.p.Events.Positions &&
+			e.Position == "" {
 			r.t.Errorf("key %q at %q, want %q", e.Key, e.Position, w.Key)
 		}
-		if said := (chat.Context{Kind: chat.ContextReply, ByBot: true, Text: "Go on?"}); len(e.Context) == 1 && w.Text == "yes" {
+		if said := (chat.Context{Kind: chat.ContextReply, ByBot: true, Text: "Go on?"}); len(e.Context) == 1 &&
+			w.Text == "yes" {
 			said.Author = e.Context[0].Author // the bot
 			w.Context = []chat.Context{said}
 		}
@@ -323,14 +331,16 @@ func pressAnswered(r *Recorder) {
 		}
 		return nil
 	})
-	sent, err := p.Send(r.t.Context(), r.p.People.Room(Dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}, {Label: "No", Data: "n"}}}, "k")
+	sent, err := p.Send(r.t.Context(), r.p.People.Room(Dev), chat.Message{Text: "Go on?",
+		Buttons: []chat.Button{{Label: "Yes", Data: "y"}, {Label: "No", Data: "n"}}}, "k")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	answers := r.p.People.Press(Ann, Dev, sent, "n")
 	e := r.AwaitEvents(1)[0]
 	e.Room.Topic = "" // of the platform
-	if e.Kind != chat.EventButton || e.TargetID != sent || e.Data != "n" || e.User.ID != r.p.People.ID(Ann) || e.Room != r.p.People.Room(Dev) {
+	if e.Kind != chat.EventButton || e.TargetID != sent || e.Data != "n" || e.User.ID != r.p.People.ID(Ann) ||
+		e.Room != r.p.People.Room(Dev) {
 		r.t.Errorf("the press is %+v", e)
 	}
 	if err := p.AckButton(r.t.Context(), r.Events()[0], "Denied."); err != nil {
@@ -348,7 +358,9 @@ func malformed(r *Recorder) {
 	r.p.Events.Malformed()
 	r.say(Ann, Ann, "good")
 	r.AwaitTexts("good")
-	r.Await("a log entry of "+r.p.Events.MalformedLog, func() bool { return strings.Contains(r.Log(), r.p.Events.MalformedLog) })
+	r.Await("a log entry of "+r.p.Events.MalformedLog, func() bool {
+		return strings.Contains(r.Log(), r.p.Events.MalformedLog)
+	})
 	if s := r.State(); s.Adapter != 1 {
 		r.t.Errorf("the state is %+v", s)
 	}
@@ -414,7 +426,9 @@ func newLogin(r *Recorder) {
 		}
 		change()
 		r.ConfigChanged()
-		r.AwaitState("another adapter", func(s channel.State) bool { return s.Adapter > adapter && s.Condition == channel.ConditionConnected })
+		r.AwaitState("another adapter", func(s channel.State) bool {
+			return s.Adapter > adapter && s.Condition == channel.ConditionConnected
+		})
 	}
 	if r.p.Credentials.Renew == nil || !r.p.Events.History {
 		r.say(Ann, r.p.home(), "two")

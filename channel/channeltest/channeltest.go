@@ -51,7 +51,8 @@ func answeredOnce(s *Server) {
 	s.post("1", "one")
 	s.post("2", "two")
 	s.expectSent("one", "two")
-	if now := s.State(); now.LastInbound.IsZero() || now.LastOutbound.IsZero() || now.LastSuccess.IsZero() || now.Attempts != 0 {
+	if now := s.State(); now.LastInbound.IsZero() || now.LastOutbound.IsZero() || now.LastSuccess.IsZero() ||
+		now.Attempts != 0 {
 		s.t.Errorf("the state is %+v", now)
 	}
 	s.Stop()
@@ -68,7 +69,8 @@ func downAtStart(s *Server) {
 	}
 	s.awaitFailures(2)
 	now := s.State()
-	if s.connects() && (now.Condition == channel.ConditionConnected || !now.ConnectedSince.IsZero() || !strings.Contains(now.Reason, "refused")) {
+	if s.connects() && (now.Condition == channel.ConditionConnected || !now.ConnectedSince.IsZero() ||
+		!strings.Contains(now.Reason, "refused")) {
 		s.t.Errorf("the state is %+v", now)
 	}
 	if s.connects() {
@@ -82,7 +84,8 @@ func downAtStart(s *Server) {
 		s.post("2", "two")
 	}
 	s.expectSent("one", "two")
-	if dead, unknown := s.runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}), s.countEntries(entry.KindEffectUnknown); dead+unknown > 0 {
+	if dead, unknown := s.runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}), s.countEntries(
+		entry.KindEffectUnknown); dead+unknown > 0 {
 		s.t.Errorf("%d dead letters, %d unknown outcomes", dead, unknown)
 	}
 	s.Stop()
@@ -111,7 +114,8 @@ func hangs(s *Server) {
 	s.p.hang()
 	s.postIfHistory("2", "two")
 	s.awaitLeaves(channel.ConditionConnected)
-	if now := s.State(); s.connects() && s.p.Outages.HangReason == "" && (now.Condition != channel.ConditionSilent || !strings.Contains(now.Reason, "no heartbeat")) {
+	if now := s.State(); s.connects() && s.p.Outages.HangReason == "" && (now.Condition != channel.ConditionSilent ||
+		!strings.Contains(now.Reason, "no heartbeat")) {
 		s.t.Errorf("the state is %+v", now)
 	} else if !strings.Contains(now.LastError, s.p.Outages.HangReason) {
 		s.t.Errorf("the state is %+v", now)

@@ -113,7 +113,8 @@ func (s *Server) texts(place string) string { return strings.Join(s.p.texts(plac
 // Ask is an agent that asks for an approval and replies with the decision.
 func Ask(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build",
+		Arguments: json.RawMessage(`{"path":"build"}`),
 	})
 	if err != nil {
 		return err
@@ -167,7 +168,9 @@ func buttonDecides(s *Server) {
 		s.awaitText(Dev, "Decision: deny.")
 		s.awaitRedrawn(Dev)
 		s.command(Ann, Dev, "approve "+word) // on a client that still shows the question
-		s.awaitTexts(Dev, "the answer to the late command", func(all string) bool { return strings.Count(all, "Denied by") >= 2 })
+		s.awaitTexts(Dev, "the answer to the late command", func(all string) bool {
+			return strings.Count(all, "Denied by") >= 2
+		})
 	} else {
 		approve, deny := q.Buttons[0].Data, q.Buttons[1].Data
 		s.awaitAnswer(s.p.People.Press(Bob, Dev, q.ID, approve), "You may not decide this.", "Only an admin may")
@@ -190,7 +193,9 @@ func buttonDecides(s *Server) {
 func (s *Server) awaitAnswer(answers func() []string, prefixes ...string) {
 	s.t.Helper()
 	s.Await("the answer to the press", func() bool { return len(answers()) > 0 })
-	if got := answers(); len(got) != 1 || !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(got[0], p) }) {
+	if got := answers(); len(got) != 1 || !slices.ContainsFunc(prefixes, func(p string) bool {
+		return strings.HasPrefix(got[0], p)
+	}) {
 		s.t.Errorf("the press is answered %q, want one of %q", got, prefixes)
 	}
 }
@@ -213,7 +218,9 @@ func commandDecides(s *Server) {
 		s.t.Errorf("the other question was decided: %s", all)
 	}
 	s.command(Ann, Ann, "help")
-	s.awaitTexts(Ann, "the help", func(all string) bool { return strings.Contains(all, s.Capabilities().CommandPrefix+"deny") })
+	s.awaitTexts(Ann, "the help", func(all string) bool {
+		return strings.Contains(all, s.Capabilities().CommandPrefix+"deny")
+	})
 }
 
 // longReply sends a text of several messages with characters of several code points.
@@ -226,7 +233,9 @@ func longReply(s *Server) {
 	s.startConnected()
 	s.say(Ann, Ann, "go on")
 	want := strings.Join(strings.Fields(text.String()), " ")
-	s.awaitTexts(Ann, "the whole reply", func(all string) bool { return len(strings.Join(strings.Fields(all), " ")) >= len(want) })
+	s.awaitTexts(Ann, "the whole reply", func(all string) bool {
+		return len(strings.Join(strings.Fields(all), " ")) >= len(want)
+	})
 	s.AwaitSettled()
 	if got := strings.Join(strings.Fields(s.texts(Ann)), " "); got != want {
 		s.t.Errorf("%d bytes in %d messages, want %d", len(got), len(s.p.texts(Ann)), len(want))
@@ -300,7 +309,8 @@ func rateLimited(s *Server, name string) {
 	waited, first := time.Since(began), refused()[0]
 	for _, c := range s.p.Calls.Made() {
 		if c.At.After(first.At) && c.At.Before(began.Add(limit)) {
-			s.t.Errorf("a call %s after the start of the limit, the first refused one %s after", c.At.Sub(began), first.At.Sub(began))
+			s.t.Errorf("a call %s after the start of the limit, the first refused one %s after", c.At.Sub(began),
+				first.At.Sub(began))
 		}
 	}
 	if texts := s.p.texts(Ann); len(texts) != 1 || strings.Count(texts[0], "the end.") != 1 || waited < limit {

@@ -209,11 +209,12 @@ func TestALineAdapterConforms(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
 		p := newLinePlatform(t)
 		return &channeltest.Platform{
-			Kind:      "line",
-			Connect:   p.connect,
-			Post:      p.post,
-			Sent:      p.sent,
-			Reconnect: channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: time.Second, ConnectTimeout: time.Second},
+			Kind:    "line",
+			Connect: p.connect,
+			Post:    p.post,
+			Sent:    p.sent,
+			Reconnect: channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond,
+				IdleTimeout: time.Second, ConnectTimeout: time.Second},
 			Outages: channeltest.Outages{
 				Down:    p.down,
 				Restore: p.mend,

@@ -52,14 +52,17 @@ func answeredBetween(s *Server) {
 	})
 	close(goOn)
 	want := strings.Join(strings.Fields(text.String()), " ")
-	s.awaitTexts(Ann, "the whole reply", func(all string) bool { return len(strings.Join(strings.Fields(all), " ")) > len(want) })
+	s.awaitTexts(Ann, "the whole reply", func(all string) bool {
+		return len(strings.Join(strings.Fields(all), " ")) > len(want)
+	})
 	s.AwaitSettled()
 	texts := s.p.texts(Ann)
 	at := slices.IndexFunc(texts, func(text string) bool { return strings.Contains(text, Agent+" is idle.") })
 	if at != 2 {
 		s.t.Fatalf("the answer is message %d of %d", at+1, len(texts))
 	}
-	texts = slices.DeleteFunc(texts, func(text string) bool { return !strings.Contains(text, " of many") }) // the answer may have several lines
+	// the answer may have several lines
+	texts = slices.DeleteFunc(texts, func(text string) bool { return !strings.Contains(text, " of many") })
 	if got := strings.Join(strings.Fields(strings.Join(texts, " ")), " "); got != want {
 		s.t.Errorf("%d bytes of the reply, want %d", len(got), len(want))
 	}
@@ -97,8 +100,10 @@ func restAsFile(s *Server) {
 	s.AwaitSettled()
 	shown := s.p.People.Shown(Ann)
 	last := shown[len(shown)-1]
-	if len(shown) != 3 || !strings.HasPrefix(last.File, "reply-") || !strings.HasSuffix(last.File, ".md") || last.Content != text+"\n" {
-		s.t.Errorf("%d messages, the last one has the file %q of %d bytes, want 3 and %d bytes", len(shown), last.File, len(last.Content), len(text)+1)
+	if len(shown) != 3 || !strings.HasPrefix(last.File, "reply-") || !strings.HasSuffix(last.File, ".md") ||
+		last.Content != text+"\n" {
+		s.t.Errorf("%d messages, the last one has the file %q of %d bytes, want 3 and %d bytes", len(shown), last.File,
+			len(last.Content), len(text)+1)
 	}
 	if !strings.Contains(last.Text, "too long for the chat") || strings.Contains(last.Text, "https://") {
 		s.t.Errorf("the file has the caption %q", last.Text)

@@ -217,7 +217,8 @@ func (p *Platform) connectFaults() []ConnectFault {
 	return append([]ConnectFault{
 		OnConnect("half a response", p.Calls.Connect, Fault{Half: true}, "unexpected EOF", 0),
 		OnConnect("a lost response", p.Calls.Connect, Fault{Lose: true}, "EOF", 0),
-		OnConnect("a gateway's page", p.Calls.Connect, Fault{Status: 502, Raw: "<html>no " + p.Credentials.Token + " here</html>"}, "(token)", 0),
+		OnConnect("a gateway's page", p.Calls.Connect, Fault{Status: 502, Raw: "<html>no " + p.Credentials.Token +
+			" here</html>"}, "(token)", 0),
 		OnConnect("a busy gateway", p.Calls.Connect, Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second),
 	}, p.Calls.ConnectFaults...)
 }

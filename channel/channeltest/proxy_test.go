@@ -103,7 +103,8 @@ func TestAProxyInjectsItsFaults(t *testing.T) {
 			t.Errorf("%+v: the echo took %s", w, took)
 		}
 	}
-	for _, w := range []channeltest.Netfaults{{DropUpstream: true}, {DropDownstream: true}, {DropUpstream: true, DropDownstream: true}} {
+	for _, w := range []channeltest.Netfaults{{DropUpstream: true}, {DropDownstream: true},
+		{DropUpstream: true, DropDownstream: true}} {
 		n.SetFaults(w)
 		c.expectSilence()
 		dial(t, n).expectSilence()

@@ -44,7 +44,8 @@ type Recorder struct {
 func NewRecorder(t *testing.T, p *Platform) *Recorder {
 	t.Helper()
 	r := &Recorder{t: t, p: p, log: &LogBuffer{}, stop: func() {}}
-	r.Policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute}
+	r.Policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond,
+		ParkAfter: -1, IdleTimeout: time.Minute}
 	if !r.connects() {
 		r.Policy.IdleTimeout = -1
 	}

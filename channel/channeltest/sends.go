@@ -70,7 +70,8 @@ func sentAndEdited(r *Recorder) {
 	r.Await("the message", func() bool { return len(r.p.People.Shown(Ann)) == 1 })
 	is := r.p.People.Shown(Ann)[0]
 	text := strings.NewReplacer("*", "", "`", "").Replace(is.Text)
-	if is.ID != id || text != "Run rm <x>?" || len(is.Buttons) != len(m.Buttons) || caps.Buttons && is.Buttons[0] != m.Buttons[0] {
+	if is.ID != id || text != "Run rm <x>?" || len(is.Buttons) != len(m.Buttons) || caps.Buttons &&
+		is.Buttons[0] != m.Buttons[0] {
 		r.t.Errorf("sent as %q: %+v", id, is)
 	}
 	if caps.Edits {
@@ -109,7 +110,8 @@ func sendFaults(r *Recorder) {
 		faults = nil
 	}
 	for i, f := range faults {
-		c.Await("a message that is sent", func() bool { _, err := c.send("x", fmt.Sprint("before/", i)); return err == nil }) // the previous limit has ended
+		// the previous limit has ended
+		c.Await("a message that is sent", func() bool { _, err := c.send("x", fmt.Sprint("before/", i)); return err == nil })
 		r.p.Outages.Fake.Fail(r.p.Calls.Send, f.Fault)
 		_, err := c.send("x", fmt.Sprint(i))
 		if got := SendClass(err); got != f.Want {
@@ -199,7 +201,8 @@ func rateLimitReported(r *Recorder) {
 			before := len(r.p.Calls.Made())
 			err := call.call()
 			after := mailroom.AsFailure(err).RetryAfter
-			if class := SendClass(err); class != mailroom.ClassUnavailable && class != ClassEverywhere || after < 35*time.Second || after > 41*time.Second {
+			if class := SendClass(err); class != mailroom.ClassUnavailable && class != ClassEverywhere ||
+				after < 35*time.Second || after > 41*time.Second {
 				r.t.Errorf("%s, %s: %s, after %s: %v", name, call.name, class, after, err)
 			}
 			if n := len(r.p.Calls.Made()) - before; n > 1 {
@@ -266,7 +269,8 @@ func callRejected(r *Recorder) {
 		r.p.Credentials.Reject()
 	}
 	_, err := c.send("x", "k")
-	if class := SendClass(err); class != mailroom.ClassUnavailable && (r.p.Outages.Fake != nil || class != ClassUnknown) { // the connection may end before the response
+	// the connection may end before the response
+	if class := SendClass(err); class != mailroom.ClassUnavailable && (r.p.Outages.Fake != nil || class != ClassUnknown) {
 		r.t.Errorf("class %s: %v", class, err)
 	}
 	r.AwaitState("the refusal", func(s channel.State) bool { // not final, because the credentials worked before
@@ -286,7 +290,8 @@ func fileOpened(r *Recorder) {
 	}
 	r.p.People.Upload(Ann, Ann, "notes.txt", []byte("one\ntwo"))
 	e := r.AwaitEvents(1)[0]
-	if len(e.Files) != 1 || e.Files[0].Name != "notes.txt" || e.Files[0].Size != 7 || !strings.HasPrefix(e.Files[0].MimeType, "text/plain") || e.Files[0].URI == "" {
+	if len(e.Files) != 1 || e.Files[0].Name != "notes.txt" || e.Files[0].Size != 7 ||
+		!strings.HasPrefix(e.Files[0].MimeType, "text/plain") || e.Files[0].URI == "" {
 		r.t.Fatalf("the event is %+v", e)
 	}
 	f := e.Files[0]
@@ -331,7 +336,8 @@ func unknownRoom(r *Recorder) {
 		return
 	}
 	for _, room := range r.p.Calls.NoRoom {
-		if _, err := c.p.Send(r.t.Context(), chat.Room{Chat: room}, chat.Message{Text: "x"}, room); SendClass(err) != ClassGone {
+		if _, err := c.p.Send(r.t.Context(), chat.Room{Chat: room}, chat.Message{Text: "x"},
+			room); SendClass(err) != ClassGone {
 			r.t.Errorf("%s: class %s: %v", room, SendClass(err), err)
 		}
 	}

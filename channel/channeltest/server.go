@@ -61,7 +61,8 @@ func NewServer(t *testing.T, p *Platform) *Server {
 	if p.Dialer != nil {
 		s.Options.Access = chat.AccessPolicy{Users: []string{p.People.ID(Ann)}}
 		if p.Home != "" {
-			s.Options.Access = chat.AccessPolicy{Chats: []string{p.People.Room(p.Home).Chat}, PerUser: true, AllGroupMessages: true}
+			s.Options.Access = chat.AccessPolicy{Chats: []string{p.People.Room(p.Home).Chat}, PerUser: true,
+				AllGroupMessages: true}
 		}
 	}
 	if s.connects() {
@@ -111,14 +112,16 @@ func (s *Server) Start() *Server {
 	if s.wrap != nil {
 		wrapped = s.wrap(l)
 	}
-	s.runner = channel.New(channel.Options{Name: "c", Kind: s.p.Kind, Connect: s.connect, Reconnect: s.Policy, Ledger: wrapped, Log: log})
+	s.runner = channel.New(channel.Options{Name: "c", Kind: s.p.Kind, Connect: s.connect, Reconnect: s.Policy,
+		Ledger: wrapped, Log: log})
 	agent := s.Agent
 	if agent == nil {
 		agent = s.echo
 	}
 	e := engine.New(l.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{Agent: {Agent: agent}, channel.AgentName("c"): {Agent: s.runner.Agent(), Ready: s.runner.Connected}},
-		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
+		Agents: map[string]engine.Agent{Agent: {Agent: agent}, channel.AgentName("c"): {Agent: s.runner.Agent(),
+			Ready: s.runner.Connected}},
+		Local: true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
 	_, s.shutdown = StartServer(s.t, l, e, s.runner)
 	return s

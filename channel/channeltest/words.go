@@ -40,7 +40,9 @@ func wordless(s *Server) {
 	s.startConnected()
 	if s.p.People.Wordless != nil {
 		about := s.p.People.Wordless(Ann, Ann)
-		s.awaitTexts(Ann, about, func(all string) bool { return strings.Contains(all, about) || strings.Contains(all, "I cannot read") })
+		s.awaitTexts(Ann, about, func(all string) bool {
+			return strings.Contains(all, about) || strings.Contains(all, "I cannot read")
+		})
 		if all := s.texts(Ann); !strings.Contains(all, about) {
 			s.t.Fatalf("the answer is %q, want %q in it", all, about)
 		}
@@ -75,7 +77,8 @@ func topicDeleted(s *Server) {
 	destroy()
 	close(gate)
 	s.Await("the end of the delivery", func() bool {
-		return strings.Contains(s.texts(Dev), "The answer of a deleted topic") || s.runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}) > 0
+		return strings.Contains(s.texts(Dev), "The answer of a deleted topic") ||
+			s.runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}) > 0
 	})
 	s.say(Ann, Dev, "the end")
 	s.awaitText(Dev, "the end")

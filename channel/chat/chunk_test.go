@@ -34,12 +34,14 @@ func TestATextIsSplitAtTheBestPlace(t *testing.T) {
 		"a text that fits": {"hello you", 9, []string{"hello you"}},
 		"a blank end":      {"hello you\n\n  \n", 9, []string{"hello you"}},
 		"paragraphs":       {"one two\nthree\n\nfour five\nsix", 20, []string{"one two\nthree", "four five\nsix"}},
-		"a heading":        {"one two three four\n# five\nsix seven", 24, []string{"one two three four", "# five\nsix seven"}},
-		"items of a list":  {"some:\n- one\n  and more\n- two\n  and more", 30, []string{"some:\n- one\n  and more", "- two\n  and more"}},
-		"numbered items":   {"1. one\n   more\n2. two\n   more", 20, []string{"1. one\n   more", "2. two\n   more"}},
-		"lines":            {"one two three\nfour five", 16, []string{"one two three", "four five"}},
-		"words":            {"one two three four", 9, []string{"one two", "three", "four"}},
-		"one word":         {"abcdefghij", 4, []string{"abcd", "efgh", "ij"}},
+		"a heading": {"one two three four\n# five\nsix seven", 24, []string{"one two three four",
+			"# five\nsix seven"}},
+		"items of a list": {"some:\n- one\n  and more\n- two\n  and more", 30, []string{"some:\n- one\n  and more",
+			"- two\n  and more"}},
+		"numbered items": {"1. one\n   more\n2. two\n   more", 20, []string{"1. one\n   more", "2. two\n   more"}},
+		"lines":          {"one two three\nfour five", 16, []string{"one two three", "four five"}},
+		"words":          {"one two three four", 9, []string{"one two", "three", "four"}},
+		"one word":       {"abcdefghij", 4, []string{"abcd", "efgh", "ij"}},
 		"a long line after a short one": {
 			"ab\n" + strings.Repeat("x", 20), 10, []string{"ab\nxxxxxxx", "xxxxxxxxxx", "xxx"}},
 		"a fence stays whole": {
@@ -49,7 +51,8 @@ func TestATextIsSplitAtTheBestPlace(t *testing.T) {
 			[]string{"```go\nline 1\nline 2\n```", "```go\nline 3\nline 4\n```"}},
 		"the end of a fence at a chunk's end": {
 			"```go\nline 1\nlin 2\n```\nend", 24, []string{"```go\nline 1\nlin 2\n```", "end"}},
-		"a longer fence":    {"````\nab\n```\ncd\nef\ngh\n````", 20, []string{"````\nab\n```\ncd\n````", "````\nef\ngh\n````"}},
+		"a longer fence": {"````\nab\n```\ncd\nef\ngh\n````", 20, []string{"````\nab\n```\ncd\n````",
+			"````\nef\ngh\n````"}},
 		"an unclosed fence": {"```\nab\ncd\nef\ngh\nij", 16, []string{"```\nab\ncd\nef\n```", "```\ngh\nij"}},
 		"a fence within a message that is smaller than its marks": {
 			"```javascript\nab\n```", 10, []string{"```javascr", "ipt\nab\n```"}},
@@ -79,10 +82,12 @@ func TestAGraphemeIsNotSplit(t *testing.T) {
 		"a long grapheme":                  {family + "b", 3, runes, []string{"👨‍👩", "\u200d👧b"}},
 		"a grapheme longer than the limit": {"😀😀", 1, utf16Units, []string{"😀", "😀"}},
 		"a skin":                           {"ab👍🏽", 3, runes, []string{"ab", "👍🏽"}},
-		"many marks on one letter":         {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
+		"many marks on one letter": {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301",
+			"x\u0301"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(SplitText(c.text, Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(SplitText(c.text, Capabilities{MaxUnits: c.most, Units: c.units},
+				0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -90,7 +95,8 @@ func TestAGraphemeIsNotSplit(t *testing.T) {
 }
 
 func TestAMessageOfOneLine(t *testing.T) {
-	got := texts(SplitText("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{MaxUnits: 8, Units: byteLen, SingleLine: true}, 0))
+	got := texts(SplitText("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{MaxUnits: 8, Units: byteLen,
+		SingleLine: true}, 0))
 	want := []string{"one", "  two", "three", "four", "```go", "x", "```"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -101,7 +101,9 @@ func ParseText(text, bot string) ParsedText {
 
 // isCommandName reports whether a word may be a command name rather than a path.
 func isCommandName(word string) bool {
-	return word != "" && !strings.ContainsFunc(word, func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return r != '_' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 }
 
 // cutBotName cuts the bot's name off the beginning of a text: "@bot …", "bot: …" or "bot, …".

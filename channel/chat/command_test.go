@@ -50,7 +50,8 @@ func FuzzParseText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, bot string) {
 		p := ParseText(text, bot)
-		if !strings.HasSuffix(text, p.Text) || p.Command != "" && (p.ForOtherBot || p.Suggestion != "") || !strings.Contains(text, p.Rest) {
+		if !strings.HasSuffix(text, p.Text) || p.Command != "" && (p.ForOtherBot || p.Suggestion != "") ||
+			!strings.Contains(text, p.Rest) {
 			t.Errorf("%q for %q: %+v", text, bot, p)
 		}
 	})

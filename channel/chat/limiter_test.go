@@ -28,17 +28,36 @@ func TestRoomLimits(t *testing.T) {
 		closed   time.Duration // limit of all rooms
 		want     [5]string     // per priority
 	}{
-		"a new room":                      {func(*roomLimits) {}, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"after a message":                 {func(g *roomLimits) { g.record(PriorityMessage, spacedCaps(), 0, now) }, 0, [5]string{"1s", "1s", "not", "not", "now"}},
-		"a second after a message":        {func(g *roomLimits) { g.record(PriorityMessage, spacedCaps(), 0, now.Add(-second)) }, 0, [5]string{"now", "now", "not", "now", "now"}},
-		"two seconds after a message":     {func(g *roomLimits) { g.record(PriorityMessage, spacedCaps(), 0, now.Add(-2*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"typing":                          {func(g *roomLimits) { g.record(PriorityTyping, spacedCaps(), 0, now) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"an edit met a flood limit":       {func(g *roomLimits) { g.record(PriorityEdit, spacedCaps(), time.Minute, now.Add(-second)) }, 0, [5]string{"59s", "59s", "not", "not", "not"}},
-		"typing met a flood limit":        {func(g *roomLimits) { g.record(PriorityTyping, spacedCaps(), time.Minute, now) }, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
-		"a limit of all rooms":            {func(*roomLimits) {}, time.Minute, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
-		"a delivery is in progress":       {func(g *roomLimits) { g.active++ }, 0, [5]string{"now", "now", "not", "not", "now"}},
-		"a delivery was postponed":        {func(g *roomLimits) { g.postpone(10*second, now.Add(-12*second)) }, 0, [5]string{"now", "now", "not", "not", "now"}},
-		"a postponed delivery never came": {func(g *roomLimits) { g.postpone(10*second, now.Add(-17*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"a new room": {func(*roomLimits) {}, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"after a message": {func(g *roomLimits) {
+			g.record(PriorityMessage, spacedCaps(), 0, now)
+		}, 0, [5]string{"1s", "1s", "not", "not", "now"}},
+		"a second after a message": {func(g *roomLimits) {
+			g.record(PriorityMessage, spacedCaps(), 0, now.Add(-second))
+		}, 0, [5]string{"now", "now", "not", "now", "now"}},
+		"two seconds after a message": {func(g *roomLimits) {
+			g.record(PriorityMessage, spacedCaps(), 0, now.Add(-2*second))
+		}, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"typing": {func(g *roomLimits) {
+			g.record(PriorityTyping, spacedCaps(), 0, now)
+		}, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"an edit met a flood limit": {func(g *roomLimits) {
+			g.record(PriorityEdit, spacedCaps(), time.Minute, now.Add(-second))
+		}, 0, [5]string{"59s", "59s", "not", "not", "not"}},
+		"typing met a flood limit": {func(g *roomLimits) {
+			g.record(PriorityTyping, spacedCaps(), time.Minute, now)
+		}, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
+		"a limit of all rooms": {func(*roomLimits) {}, time.Minute, [5]string{"1m0s", "1m0s", "not",
+			"not", "not"}},
+		"a delivery is in progress": {func(g *roomLimits) {
+			g.active++
+		}, 0, [5]string{"now", "now", "not", "not", "now"}},
+		"a delivery was postponed": {func(g *roomLimits) {
+			g.postpone(10*second, now.Add(-12*second))
+		}, 0, [5]string{"now", "now", "not", "not", "now"}},
+		"a postponed delivery never came": {func(g *roomLimits) {
+			g.postpone(10*second, now.Add(-17*second))
+		}, 0, [5]string{"now", "now", "now", "now", "now"}},
 		"a postponed delivery came": {func(g *roomLimits) {
 			g.postpone(10*second, now.Add(-12*second))
 			g.record(PriorityMessage, spacedCaps(), 0, now.Add(-2*second))
@@ -91,7 +110,8 @@ func (x *callLog) expect(t *testing.T, want ...string) {
 }
 
 func rateLimited(after time.Duration, more ...error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: errors.Join(append(more, errors.New("too many requests"))...)}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after,
+		Err: errors.Join(append(more, errors.New("too many requests"))...)}
 }
 
 func TestADeliveryWaitsInlineOnlyBriefly(t *testing.T) {
@@ -176,7 +196,9 @@ func TestIdleRoomsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewLimiter()
 		for i := range 10_000 {
-			if err := g.Do(t.Context(), Room{Chat: fmt.Sprint(i)}, spacedCaps(), PriorityMessage, func(context.Context) error { return nil }); err != nil {
+			if err := g.Do(t.Context(), Room{Chat: fmt.Sprint(i)}, spacedCaps(), PriorityMessage, func(context.Context) error {
+				return nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(100 * time.Millisecond)
@@ -302,7 +324,10 @@ func TestABotKeepsItsIntervalAcrossRooms(t *testing.T) {
 		var each sync.WaitGroup
 		for n := range 31 {
 			each.Go(func() {
-				err := g.Do(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{BotInterval: time.Second / 30}, PriorityMessage, func(context.Context) error { return nil })
+				err := g.Do(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{BotInterval: time.Second / 30}, PriorityMessage,
+					func(context.Context) error {
+						return nil
+					})
 				if err != nil {
 					t.Error(err)
 				}

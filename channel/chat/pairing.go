@@ -63,7 +63,8 @@ type endedPairing struct {
 // to let them in, so users and requests of another account are dropped. Those without an account are of an older
 // version, and adopted. It reports whether it changed the state, and how many users lost access.
 func (p *Pairings) Bind(account string) (changed bool, ended int) {
-	if p.Account == account || len(p.Paired)+len(p.Requests)+len(p.Ended) == 0 { // an empty state is bound with its first request
+	// an empty state is bound with its first request
+	if p.Account == account || len(p.Paired)+len(p.Requests)+len(p.Ended) == 0 {
 		return false, 0
 	}
 	if p.Account != "" {

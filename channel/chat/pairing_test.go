@@ -44,10 +44,12 @@ func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"the same event again has another code": {{0, "a", "1", true}, {time.Second, "a", "1", true}},
-		"ten minutes between two codes":         {{0, "a", "1", true}, {pairingRequestInterval - 1, "a", "2", false}, {pairingRequestInterval, "a", "3", true}, {pairingRequestInterval + 1, "a", "4", false}},
+		"ten minutes between two codes": {{0, "a", "1", true}, {pairingRequestInterval - 1, "a", "2", false},
+			{pairingRequestInterval, "a", "3", true}, {pairingRequestInterval + 1, "a", "4", false}},
 		"three at once": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {0, "d", "4", false},
 			{pairingCodeLifetime - 1, "d", "5", false}, {pairingCodeLifetime, "d", "6", true}},
-		"a repeated request keeps its slot": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {pairingRequestInterval, "b", "4", true}, {pairingRequestInterval, "d", "5", false}},
+		"a repeated request keeps its slot": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true},
+			{pairingRequestInterval, "b", "4", true}, {pairingRequestInterval, "d", "5", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &Pairings{}
@@ -89,20 +91,24 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 	p := &Pairings{}
 	p.AddRequest(requestFor("a", "1"), "bot", now)
 	p.AddRequest(requestFor("a", "2"), "bot", now.Add(pairingRequestInterval))
-	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(pairingRequestInterval)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	if _, err := p.approve(codeOf("a", "1"), false, "ann",
+		now.Add(pairingRequestInterval)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("approve a replaced code: %v", err)
 	}
-	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(pairingRequestInterval+pairingCodeLifetime-1)); err != nil {
+	if _, err := p.approve(codeOf("a", "2"), true, "ann",
+		now.Add(pairingRequestInterval+pairingCodeLifetime-1)); err != nil {
 		t.Errorf("approve a valid code: %v", err)
 	}
 	if one := p.findUser("a"); one == nil || !one.Admin || one.By != "ann" || p.Bad != 0 {
 		t.Errorf("paired: %+v, %d wrong codes", one, p.Bad)
 	}
-	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(pairingRequestInterval+pairingCodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	if _, err := p.approve(codeOf("a", "2"), true, "ann",
+		now.Add(pairingRequestInterval+pairingCodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("approve the same code again: %v", err)
 	}
 	p.AddRequest(requestFor("b", "3"), "bot", now.Add(2*time.Hour))
-	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	if _, err := p.approve(codeOf("b", "3"), false, "ann",
+		now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("approve an expired code: %v", err)
 	}
 	if !p.revoke("a") || p.revoke("a") || p.findUser("a") != nil {
@@ -150,15 +156,18 @@ func TestOnlyTheHashOfACodeIsStored(t *testing.T) {
 
 func TestTiers(t *testing.T) {
 	private, group, other := Room{Chat: "p"}, Room{Chat: "g", Group: true}, Room{Chat: "o", Group: true}
-	let := &Pairings{Paired: []pairedUser{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
+	let := &Pairings{Paired: []pairedUser{{User: "paired"}, {User: "paired admin", Admin: true},
+		{User: "user", Admin: true}}}
 	talk := AccessPolicy{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}
 	for _, tc := range []struct {
 		user string
 		room Room
 		want Tier
 	}{
-		{"admin", private, TierAdmin}, {"admin", other, TierAdmin}, {"user", private, TierAdmin}, {"paired", other, TierGuest}, {"paired admin", group, TierAdmin},
-		{"unknown", private, TierStranger}, {"unknown", group, TierGuest}, {"unknown", other, TierStranger}, {"", group, TierStranger}, {"", private, TierStranger},
+		{"admin", private, TierAdmin}, {"admin", other, TierAdmin}, {"user", private, TierAdmin},
+		{"paired", other, TierGuest}, {"paired admin", group, TierAdmin},
+		{"unknown", private, TierStranger}, {"unknown", group, TierGuest}, {"unknown", other, TierStranger},
+		{"", group, TierStranger}, {"", private, TierStranger},
 		{"Admin", private, TierStranger}, {"admin ", private, TierStranger}, {"p", private, TierStranger},
 	} {
 		if got := let.Tier(&talk, "bot", tc.user, tc.room); got != tc.want {
@@ -175,7 +184,8 @@ func TestTiers(t *testing.T) {
 func TestPairingsBelongToAnAccount(t *testing.T) {
 	policy, private := &AccessPolicy{}, Room{Chat: "p"}
 	paired := func(account string) *Pairings {
-		return &Pairings{Account: account, Paired: []pairedUser{{User: "a"}, {User: "b", Admin: true}}, Requests: []PairingRequest{requestFor("c", "1")}}
+		return &Pairings{Account: account, Paired: []pairedUser{{User: "a"}, {User: "b", Admin: true}},
+			Requests: []PairingRequest{requestFor("c", "1")}}
 	}
 	for name, tc := range map[string]struct {
 		was     string
@@ -185,7 +195,8 @@ func TestPairingsBelongToAnAccount(t *testing.T) {
 		p := paired(tc.was)
 		before := p.Tier(policy, "bot", "b", private)
 		changed, ended := p.Bind("bot")
-		if changed != tc.changed || ended != tc.ended || p.Account != "bot" || len(p.Paired) != 2-tc.ended || len(p.Requests) == 0 != (tc.ended > 0) {
+		if changed != tc.changed || ended != tc.ended || p.Account != "bot" || len(p.Paired) != 2-tc.ended ||
+			len(p.Requests) == 0 != (tc.ended > 0) {
 			t.Errorf("%s: changed %v, %d ended: %+v", name, changed, ended, p)
 		}
 		want := TierAdmin
@@ -197,7 +208,8 @@ func TestPairingsBelongToAnAccount(t *testing.T) {
 		}
 	}
 	p := paired("other")
-	if p.AddRequest(requestFor("d", "2"), "bot", time.Now()); len(p.Paired) != 0 || len(p.Requests) != 1 || p.Account != "bot" {
+	if p.AddRequest(requestFor("d", "2"), "bot", time.Now()); len(p.Paired) != 0 || len(p.Requests) != 1 ||
+		p.Account != "bot" {
 		t.Errorf("with a request at another account: %+v", p)
 	}
 	p = &Pairings{}

@@ -45,7 +45,8 @@ func ParseButton(data string) (d thread.Decision, ok bool) {
 
 // ChooseTicket returns the ticket that a command means, among those shown in the room, the newest
 // first. Without such a ticket, answer says why.
-func ChooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, reason, answer string) {
+func ChooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket,
+	reason, answer string) {
 	first, after, _ := strings.Cut(rest, " ")
 	for _, k := range shown {
 		if strings.EqualFold(first, TicketWord(k)) {
@@ -86,7 +87,8 @@ func TicketSummary(k *mailroom.Ticket) string {
 func TicketOutcome(k *mailroom.Ticket, who func(by string) string) string {
 	switch k.State {
 	case mailroom.TicketDecided:
-		word := map[mailroom.Verdict]string{mailroom.VerdictApprove: "Approved", mailroom.VerdictDeny: "Denied", mailroom.VerdictAnswer: "Answered"}[k.Decision]
+		word := map[mailroom.Verdict]string{mailroom.VerdictApprove: "Approved", mailroom.VerdictDeny: "Denied",
+			mailroom.VerdictAnswer: "Answered"}[k.Decision]
 		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + TicketSummary(k)
 		if k.Reason != "" {
 			words += "\nReason: " + display.Line(display.Cut(k.Reason, maxQuestionText))

@@ -12,7 +12,8 @@ import (
 
 func newTicket(run, what string) *mailroom.Ticket {
 	ask := mailroom.Ask{Name: what, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what}
-	return &mailroom.Ticket{ID: thread.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what, Digest: thread.AskDigest(&ask), State: mailroom.TicketOpen}
+	return &mailroom.Ticket{ID: thread.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?",
+		Action: what, Digest: thread.AskDigest(&ask), State: mailroom.TicketOpen}
 }
 
 func TestAButtonCarriesWhatWasShown(t *testing.T) {
@@ -27,7 +28,8 @@ func TestAButtonCarriesWhatWasShown(t *testing.T) {
 			t.Errorf("%q is read as %+v, want %+v", data, got, want)
 		}
 	}
-	for _, data := range []string{"", "approve", "answer " + buttonData(mailroom.VerdictApprove, k)[8:], buttonData(mailroom.VerdictApprove, k)[:40], buttonData(mailroom.VerdictApprove, k) + "0", "approve  "} {
+	for _, data := range []string{"", "approve", "answer " + buttonData(mailroom.VerdictApprove, k)[8:],
+		buttonData(mailroom.VerdictApprove, k)[:40], buttonData(mailroom.VerdictApprove, k) + "0", "approve  "} {
 		if d, ok := ParseButton(data); ok {
 			t.Errorf("%q is read as %+v", data, d)
 		}
@@ -42,7 +44,8 @@ func FuzzButtons(f *testing.F) {
 			return
 		}
 		k := &mailroom.Ticket{ID: d.Ticket, Digest: d.Digest}
-		if again, ok := ParseButton(buttonData(d.Verdict, k)); d.Verdict != mailroom.VerdictApprove && d.Verdict != mailroom.VerdictDeny || ok && again.Verdict != d.Verdict {
+		if again, ok := ParseButton(buttonData(d.Verdict, k)); d.Verdict != mailroom.VerdictApprove &&
+			d.Verdict != mailroom.VerdictDeny || ok && again.Verdict != d.Verdict {
 			t.Errorf("%q is read as %+v, then %+v", data, d, again)
 		}
 	})
@@ -82,11 +85,13 @@ func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 
 func TestOnlyApprovedActionsAreCalledApproved(t *testing.T) {
 	who := func(by string) string { return by }
-	for _, s := range []mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketExpired, mailroom.TicketVoid, mailroom.TicketDecided} {
+	for _, s := range []mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketExpired, mailroom.TicketVoid,
+		mailroom.TicketDecided} {
 		for _, v := range []mailroom.Verdict{"", mailroom.VerdictApprove, mailroom.VerdictDeny} {
 			k := newTicket("r", "rm")
 			k.State, k.Decision = s, v
-			if is := strings.HasPrefix(TicketOutcome(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.VerdictApprove) {
+			if is := strings.HasPrefix(TicketOutcome(k, who), "Approved"); is != (s == mailroom.TicketDecided &&
+				v == mailroom.VerdictApprove) {
 				t.Errorf("%s and %q: %s", s, v, TicketOutcome(k, who))
 			}
 		}

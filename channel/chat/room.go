@@ -101,7 +101,8 @@ func RoomOfConversation(id string) (channelName string, words []string, err erro
 		words = append(words, word)
 	}
 	if len(words) < 3 || words[1] == "" || words[2] == "" || channel.ThreadID(words[0], words[1:]...) != id {
-		return "", nil, fmt.Errorf("thread %q is not a conversation of a channel, whose id has the channel, the bot and the chat", id)
+		return "", nil,
+			fmt.Errorf("thread %q is not a conversation of a channel, whose id has the channel, the bot and the chat", id)
 	}
 	room := Room{Chat: words[2]}
 	if len(words) > 3 {

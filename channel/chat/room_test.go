@@ -34,7 +34,8 @@ func TestNoTwoConversationsHaveOneName(t *testing.T) {
 }
 
 func TestARoomIsParsedFromLabelsAndThreads(t *testing.T) {
-	for _, p := range []Room{{Chat: "1"}, {Chat: "!room:example.org", Topic: "$a:b"}, {Chat: "#c", Topic: "%3A"}, {Chat: "-1", Group: true}} {
+	for _, p := range []Room{{Chat: "1"}, {Chat: "!room:example.org", Topic: "$a:b"}, {Chat: "#c", Topic: "%3A"},
+		{Chat: "-1", Group: true}} {
 		if got, ok := RoomOf(p.Labels()); !ok || got != p {
 			t.Errorf("from labels: %+v, want %+v", got, p)
 		}
@@ -45,8 +46,10 @@ func TestARoomIsParsedFromLabelsAndThreads(t *testing.T) {
 			t.Errorf("from the thread: %s", diff)
 		}
 	}
-	long := channel.DeliveryThreadID(channel.ThreadID("tg", Room{Chat: strings.Repeat("x", mailroom.MaxThreadID)}.Words("bot")...))
-	for _, id := range []string{long, "out:tg:bot", "out:tg:bot:", "tg:bot:1", "out:tg:other:1", "out:tg:bot:a:b:c", "out:tg:bot:%zz", "out:tg:bot:a:"} {
+	long := channel.DeliveryThreadID(channel.ThreadID("tg",
+		Room{Chat: strings.Repeat("x", mailroom.MaxThreadID)}.Words("bot")...))
+	for _, id := range []string{long, "out:tg:bot", "out:tg:bot:", "tg:bot:1", "out:tg:other:1", "out:tg:bot:a:b:c",
+		"out:tg:bot:%zz", "out:tg:bot:a:"} {
 		if p, ok := RoomOfThread("tg", "bot", id); ok {
 			t.Errorf("%s is read as %+v", id, p)
 		}

@@ -70,7 +70,8 @@ func Clock(t time.Time) string { return t.UTC().Format("15:04:05 MST") }
 // openCall names the tool whose call has not ended.
 func openCall(r store.Reader, run *mailroom.Run) (string, error) {
 	entries, err := r.Entries(store.EntryQuery{
-		Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20, Kinds: []string{entry.KindToolStarted, entry.KindToolDone},
+		Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20,
+		Kinds: []string{entry.KindToolStarted, entry.KindToolDone},
 	})
 	if err != nil {
 		return "", err
@@ -87,7 +88,8 @@ func openCall(r store.Reader, run *mailroom.Run) (string, error) {
 		if e.Kind == entry.KindToolDone {
 			ended[call.Call] = true
 		} else if !ended[call.Call] {
-			return " It works with " + display.Cut(display.Line(cmp.Or(call.Name, "a tool")), 60) + " since " + Clock(e.At) + ".", nil
+			return " It works with " + display.Cut(display.Line(cmp.Or(call.Name, "a tool")), 60) + " since " +
+				Clock(e.At) + ".", nil
 		}
 	}
 	return "", nil

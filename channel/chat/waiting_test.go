@@ -27,25 +27,30 @@ func TestWhatARunWaitsForIsNamed(t *testing.T) {
 	at := now.Add(-time.Hour)
 	ticket := func(kind mailroom.TicketKind) rows { return rows{tickets: []*mailroom.Ticket{{Kind: kind}}} }
 	started := func(s mailroom.Status) mailroom.Run { return mailroom.Run{Status: s, StartedAt: at, Agent: "codex"} }
-	retried, scheduled := started(mailroom.StatusQueued), mailroom.Run{Status: mailroom.StatusQueued, Scheduled: true, NotBefore: now}
+	retried, scheduled := started(mailroom.StatusQueued), mailroom.Run{Status: mailroom.StatusQueued, Scheduled: true,
+		NotBefore: now}
 	retried.AvailableAt = now.Add(time.Hour)
 	for name, c := range map[string]struct {
 		run  mailroom.Run
 		rows rows
 		want string
 	}{
-		"running":             {started(mailroom.StatusRunning), rows{}, "is running, since 14:00:00 UTC."},
-		"an approval":         {started(mailroom.StatusWaiting), ticket(mailroom.TicketApproval), "waits for an answer, "},
-		"another agent":       {started(mailroom.StatusWaiting), ticket(mailroom.TicketChildren), "waits for another agent, "},
+		"running":     {started(mailroom.StatusRunning), rows{}, "is running, since 14:00:00 UTC."},
+		"an approval": {started(mailroom.StatusWaiting), ticket(mailroom.TicketApproval), "waits for an answer, "},
+		"another agent": {started(mailroom.StatusWaiting), ticket(mailroom.TicketChildren),
+			"waits for another agent, "},
 		"a timer":             {started(mailroom.StatusWaiting), ticket(mailroom.TicketTimer), "waits for a time "},
 		"an event":            {started(mailroom.StatusWaiting), ticket(mailroom.TicketEvent), "waits for an event, "},
 		"the end of a limit":  {retried, rows{}, "will try again at 16:00:00 UTC, "},
 		"a scheduled run":     {scheduled, rows{}, "begins at 15:00:00 UTC."},
 		"a slot of the agent": {mailroom.Run{Status: mailroom.StatusQueued}, rows{}, "works in other conversations "},
-		"a pause of the server": {mailroom.Run{Status: mailroom.StatusQueued, Agent: "codex"}, rows{pauses: []store.Pause{{Agent: "codex", Reason: "key sk-1", Probe: now}}},
+		"a pause of the server": {mailroom.Run{Status: mailroom.StatusQueued, Agent: "codex"},
+			rows{pauses: []store.Pause{{Agent: "codex", Reason: "key sk-1", Probe: now}}},
 			"cannot work at present. The next try is at 15:00:00 UTC, "},
-		"a pause of another agent": {started(mailroom.StatusQueued), rows{pauses: []store.Pause{{Agent: "claude"}}}, "will resume, "},
-		"a pause of the operator":  {started(mailroom.StatusQueued), rows{pauses: []store.Pause{{Agent: "codex", Reason: "key sk-1"}}}, "is paused by the server's operator. "},
+		"a pause of another agent": {started(mailroom.StatusQueued), rows{pauses: []store.Pause{{Agent: "claude"}}},
+			"will resume, "},
+		"a pause of the operator": {started(mailroom.StatusQueued),
+			rows{pauses: []store.Pause{{Agent: "codex", Reason: "key sk-1"}}}, "is paused by the server's operator. "},
 	} {
 		got, err := chat.DescribeRun(c.rows, &c.run, now)
 		if err != nil || !strings.HasPrefix(got, c.want) || strings.Contains(got, "sk-1") {

@@ -139,7 +139,8 @@ func (c *connection) canDefer(f *frame) bool {
 	}
 	if !c.backfill.overflowed {
 		c.backfill.overflowed = true
-		c.host.Log().Warn("deferred events dropped: too many wait for room histories, which will include them", "events", events-1)
+		c.host.Log().Warn("deferred events dropped: too many wait for room histories, which will include them",
+			"events", events-1)
 	}
 	return false
 }
@@ -194,7 +195,8 @@ func (c *connection) fetchPage(ctx context.Context, g gap) historyPage {
 		c.recordThreads(r)
 	}
 	err := c.verifyToken(ctx, c.client.call(ctx, request{
-		op: "read history", path: fmt.Sprintf("/channels/%s/messages?limit=%d&after=%d", g.room.ID, pageSize, g.after), result: &p.messages,
+		op: "read history", path: fmt.Sprintf("/channels/%s/messages?limit=%d&after=%d", g.room.ID, pageSize, g.after),
+		result: &p.messages,
 	}))
 	if p.forbidden, p.err = isForbidden(err), err; err != nil {
 		return p
@@ -215,7 +217,8 @@ func (c *connection) onHistoryPage(ctx context.Context, p historyPage, handle ch
 	case g.room.ID == "":
 		return nil // the bot was removed from the server
 	case p.gone:
-		c.host.Log().Warn("messages skipped: their thread does not exist", "room", p.room, "events", len(g.deferred), "error", p.err)
+		c.host.Log().Warn("messages skipped: their thread does not exist", "room", p.room, "events", len(g.deferred),
+			"error", p.err)
 		g.deferred = nil
 	case p.forbidden:
 		c.host.Log().Debug("room history not readable", "room", p.room, "error", p.err)

@@ -38,7 +38,8 @@ const noInfoURL = "https://mailroom.invalid"
 // checkAbout rejects a string that cannot be the URL in a User-Agent.
 func checkAbout(s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(s) > 200 || strings.ContainsAny(s, "(), \"") {
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(s) > 200 ||
+		strings.ContainsAny(s, "(), \"") {
 		return errors.New("not a URL such as https://example.org/our-bot, without parentheses, commas and spaces")
 	}
 	return nil
@@ -103,7 +104,8 @@ func (c *client) call(ctx context.Context, r request) error {
 	}
 	route := routeOf(r.method, r.path)
 	if wait, global := c.limits.wait(route, time.Now()); wait > 0 && !r.noAuth {
-		return &httpcall.Refusal{Op: r.op, Platform: "Discord", Status: http.StatusTooManyRequests, Text: "(not sent: the rate limit is used up)", RetryAfter: wait, Everywhere: global}
+		return &httpcall.Refusal{Op: r.op, Platform: "Discord", Status: http.StatusTooManyRequests,
+			Text: "(not sent: the rate limit is used up)", RetryAfter: wait, Everywhere: global}
 	}
 	var body []byte
 	if r.body != nil {
@@ -115,7 +117,8 @@ func (c *client) call(ctx context.Context, r request) error {
 	}
 	header := http.Header{}
 	if r.file != nil { // API reference, "Uploading Files"
-		kind, form, err := httpcall.Form(map[string]string{"payload_json": string(body)}, httpcall.FormFile{Field: "files[0]", Name: r.file.Name, Type: chat.UploadType, Content: r.file.Content})
+		kind, form, err := httpcall.Form(map[string]string{"payload_json": string(body)}, httpcall.FormFile{Field: "files[0]",
+			Name: r.file.Name, Type: chat.UploadType, Content: r.file.Content})
 		if err != nil {
 			return &httpcall.TransportError{Op: r.op, Reason: err.Error()}
 		}
@@ -125,7 +128,8 @@ func (c *client) call(ctx context.Context, r request) error {
 	if !r.noAuth {
 		header.Set("Authorization", "Bot "+c.token)
 	}
-	a, err := c.http.Do(ctx, httpcall.Request{Op: r.op, Method: r.method, URL: r.path, Header: header, Body: body, Timeout: callTimeout})
+	a, err := c.http.Do(ctx, httpcall.Request{Op: r.op, Method: r.method, URL: r.path, Header: header, Body: body,
+		Timeout: callTimeout})
 	if err != nil {
 		return err
 	}

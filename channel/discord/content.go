@@ -64,7 +64,8 @@ func (c *connection) readContext(e *chat.Event, m *message) {
 	}
 	for _, p := range m.Forwarded {
 		files := c.files(p.Message.Files)
-		e.Context = append(e.Context, chat.Context{Kind: chat.ContextForward, Text: c.plain(&p.Message), Files: len(files) > 0 && len(m.Files) == 0 && e.Text == ""})
+		e.Context = append(e.Context, chat.Context{Kind: chat.ContextForward, Text: c.plain(&p.Message),
+			Files: len(files) > 0 && len(m.Files) == 0 && e.Text == ""})
 		e.Files = append(e.Files, files...)
 	}
 }
@@ -115,7 +116,8 @@ func (c *connection) unreadable(m *message) (e chat.Event, ok bool) {
 	}
 	const hour = 3_600_000 // milliseconds, which a message's id counts above its lowest 22 bits
 	return chat.Event{
-		Kind: chat.EventUnreadable, Key: fmt.Sprintf("unreadable:%d", (id>>22)/hour), Room: room, User: m.Author.user(m.Member),
+		Kind: chat.EventUnreadable, Key: fmt.Sprintf("unreadable:%d", (id>>22)/hour), Room: room,
+		User: m.Author.user(m.Member),
 		Text: "I cannot read this kind of message. Please send it as text or as a file.",
 	}, true
 }

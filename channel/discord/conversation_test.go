@@ -40,7 +40,8 @@ func TestThreadOfAnAllowedChannelIsItsOwnConversation(t *testing.T) {
 	bob.Sends(thread, "!status")
 	bob.Sends(thread, bot+" !deny")
 	dc.WaitFor(t, "the other answers", func() bool { return len(thread.Texts()) == 2 && len(dev.Texts()) == 1 })
-	if m := thread.Replies(); m[0].Text != "You said: From c:"+bob.ID+" (calls themselves \"Bob\"):\n> what about this?" || m[0].ReplyTo == "" || !strings.HasPrefix(m[1].Text, "Only an admin may use !deny") {
+	if m := thread.Replies(); m[0].Text != "You said: From c:"+bob.ID+" (calls themselves \"Bob\"):\n> what about this?" ||
+		m[0].ReplyTo == "" || !strings.HasPrefix(m[1].Text, "Only an admin may use !deny") {
 		t.Errorf("the thread has %q", thread.Texts())
 	}
 	mu.Lock()

@@ -130,7 +130,8 @@ const permissions = 1<<10 | 1<<11 | 1<<38 | 1<<16
 
 // invite returns the URL at which the admin of a server adds the bot to it.
 func (b account) invite() string {
-	return fmt.Sprintf("https://discord.com/oauth2/authorize?client_id=%s&scope=bot&permissions=%d", b.AppID, int64(permissions))
+	return fmt.Sprintf("https://discord.com/oauth2/authorize?client_id=%s&scope=bot&permissions=%d", b.AppID,
+		int64(permissions))
 }
 
 // connection is one connection of a bot. It implements [chat.Platform].
@@ -173,7 +174,8 @@ func (o Options) Dialer() chat.Dialer {
 		}
 		connCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // cancelled by Close
 		c := &connection{
-			options: o, client: client, host: l, shared: m, ctx: connCtx, cancel: cancel, interactions: map[string]*pendingPress{},
+			options: o, client: client, host: l, shared: m, ctx: connCtx, cancel: cancel,
+			interactions: map[string]*pendingPress{},
 		}
 		if err := c.connect(ctx); err != nil {
 			client.http.CloseIdleConnections()
@@ -188,7 +190,8 @@ func (o Options) Dialer() chat.Dialer {
 // capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
+		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true,
+		Typing: true, CommandPrefix: "!",
 		DedupWindow: nonceTTL,
 	}
 }
@@ -216,7 +219,8 @@ func connectionError(err error) error {
 		return nil
 	}
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && subjectOf(e) == subjectToken {
-		return channel.Fatal(fmt.Errorf("token rejected (401 %s): get the current token from the Developer Portal, under Bot", e.Text))
+		return channel.Fatal(fmt.Errorf("token rejected (401 %s): get the current token from the Developer Portal, under Bot",
+			e.Text))
 	}
 	e, ok := errors.AsType[*gatewayCloseError](err)
 	if !ok {
@@ -226,7 +230,9 @@ func connectionError(err error) error {
 	case 4004:
 		return channel.Fatal(errors.New("token rejected (4004): get the current token from the Developer Portal, under Bot"))
 	case 4014:
-		return channel.Fatal(errors.New("the bot cannot read messages (4014): turn on the Message Content intent in the Developer Portal, under Bot"))
+		return channel.Fatal(
+			errors.New(
+				"the bot cannot read messages (4014): turn on the Message Content intent in the Developer Portal, under Bot"))
 	case 4011:
 		return channel.Fatal(errors.New("the bot is in too many servers for one connection (4011)"))
 	case 4010, 4012, 4013:
@@ -238,7 +244,8 @@ func connectionError(err error) error {
 // checkToken rejects a string that cannot be a token. The error does not contain the string.
 func checkToken(token string) error {
 	if !tokenPattern().MatchString(token) {
-		return errors.New("not a Discord bot token: copy it from the Developer Portal, under Bot; it has three parts separated by dots")
+		return errors.New(
+			"not a Discord bot token: copy it from the Developer Portal, under Bot; it has three parts separated by dots")
 	}
 	return nil
 }

@@ -151,7 +151,8 @@ func (m *message) nonce() string {
 // isFromPerson reports whether a person wrote the message.
 func (m *message) isFromPerson() bool {
 	author := m.Author
-	return m.ID != "" && m.Channel != "" && author != nil && !author.Bot && !author.System && m.Webhook == "" && (m.Type == messageDefault || m.Type == messageReply)
+	return m.ID != "" && m.Channel != "" && author != nil && !author.Bot && !author.System && m.Webhook == "" &&
+		(m.Type == messageDefault || m.Type == messageReply)
 }
 
 // messageEvent converts a message of a person. It reports false for any other message.

@@ -41,7 +41,8 @@ func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 
 func TestFatalCloseCodesAreRefusals(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[int]string{4004: "token rejected", 4010: "(4010", 4011: "too many servers", 4012: "(4012", 4013: "(4013", 4014: "Message Content intent"} {
+	for code, want := range map[int]string{4004: "token rejected", 4010: "(4010", 4011: "too many servers", 4012: "(4012",
+		4013: "(4013", 4014: "Message Content intent"} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
@@ -94,7 +95,9 @@ func TestSessionStartLimitIsWaitedFor(t *testing.T) {
 	fx.AwaitConnected()
 	dc.SetRemainingStarts(0)
 	dc.Cut() // a resume needs no session start
-	fx.AwaitState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter >= 3 })
+	fx.AwaitState("another connection", func(s channel.State) bool {
+		return s.Condition == channel.ConditionConnected && s.Adapter >= 3
+	})
 	if started, resumed := dc.Sessions(); started != 1 || resumed != 1 {
 		t.Errorf("%d sessions started, %d resumed", started, resumed)
 	}

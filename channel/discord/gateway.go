@@ -87,7 +87,8 @@ type socket struct {
 func (c *client) dial(ctx context.Context, at string) (*socket, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Host == "" || u.Scheme != "wss" && (u.Scheme != "ws" || c.base.Scheme != "http") {
-		return nil, &httpcall.TransportError{Op: "connect to gateway", Reason: fmt.Sprintf("invalid gateway URL %q", c.http.Redact([]byte(at)))}
+		return nil, &httpcall.TransportError{Op: "connect to gateway", Reason: fmt.Sprintf("invalid gateway URL %q",
+			c.http.Redact([]byte(at)))}
 	}
 	u.RawQuery = "v=10&encoding=json"
 	conn, _, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
@@ -272,7 +273,8 @@ func (c *connection) onReady(f *frame) error {
 		return &httpcall.TransportError{Op: "start session", Reason: "the ready event names no bot or no session"}
 	}
 	c.bot = ready.User
-	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaitedServers: map[string]bool{}, gaps: map[string]gap{}}
+	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User,
+		awaitedServers: map[string]bool{}, gaps: map[string]gap{}}
 	for _, s := range ready.Servers {
 		c.session.awaitedServers[s.ID] = true
 	}

@@ -16,20 +16,26 @@ import (
 func NewKind() kind.Kind {
 	return kind.Kind{
 		Name: Kind, Chat: true, OwnToken: true, New: newSettings,
-		Connection: "gateway and HTTP API", AfterCrash: "once within two minutes; later it may appear twice, and is marked", Capabilities: capabilities(),
+		Connection: "gateway and HTTP API", AfterCrash: "once within two minutes; later it may appear twice, and is marked",
+		Capabilities: capabilities(),
 	}
 }
 
 func newSettings() *kind.Settings {
 	token := new(setting.Secret)
 	o := &Options{Token: token.Get, API: DefaultAPI, Heartbeat: DefaultHeartbeat}
-	about := setting.Checked(&o.About, `an address, such as "https://example.org/our-bot", or ""`, func(s string) bool { return s == "" || checkAbout(s) == nil })
+	about := setting.Checked(&o.About, `an address, such as "https://example.org/our-bot", or ""`, func(s string) bool {
+		return s == "" || checkAbout(s) == nil
+	})
 	return &kind.Settings{
 		Options: o,
 		Keys: append(kind.Token(token),
-			setting.New("api", "Base URL of the HTTP API, including its version. The API provides the gateway's URL.", setting.BaseURL(&o.API)),
-			setting.New("about", "URL of a page about your bot, for the User-Agent header that Discord requires; empty uses a placeholder.", about),
-			setting.New("beat", "Maximum time between two heartbeats; the platform asks for about 41s. Without an acknowledgement in this time plus 15s the connection counts as broken.", setting.Duration(&o.Heartbeat, 100*time.Millisecond, 10*time.Minute)),
+			setting.New("api", "Base URL of the HTTP API, including its version. The API provides the gateway's URL.",
+				setting.BaseURL(&o.API)),
+			setting.New("about",
+				"URL of a page about your bot, for the User-Agent header that Discord requires; empty uses a placeholder.", about),
+			setting.New("beat",
+				"Maximum time between two heartbeats; the platform asks for about 41s. Without an acknowledgement in this time plus 15s the connection counts as broken.", setting.Duration(&o.Heartbeat, 100*time.Millisecond, 10*time.Minute)),
 		),
 		Connect:         func(in chat.Options) channel.Connect { return adapter.Connect(in, o.Dialer()) },
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
@@ -40,13 +46,16 @@ under Bot after Reset Token. Turn on the Message Content intent there too. At th
 command prints the link that invites the bot to a server.`,
 			Example: "--agent codex --name team --token-file token",
 			Questions: []kind.Question{
-				{Key: "token_file", Secret: "token", Usage: "use the token in this file; the file is not copied", Prompt: kind.Ask("Bot token, from the Developer Portal under Bot: ")},
+				{Key: "token_file", Secret: "token", Usage: "use the token in this file; the file is not copied",
+					Prompt: kind.Ask("Bot token, from the Developer Portal under Bot: ")},
 				{Key: "api", Usage: "base URL of the HTTP API, including its version"},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
 				bot, err := identify(ctx, *o)
 				if err == nil && !bot.ReadsContent {
-					err = fmt.Errorf("bot %s cannot read message content: turn on the Message Content intent in the Developer Portal under Bot", bot.Username)
+					err = fmt.Errorf(
+						"bot %s cannot read message content: turn on the Message Content intent in the Developer Portal under Bot",
+						bot.Username)
 				}
 				found.Account = []string{fmt.Sprintf("the token belongs to %s; it is stored in %s", bot.Username, token.File)}
 				found.Next = []string{

@@ -11,7 +11,8 @@ import (
 )
 
 func FuzzWithoutMention(f *testing.F) {
-	for _, text := range []string{"", "<@1> hi", "<@!1>: <@&2>, <@1>", "a <@1> b", "<@<@1>1>", "\u3000<@1>\n\n!stop", "<@17> <@1"} {
+	for _, text := range []string{"", "<@1> hi", "<@!1>: <@&2>, <@1>", "a <@1> b", "<@<@1>1>", "\u3000<@1>\n\n!stop",
+		"<@17> <@1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -31,7 +32,8 @@ func FuzzWithoutMention(f *testing.F) {
 }
 
 func FuzzPosition(f *testing.F) {
-	for _, at := range []string{"", "{", "{}", `{"at":"17"}`, `{"at":"1574043005151608832","from":"1574043005151608831","private":["1","2"]}`, `{"at":"-1"}`} {
+	for _, at := range []string{"", "{", "{}", `{"at":"17"}`,
+		`{"at":"1574043005151608832","from":"1574043005151608831","private":["1","2"]}`, `{"at":"-1"}`} {
 		f.Add(at)
 	}
 	f.Fuzz(func(t *testing.T, at string) {
@@ -67,7 +69,8 @@ func TestRateLimitAppliesToARoute(t *testing.T) {
 	var l rateLimits
 	now := time.Now()
 	for i := range 3 * maxRoutes {
-		l.block(routeOf("GET", "/channels/"+strings.Repeat("1", 1+i%19)+"/"+strings.Repeat("x", i)), now.Add(time.Duration(i)*time.Second), now.Add(time.Duration(i)*time.Second))
+		l.block(routeOf("GET", "/channels/"+strings.Repeat("1", 1+i%19)+"/"+strings.Repeat("x", i)),
+			now.Add(time.Duration(i)*time.Second), now.Add(time.Duration(i)*time.Second))
 	}
 	if n := len(l.routes); n > maxRoutes+1 {
 		t.Errorf("%d routes recorded", n)
@@ -81,7 +84,8 @@ func TestTheUserAgentHasTheDocumentedForm(t *testing.T) {
 			t.Errorf("User-Agent with %q: %q", about, got)
 		}
 	}
-	for _, bad := range []string{"example.org", "ftp://example.org", "https://me:pw@example.org", "https://example.org/a,b", "https://example.org/(x)", "https://example.org/a b"} {
+	for _, bad := range []string{"example.org", "ftp://example.org", "https://me:pw@example.org",
+		"https://example.org/a,b", "https://example.org/(x)", "https://example.org/a b"} {
 		if checkAbout(bad) == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -101,7 +105,8 @@ func TestIdentifyPauseIsAsDocumented(t *testing.T) {
 			t.Errorf("the first session waited %s, %v", time.Since(began), err)
 		}
 		m.invalidate(time.Now())
-		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) < time.Second || time.Since(began) > 5*time.Second {
+		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) < time.Second ||
+			time.Since(began) > 5*time.Second {
 			t.Errorf("the next session waited %s, %v", time.Since(began), err)
 		}
 		m.invalidate(time.Now())

@@ -173,7 +173,9 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 		},
 		Quote: func(person, place, text string) { who[person].Sends(at(place), "> "+bot+" do it\n"+text) },
 		Wordless: func(person, place string) string {
-			who[person].Sends(at(place), "", discordtest.MessageOptions{Fields: map[string]any{"sticker_items": []any{map[string]any{"id": "7", "name": "Wave"}}}})
+			who[person].Sends(at(place), "",
+				discordtest.MessageOptions{Fields: map[string]any{"sticker_items": []any{map[string]any{"id": "7",
+					"name": "Wave"}}}})
 			return "(sent a sticker: Wave)"
 		},
 		Topic: func(person string) (func(string), func()) {
@@ -194,12 +196,17 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 
 func connectFaults() []channeltest.ConnectFault {
 	return []channeltest.ConnectFault{
-		channeltest.OnConnect("too many", discordtest.Gateway, discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 0.5}, "rate limited", 500*time.Millisecond),
-		channeltest.OnConnect("an internal error", discordtest.Gateway, discordtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0),
+		channeltest.OnConnect("too many", discordtest.Gateway, discordtest.Fault{Status: 429,
+			Message: "You are being rate limited.", RetryAfter: 0.5}, "rate limited", 500*time.Millisecond),
+		channeltest.OnConnect("an internal error", discordtest.Gateway, discordtest.Fault{Status: 500,
+			Message: "Internal Server Error"}, "500 Internal Server Error", 0),
 		channeltest.OnConnect("nonsense", discordtest.Gateway, discordtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0),
-		channeltest.OnConnect("no address", discordtest.Gateway, discordtest.Fault{Raw: `{"url":""}`}, "invalid gateway URL", 0),
-		channeltest.OnConnect("another address", discordtest.Gateway, discordtest.Fault{Raw: `{"url":"https://example.org"}`}, "invalid gateway URL", 0),
-		channeltest.OnConnect("a missing page", discordtest.Gateway, discordtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not from the Discord API (404 Not Found)", 0),
+		channeltest.OnConnect("no address", discordtest.Gateway, discordtest.Fault{Raw: `{"url":""}`}, "invalid gateway URL",
+			0),
+		channeltest.OnConnect("another address", discordtest.Gateway, discordtest.Fault{Raw: `{"url":"https://example.org"}`},
+			"invalid gateway URL", 0),
+		channeltest.OnConnect("a missing page", discordtest.Gateway, discordtest.Fault{Status: 404, Raw: "<html>404</html>"},
+			"not from the Discord API (404 Not Found)", 0),
 	}
 }
 
@@ -209,7 +216,8 @@ func pushMalformed(dc *discordtest.Platform) {
 		{"id": 17, "channel_id": "x"}, {}, {"id": "1", "channel_id": "2"}, {"id": "1", "author": map[string]any{"id": "3"}},
 		{"id": "1", "channel_id": "2", "author": "a string"},
 	} {
-		for _, kind := range []string{"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "INTERACTION_CREATE", "GUILD_CREATE", "GUILD_DELETE", "THREAD_CREATE", "GUILD_ROLE_CREATE"} {
+		for _, kind := range []string{"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "INTERACTION_CREATE",
+			"GUILD_CREATE", "GUILD_DELETE", "THREAD_CREATE", "GUILD_ROLE_CREATE"} {
 			if kind != "MESSAGE_DELETE" || body["channel_id"] == nil {
 				dc.PushEvent(kind, body)
 			}
@@ -222,7 +230,10 @@ func pushMalformed(dc *discordtest.Platform) {
 func sendFaults() []channeltest.SendFault {
 	return []channeltest.SendFault{
 		channeltest.OnSend(discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable),
-		channeltest.OnSend(discordtest.Fault{Status: 429, Raw: `{"message":"slowly","retry_after":0.01,"global":true}`}, channeltest.ClassEverywhere),
-		channeltest.OnSend(discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, channeltest.ClassEverywhere), // a proxy in front of Discord
+		channeltest.OnSend(discordtest.Fault{Status: 429, Raw: `{"message":"slowly","retry_after":0.01,"global":true}`},
+			channeltest.ClassEverywhere),
+		// a proxy in front of Discord
+		channeltest.OnSend(discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1},
+			channeltest.ClassEverywhere),
 	}
 }

@@ -284,7 +284,8 @@ func (c *connection) onMessageDelete(ctx context.Context, d *deletion, handle ch
 	}
 	for _, id := range d.IDs {
 		at := c.room(d.Server, d.Channel, "")
-		if err := c.submit(ctx, chat.Event{Kind: chat.EventDeleted, Key: "delete:" + id, TargetID: id, Room: at}, "", handle); err != nil {
+		if err := c.submit(ctx, chat.Event{Kind: chat.EventDeleted, Key: "delete:" + id, TargetID: id, Room: at}, "",
+			handle); err != nil {
 			return err
 		}
 	}

@@ -118,9 +118,12 @@ func TestUnknownThreadIsSkipped(t *testing.T) {
 	quiet := dev.Thread("secrets", true)
 	fx := newRecorder(t, dc)
 	fx.Start().AwaitConnected()
-	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: "10003", Message: "Unknown Channel"}, discordtest.Fault{Status: 500, Message: "Internal Server Error"})
+	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: "10003", Message: "Unknown Channel"},
+		discordtest.Fault{Status: 500, Message: "Internal Server Error"})
 	ann.Sends(quiet, "nowhere")
-	platformtest.WaitFor(t, "the log entry", func() bool { return strings.Contains(fx.Log(), "their thread does not exist") })
+	platformtest.WaitFor(t, "the log entry", func() bool {
+		return strings.Contains(fx.Log(), "their thread does not exist")
+	})
 	ann.Sends(quiet, "later")
 	fx.AwaitTexts("later")
 	if started, resumed := dc.Sessions(); started != 1 || resumed != 0 || len(dc.Calls(discordtest.Lookup)) != 3 {
@@ -152,8 +155,9 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 		t.Errorf("downloads %+v", calls)
 	}
 	for name, url := range map[string]string{
-		"elsewhere": "https://example.org/attachments/1/2/notes.txt", "not encrypted": "http://cdn.discordapp.com/attachments/1/2/n",
-		"with a name": "https://cdn.discordapp.com@example.org/n", "of a file": "file:///etc/passwd", "none": "\x00",
+		"elsewhere":     "https://example.org/attachments/1/2/notes.txt",
+		"not encrypted": "http://cdn.discordapp.com/attachments/1/2/n",
+		"with a name":   "https://cdn.discordapp.com@example.org/n", "of a file": "file:///etc/passwd", "none": "\x00",
 	} {
 		dc.PushEvent("MESSAGE_CREATE", map[string]any{
 			"id": "77", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": name,
@@ -162,7 +166,8 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	}
 	dc.PushEvent("MESSAGE_CREATE", map[string]any{
 		"id": "78", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": "where it was",
-		"attachments": []any{map[string]any{"filename": "n", "url": "http://" + strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10") + "/attachments/9?ex=1"}},
+		"attachments": []any{map[string]any{"filename": "n", "url": "http://" + strings.TrimSuffix(strings.TrimPrefix(dc.URL,
+			"http://"), "/api/v10") + "/attachments/9?ex=1"}},
 	})
 	platformtest.WaitFor(t, "all messages", func() bool { return len(fx.Recorded()) >= 7 })
 	for _, e := range fx.Recorded()[1:6] {
@@ -170,7 +175,8 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 			t.Errorf("a file %s, %q, can be opened", e.Text, e.Files[0].URI)
 		}
 	}
-	if _, err := fx.Recorded()[6].Files[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
+	if _, err := fx.Recorded()[6].Files[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent ||
+		!strings.Contains(err.Error(), "404") {
 		t.Errorf("an expired file: %v", err)
 	}
 }
@@ -181,7 +187,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	ann := dc.Person("Ann")
 	fx := newRecorder(t, dc).Start()
 	p := fx.AwaitConnected()
-	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?",
+		Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +228,8 @@ func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 	fx.FailWith(func(chat.Event) error { <-hold; return nil })
 	p := fx.Start().AwaitConnected()
 	t.Cleanup(release)
-	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?",
+		Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

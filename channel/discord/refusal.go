@@ -37,11 +37,14 @@ func subjectOf(e *httpcall.Refusal) subject {
 		"50001", "50007", "50278": // no access; the person takes no messages from the bot; no server in common
 		return subjectGone
 	case "20009", // explicit content for this recipient
-		"40058", "50008", "50009", "50013", "50024", // forum; no text channel; verification level; permissions; kind of channel
-		"50083", "50095", "160002", "160005": // archived thread; not available in this place; replies need the history; locked thread
+		// forum; no text channel; verification level; permissions; kind of channel
+		"40058", "50008", "50009", "50013", "50024",
+		// archived thread; not available in this place; replies need the history; locked thread
+		"50083", "50095", "160002", "160005":
 		return subjectRoom
 	case "20016", "20028", "20029", // slow mode; write limits of the channel and the server
-		"40002", "40003", "40004", "40006", "40062", "40333", // account to be verified; too fast; sending or the feature is off for a time; limited; blocked by Cloudflare
+		// account to be verified; too fast; sending or the feature is off for a time; limited; blocked by Cloudflare
+		"40002", "40003", "40004", "40006", "40062", "40333",
 		"110001", "130000": // not yet available; overloaded
 		if e.Status < http.StatusInternalServerError {
 			return subjectTemporary

@@ -30,7 +30,8 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 		{channeltest.ClassGone, 404, []int{10003, 10004, 10013}},
 		{channeltest.ClassGone, 403, []int{50001, 50007, 50278}},
 		{mailroom.ClassPermanent, 403, []int{20009, 20012, 40007, 50009, 50013, 50095, 150006, 160002, 160005, 200000, 240000, 987654}},
-		{mailroom.ClassPermanent, 400, []int{0, 20022, 30046, 40058, 50003, 50005, 50006, 50008, 50021, 50024, 50033, 50035, 50041, 50068, 50083, 50109, 987654}},
+		{mailroom.ClassPermanent, 400, []int{0, 20022, 30046, 40058, 50003, 50005, 50006, 50008, 50021, 50024, 50033, 50035,
+			50041, 50068, 50083, 50109, 987654}},
 		{mailroom.ClassPermanent, 404, []int{10008, 10062, 987654}},
 		{mailroom.ClassPermanent, 405, []int{0}},
 		{mailroom.ClassPermanent, 413, []int{40005}},
@@ -43,7 +44,8 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 		for _, code := range c.codes {
 			seen++
 			dc.Fail(discordtest.Send, discordtest.Fault{Status: c.status, Code: strconv.Itoa(code), Message: "because"})
-			if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != c.want {
+			if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"},
+				""); channeltest.SendClass(err) != c.want {
 				t.Errorf("%d, %d is %s, want %s: %v", c.status, code, channeltest.SendClass(err), c.want, err)
 			}
 		}

@@ -45,7 +45,8 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	var sent struct {
 		ID string `json:"id"`
 	}
-	err = c.client.call(ctx, request{op: "send message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", body: in, file: m.File, result: &sent})
+	err = c.client.call(ctx, request{op: "send message", method: http.MethodPost, path: "/channels/" + channelOf(to) +
+		"/messages", body: in, file: m.File, result: &sent})
 	if err != nil {
 		return "", c.topicError(to, sendError(c.verifyToken(ctx, err)))
 	}
@@ -72,28 +73,33 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 	if snowflake(id) == 0 {
 		return httpcall.Permanent(fmt.Errorf("invalid Discord message id %q", id))
 	}
-	err = c.client.call(ctx, request{op: "edit message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, body: in})
+	err = c.client.call(ctx, request{op: "edit message", method: http.MethodPatch, path: "/channels/" + channelOf(to) +
+		"/messages/" + id, body: in})
 	return c.topicError(to, sendError(c.verifyToken(ctx, err)))
 }
 
 // Typing implements [chat.Platform].
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
-	return sendError(c.verifyToken(ctx, c.client.call(ctx, request{op: "send typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
+	return sendError(c.verifyToken(ctx, c.client.call(ctx, request{op: "send typing", method: http.MethodPost,
+		path: "/channels/" + channelOf(to) + "/typing"})))
 }
 
 // messageParams returns the parameters that sends and edits share. An edit without buttons
 // removes the message's buttons.
 func messageParams(m chat.Message) (map[string]any, error) {
 	if len(m.Buttons) > maxButtons {
-		return nil, httpcall.Permanent(fmt.Errorf("message has %d buttons; Discord accepts %d in a row", len(m.Buttons), maxButtons))
+		return nil, httpcall.Permanent(fmt.Errorf("message has %d buttons; Discord accepts %d in a row", len(m.Buttons),
+			maxButtons))
 	}
 	rows := []any{}
 	var row []any
 	for _, b := range m.Buttons {
 		if n := utf8.RuneCountInString(b.Data); n == 0 || n > maxButtonData || b.Label == "" {
-			return nil, httpcall.Permanent(fmt.Errorf("button %q has %d characters of data; Discord accepts 1 to %d", b.Label, n, maxButtonData))
+			return nil, httpcall.Permanent(fmt.Errorf("button %q has %d characters of data; Discord accepts 1 to %d", b.Label, n,
+				maxButtonData))
 		}
-		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": truncate(b.Label, maxLabel), "custom_id": b.Data})
+		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": truncate(b.Label, maxLabel),
+			"custom_id": b.Data})
 	}
 	if len(row) > 0 {
 		rows = append(rows, map[string]any{"type": componentRow, "components": row})

@@ -22,13 +22,16 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	p := newRecorder(t, dc).Start().AwaitConnected()
 	asked := ann.Sends(thread, "well?")
 	id, err := p.Send(t.Context(), room(thread), chat.Message{
-		Text: "**Run** `rm`, @everyone <@1>?", Buttons: []chat.Button{{Label: strings.Repeat("A", 90), Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}}, ReplyTo: asked,
+		Text:    "**Run** `rm`, @everyone <@1>?",
+		Buttons: []chat.Button{{Label: strings.Repeat("A", 90), Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}},
+		ReplyTo: asked,
 	}, "key")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := thread.Replies()[0]
-	if m.ID != id || m.Text != "**Run** `rm`, @everyone <@1>?" || len(m.Buttons) != 2 || m.ReplyTo != asked || m.Details.Flags != 4 || len(m.Details.Nonce) != 24 {
+	if m.ID != id || m.Text != "**Run** `rm`, @everyone <@1>?" || len(m.Buttons) != 2 || m.ReplyTo != asked ||
+		m.Details.Flags != 4 || len(m.Details.Nonce) != 24 {
 		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "Approved, @here."}); err != nil {
@@ -37,7 +40,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	if m := thread.Replies()[0]; m.Text != "Approved, @here." || len(m.Buttons) != 0 || m.Edits != 1 {
 		t.Errorf("after the edit: %+v", m)
 	}
-	if err := p.Typing(t.Context(), room(thread)); err != nil || dc.Calls(discordtest.Typing)[0].Path != "/api/v10/channels/"+thread.ID+"/typing" {
+	if err := p.Typing(t.Context(), room(thread)); err != nil ||
+		dc.Calls(discordtest.Typing)[0].Path != "/api/v10/channels/"+thread.ID+"/typing" {
 		t.Errorf("typing: %v, %v", err, dc.Calls(discordtest.Typing))
 	}
 	for _, reply := range []string{"999", "tap:12"} {
@@ -46,7 +50,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 	}
 	for name, id := range map[string]string{"nothing": "999", "Ann's message": asked, "no id": "x/../1"} {
-		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
+		if err := p.Edit(t.Context(), room(thread), id,
+			chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("an edit of %s: %v", name, err)
 		}
 	}
@@ -68,21 +73,26 @@ func TestNonceDeduplicatesAMessage(t *testing.T) {
 		t.Errorf("ids %s and %s, %v %v: %q", first, again, err, err2, private.Texts())
 	}
 	dc.Fail(discordtest.Send, discordtest.Fault{Lose: true})
-	if _, err := p.Send(t.Context(), room(private), chat.Message{Text: "lost"}, "a/2"); channeltest.SendClass(err) != channeltest.ClassUnknown {
+	if _, err := p.Send(t.Context(), room(private), chat.Message{Text: "lost"},
+		"a/2"); channeltest.SendClass(err) != channeltest.ClassUnknown {
 		t.Fatalf("a lost response: %v", err)
 	}
 	platformtest.WaitFor(t, "the gateway event of the message", func() bool {
 		id, found, err := p.Find(t.Context(), room(private), "a/2", chat.Message{Text: "lost"})
 		return err == nil && found && id == private.Replies()[1].ID
 	})
-	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{Text: "lost"}); !errors.Is(err, chat.ErrNoHistory) {
+	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{Text: "lost"}); !errors.Is(err,
+		chat.ErrNoHistory) {
 		t.Errorf("Find of an unsent key: %v", err)
 	}
-	dc.Fail(discordtest.History, discordtest.Fault{Status: 403, Code: "50001", Message: "Missing Access"}, discordtest.Fault{Status: 429, RetryAfter: 7, Message: "slowly"})
+	dc.Fail(discordtest.History, discordtest.Fault{Status: 403, Code: "50001", Message: "Missing Access"},
+		discordtest.Fault{Status: 429, RetryAfter: 7, Message: "slowly"})
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a forbidden history: %v", err)
 	}
-	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); channeltest.SendClass(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
+	if _, _, err := p.Find(t.Context(), room(private), "a/3",
+		chat.Message{}); channeltest.SendClass(err) != mailroom.ClassUnavailable ||
+		mailroom.AsFailure(err).RetryAfter != 7*time.Second {
 		t.Errorf("a rate limited history: %v", err)
 	}
 	if caps := fx.Capabilities(); caps.DedupWindow != 2*time.Minute {
@@ -98,7 +108,8 @@ func TestNonceDeduplicatesAMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.Stop()
-	id, found, err := newRecorder(t, dc2).Start().AwaitConnected().Find(t.Context(), room(dev), "b/1", chat.Message{Text: "old"})
+	id, found, err := newRecorder(t, dc2).Start().AwaitConnected().Find(t.Context(), room(dev), "b/1",
+		chat.Message{Text: "old"})
 	if id != sent || !found || err != nil {
 		t.Errorf("Find: %q, %t, %v, want %s", id, found, err, sent)
 	}
@@ -140,7 +151,8 @@ func TestRateLimitIsObeyedBeforeItIsHit(t *testing.T) {
 	third := dc.Channel("third")
 	waits("all of it", send(third), channeltest.ClassEverywhere, 49*time.Second, 51*time.Second)
 	before := len(dc.Calls(""))
-	waits("elsewhere", p.Edit(t.Context(), room(dev), "17", chat.Message{Text: "x"}), channeltest.ClassEverywhere, 48*time.Second, 51*time.Second)
+	waits("elsewhere", p.Edit(t.Context(), room(dev), "17", chat.Message{Text: "x"}), channeltest.ClassEverywhere,
+		48*time.Second, 51*time.Second)
 	if n := len(dc.Calls("")) - before; n != 0 {
 		t.Errorf("%d calls during the global limit", n)
 	}
@@ -153,13 +165,16 @@ func TestMessagesOverALimitAreRefused(t *testing.T) {
 	to := room(dc.Person("Ann").Private())
 	many := slices.Repeat([]chat.Button{{Label: "y", Data: "z"}}, 6)
 	for name, buttons := range map[string][]chat.Button{
-		"carries too much": {{Label: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Label: "y"}}, "is one too many": many,
+		"carries too much": {{Label: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Label: "y"}},
+		"is one too many": many,
 	} {
-		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); channeltest.SendClass(err) != mailroom.ClassPermanent {
+		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons},
+			""); channeltest.SendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("a button that %s is %s: %v", name, channeltest.SendClass(err), err)
 		}
 	}
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)},
+		""); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
 		t.Errorf("a text over the limit is %s: %v", channeltest.SendClass(err), err)
 	}
 }

@@ -61,7 +61,8 @@ const (
 )
 
 func newSharedState() *sharedState {
-	return &sharedState{threads: map[string]string{}, private: map[string]bool{}, roles: map[string]string{}, sent: map[string]string{}}
+	return &sharedState{threads: map[string]string{}, private: map[string]bool{}, roles: map[string]string{},
+		sent: map[string]string{}}
 }
 
 // markStart records the time of the first connection attempt.

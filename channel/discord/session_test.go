@@ -34,7 +34,9 @@ func TestSessionIsResumedAfterTheLastCommit(t *testing.T) {
 			end(dc)
 			ann.Sends(dev, "two")
 			ann.Edits(dev, id, "one, changed") // an edit, which no history would report
-			fx.AwaitState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter > 1 })
+			fx.AwaitState("another connection", func(s channel.State) bool {
+				return s.Condition == channel.ConditionConnected && s.Adapter > 1
+			})
 			fx.AwaitTexts("one, two, one, changed")
 			if started, resumed := dc.Sessions(); started != 1 || resumed != 1 || len(fx.Recorded()) != 3 {
 				t.Errorf("%d sessions started, %d resumed, %d events recorded", started, resumed, len(fx.Recorded()))
@@ -121,7 +123,9 @@ func TestNextProcessContinuesFromThePosition(t *testing.T) {
 	ann.Sends(dev, "two")
 	ann.Sends(ann.Private(), "three")
 	fx.Start().AwaitConnected()
-	platformtest.WaitFor(t, "both", func() bool { return strings.Contains(fx.Texts(), "two") && strings.Contains(fx.Texts(), "three") })
+	platformtest.WaitFor(t, "both", func() bool {
+		return strings.Contains(fx.Texts(), "two") && strings.Contains(fx.Texts(), "three")
+	})
 	fx.Stop()
 	fx.Start().AwaitConnected()
 	ann.Sends(dev, "four")
@@ -140,7 +144,8 @@ func TestDecreasingIDsSkipNothing(t *testing.T) {
 	fx := newRecorder(t, dc).Start()
 	fx.AwaitConnected()
 	dc.PushEvent("MESSAGE_CREATE", map[string]any{
-		"id": snowflake(30 * time.Second), "channel_id": dev.ID, "guild_id": discordtest.ServerID, "author": map[string]any{"id": ann.ID}, "content": "ahead",
+		"id": snowflake(30 * time.Second), "channel_id": dev.ID, "guild_id": discordtest.ServerID,
+		"author": map[string]any{"id": ann.ID}, "content": "ahead",
 	})
 	ann.Sends(dev, "behind")
 	fx.AwaitTexts("ahead, behind")
@@ -171,7 +176,9 @@ func TestMessagesDuringAServerOutageAreRead(t *testing.T) {
 	dc.SetOutage(true) // during a connection as well
 	dc.Forget()
 	dc.Cut()
-	fx.AwaitState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.ConditionConnected })
+	fx.AwaitState("another connection", func(s channel.State) bool {
+		return s.Adapter > 1 && s.Condition == channel.ConditionConnected
+	})
 	ann.Sends(dev, "four")
 	dc.SetOutage(false)
 	platformtest.WaitFor(t, "the last", func() bool { return strings.Contains(fx.Texts(), "four") })
@@ -192,7 +199,8 @@ func TestPositionWaitsForAnUnavailableServer(t *testing.T) {
 	ann.Sends(dev, "two")
 	fx.Start().AwaitConnected()
 	dc.PushEvent("MESSAGE_CREATE", map[string]any{
-		"id": snowflake(5 * time.Minute), "channel_id": "17", "author": map[string]any{"id": ann.ID}, "content": "later, in private",
+		"id": snowflake(5 * time.Minute), "channel_id": "17", "author": map[string]any{"id": ann.ID},
+		"content": "later, in private",
 	})
 	fx.AwaitTexts("one, later, in private")
 	fx.Stop()
@@ -214,7 +222,8 @@ func TestJoinedServerIsNotReadFromTheBeginning(t *testing.T) {
 	fx.AwaitConnected()
 	ann.Sends(dev, "one")
 	fx.AwaitTexts("one")
-	dc.PushEvent("GUILD_CREATE", map[string]any{"id": "99", "channels": []any{map[string]any{"id": dev.ID, "type": 0, "last_message_id": "9999999999999999999"}}})
+	dc.PushEvent("GUILD_CREATE", map[string]any{"id": "99", "channels": []any{map[string]any{"id": dev.ID, "type": 0,
+		"last_message_id": "9999999999999999999"}}})
 	ann.Sends(dev, "two")
 	fx.AwaitTexts("one, two")
 	if n := len(dc.Calls(discordtest.History)); n != 0 {
@@ -263,7 +272,8 @@ func TestPositionIsBounded(t *testing.T) {
 		At      string
 		Private []string
 	}
-	if err := json.Unmarshal([]byte(at), &v); err != nil || len(v.Private) != 100 || len(at) > 3000 || v.At != fx.Recorded()[149].Key {
+	if err := json.Unmarshal([]byte(at), &v); err != nil || len(v.Private) != 100 || len(at) > 3000 ||
+		v.At != fx.Recorded()[149].Key {
 		t.Errorf("the position has %d bytes, %v: %.200s", len(at), err, at)
 	}
 	if v.Private[0] != fx.Recorded()[149].Room.Chat {
@@ -316,7 +326,9 @@ func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 		"an answer at last": func(*channeltest.Recorder, *discordtest.Platform) {},
 		"a lost connection": func(fx *channeltest.Recorder, dc *discordtest.Platform) {
 			dc.Cut()
-			fx.AwaitState("another connection", func(s channel.State) bool { return s.Adapter >= 2 && s.Condition == channel.ConditionConnected })
+			fx.AwaitState("another connection", func(s channel.State) bool {
+				return s.Adapter >= 2 && s.Condition == channel.ConditionConnected
+			})
 		},
 		"another process": func(fx *channeltest.Recorder, _ *discordtest.Platform) {
 			fx.Stop()

@@ -25,7 +25,8 @@ func (c *Client) Open(ctx context.Context, r Request, most int64) (io.ReadCloser
 		refusal.Text = http.StatusText(response.Status)
 		return nil, response, refusal
 	}
-	return &fileReader{client: c, ctx: ctx, cancel: cancel, op: r.Op, body: a.Body, most: most, remaining: most}, Response{Status: a.StatusCode, Header: a.Header}, nil
+	return &fileReader{client: c, ctx: ctx, cancel: cancel, op: r.Op, body: a.Body, most: most, remaining: most},
+		Response{Status: a.StatusCode, Header: a.Header}, nil
 }
 
 // fileReader reads a file that is being downloaded.

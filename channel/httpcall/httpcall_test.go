@@ -29,7 +29,8 @@ func newClient(t *testing.T, address string) *httpcall.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := httpcall.New(httpcall.Options{Platform: "Example", API: "the Example API", Base: base, Secrets: []string{"", secret}, MaxResponse: 1000})
+	c := httpcall.New(httpcall.Options{Platform: "Example", API: "the Example API", Base: base,
+		Secrets: []string{"", secret}, MaxResponse: 1000})
 	t.Cleanup(c.CloseIdleConnections)
 	return c
 }
@@ -69,7 +70,8 @@ func serveConn(t *testing.T, f func(net.Conn)) *httpcall.Client {
 }
 
 func post(body []byte) httpcall.Request {
-	return httpcall.Request{Op: "send message", Method: http.MethodPost, URL: "/" + secret + "/send", Body: body, Timeout: 10 * time.Second}
+	return httpcall.Request{Op: "send message", Method: http.MethodPost, URL: "/" + secret + "/send", Body: body,
+		Timeout: 10 * time.Second}
 }
 
 // transportError fails the test unless err is a TransportError with the outcome. It checks that the
@@ -120,7 +122,8 @@ func TestConnectionClosedInTheResponseIsMaybeSent(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 4096)); err != nil {
 			t.Error(err)
 		}
-		io.WriteString(conn, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 100\r\n\r\n{") // a lost write fails the test below
+		// a lost write fails the test below
+		io.WriteString(conn, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 100\r\n\r\n{")
 	})
 	a, err := c.Do(t.Context(), post(nil))
 	transportError(t, err, true)
@@ -194,10 +197,12 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestQuotedTextIsRedactedValidAndShort(t *testing.T) {
 	c := newClient(t, "http://localhost")
 	text := c.Redact([]byte("a " + secret + "\r\n\x1b \xff" + strings.Repeat("é", 1000)))
-	if !strings.HasPrefix(text, "a (token) ") || strings.ContainsAny(text, "\r\n") || !utf8.ValidString(text) || len(text) > 210 {
+	if !strings.HasPrefix(text, "a (token) ") || strings.ContainsAny(text, "\r\n") || !utf8.ValidString(text) ||
+		len(text) > 210 {
 		t.Errorf("text %q", text)
 	}
-	e := c.NotAPI("send message", httpcall.Response{Status: 502, Header: http.Header{"Retry-After": {"5"}}, Body: []byte("<b>" + secret + "\xff</b>")}, true)
+	e := c.NotAPI("send message", httpcall.Response{Status: 502, Header: http.Header{"Retry-After": {"5"}},
+		Body: []byte("<b>" + secret + "\xff</b>")}, true)
 	if want := "send message: response is not from the Example API (502 Bad Gateway): <b>(token)\uFFFD</b>"; e.Error() != want || !e.MaybeSent || e.RetryAfter != 5*time.Second {
 		t.Errorf("error %+v, want %q", e, want)
 	}
@@ -210,12 +215,14 @@ func TestQuotedTextIsRedactedValidAndShort(t *testing.T) {
 func TestRequestsHaveTheirHeadersAndBody(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		fmt.Fprint(w, r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get("User-Agent"), " ", r.Header.Get("Content-Type"), " ", r.Header.Get("X-A"), " ", string(body), " ", err)
+		fmt.Fprint(w, r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get("User-Agent"), " ", r.Header.Get("Content-Type"),
+			" ", r.Header.Get("X-A"), " ", string(body), " ", err)
 	})
 	for want, r := range map[string]httpcall.Request{
 		"GET /a?b=c mailroom  1  <nil>":               {URL: "/a?b=c", Header: http.Header{"X-A": {"1"}}},
 		"POST /a mailroom application/json  {} <nil>": {URL: "/a", Method: http.MethodPost, Body: []byte("{}")},
-		"POST /a mailroom text/plain  x <nil>":        {URL: "/a", Method: http.MethodPost, Body: []byte("x"), Header: http.Header{"Content-Type": {"text/plain"}}},
+		"POST /a mailroom text/plain  x <nil>": {URL: "/a", Method: http.MethodPost, Body: []byte("x"),
+			Header: http.Header{"Content-Type": {"text/plain"}}},
 	} {
 		r.Timeout = 10 * time.Second
 		if a, err := c.Do(t.Context(), r); err != nil || string(a.Body) != want {
@@ -263,7 +270,8 @@ func TestDownloadsAreBounded(t *testing.T) {
 	}
 	_, a, err := c.Open(t.Context(), httpcall.Request{Op: "download file", URL: "/gone"}, 10)
 	after, _ := httpcall.PauseOf(err)
-	if err == nil || err.Error() != "download file: Example answered 404 Not Found" || after != 3*time.Second || string(a.Body) != "no such file\n" {
+	if err == nil || err.Error() != "download file: Example answered 404 Not Found" || after != 3*time.Second ||
+		string(a.Body) != "no such file\n" {
 		t.Errorf("refused download: %v, pause %s, body %q", err, after, a.Body)
 	}
 }
@@ -271,9 +279,11 @@ func TestDownloadsAreBounded(t *testing.T) {
 func TestRetryAfterIsBounded(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for header, want := range map[string]time.Duration{
-		"": 0, "soon": 0, "-1": 0, "NaN": 0, "-Inf": 0, "7": 7 * time.Second, "0.065": 65 * time.Millisecond, "1.001": 1001 * time.Millisecond,
+		"": 0, "soon": 0, "-1": 0, "NaN": 0, "-Inf": 0, "7": 7 * time.Second, "0.065": 65 * time.Millisecond,
+		"1.001":               1001 * time.Millisecond,
 		"9223372036854775807": 24 * time.Hour, "1e999": 0, "+Inf": 24 * time.Hour,
-		"Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Thu, 01 Jan 2026 03:04:35 GMT": 0, "Fri, 02 Jan 2099 03:04:35 GMT": 24 * time.Hour,
+		"Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Thu, 01 Jan 2026 03:04:35 GMT": 0,
+		"Fri, 02 Jan 2099 03:04:35 GMT": 24 * time.Hour,
 	} {
 		if got := httpcall.ParseRetryAfter(header, now); got != want {
 			t.Errorf("%q: %s, want %s", header, got, want)
@@ -328,7 +338,8 @@ func TestErrorsOfSends(t *testing.T) {
 			t.Errorf("%+v: %+v", x.err, err)
 			continue
 		}
-		if errors.Is(err, chat.ErrGone) != x.gone || errors.Is(err, chat.ErrEverywhere) != x.everywhere || errors.Is(err, mailroom.ErrUnknown) != x.unknown {
+		if errors.Is(err, chat.ErrGone) != x.gone || errors.Is(err, chat.ErrEverywhere) != x.everywhere ||
+			errors.Is(err, mailroom.ErrUnknown) != x.unknown {
 			t.Errorf("%+v: %v", x.err, err)
 		}
 		if x.class == mailroom.ClassUnavailable && f.RetryAfter != pause {

@@ -36,8 +36,8 @@ const (
 )
 
 // Secrets are HMAC keys that sign and verify requests as Standard Webhooks specifies
-// (https://github.com/standard-webhooks/standard-webhooks, scheme v1). A request is signed with all of them and verified
-// with any.
+// (https://github.com/standard-webhooks/standard-webhooks, scheme v1). A request is signed with all of them and
+// verified with any.
 type Secrets [][]byte
 
 // NewSecret generates a secret.
@@ -118,18 +118,22 @@ func parseSignatureHeader(h http.Header, now time.Time) (signatureHeader, error)
 	id, stamp, given := h.Get(HeaderID), h.Get(HeaderTimestamp), h.Get(HeaderSignature)
 	for _, of := range []struct{ name, value string }{{HeaderID, id}, {HeaderTimestamp, stamp}, {HeaderSignature, given}} {
 		if of.value == "" {
-			return signatureHeader{}, unauthenticated("the header %s is missing: sign the request as Standard Webhooks specifies", of.name)
+			return signatureHeader{},
+				unauthenticated("the header %s is missing: sign the request as Standard Webhooks specifies", of.name)
 		}
 	}
 	if len(id) > maxID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }) {
-		return signatureHeader{}, unauthenticated("the header %s must have at most %d ASCII characters without spaces and dots", HeaderID, maxID)
+		return signatureHeader{},
+			unauthenticated("the header %s must have at most %d ASCII characters without spaces and dots", HeaderID, maxID)
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil || strconv.FormatInt(seconds, 10) != stamp {
 		return signatureHeader{}, unauthenticated("the header %s is not a time in whole seconds since 1970", HeaderTimestamp)
 	}
 	if d := now.Unix() - seconds; d > int64(tolerance.Seconds()) || -d > int64(tolerance.Seconds()) {
-		return signatureHeader{}, unauthenticated("the header %s is not within %s of this server's clock, which is at %d: sign the request again", HeaderTimestamp, tolerance, now.Unix())
+		return signatureHeader{},
+			unauthenticated("the header %s is not within %s of this server's clock, which is at %d: sign the request again",
+				HeaderTimestamp, tolerance, now.Unix())
 	}
 	out := signatureHeader{id: id, timestamp: stamp}
 	for signature := range strings.FieldsSeq(given) {

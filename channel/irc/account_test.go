@@ -9,7 +9,8 @@ func TestTheAccountNamesTheServer(t *testing.T) {
 		caps := c.capabilities()
 		return caps.Account()
 	}
-	if one, again, other := account("irc.example.org"), account("irc.example.org"), account("irc.example.net"); one != again || one == other {
+	if one, again, other := account("irc.example.org"), account("irc.example.org"), account(
+		"irc.example.net"); one != again || one == other {
 		t.Errorf("the accounts of a server are %s and %s, that of another one is %s", one, again, other)
 	}
 }

@@ -53,11 +53,13 @@ func TestABouncerRepeatsNothing(t *testing.T) {
 		s.send(t, ":s BATCH +1 chathistory #dev")
 		s.send(t, "@batch=1;time="+time.Now().UTC().Format(time.RFC3339Nano)+" :al!u@h PRIVMSG #dev :bot: in a batch")
 		s.send(t, ":s BATCH -1")
-		s.send(t, "@time="+time.Now().UTC().Format(time.RFC3339Nano)+" :al!u@h PRIVMSG #dev :bot: go on "+strings.Repeat("!", adapters))
+		s.send(t, "@time="+time.Now().UTC().Format(time.RFC3339Nano)+" :al!u@h PRIVMSG #dev :bot: go on "+
+			strings.Repeat("!", adapters))
 		await("go on " + strings.Repeat("!", adapters))
 	}
 	server.AwaitSettled()
-	if all := replies(); strings.Count(all, "do it") != 1 || strings.Contains(all, "deploy") || strings.Contains(all, "batch") {
+	if all := replies(); strings.Count(all, "do it") != 1 || strings.Contains(all, "deploy") ||
+		strings.Contains(all, "batch") {
 		t.Errorf("the replies are %q", all)
 	}
 	server.Stop()

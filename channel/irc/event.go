@@ -56,7 +56,8 @@ func (c *connection) isChannel(name string) bool {
 // nick!user@host, which is only as reliable as the network makes it.
 func (c *connection) messageUser(m *message) chat.User {
 	u := chat.User{ID: c.fold(m.from.Name + "!" + m.from.User + "@" + m.from.Host), Name: plainText(m.from.Name)}
-	if account := m.tag("account"); c.server.hasCap("account-tag") && account != "" && !strings.ContainsAny(account, "!@*") {
+	if account := m.tag("account"); c.server.hasCap("account-tag") && account != "" &&
+		!strings.ContainsAny(account, "!@*") {
 		u.ID = c.fold(account)
 	}
 	u.ID = strings.ToValidUTF8(u.ID, "?")

@@ -126,11 +126,16 @@ func handleLines(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
 func TestMessagesBecomeEvents(t *testing.T) {
 	al := chat.User{ID: "al!~al@host.example", Name: "Al"}
 	for line, want := range map[string]*chat.Event{
-		":Al!~al@host.example PRIVMSG bot :hello there":                                         {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
-		":Al!~al@host.example PRIVMSG BOT hello":                                                {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello", Addressed: true},
-		":Al!~al@host.example PRIVMSG #Dev :bot: do it":                                         {Kind: chat.EventMessage, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
-		":Al!~al@host.example PRIVMSG #dev :the bot is new":                                     {Kind: chat.EventMessage, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
-		"@account=\xff;time=x :Al!~al@host.example PRIVMSG bot :despite a tag that is no UTF-8": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "despite a tag that is no UTF-8", Addressed: true},
+		":Al!~al@host.example PRIVMSG bot :hello there": {Kind: chat.EventMessage,
+			Room: chat.Room{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
+		":Al!~al@host.example PRIVMSG BOT hello": {Kind: chat.EventMessage,
+			Room: chat.Room{Chat: al.ID}, User: al, Text: "hello", Addressed: true},
+		":Al!~al@host.example PRIVMSG #Dev :bot: do it": {Kind: chat.EventMessage,
+			Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
+		":Al!~al@host.example PRIVMSG #dev :the bot is new": {Kind: chat.EventMessage,
+			Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
+		"@account=\xff;time=x :Al!~al@host.example PRIVMSG bot :despite a tag that is no UTF-8": {Kind: chat.EventMessage,
+			Room: chat.Room{Chat: al.ID}, User: al, Text: "despite a tag that is no UTF-8", Addressed: true},
 		// Lines that are not messages to the bot, or must not be answered.
 		":Al!~al@host.example NOTICE bot :hello":              nil,
 		":Al!~al@host.example NOTICE #dev :bot: hello":        nil,
@@ -146,7 +151,8 @@ func TestMessagesBecomeEvents(t *testing.T) {
 		":Al!~al@host.example TAGMSG bot":                     nil,
 		":Al!~al@host.example INVITE bot #dev":                nil,
 		// The server has not granted account-tag, so the tag proves nothing.
-		"@account=root;msgid=1 :Al!~al@host.example PRIVMSG bot :x": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "x", Addressed: true},
+		"@account=root;msgid=1 :Al!~al@host.example PRIVMSG bot :x": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID},
+			User: al, Text: "x", Addressed: true},
 	} {
 		got := handleLines(t, newTestConnection(t), line)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
@@ -157,7 +163,8 @@ func TestMessagesBecomeEvents(t *testing.T) {
 
 func TestAnAccountIdentifiesAUser(t *testing.T) {
 	c := newTestConnection(t, "account-tag", "message-tags", "server-time")
-	got := handleLines(t, c, "@account=Alice;msgid=x1;time=2026-11-22T04:00:00.000Z :al_!~al@host.example PRIVMSG bot :hello")
+	got := handleLines(t, c,
+		"@account=Alice;msgid=x1;time=2026-11-22T04:00:00.000Z :al_!~al@host.example PRIVMSG bot :hello")
 	want := &chat.Event{
 		Kind: chat.EventMessage, Key: "msgid:x1", Room: chat.Room{Chat: "alice"}, User: chat.User{ID: "alice", Name: "al_"},
 		Text: "hello", Addressed: true, Position: "2026-11-22T04:00:00Z",
@@ -166,10 +173,12 @@ func TestAnAccountIdentifiesAUser(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := handleLines(t, c, "@account=* :al!~al@host.example PRIVMSG bot :hello"); got.User.ID != "al!~al@host.example" {
+	if got := handleLines(t, c,
+		"@account=* :al!~al@host.example PRIVMSG bot :hello"); got.User.ID != "al!~al@host.example" {
 		t.Errorf("user id without an account: %q", got.User.ID)
 	}
-	if got := handleLines(t, c, `@account=root!r@h :al!~al@host.example PRIVMSG bot :hello`); got.User.ID != "al!~al@host.example" {
+	if got := handleLines(t, c,
+		`@account=root!r@h :al!~al@host.example PRIVMSG bot :hello`); got.User.ID != "al!~al@host.example" {
 		t.Errorf("user id of an account like a nick: %q", got.User.ID)
 	}
 }
@@ -243,7 +252,8 @@ func TestNickHostAndChannelsAreTracked(t *testing.T) {
 		t.Errorf("joined %v, event %+v", c.joined, e)
 	}
 	handleLines(t, c, ":op!o@h KICK #dev robot :flood", ":s 474 robot #ops :Cannot join channel (+b)")
-	if trouble := c.host.(*hostRecorder).errorText(); c.joined["#dev"] || !strings.Contains(trouble, "removed from #dev: flood") || !strings.Contains(trouble, "#ops refused the bot (474)") {
+	if trouble := c.host.(*hostRecorder).errorText(); c.joined["#dev"] ||
+		!strings.Contains(trouble, "removed from #dev: flood") || !strings.Contains(trouble, "#ops refused the bot (474)") {
 		t.Errorf("joined %v, errors %s", c.joined, trouble)
 	}
 }
@@ -256,13 +266,15 @@ func TestARefusedJoinIsRetriedWithBackoff(t *testing.T) {
 		waits  []time.Duration
 		shown  string
 	}{
-		"full":       {":s 471 bot #ops :Cannot join channel (+l)", []time.Duration{15, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600}, "#ops: Cannot join channel (+l) (471)"},
-		"invited":    {":s 473 bot #ops :Cannot join channel (+i)", []time.Duration{15, 30, 60}, "(473)"},
-		"banned":     {":s 474 bot #ops :Cannot join channel (+b)", []time.Duration{15, 30, 60}, "(474)"},
-		"a key":      {":s 475 bot #ops :Cannot join channel (+k)", []time.Duration{15, 30, 60}, "(475)"},
-		"too many":   {":s 405 bot #ops :You have joined too many channels", []time.Duration{15, 30, 60}, "(405)"},
-		"for now":    {":s 437 bot #ops :Nick/channel is temporarily unavailable", []time.Duration{15, 30, 60}, "(437)"},
-		"a forward":  {":s 470 bot #ops ##overflow :Forwarding to another channel", []time.Duration{3600, 3600}, "#ops: forwards to ##overflow (470)"},
+		"full": {":s 471 bot #ops :Cannot join channel (+l)", []time.Duration{15, 30, 60, 120, 240, 480, 960, 1920,
+			3600, 3600}, "#ops: Cannot join channel (+l) (471)"},
+		"invited":  {":s 473 bot #ops :Cannot join channel (+i)", []time.Duration{15, 30, 60}, "(473)"},
+		"banned":   {":s 474 bot #ops :Cannot join channel (+b)", []time.Duration{15, 30, 60}, "(474)"},
+		"a key":    {":s 475 bot #ops :Cannot join channel (+k)", []time.Duration{15, 30, 60}, "(475)"},
+		"too many": {":s 405 bot #ops :You have joined too many channels", []time.Duration{15, 30, 60}, "(405)"},
+		"for now":  {":s 437 bot #ops :Nick/channel is temporarily unavailable", []time.Duration{15, 30, 60}, "(437)"},
+		"a forward": {":s 470 bot #ops ##overflow :Forwarding to another channel", []time.Duration{3600, 3600},
+			"#ops: forwards to ##overflow (470)"},
 		"a bad name": {":s 479 bot #ops :Illegal channel name", []time.Duration{3600, 3600}, "(479)"},
 		"no answer":  {"", []time.Duration{15, 30, 60}, ""},
 		"put out":    {":op!o@h KICK #ops bot :no bots", []time.Duration{15, 30, 60, 120}, "#ops: removed: no bots"},

@@ -187,7 +187,8 @@ func TestAnEchoIsAReceiptAndNoMessage(t *testing.T) {
 // TestAnAccountIsAnsweredAtItsNick checks that a nick belongs to an account only if the server says
 // so.
 func TestAnAccountIsAnsweredAtItsNick(t *testing.T) {
-	whois := []string{":s 311 bot alice ~al home * :Al", ":s 330 bot alice alice :is logged in as", ":s 318 bot alice :End"}
+	whois := []string{":s 311 bot alice ~al home * :Al", ":s 330 bot alice alice :is logged in as",
+		":s 318 bot alice :End"}
 	var mu sync.Mutex
 	m := startFakeServer(t, func(line string) []string {
 		if !strings.HasPrefix(line, "WHOIS ") {
@@ -220,7 +221,8 @@ func TestAnAccountIsAnsweredAtItsNick(t *testing.T) {
 	if _, err := b.Connection().Send(t.Context(), room, chat.Message{Text: "three"}, "key"); err != nil {
 		t.Error(err)
 	}
-	if !slices.Contains(m.received(), "PRIVMSG alice :one") || !slices.Contains(other.received(), "PRIVMSG al :three") || slices.Contains(other.received(), "PRIVMSG alice :two") {
+	if !slices.Contains(m.received(), "PRIVMSG alice :one") || !slices.Contains(other.received(), "PRIVMSG al :three") ||
+		slices.Contains(other.received(), "PRIVMSG alice :two") {
 		t.Errorf("the servers received %q and %q", m.received(), other.received())
 	}
 }
@@ -348,7 +350,8 @@ func TestTLSConnectionsVerifyTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	irctest.Start(t, "[SSL]", "CertFile = "+filepath.Join(dir, "cert"), "KeyFile = "+filepath.Join(dir, "key"), "Ports = "+port).WaitListening(tlsPort)
+	irctest.Start(t, "[SSL]", "CertFile = "+filepath.Join(dir, "cert"), "KeyFile = "+filepath.Join(dir, "key"),
+		"Ports = "+port).WaitListening(tlsPort)
 	o := testOptions(tlsPort)
 	o.Plain = false
 	if state := start(t, o).AwaitCondition(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {

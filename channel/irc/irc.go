@@ -137,8 +137,10 @@ func (o Options) hostPort() (addr, host string, err error) {
 			port = "6667"
 		}
 	}
-	if _, wrong := strconv.ParseUint(port, 10, 16); wrong != nil || host == "" || strings.ContainsAny(host, "/ @?#\r\n\x00") {
-		return "", "", fmt.Errorf(`invalid server %q: use a host name with an optional port, such as "irc.example.org:6697"`, o.Server)
+	if _, wrong := strconv.ParseUint(port, 10, 16); wrong != nil || host == "" ||
+		strings.ContainsAny(host, "/ @?#\r\n\x00") {
+		return "", "", fmt.Errorf(`invalid server %q: use a host name with an optional port, such as "irc.example.org:6697"`,
+			o.Server)
 	}
 	return net.JoinHostPort(host, port), host, nil
 }
@@ -239,7 +241,9 @@ func (discardHost) Log() *slog.Logger               { return slog.New(slog.Disca
 
 // capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
-	return chat.Capabilities{Platform: Kind, Units: func(s string) int { return len(s) }, SingleLine: true, CommandPrefix: "!"}
+	return chat.Capabilities{Platform: Kind, Units: func(s string) int {
+		return len(s)
+	}, SingleLine: true, CommandPrefix: "!"}
 }
 
 // capabilities returns the capabilities of the connection in its current state.

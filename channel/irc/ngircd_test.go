@@ -111,7 +111,9 @@ func TestARestartedServerIsReconnected(t *testing.T) {
 		t.Errorf("the state is %+v", state)
 	}
 	s.Up()
-	b.AwaitState("it is connected again", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Reconnects >= 1 })
+	b.AwaitState("it is connected again", func(s channel.State) bool {
+		return s.Condition == channel.ConditionConnected && s.Reconnects >= 1
+	})
 	al := s.Connect("al", "JOIN #dev")
 	al.Say("#dev", "bot: are you there?")
 	if e := b.AwaitEvent(1); e.Text != "are you there?" {
@@ -208,7 +210,8 @@ func TestARejectedMessageFailsPermanently(t *testing.T) {
 	b := start(t, o)
 	b.AwaitCondition(channel.ConditionConnected)
 	err := send(t, b, chat.Room{Chat: "#dev", Group: true}, "x")
-	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassPermanent ||
+		!strings.Contains(err.Error(), "404") {
 		t.Errorf("a moderated channel: %v", err)
 	}
 	op.Line("KICK #dev bot :out")
@@ -235,7 +238,8 @@ func TestAnInvalidNickIsFatal(t *testing.T) {
 	s := irctest.Start(t)
 	o := testOptions(s.Addr)
 	o.Nick = strings.Repeat("x", 17)
-	if state := start(t, o).AwaitCondition(channel.ConditionFailed); !strings.Contains(state.Reason, "max. 16 characters") {
+	if state := start(t, o).AwaitCondition(channel.ConditionFailed); !strings.Contains(state.Reason,
+		"max. 16 characters") {
 		t.Errorf("the state is %+v", state)
 	}
 }

@@ -21,7 +21,8 @@ func TestIRCIsAChannel(t *testing.T) {
 
 func TestIRCIsAChatPlatform(t *testing.T) {
 	t.Parallel()
-	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, 2*time.Second) }) // a slow machine is not silent
+	// a slow machine is not silent
+	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, 2*time.Second) })
 }
 
 // TestIRCIsAChannelOverABadNetwork uses a real server. A bot that reconnects while the server still
@@ -88,7 +89,8 @@ func newPlatform(t *testing.T, fresh time.Duration) *channeltest.Platform {
 			Redeliver: func() { s.redeliver(t) },
 			Malformed: func() {
 				for _, line := range []string{
-					":al!~al@home NOTICE bot :hello", ":al!~al@home PRIVMSG bot :\x01VERSION\x01", ":irc.server PRIVMSG bot :from a server",
+					":al!~al@home NOTICE bot :hello", ":al!~al@home PRIVMSG bot :\x01VERSION\x01",
+					":irc.server PRIVMSG bot :from a server",
 					":al!~al@home PRIVMSG $$* :to all users", ":al!~al@home PRIVMSG bot", ":al!~al@home TAGMSG bot", ":",
 				} {
 					s.send(t, line)
@@ -145,7 +147,8 @@ func (s *faultyServer) reply(line string) []string {
 		}
 	case strings.HasPrefix(line, "WHOIS "):
 		nick := strings.TrimPrefix(line, "WHOIS ")
-		return []string{":s 311 bot " + nick + " ~" + nick + " home * :" + nick, ":s 330 bot " + nick + " " + nick + " :is logged in as"}
+		return []string{":s 311 bot " + nick + " ~" + nick + " home * :" + nick, ":s 330 bot " + nick + " " + nick +
+			" :is logged in as"}
 	case strings.HasPrefix(line, "JOIN "):
 		return []string{":bot!bot@cloak " + line}
 	}
@@ -169,7 +172,8 @@ func (s *faultyServer) people(t *testing.T) channeltest.People {
 			}
 			s.mu.Lock()
 			id := fmt.Sprint("m", len(s.said))
-			line := fmt.Sprintf("@account=%[1]s;msgid=%[2]s :%[1]s!~%[1]s@home PRIVMSG %[3]s :%[4]s", nick(m.From), id, to, m.Text)
+			line := fmt.Sprintf("@account=%[1]s;msgid=%[2]s :%[1]s!~%[1]s@home PRIVMSG %[3]s :%[4]s", nick(m.From), id,
+				to, m.Text)
 			s.said = append(s.said, line)
 			s.mu.Unlock()
 			s.send(t, line)

@@ -55,7 +55,8 @@ func (p *playback) onBatch(m *message) {
 	if p.batches == nil {
 		p.batches = map[string]bool{}
 	}
-	p.batches[ref[1:]] = slices.Contains([]string{"chathistory", "draft/chathistory", "znc.in/playback"}, m.param(1)) || p.batches[m.tag("batch")]
+	p.batches[ref[1:]] = slices.Contains([]string{"chathistory", "draft/chathistory", "znc.in/playback"}, m.param(1)) ||
+		p.batches[m.tag("batch")]
 }
 
 // isRepeated reports whether a message was played back and is not new.

@@ -11,13 +11,15 @@ import (
 func TestWhatABouncerPlaysBackIsRecognized(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	line := func(ago time.Duration, tags, text string) string {
-		return fmt.Sprintf("@time=%s%s :al!~al@h PRIVMSG bot :%s", now.Add(-ago).Format("2006-01-02T15:04:05.000Z"), tags, text)
+		return fmt.Sprintf("@time=%s%s :al!~al@h PRIVMSG bot :%s", now.Add(-ago).Format("2006-01-02T15:04:05.000Z"),
+			tags, text)
 	}
 	connect := func(position string, offset time.Duration) *connection {
 		c := newTestConnection(t, "server-time", "message-tags", "batch")
 		c.connectedAt = now.Add(-offset)
 		c.playback.resume(position)
-		handleLinesAt(t, c, now.Add(-offset), "@time="+now.Format(time.RFC3339Nano)+" :s 302 bot :bot=+bot@h") // the server's clock
+		// the server's clock
+		handleLinesAt(t, c, now.Add(-offset), "@time="+now.Format(time.RFC3339Nano)+" :s 302 bot :bot=+bot@h")
 		return c
 	}
 	event := func(c *connection, line string) *chat.Event {
@@ -48,7 +50,8 @@ func TestWhatABouncerPlaysBackIsRecognized(t *testing.T) {
 		}
 		soon := connect(one.Position, offset) // a reconnect within the skew of clocks
 		soon.connectedAt = soon.connectedAt.Add(30 * time.Second)
-		if a, b := event(soon, line(0, "", "do it")), event(soon, line(0, "", "do it")); a == nil || b == nil || a.Key != one.Key || b.Key != two.Key {
+		if a, b := event(soon, line(0, "", "do it")), event(soon, line(0, "", "do it")); a == nil || b == nil ||
+			a.Key != one.Key || b.Key != two.Key {
 			t.Errorf("repeated within a minute: %+v and %+v", a, b)
 		}
 		if e := event(again, line(7*24*time.Hour, "", "deploy")); e != nil {

@@ -176,7 +176,8 @@ func (r *registration) handleCap(m *message) (lines []string, err error) {
 		}
 		if r.options.Account != "" {
 			if !r.offersSASL {
-				return nil, fmt.Errorf("the server currently offers no SASL PLAIN, which the account %s requires", r.options.Account)
+				return nil, fmt.Errorf("the server currently offers no SASL PLAIN, which the account %s requires",
+					r.options.Account)
 			}
 			lines, r.pendingCaps = append(lines, "CAP REQ :sasl"), r.pendingCaps+1
 		}
@@ -262,9 +263,11 @@ func loginError(m *message) error {
 func closeError(m *message) error {
 	text := strings.ToLower(m.trailing())
 	switch {
-	case strings.Contains(text, "bad password"), strings.Contains(text, "password mismatch"), strings.Contains(text, "invalid password"):
+	case strings.Contains(text, "bad password"), strings.Contains(text, "password mismatch"), strings.Contains(text,
+		"invalid password"):
 		return channel.Fatal(fmt.Errorf("the server rejected its password: %s", reasonText(m)))
-	case strings.Contains(text, "k-line"), strings.Contains(text, "g-line"), strings.Contains(text, "klined"), strings.Contains(text, "glined"):
+	case strings.Contains(text, "k-line"), strings.Contains(text, "g-line"), strings.Contains(text, "klined"),
+		strings.Contains(text, "glined"):
 		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", reasonText(m)))
 	}
 	return fmt.Errorf("the server closed the connection: %s", reasonText(m))

@@ -135,21 +135,29 @@ func TestLoginErrorsAreClassified(t *testing.T) {
 		fatal   bool
 		says    string
 	}{
-		"banned":                 {lines: []string{":s 465 bot :You are banned: spam"}, fatal: true, says: "banned from the server: You are banned: spam"},
-		"a bad server password":  {lines: []string{":s 464 * :Password incorrect"}, fatal: true, says: "password: Password incorrect"},
-		"a bad account":          {account, []string{":s 904 bot :SASL authentication failed"}, true, "account or its password: SASL auth"},
+		"banned": {lines: []string{":s 465 bot :You are banned: spam"}, fatal: true,
+			says: "banned from the server: You are banned: spam"},
+		"a bad server password": {lines: []string{":s 464 * :Password incorrect"}, fatal: true,
+			says: "password: Password incorrect"},
+		"a bad account": {account, []string{":s 904 bot :SASL authentication failed"}, true,
+			"account or its password: SASL auth"},
 		"a locked account":       {account, []string{":s 902 bot :You must use a nick assigned to you"}, true, "account"},
 		"another mechanism":      {account, []string{"AUTHENTICATE xyz"}, true, "PLAIN"},
 		"no SASL at all":         {account, []string{":s 421 bot CAP :Unknown command"}, true, "has no SASL"},
 		"no SASL now":            {account, []string{":s CAP * LS :account-tag"}, false, "no SASL PLAIN"},
 		"SASL refused":           {account, []string{":s CAP * LS :sasl", ":s CAP * NAK :sasl"}, false, "refused SASL"},
 		"let in without account": {account, []string{":s 001 bot :Welcome"}, false, "without its account"},
-		"an invalid nick":        {lines: []string{":s 432 * bot :Erroneous nickname"}, fatal: true, says: "the nick bot: Erroneous"},
-		"all nicks are taken":    {lines: strings.Split(strings.Repeat(":s 433 * x :in use\n", 7), "\n")[:7], says: "its alternatives are taken"},
-		"a password without 464": {lines: []string{"ERROR :Access denied: Bad password?"}, fatal: true, says: "password: Access"},
-		"banned without 465":     {lines: []string{"ERROR :K-Line: spam"}, fatal: true, says: "banned from the server"},
-		"a server that is full":  {lines: []string{"ERROR :Closing Link: (Too many connections)"}, says: "Too many connections"},
-		"an unknown host":        {lines: []string{":s 463 bot :Your host isn't among the privileged"}, fatal: true, says: "from this host"},
+		"an invalid nick": {lines: []string{":s 432 * bot :Erroneous nickname"}, fatal: true,
+			says: "the nick bot: Erroneous"},
+		"all nicks are taken": {lines: strings.Split(strings.Repeat(":s 433 * x :in use\n", 7), "\n")[:7],
+			says: "its alternatives are taken"},
+		"a password without 464": {lines: []string{"ERROR :Access denied: Bad password?"}, fatal: true,
+			says: "password: Access"},
+		"banned without 465": {lines: []string{"ERROR :K-Line: spam"}, fatal: true, says: "banned from the server"},
+		"a server that is full": {lines: []string{"ERROR :Closing Link: (Too many connections)"},
+			says: "Too many connections"},
+		"an unknown host": {lines: []string{":s 463 bot :Your host isn't among the privileged"}, fatal: true,
+			says: "from this host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.options.Nick == "" {
@@ -166,7 +174,8 @@ func TestLoginErrorsAreClassified(t *testing.T) {
 					t.Fatalf("after %q: %v", line, err)
 				}
 			}
-			if err == nil || isFatal(err) != c.fatal || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
+			if err == nil || isFatal(err) != c.fatal || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(),
+				"secret") {
 				t.Errorf("error %v, fatal %v", err, isFatal(err))
 			}
 		})
@@ -193,19 +202,21 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		change func(o *Options)
 		says   string
 	}{
-		"no server":          {func(o *Options) { o.Server = "" }, "irc.example.org:6697"},
-		"an address":         {func(o *Options) { o.Server = "ircs://irc.example.org/x" }, "invalid server"},
-		"no nick":            {func(o *Options) { o.Nick = "" }, "missing nick"},
-		"two nicks":          {func(o *Options) { o.Nick = "a b" }, "use one word"},
-		"a command in it":    {func(o *Options) { o.Nick = "a\r\nQUIT" }, "use one word"},
-		"a number":           {func(o *Options) { o.Nick = "9a" }, "begin with a letter"},
-		"no channel":         {func(o *Options) { o.Join = []string{"dev"} }, `"#name key"`},
-		"two channels":       {func(o *Options) { o.Join = []string{"#a,#b"} }, "invalid channel"},
-		"a name of two":      {func(o *Options) { o.Name = "a\nb" }, "one line"},
-		"an account of two":  {func(o *Options) { o.Account = "a b" }, "use one word"},
-		"no password":        {func(o *Options) { o.Account = "a" }, "missing password for account a"},
-		"a password for all": {func(o *Options) { o.Plain, o.Secrets = true, staticSecrets(Secrets{Server: "x"}) }, "remove tls = false"},
-		"two passwords":      {func(o *Options) { o.Secrets = staticSecrets(Secrets{Server: "x\ny"}) }, "must be one line"},
+		"no server":         {func(o *Options) { o.Server = "" }, "irc.example.org:6697"},
+		"an address":        {func(o *Options) { o.Server = "ircs://irc.example.org/x" }, "invalid server"},
+		"no nick":           {func(o *Options) { o.Nick = "" }, "missing nick"},
+		"two nicks":         {func(o *Options) { o.Nick = "a b" }, "use one word"},
+		"a command in it":   {func(o *Options) { o.Nick = "a\r\nQUIT" }, "use one word"},
+		"a number":          {func(o *Options) { o.Nick = "9a" }, "begin with a letter"},
+		"no channel":        {func(o *Options) { o.Join = []string{"dev"} }, `"#name key"`},
+		"two channels":      {func(o *Options) { o.Join = []string{"#a,#b"} }, "invalid channel"},
+		"a name of two":     {func(o *Options) { o.Name = "a\nb" }, "one line"},
+		"an account of two": {func(o *Options) { o.Account = "a b" }, "use one word"},
+		"no password":       {func(o *Options) { o.Account = "a" }, "missing password for account a"},
+		"a password for all": {func(o *Options) {
+			o.Plain, o.Secrets = true, staticSecrets(Secrets{Server: "x"})
+		}, "remove tls = false"},
+		"two passwords": {func(o *Options) { o.Secrets = staticSecrets(Secrets{Server: "x\ny"}) }, "must be one line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good
@@ -217,7 +228,8 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		})
 	}
 	for server, want := range map[string]string{
-		"irc.example.org": "irc.example.org:6697", "irc.example.org:7000": "irc.example.org:7000", "::1": "[::1]:6697", "[::1]": "[::1]:6697", "[::1]:1": "[::1]:1",
+		"irc.example.org": "irc.example.org:6697", "irc.example.org:7000": "irc.example.org:7000", "::1": "[::1]:6697",
+		"[::1]": "[::1]:6697", "[::1]:1": "[::1]:1",
 	} {
 		if got, _, err := (Options{Server: server}).hostPort(); err != nil || got != want {
 			t.Errorf("%s is %s, %v", server, got, err)

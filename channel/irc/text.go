@@ -22,7 +22,8 @@ func fold(name, mapping string) string {
 }
 
 // formatting matches colour and style codes.
-var formatting = lazyregexp.New("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
+var formatting = lazyregexp.New(
+	"\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
 
 // plainText returns the text of a line as UTF-8 without formatting. Text that is not valid UTF-8 is
 // decoded as Latin-1.

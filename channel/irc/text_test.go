@@ -9,7 +9,8 @@ import (
 )
 
 func TestNamesAreComparedWithTheCaseMapping(t *testing.T) {
-	for mapping, want := range map[string]string{"ascii": "a[b]\\c^#x~", "rfc1459": "a{b}|c~#x~", "strict-rfc1459": "a{b}|c^#x~"} {
+	for mapping, want := range map[string]string{"ascii": "a[b]\\c^#x~", "rfc1459": "a{b}|c~#x~",
+		"strict-rfc1459": "a{b}|c^#x~"} {
 		if got := fold("A[B]\\C^#X~", mapping); got != want {
 			t.Errorf("%s: %q, want %q", mapping, got, want)
 		}
@@ -33,7 +34,8 @@ func TestFormattingIsRemovedFromLines(t *testing.T) {
 
 func TestALineThatBeginsWithTheNickIsAddressedToTheBot(t *testing.T) {
 	for line, want := range map[string]string{
-		"bot: do it": "do it", "Bot, do it": "do it", "BOT:do it": "do it", "@bot: do it": "do it", "bot: /stop": "/stop", "bot": "", "bot:": "",
+		"bot: do it": "do it", "Bot, do it": "do it", "BOT:do it": "do it", "@bot: do it": "do it", "bot: /stop": "/stop",
+		"bot": "", "bot:": "",
 	} {
 		if got, ok := stripAddress(line, "bot", "ascii"); !ok || got != want {
 			t.Errorf("%q: %q, %v, want %q", line, got, ok, want)
@@ -79,7 +81,8 @@ func FuzzFit(f *testing.F) {
 		}
 		lines := splitLines(text, room)
 		for _, l := range lines {
-			if len(l) > room || strings.ContainsAny(l, "\r\n\x00") || !utf8.ValidString(l) || strings.Trim(l, " \t") == "" || l[0] == 1 {
+			if len(l) > room || strings.ContainsAny(l, "\r\n\x00") || !utf8.ValidString(l) || strings.Trim(l, " \t") == "" ||
+				l[0] == 1 {
 				t.Errorf("%q with a limit of %d is split into %q", text, room, l)
 			}
 		}
@@ -95,8 +98,10 @@ func FuzzFit(f *testing.F) {
 // FuzzParse checks that any line yields a message with a command, or is rejected.
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{
-		"@a ", "@a", ":x", ": ", "@msgid=1;account=al :al!a@h PRIVMSG #c :hi", ":al PRIVMSG bot", "PING", "  ", "@=;;= : :", ":a!b@c PRIVMSG : x", "PRIVMSG",
-		":a!b@c PRIVMSG bot :\x01VERSION\x01", ":bot!b@c NICK", ":s 005 bot CASEMAPPING=ascii CHANTYPES= :x", ":s 311 a", ":a!b@c KICK", ":s 396",
+		"@a ", "@a", ":x", ": ", "@msgid=1;account=al :al!a@h PRIVMSG #c :hi", ":al PRIVMSG bot", "PING", "  ", "@=;;= : :",
+		":a!b@c PRIVMSG : x", "PRIVMSG",
+		":a!b@c PRIVMSG bot :\x01VERSION\x01", ":bot!b@c NICK", ":s 005 bot CASEMAPPING=ascii CHANTYPES= :x", ":s 311 a",
+		":a!b@c KICK", ":s 396",
 	} {
 		f.Add(line)
 	}
@@ -112,7 +117,8 @@ func FuzzParse(f *testing.F) {
 		_, _ = r.handle(m) // must not panic
 		c := newTestConnection(t)
 		e, err := c.handleMessage(m, c.connectedAt)
-		if err == nil && e != nil && (e.Key == "" || e.User.ID == "" || e.Room.Chat == "" || !utf8.ValidString(e.Text+e.User.ID+e.User.Name+e.Key)) {
+		if err == nil && e != nil && (e.Key == "" || e.User.ID == "" || e.Room.Chat == "" ||
+			!utf8.ValidString(e.Text+e.User.ID+e.User.Name+e.Key)) {
 			t.Errorf("%q is the event %+v", line, e)
 		}
 	})

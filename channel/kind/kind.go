@@ -63,7 +63,8 @@ type Settings struct {
 
 // Token returns the keys of a channel's token, which must be set.
 func Token(s *setting.Secret) []setting.Setting {
-	return s.Settings("token", tokenDoc, `missing token; set either token_env or token_file (the configuration never contains the token itself)`)
+	return s.Settings("token", tokenDoc,
+		`missing token; set either token_env or token_file (the configuration never contains the token itself)`)
 }
 
 // OptionalToken returns the keys of a token that need not be set.

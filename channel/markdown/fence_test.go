@@ -13,7 +13,8 @@ func TestNoTextEndsItsFence(t *testing.T) {
 		got := markdown.Fence(text)
 		inside, ok := strings.CutPrefix(got, "```\n")
 		inside, closed := strings.CutSuffix(inside, "\n```")
-		if !ok || !closed || strings.Contains(inside, "```") || strings.ReplaceAll(inside, " ", "") != strings.ReplaceAll(text, " ", "") {
+		if !ok || !closed || strings.Contains(inside, "```") || strings.ReplaceAll(inside, " ",
+			"") != strings.ReplaceAll(text, " ", "") {
 			t.Errorf("%q is %q", text, got)
 		}
 	}

@@ -49,7 +49,8 @@ func newAnonymousClient(base *url.URL) *client {
 }
 
 func newExchange(base *url.URL, token string, most int64) *httpcall.Client {
-	return httpcall.New(httpcall.Options{Platform: "the homeserver", API: "a homeserver", Base: base, Secrets: []string{token}, MaxResponse: most})
+	return httpcall.New(httpcall.Options{Platform: "the homeserver", API: "a homeserver", Base: base,
+		Secrets: []string{token}, MaxResponse: most})
 }
 
 // isRoomRefusal reports whether err refuses one room or event only: a 4xx response that concerns
@@ -61,7 +62,8 @@ func isRoomRefusal(err error) bool {
 	if !ok || e.Status < 400 || e.Status >= 500 || isFatal(err) {
 		return false
 	}
-	return e.Status != http.StatusUnauthorized && e.Status != http.StatusTooManyRequests && e.Code != "M_USER_SUSPENDED" && e.Code != "M_LIMIT_EXCEEDED"
+	return e.Status != http.StatusUnauthorized && e.Status != http.StatusTooManyRequests && e.Code != "M_USER_SUSPENDED" &&
+		e.Code != "M_LIMIT_EXCEEDED"
 }
 
 // request is one API call. op names the operation in errors.
@@ -97,7 +99,8 @@ func (c *client) call(ctx context.Context, r request, out any, timeout time.Dura
 	if len(r.query) > 0 {
 		to += "?" + r.query.Encode()
 	}
-	a, err := c.http.Do(ctx, httpcall.Request{Op: r.op, Method: r.method, URL: to, Header: c.authorization(), Body: body, Timeout: timeout})
+	a, err := c.http.Do(ctx, httpcall.Request{Op: r.op, Method: r.method, URL: to, Header: c.authorization(), Body: body,
+		Timeout: timeout})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ func (r *receiver) readReply(ctx context.Context, e *chat.Event, msg content, an
 	if in, err := r.loadMembers(ctx, e.Room.Chat); err == nil { // without it, the author has no name
 		author = in.chatUser(answered.Sender)
 	}
-	e.Context = append(e.Context, chat.Context{Kind: chat.ContextReply, Author: author, ByBot: toBot, Text: said.describe()})
+	e.Context = append(e.Context, chat.Context{Kind: chat.ContextReply, Author: author, ByBot: toBot,
+		Text: said.describe()})
 }
 
 // describe returns the text of a message, or what it has in place of one.
@@ -104,5 +105,6 @@ func describeEvent(e *event) string {
 // location returns one line about a place that was shared. The body alone may be only a name of it.
 func (s *content) location() string {
 	place, _, _ := strings.Cut(strings.TrimPrefix(s.GeoURI, "geo:"), ";")
-	return "(" + display.Line(strings.TrimSpace("shared a location: "+strings.ReplaceAll(place, ",", ", ")+" "+s.Body)) + ")"
+	return "(" + display.Line(strings.TrimSpace("shared a location: "+strings.ReplaceAll(place, ",", ", ")+" "+s.Body)) +
+		")"
 }

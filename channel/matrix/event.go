@@ -62,7 +62,8 @@ func (e *event) startsMembership(user string) bool {
 		return false
 	}
 	before := e.Unsigned.Before
-	return e.memberContent().Membership != membershipJoin || before == nil || before.Membership != membershipInvite && before.Membership != membershipJoin
+	return e.memberContent().Membership != membershipJoin || before == nil || before.Membership != membershipInvite &&
+		before.Membership != membershipJoin
 }
 
 // content is the content of a message event.
@@ -215,7 +216,8 @@ func (r *receiver) threadOfMessage(ctx context.Context, room, id string) (string
 	}
 	e, found, err := r.fetchEvent(ctx, room, id)
 	var msg content
-	if err != nil || !found || json.Unmarshal(e.Content, &msg) != nil || msg.RelatesTo == nil || !msg.RelatesTo.isThread() {
+	if err != nil || !found || json.Unmarshal(e.Content, &msg) != nil || msg.RelatesTo == nil ||
+		!msg.RelatesTo.isThread() {
 		return "", err
 	}
 	r.recordThread(id, msg.RelatesTo.Event)

@@ -15,7 +15,8 @@ import (
 func TestARefusedHistoryAffectsOneRoomOnly(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []matrixtest.Fault{
-		{Status: 403, Code: "M_FORBIDDEN"}, {Status: 404, Code: "M_NOT_FOUND"}, {Status: 400, Code: "M_UNKNOWN"}, {Status: 400, Code: "M_INVALID_PARAM"},
+		{Status: 403, Code: "M_FORBIDDEN"}, {Status: 404, Code: "M_NOT_FOUND"}, {Status: 400, Code: "M_UNKNOWN"},
+		{Status: 400, Code: "M_INVALID_PARAM"},
 		{Status: 400, Code: "M_BAD_STATE"}, {Status: 403, Code: "ORG.EXAMPLE.NEW"},
 	} {
 		w, r := newRecorder(t, matrixtest.Start(t).URL, "")
@@ -54,7 +55,8 @@ func TestAnUnreadableRoomAffectsItselfOnly(t *testing.T) {
 			r.AwaitTexts("one")
 			asked, hold := len(w.proxy.Calls("joined_members")), make(chan struct{})
 			w.proxy.Fail("joined_members",
-				matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "no"}, matrixtest.Fault{Status: 502, Raw: "<html>"}, matrixtest.Fault{Hold: hold})
+				matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "no"}, matrixtest.Fault{Status: 502, Raw: "<html>"},
+				matrixtest.Fault{Hold: hold})
 			bob.Says(group, "two")
 			matrixtest.WaitFor(t, "a room that is slow", func() bool { return len(w.proxy.Calls("joined_members")) == asked+3 })
 			bob.Says(group, "three")

@@ -53,7 +53,8 @@ func (c *connection) openFile(ctx context.Context, server, id string) (io.ReadCl
 	const op = "download file"
 	var err error
 	for _, prefix := range []string{"/_matrix/client/v1/media/download", "/_matrix/media/v3/download"} {
-		content, a, failed := c.client.http.Open(ctx, httpcall.Request{Op: op, URL: escapePath(prefix, server, id), Header: c.client.authorization()}, maxFileSize)
+		content, a, failed := c.client.http.Open(ctx, httpcall.Request{Op: op, URL: escapePath(prefix, server, id),
+			Header: c.client.authorization()}, maxFileSize)
 		if failed == nil {
 			return content, nil
 		}

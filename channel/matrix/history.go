@@ -34,14 +34,16 @@ type historyPage struct {
 
 // fetchPage fetches one page of a room's history backwards from a token, or from its end if from is
 // "".
-func (c *connection) fetchPage(ctx context.Context, room, from, to, filter string, ask func(context.Context, request, any, time.Duration) error) (p historyPage, err error) {
+func (c *connection) fetchPage(ctx context.Context, room, from, to, filter string, ask func(context.Context, request,
+	any, time.Duration) error) (p historyPage, err error) {
 	q := url.Values{"dir": {"b"}, "limit": {strconv.Itoa(pageSize)}, "filter": {filter}}
 	for name, token := range map[string]string{"from": from, "to": to} {
 		if token != "" {
 			q.Set(name, token)
 		}
 	}
-	err = ask(ctx, request{op: "read room history", method: http.MethodGet, path: []string{"rooms", room, "messages"}, query: q}, &p, callTimeout)
+	err = ask(ctx, request{op: "read room history", method: http.MethodGet, path: []string{"rooms", room, "messages"},
+		query: q}, &p, callTimeout)
 	return p, err
 }
 
@@ -65,7 +67,8 @@ func (r *receiver) backfill(ctx context.Context, room string, t timeline, at pos
 		case from == "":
 			return events, nil
 		case len(events) >= maxBackfill || pages >= maxPages:
-			r.host.ReportError(fmt.Errorf("room %s has more new events than are read back (%d): older ones are skipped", room, len(events)))
+			r.host.ReportError(fmt.Errorf("room %s has more new events than are read back (%d): older ones are skipped", room,
+				len(events)))
 			return events, nil
 		}
 		p, err := r.fetchPage(ctx, room, from, to, "{"+eventTypes+"}", r.observedCall)
@@ -88,7 +91,8 @@ func (r *receiver) backfill(ctx context.Context, room string, t timeline, at pos
 func (r *receiver) hasAcceptedInvite(events []event) bool {
 	return slices.ContainsFunc(events, func(e event) bool {
 		before := e.Unsigned.Before
-		return e.Type == typeMember && e.StateKey != nil && *e.StateKey == r.bot.ID && before != nil && before.Membership == membershipInvite
+		return e.Type == typeMember && e.StateKey != nil && *e.StateKey == r.bot.ID && before != nil &&
+			before.Membership == membershipInvite
 	})
 }
 
@@ -130,7 +134,8 @@ func (r *receiver) firstNew(events []event, at position) int {
 
 // fetchEvent fetches one event. found is false if the homeserver does not have it or denies access.
 func (c *connection) fetchEvent(ctx context.Context, room, id string) (e event, found bool, err error) {
-	err = c.observedCall(ctx, request{op: "read event", method: http.MethodGet, path: []string{"rooms", room, "event", id}}, &e, callTimeout)
+	err = c.observedCall(ctx, request{op: "read event", method: http.MethodGet, path: []string{"rooms", room, "event",
+		id}}, &e, callTimeout)
 	if isRoomRefusal(err) {
 		return event{}, false, nil
 	}
@@ -138,7 +143,8 @@ func (c *connection) fetchEvent(ctx context.Context, room, id string) (e event, 
 }
 
 // Find implements [chat.Platform]. It searches the bot's latest messages for the key.
-func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.Message) (id string, found bool, err error) {
+func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.Message) (id string, found bool,
+	err error) {
 	filter, err := json.Marshal(map[string]any{"senders": []string{c.bot.ID}, "types": []string{typeMessage}})
 	if err != nil {
 		return "", false, fmt.Errorf("encode filter: %w", err)

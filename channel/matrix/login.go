@@ -53,7 +53,10 @@ func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
 		} `json:"m.homeserver"`
 	}
 	if a.TooLarge || a.Status != http.StatusOK || json.Unmarshal(a.Body, &body) != nil {
-		return "", fmt.Errorf("%s: %s has no valid .well-known file (%d %s); use the homeserver's URL, such as https://matrix.example.org", op, base.Host, a.Status, http.StatusText(a.Status))
+		return "",
+			fmt.Errorf(
+				"%s: %s has no valid .well-known file (%d %s); use the homeserver's URL, such as https://matrix.example.org", op,
+				base.Host, a.Status, http.StatusText(a.Status))
 	}
 	found := strings.TrimRight(body.Home.Base, "/")
 	if _, err := setting.ParseBaseURL(found, exampleHomeserver); err != nil {
@@ -116,5 +119,6 @@ func (s session) logOut(ctx context.Context) error {
 		return err
 	}
 	defer c.http.CloseIdleConnections()
-	return connectionError(c.call(ctx, request{op: "log out", method: http.MethodPost, path: []string{"logout"}, body: struct{}{}}, nil, callTimeout))
+	return connectionError(c.call(ctx, request{op: "log out", method: http.MethodPost, path: []string{"logout"},
+		body: struct{}{}}, nil, callTimeout))
 }

@@ -108,7 +108,8 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 
 func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	const op = "identify token"
-	if err := c.call(ctx, request{op: op, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot, callTimeout); err != nil {
+	if err := c.call(ctx, request{op: op, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot,
+		callTimeout); err != nil {
 		return bot, err
 	}
 	if !strings.HasPrefix(bot.ID, "@") || !strings.Contains(bot.ID, ":") {
@@ -117,8 +118,10 @@ func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	var profile struct {
 		Name string `json:"displayname"`
 	}
-	err = c.call(ctx, request{op: "read display name", method: http.MethodGet, path: []string{"profile", bot.ID, "displayname"}}, &profile, callTimeout)
-	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusNotFound || e.Status == http.StatusForbidden) {
+	err = c.call(ctx, request{op: "read display name", method: http.MethodGet, path: []string{"profile", bot.ID,
+		"displayname"}}, &profile, callTimeout)
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusNotFound ||
+		e.Status == http.StatusForbidden) {
 		err = nil // it has no display name
 	}
 	if bot.Name = strings.TrimSpace(profile.Name); bot.Name == "" {
@@ -153,7 +156,8 @@ type connection struct {
 
 // capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
-	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: jsonBytes, MaxUpload: maxUpload, Edits: true, Typing: true, CommandPrefix: "!"}
+	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: jsonBytes, MaxUpload: maxUpload, Edits: true,
+		Typing: true, CommandPrefix: "!"}
 }
 
 func (c *connection) capabilities() chat.Capabilities {
@@ -198,9 +202,11 @@ func connectionError(err error) error {
 	case e.Code == "M_CONSENT_NOT_GIVEN":
 		return channel.Fatal(fmt.Errorf("the homeserver requires consent to its terms: %w", err))
 	case e.Detail == softLogout:
-		return channel.Fatal(fmt.Errorf("the bot's access token expired (%d %s): log in again to get a new one", e.Status, e.Text))
+		return channel.Fatal(fmt.Errorf("the bot's access token expired (%d %s): log in again to get a new one",
+			e.Status, e.Text))
 	}
-	return channel.Fatal(fmt.Errorf("the bot's access token was rejected (%d %s): log in again to get a new one", e.Status, e.Text))
+	return channel.Fatal(fmt.Errorf("the bot's access token was rejected (%d %s): log in again to get a new one",
+		e.Status, e.Text))
 }
 
 // isFatal reports whether a retry cannot succeed.

@@ -25,7 +25,8 @@ func newMentionMatcher(bot account) mentionMatcher {
 		ids = append(ids, regexp.QuoteMeta(id))
 	}
 	id := "(?:" + strings.Join(ids, "|") + ")"
-	link := `(?:https://matrix\.to/#/` + id + `|matrix:u/` + regexp.QuoteMeta(strings.TrimPrefix(bot.ID, "@")) + `)(?:\?[^"\s)]*)?`
+	link := `(?:https://matrix\.to/#/` + id + `|matrix:u/` + regexp.QuoteMeta(strings.TrimPrefix(bot.ID, "@")) +
+		`)(?:\?[^"\s)]*)?`
 	const end = `(?:$|[^\pL\pN_:.\-]|[:.\-](?:$|[^\pL\pN_]))` // end of a word, which may be followed by punctuation
 	word := "(?:" + ids[0] + "|@(?:" + regexp.QuoteMeta(bot.Name) + "|" + regexp.QuoteMeta(localpart(bot.ID)) + "))"
 	return mentionMatcher{

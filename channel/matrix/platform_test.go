@@ -74,7 +74,8 @@ func newWorld(t *testing.T, url, n string) *world {
 		proxy: matrixtest.NewProxy(t, url), bot: matrixtest.NewPerson(t, url, "mailroom"+n, "Mail Room"),
 		ann: matrixtest.NewPerson(t, url, "ann"+n, "Ann"), bob: matrixtest.NewPerson(t, url, "guest"+n, "Bob"),
 	}
-	w.rooms = map[string]string{channeltest.Ann: w.ann.NewRoom(true, w.bot), channeltest.Bob: w.bob.NewRoom(true, w.bot), channeltest.Dev: w.ann.NewRoom(false, w.bot, w.bob)}
+	w.rooms = map[string]string{channeltest.Ann: w.ann.NewRoom(true, w.bot), channeltest.Bob: w.bob.NewRoom(true, w.bot),
+		channeltest.Dev: w.ann.NewRoom(false, w.bot, w.bob)}
 	for _, room := range w.rooms {
 		w.bot.Joins(room)
 	}
@@ -194,19 +195,22 @@ func (w *world) people() channeltest.People {
 		},
 		Upload: func(person, place, name string, content []byte) {
 			uri := who[person].Uploads(name, "text/plain", content)
-			who[person].Says(w.rooms[place], name, map[string]any{"msgtype": "m.file", "filename": name, "url": uri, "info": map[string]any{"mimetype": "text/plain", "size": len(content)}})
+			who[person].Says(w.rooms[place], name, map[string]any{"msgtype": "m.file", "filename": name, "url": uri,
+				"info": map[string]any{"mimetype": "text/plain", "size": len(content)}})
 		},
 		Quote: func(person, place, text string) {
 			other := who[channeltest.Bob]
 			first := other.Says(w.rooms[place], "just a thought")
-			who[person].Says(w.rooms[place], "> <"+other.ID+"> @"+w.bot.ID+": do it\n\n"+text, matrixtest.ReplyTo(first), map[string]any{
-				"format": "org.matrix.custom.html", "m.mentions": map[string]any{"user_ids": []string{other.ID}},
-				"formatted_body": `<mx-reply><blockquote><a href="https://matrix.to/#/!r/$e">In reply to</a> <a href="https://matrix.to/#/` + other.ID + `">x</a><br>` +
-					`<a href="https://matrix.to/#/` + w.bot.ID + `">bot</a>: do it</blockquote></mx-reply>` + text,
-			})
+			who[person].Says(w.rooms[place], "> <"+other.ID+"> @"+w.bot.ID+": do it\n\n"+text, matrixtest.ReplyTo(first),
+				map[string]any{
+					"format": "org.matrix.custom.html", "m.mentions": map[string]any{"user_ids": []string{other.ID}},
+					"formatted_body": `<mx-reply><blockquote><a href="https://matrix.to/#/!r/$e">In reply to</a> <a href="https://matrix.to/#/` + other.ID + `">x</a><br>` +
+						`<a href="https://matrix.to/#/` + w.bot.ID + `">bot</a>: do it</blockquote></mx-reply>` + text,
+				})
 		},
 		Wordless: func(person, place string) string {
-			who[person].Says(w.rooms[place], "the office", map[string]any{"msgtype": "m.location", "geo_uri": "geo:48.2,16.37;u=35"})
+			who[person].Says(w.rooms[place], "the office", map[string]any{"msgtype": "m.location",
+				"geo_uri": "geo:48.2,16.37;u=35"})
 			return "(shared a location: 48.2, 16.37 the office)"
 		},
 		Edit:   func(person, place, id, text string) { who[person].Edits(w.rooms[place], id, text) },
@@ -222,12 +226,18 @@ func (w *world) failedLogin(name, want string, f matrixtest.Fault) channeltest.L
 func connectFaults(token string) []channeltest.ConnectFault {
 	return []channeltest.ConnectFault{
 		channeltest.OnConnect("half a poll", "sync", matrixtest.Fault{Half: true}, "unexpected EOF", 0),
-		channeltest.OnConnect("a gateway's page for a poll", "sync", matrixtest.Fault{Status: 502, Raw: "<html>no " + token + "</html>"}, "(token)", 0),
-		channeltest.OnConnect("too many polls", "sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second),
-		channeltest.OnConnect("too many, by header", "sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", Header: "Retry-After: 1"}, "Too Many Requests", time.Second),
-		channeltest.OnConnect("too many, at the start", "whoami", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second),
-		channeltest.OnConnect("an error of its own", "sync", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "Internal Server Error"}, "500 M_UNKNOWN", 0),
-		channeltest.OnConnect("a page that is missing", "whoami", matrixtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not from a homeserver (404 Not Found)", 0),
+		channeltest.OnConnect("a gateway's page for a poll", "sync", matrixtest.Fault{Status: 502, Raw: "<html>no " + token +
+			"</html>"}, "(token)", 0),
+		channeltest.OnConnect("too many polls", "sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED",
+			Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("too many, by header", "sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED",
+			Message: "Too Many Requests", Header: "Retry-After: 1"}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("too many, at the start", "whoami", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED",
+			Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("an error of its own", "sync", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN",
+			Message: "Internal Server Error"}, "500 M_UNKNOWN", 0),
+		channeltest.OnConnect("a page that is missing", "whoami", matrixtest.Fault{Status: 404, Raw: "<html>404</html>"},
+			"not from a homeserver (404 Not Found)", 0),
 		channeltest.OnConnect("nonsense", "sync", matrixtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0),
 		channeltest.OnConnect("other JSON", "sync", matrixtest.Fault{Raw: `{"rooms":[]}`}, "unexpected response", 0),
 		channeltest.OnConnect("no place", "sync", matrixtest.Fault{Raw: `{}`}, "no next_batch token", 0),
@@ -239,10 +249,14 @@ func sendFaults() []channeltest.SendFault {
 	return []channeltest.SendFault{
 		channeltest.OnSend(matrixtest.Fault{Status: 400, Code: "M_BAD_JSON", Message: "no"}, mailroom.ClassPermanent),
 		channeltest.OnSend(matrixtest.Fault{Status: 413, Code: "M_TOO_LARGE", Message: "too large"}, mailroom.ClassPermanent),
-		channeltest.OnSend(matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent), // the bot is still a member
-		channeltest.OnSend(matrixtest.Fault{Status: 403, Code: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable),
-		channeltest.OnSend(matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable),
-		channeltest.OnSend(matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfter: 0.005}, channeltest.ClassEverywhere),
+		// the bot is still a member
+		channeltest.OnSend(matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent),
+		channeltest.OnSend(matrixtest.Fault{Status: 403, Code: "M_USER_SUSPENDED", Message: "wait"},
+			mailroom.ClassUnavailable),
+		channeltest.OnSend(matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "not here"},
+			mailroom.ClassUnavailable),
+		channeltest.OnSend(matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfter: 0.005},
+			channeltest.ClassEverywhere),
 		channeltest.OnSend(matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "oh"}, channeltest.ClassUnknown),
 		channeltest.OnSend(matrixtest.Fault{Raw: "{}"}, channeltest.ClassUnknown),
 	}

@@ -27,7 +27,8 @@ type position struct {
 	First bool   `json:"first,omitempty"` // no sync response was ever submitted completely
 	// Pending maps each room with missing events to the position up to which it was read.
 	Pending map[string]position `json:"behind,omitempty"`
-	Join    bool                `json:"join,omitempty"` // only in Pending: the bot accepted an invitation and has not joined yet
+	// only in Pending: the bot accepted an invitation and has not joined yet
+	Join bool `json:"join,omitempty"`
 }
 
 // parsePosition parses a saved position. An invalid one yields the zero position.
@@ -160,7 +161,8 @@ func (r *receiver) checkPosition(ctx context.Context) error {
 	_, found, err := r.fetchEvent(ctx, r.position.Room, r.position.Event)
 	switch {
 	case err == nil && !found:
-		r.host.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room", r.position.Room, "event", r.position.Event)
+		r.host.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room",
+			r.position.Room, "event", r.position.Event)
 		r.position = position{}
 	case err != nil && ctx.Err() == nil && isRoomError(err):
 		r.host.ReportError(fmt.Errorf("cannot check whether the homeserver lost events since the last connection: %w", err))
@@ -193,12 +195,14 @@ func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Dura
 	case <-time.After(pause):
 	}
 	asked := time.Now()
-	q := url.Values{"filter": {syncFilter}, "set_presence": {"offline"}, "timeout": {strconv.FormatInt(wait.Milliseconds(), 10)}}
+	q := url.Values{"filter": {syncFilter}, "set_presence": {"offline"},
+		"timeout": {strconv.FormatInt(wait.Milliseconds(), 10)}}
 	if since != "" {
 		q.Set("since", since)
 	}
 	// The idle timeout of the channel expires before this deadline.
-	a.err = r.observedCall(ctx, request{op: "receive", method: http.MethodGet, path: []string{"sync"}, query: q}, &a.syncResponse, wait+2*pollGrace)
+	a.err = r.observedCall(ctx, request{op: "receive", method: http.MethodGet, path: []string{"sync"}, query: q},
+		&a.syncResponse, wait+2*pollGrace)
 	if e, ok := errors.AsType[*httpcall.Refusal](a.err); ok && since != "" && e.Status == http.StatusBadRequest {
 		a.unknownSince = true
 	}

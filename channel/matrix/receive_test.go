@@ -35,12 +35,14 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 		ann.Deletes(private, first)
 		ann.Says(private, "waves", map[string]any{"msgtype": "m.emote"})
 		notes := ann.Uploads("notes.txt", "text/plain", []byte("one\ntwo"))
-		ann.Says(private, "see", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": notes, "info": map[string]any{"mimetype": "text/plain", "size": 7}})
+		ann.Says(private, "see", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": notes,
+			"info": map[string]any{"mimetype": "text/plain", "size": 7}})
 		ann.Says(private, "p.jpg", map[string]any{"msgtype": "m.image", "url": notes, "info": map[string]any{"size": "7"}})
 		ann.Says(private, "a program's", map[string]any{"msgtype": "m.notice"})
 		ann.Says(private, "another's", map[string]any{"org.mailroom.key": "k"})
 		ann.Sends(private, "m.room.message", map[string]any{"body": 7})
-		ann.Sends(private, "m.reaction", map[string]any{"m.relates_to": map[string]any{"rel_type": "m.annotation", "event_id": first, "key": "👍"}})
+		ann.Sends(private, "m.reaction", map[string]any{"m.relates_to": map[string]any{"rel_type": "m.annotation",
+			"event_id": first, "key": "👍"}})
 		w.bot.Says(private, "its own, from elsewhere")
 		root := ann.Says(private, "a thread")
 		inThread := ann.Says(private, "in it", matrixtest.Thread(root))
@@ -48,7 +50,8 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 		ann.Edits(private, inThread, "in it still")
 		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(r.Texts(), "in it still") })
 		ann.Deletes(private, inThread)
-		ann.Says(private, "as older programs do", map[string]any{"m.relates_to": map[string]any{"rel_type": "io.element.thread", "event_id": root}})
+		ann.Says(private, "as older programs do",
+			map[string]any{"m.relates_to": map[string]any{"rel_type": "io.element.thread", "event_id": root}})
 		ann.Says(private, "the end")
 		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(r.Texts(), "the end") })
 
@@ -56,7 +59,8 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 			if e.Kind == "" {
 				e.Kind = chat.EventMessage
 			}
-			e.Room, e.User, e.Addressed = chat.Room{Chat: private, Topic: topic}, chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.EventDeleted
+			e.Room, e.User, e.Addressed = chat.Room{Chat: private, Topic: topic}, chat.User{ID: ann.ID, Name: "Ann"},
+				e.Kind != chat.EventDeleted
 			return e
 		}
 		wantEvents(t, r,
@@ -64,7 +68,8 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 			said("", chat.Event{Kind: chat.EventEdited, TargetID: first, Text: "hello"}),
 			said("", chat.Event{Kind: chat.EventDeleted, TargetID: first}),
 			said("", chat.Event{Text: "* Ann waves"}),
-			said("", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: notes}}}),
+			said("", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7,
+				URI: notes}}}),
 			said("", chat.Event{Files: []chat.File{{Name: "p.jpg", Size: -1, URI: notes}}}),
 			said("", chat.Event{Text: "a thread"}),
 			said(root, chat.Event{Text: "in it"}),
@@ -81,35 +86,44 @@ func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 		w, r := newRecorder(t, url, "")
 		bob := matrixtest.NewPerson(t, url, "bob", "")
 		group := w.newGroup(bob)
-		sent, err := r.Start().AwaitConnected().Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
+		sent, err := r.Start().AwaitConnected().Send(t.Context(), chat.Room{Chat: group, Group: true},
+			chat.Message{Text: "Go on?"}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}
 		to := "https://matrix.to/#/" + w.bot.ID
 		for _, text := range []string{
-			"just talking of the mail room", "what says @Mail Room to this?", "mail@mailroom is no name, nor is @mailroom:elsewhere.example",
+			"just talking of the mail room", "what says @Mail Room to this?",
+			"mail@mailroom is no name, nor is @mailroom:elsewhere.example",
 			w.bot.ID + ": !status", "ask " + w.bot.ID + ".",
 		} {
 			bob.Says(group, text)
 		}
-		bob.Says(group, "Mail Room !stop", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<a href="` + to + `">Mail Room</a> !stop`})
-		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
+		bob.Says(group, "Mail Room !stop", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<a href="` +
+			to + `">Mail Room</a> !stop`})
+		bob.Says(group, "[Mail Room]("+to+") go",
+			map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
 		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.ReplyTo(sent))
 		bob.Says(group, "no", matrixtest.ReplyTo(w.ann.Says(group, "who is there?")))
 		asked := w.ann.Says(group, w.bot.ID+": hi") // and answers to it, which quote it, are not to the bot
-		for _, listed := range []any{map[string]any{"user_ids": []string{w.ann.ID}}, map[string]any{"user_ids": []string{w.ann.ID, w.bot.ID}}, map[string]any{}, nil} {
-			fields := map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<mx-reply><blockquote><a href="https://matrix.to/#/!r/$e">In reply to</a> ` +
-				`<a href="https://matrix.to/#/` + w.ann.ID + `">ann</a><br><a href="` + to + `">bot</a>: hi</blockquote></mx-reply>good idea`}
+		for _, listed := range []any{map[string]any{"user_ids": []string{w.ann.ID}},
+			map[string]any{"user_ids": []string{w.ann.ID, w.bot.ID}}, map[string]any{}, nil} {
+			fields := map[string]any{"format": "org.matrix.custom.html",
+				"formatted_body": `<mx-reply><blockquote><a href="https://matrix.to/#/!r/$e">In reply to</a> ` +
+					`<a href="https://matrix.to/#/` + w.ann.ID + `">ann</a><br><a href="` + to +
+					`">bot</a>: hi</blockquote></mx-reply>good idea`}
 			if listed != nil {
 				fields["m.mentions"] = listed
 			}
 			bob.Says(group, "> <"+w.ann.ID+"> "+w.bot.ID+": hi\n\ngood idea", matrixtest.ReplyTo(asked), fields)
 		}
-		bob.Says(group, "> "+w.bot.ID+": hi\nno", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<blockquote><p><a href="` + to + `">bot</a>: hi</p></blockquote>no`})
+		bob.Says(group, "> "+w.bot.ID+": hi\nno", map[string]any{"format": "org.matrix.custom.html",
+			"formatted_body": `<blockquote><p><a href="` + to + `">bot</a>: hi</p></blockquote>no`})
 		matrixtest.WaitFor(t, "all messages", func() bool { return len(r.Recorded()) == 16 })
 
 		said := func(text string, addressed bool) chat.Event {
-			return chat.Event{Kind: chat.EventMessage, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
+			return chat.Event{Kind: chat.EventMessage, Room: chat.Room{Chat: group, Group: true},
+				User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
 		}
 		ann := said("who is there?", false)
 		ann.User = chat.User{ID: w.ann.ID, Name: "Ann"}
@@ -171,7 +185,8 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 			t.Errorf("downloaded %d files before they were opened", n)
 		}
 		all := r.Recorded()
-		w.proxy.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "Unrecognized request"})
+		w.proxy.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED",
+			Message: "Unrecognized request"})
 		for i := range 2 { // the second time from an older homeserver
 			r, err := all[i].Files[0].Open(t.Context())
 			if err != nil {
@@ -204,7 +219,8 @@ func TestATooLargeGapIsReportedAndItsEndRead(t *testing.T) {
 	}
 	w.proxy.Up(t)
 	matrixtest.WaitFor(t, "the last one", func() bool { return strings.HasSuffix(r.Texts(), fmt.Sprint(n-1)) })
-	if all := r.Recorded(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(r.Log(), "room "+w.rooms[channeltest.Ann]+" has more new events") {
+	if all := r.Recorded(); len(all) < 1000 || len(all) > 1100 ||
+		!strings.Contains(r.Log(), "room "+w.rooms[channeltest.Ann]+" has more new events") {
 		t.Errorf("got %d of %d", len(r.Recorded()), n)
 	}
 	r.AwaitError("older ones are skipped")
@@ -257,7 +273,8 @@ func TestAnExpiredInvitationIsReported(t *testing.T) {
 		room := bob.NewRoom(true, w.bot)
 		matrixtest.WaitFor(t, "the invitation", func() bool { return len(r.Recorded()) >= 1 })
 		e := r.Recorded()[0]
-		if e.Kind != chat.EventInvited || e.Room != (chat.Room{Chat: room}) || e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
+		if e.Kind != chat.EventInvited || e.Room != (chat.Room{Chat: room}) ||
+			e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
 			t.Errorf("the invitation is %+v", e)
 		}
 		bob.ChangeMember("ban", room, w.bot)
@@ -335,7 +352,8 @@ func TestAnEncryptedRoomIsReported(t *testing.T) {
 		r.Start().AwaitConnected()
 		w.ann.Sets(w.rooms[channeltest.Ann], "m.room.encryption", map[string]any{"algorithm": "m.megolm.v1.aes-sha2"})
 		for range 2 {
-			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"})
+			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2",
+				"ciphertext": "x", "session_id": "y"})
 		}
 		matrixtest.WaitFor(t, "both", func() bool { return len(r.Recorded()) >= 2 })
 		e := r.Recorded()

@@ -24,7 +24,8 @@ func (c *connection) loadMembers(ctx context.Context, room string) (roomMembers,
 			Name *string `json:"display_name"`
 		} `json:"joined"`
 	}
-	err := c.observedCall(ctx, request{op: "list room members", method: http.MethodGet, path: []string{"rooms", room, "joined_members"}}, &in, callTimeout)
+	err := c.observedCall(ctx, request{op: "list room members", method: http.MethodGet, path: []string{"rooms", room,
+		"joined_members"}}, &in, callTimeout)
 	if isRoomRefusal(err) {
 		return nil, nil // the bot has left the room
 	}
@@ -81,12 +82,14 @@ func (p roomMembers) chatUser(id string) chat.User {
 // invite converts an invitation of the bot into an event.
 func (r *receiver) invite(room string, raw json.RawMessage) (chat.Event, bool) {
 	var e event
-	if json.Unmarshal(raw, &e) != nil || e.Type != typeMember || e.StateKey == nil || *e.StateKey != r.bot.ID || e.Sender == r.bot.ID {
+	if json.Unmarshal(raw, &e) != nil || e.Type != typeMember || e.StateKey == nil || *e.StateKey != r.bot.ID ||
+		e.Sender == r.bot.ID {
 		return chat.Event{}, false
 	}
 	m := e.memberContent()
 	return chat.Event{
-		Kind: chat.EventInvited, Key: "invite:" + room, Room: chat.Room{Chat: room, Group: !m.Direct}, User: roomMembers{}.chatUser(e.Sender),
+		Kind: chat.EventInvited, Key: "invite:" + room, Room: chat.Room{Chat: room, Group: !m.Direct},
+		User:   roomMembers{}.chatUser(e.Sender),
 		Accept: func(ctx context.Context) error { return r.accept(ctx, room) },
 	}, m.Membership == membershipInvite
 }
@@ -110,7 +113,8 @@ func (r *receiver) accept(ctx context.Context, room string) error {
 
 // join joins a room. A refusal is reported and not retried.
 func (r *receiver) join(ctx context.Context, room string) error {
-	err := r.observedCall(ctx, request{op: "join room", method: http.MethodPost, path: []string{"rooms", room, "join"}, body: struct{}{}}, nil, callTimeout)
+	err := r.observedCall(ctx, request{op: "join room", method: http.MethodPost, path: []string{"rooms", room, "join"},
+		body: struct{}{}}, nil, callTimeout)
 	if isRoomRefusal(err) {
 		r.host.ReportError(err)
 		return nil
@@ -121,8 +125,10 @@ func (r *receiver) join(ctx context.Context, room string) error {
 // isJoined reports whether the bot is a member of a room.
 func (c *connection) isJoined(ctx context.Context, room string) (bool, error) {
 	var m member
-	err := c.client.call(ctx, request{op: "check room membership", method: http.MethodGet, path: []string{"rooms", room, "state", typeMember, c.bot.ID}}, &m, callTimeout)
-	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusForbidden || e.Status == http.StatusNotFound) {
+	err := c.client.call(ctx, request{op: "check room membership", method: http.MethodGet, path: []string{"rooms", room,
+		"state", typeMember, c.bot.ID}}, &m, callTimeout)
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusForbidden ||
+		e.Status == http.StatusNotFound) {
 		return false, nil
 	}
 	return m.Membership == membershipJoin, err

@@ -29,18 +29,21 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 // Edit implements [chat.Platform]. Repeating an edit is harmless.
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
 	now := messageContent(m)
-	msg := content{Type: now.Type, Body: "* " + m.Text, NewContent: &now, Mentions: &mentions{}, RelatesTo: &relation{Type: relReplace, Event: id}}
+	msg := content{Type: now.Type, Body: "* " + m.Text, NewContent: &now, Mentions: &mentions{},
+		RelatesTo: &relation{Type: relReplace, Event: id}}
 	_, err := c.sendEvent(ctx, "edit message", to, msg, rand.Text())
 	return err
 }
 
 // sendEvent sends a message event. A homeserver that remembers the transaction returns the existing
 // event.
-func (c *connection) sendEvent(ctx context.Context, op string, to chat.Room, msg content, transaction string) (string, error) {
+func (c *connection) sendEvent(ctx context.Context, op string, to chat.Room, msg content, transaction string) (string,
+	error) {
 	var sent struct {
 		ID string `json:"event_id"`
 	}
-	err := c.client.call(ctx, request{op: op, method: http.MethodPut, path: []string{"rooms", to.Chat, "send", typeMessage, transaction}, body: msg}, &sent, callTimeout)
+	err := c.client.call(ctx, request{op: op, method: http.MethodPut, path: []string{"rooms", to.Chat, "send", typeMessage,
+		transaction}, body: msg}, &sent, callTimeout)
 	if err == nil && sent.ID == "" {
 		err = &httpcall.TransportError{Op: op, Reason: "response contains no event id", MaybeSent: true}
 	}
@@ -59,7 +62,8 @@ func messageContent(m chat.Message) content {
 		msg.Type = typeNotice
 	}
 	shown := markdown.HTML(s, markdown.Style{Strike: "del", Schemes: []string{"https://", "http://", "mailto:"}})
-	if plain := html.UnescapeString(strings.ReplaceAll(shown, "<br>", "\n")); shown != "" && plain != s && jsonBytes(shown) <= maxHTML {
+	if plain := html.UnescapeString(strings.ReplaceAll(shown, "<br>", "\n")); shown != "" && plain != s &&
+		jsonBytes(shown) <= maxHTML {
 		msg.Format, msg.HTML = "org.matrix.custom.html", shown
 	}
 	return msg
@@ -98,7 +102,8 @@ func jsonBytes(s string) int {
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	const shown = 8000 // milliseconds
 	return c.sendError(ctx, to, c.client.call(ctx, request{
-		op: "show typing", method: http.MethodPut, path: []string{"rooms", to.Chat, "typing", c.bot.ID}, body: map[string]any{"typing": true, "timeout": shown},
+		op: "show typing", method: http.MethodPut, path: []string{"rooms", to.Chat, "typing", c.bot.ID},
+		body: map[string]any{"typing": true, "timeout": shown},
 	}, nil, callTimeout))
 }
 

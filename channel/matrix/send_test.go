@@ -19,13 +19,16 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		p := r.Start().AwaitConnected()
 		asked := w.ann.Says(w.rooms[channeltest.Ann], "well?")
 		to := chat.Room{Chat: w.rooms[channeltest.Ann], Topic: asked}
-		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?", ReplyTo: w.ann.Says(w.rooms[channeltest.Ann], "say", matrixtest.Thread(asked))}, "key")
+		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?",
+			ReplyTo: w.ann.Says(w.rooms[channeltest.Ann], "say", matrixtest.Thread(asked))}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := w.ann.Messages(w.rooms[channeltest.Ann], w.bot)[0]
 		related, _ := m.Content["m.relates_to"].(map[string]any)
-		if m.ID != id || m.Body() != "**Run** `rm <x>`?" || m.Content["formatted_body"] != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || related["rel_type"] != "m.thread" || related["event_id"] != asked || related["is_falling_back"] != nil {
+		if m.ID != id || m.Body() != "**Run** `rm <x>`?" ||
+			m.Content["formatted_body"] != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || related["rel_type"] != "m.thread" ||
+			related["event_id"] != asked || related["is_falling_back"] != nil {
 			t.Errorf("sent %+v as %s", m, id)
 		}
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved & *done*."}); err != nil {
@@ -34,7 +37,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved & done."}); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.ann.Messages(w.rooms[channeltest.Ann], w.bot); len(got) != 1 || got[0].Body() != "Approved & done." || got[0].Content["formatted_body"] != nil {
+		if got := w.ann.Messages(w.rooms[channeltest.Ann], w.bot); len(got) != 1 || got[0].Body() != "Approved & done." ||
+			got[0].Content["formatted_body"] != nil {
 			t.Errorf("the edited message is %+v", got)
 		}
 		if err := p.Typing(t.Context(), to); err != nil {
@@ -44,7 +48,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 			t.Error(err)
 		}
 		m = w.ann.Messages(w.rooms[channeltest.Ann], w.bot)[1]
-		if kind := m.Content["m.relates_to"].(map[string]any); kind["rel_type"] != "m.thread" || kind["is_falling_back"] != true {
+		if kind := m.Content["m.relates_to"].(map[string]any); kind["rel_type"] != "m.thread" ||
+			kind["is_falling_back"] != true {
 			t.Errorf("the thread message is %+v", m)
 		}
 	})
@@ -170,10 +175,12 @@ func TestARoomThatTheBotLeftIsGone(t *testing.T) {
 		if err := send(w.rooms[channeltest.Ann]); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("room after a kick: %v", err)
 		}
-		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x", chat.Message{}); channeltest.SendClass(err) != channeltest.ClassGone {
+		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x",
+			chat.Message{}); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("history of an unknown room: %v", err)
 		}
-		if err := p.Typing(t.Context(), chat.Room{Chat: w.rooms[channeltest.Ann]}); channeltest.SendClass(err) != channeltest.ClassGone {
+		if err := p.Typing(t.Context(), chat.Room{Chat: w.rooms[channeltest.Ann]}); channeltest.SendClass(
+			err) != channeltest.ClassGone {
 			t.Errorf("typing in a room after a kick: %v", err)
 		}
 	})
@@ -186,7 +193,8 @@ func TestARefusalWithoutAKnownMembershipIsRetried(t *testing.T) {
 	to := chat.Room{Chat: w.rooms[channeltest.Ann]}
 	w.proxy.Fail("send", matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN"})
 	w.proxy.Fail("state", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN"})
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"},
+		"y"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
 		t.Errorf("a refusal without a known membership is %s: %v", channeltest.SendClass(err), err)
 	}
 }

@@ -27,7 +27,8 @@ func (c *connection) upload(ctx context.Context, to chat.Room, m chat.Message) (
 	}
 	header.Set("Content-Type", chat.UploadType)
 	address := "/_matrix/media/v3/upload?filename=" + url.QueryEscape(m.File.Name)
-	a, err := c.client.http.Do(ctx, httpcall.Request{Op: op, Method: http.MethodPost, URL: address, Header: header, Body: m.File.Content, Timeout: callTimeout})
+	a, err := c.client.http.Do(ctx, httpcall.Request{Op: op, Method: http.MethodPost, URL: address, Header: header,
+		Body: m.File.Content, Timeout: callTimeout})
 	if err == nil && a.Status/100 != 2 {
 		err = c.client.decodeError(op, a)
 	}
@@ -37,7 +38,8 @@ func (c *connection) upload(ctx context.Context, to chat.Room, m chat.Message) (
 	if err == nil && (json.Unmarshal(a.Body, &stored) != nil || stored.URI == "") {
 		err = &httpcall.TransportError{Op: op, Reason: "response contains no content_uri"}
 	}
-	if refused, ok := errors.AsType[*httpcall.Refusal](err); ok && (refused.Status == http.StatusForbidden || refused.Status == http.StatusRequestEntityTooLarge) {
+	if refused, ok := errors.AsType[*httpcall.Refusal](err); ok && (refused.Status == http.StatusForbidden ||
+		refused.Status == http.StatusRequestEntityTooLarge) {
 		return content{}, httpcall.Permanent(err) // of the media repository, not of the room
 	}
 	if err = c.sendError(ctx, to, err); errors.Is(err, mailroom.ErrUnknown) {
@@ -50,5 +52,6 @@ func (c *connection) upload(ctx context.Context, to chat.Room, m chat.Message) (
 	if err != nil {
 		return content{}, httpcall.Permanent(err)
 	}
-	return content{Type: "m.file", Body: m.Text, Filename: m.File.Name, URL: stored.URI, Info: info, Mentions: &mentions{}}, nil
+	return content{Type: "m.file", Body: m.Text, Filename: m.File.Name, URL: stored.URI, Info: info,
+		Mentions: &mentions{}}, nil
 }

@@ -98,7 +98,10 @@ func (s *Server) Up(t testing.TB) {
 	t.Helper()
 	ln := machinetest.Listen(t, s.Addr)
 	ctx, quit := context.WithCancel(context.Background())
-	server := &http.Server{Handler: s.dialect, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: s.dialect, ReadHeaderTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context {
+			return ctx
+		}}
 	s.Update(func() { s.http, s.quit = server, quit })
 	s.serving.Go(func() { _ = server.Serve(ln) }) // returns after Down
 }
@@ -192,7 +195,8 @@ func hang(r *http.Request, thaw <-chan struct{}) {
 // Serve records a call and answers it, or makes it fail. do carries it out while the lock is held;
 // it may release the lock with [State.Wait]. A result that is an [http.Handler], such as [Content],
 // writes the response itself; the dialect writes all others.
-func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, params map[string]any, do func() (any, *Error)) {
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, params map[string]any,
+	do func() (any, *Error)) {
 	s.mu.Lock()
 	number := len(s.calls)
 	s.calls = append(s.calls, Call{Name: name, Path: r.URL.Path, Params: params, Header: r.Header, At: time.Now()})

@@ -95,7 +95,8 @@ func TestAServerInjectsItsFaults(t *testing.T) {
 				ctx = short
 			}
 			status, body, err := s.call(ctx)
-			if complete := err == nil; complete != (c.status != 0) || complete && (status != c.status || body != c.body) || s.value() != c.counts {
+			if complete := err == nil; complete != (c.status != 0) || complete && (status != c.status || body != c.body) ||
+				s.value() != c.counts {
 				t.Errorf("response %d %q, %v after %d calls", status, body, err, s.value())
 			}
 			if calls := s.Calls("count"); len(calls) != 1 || calls[0].Status != c.status {
@@ -163,7 +164,8 @@ func TestARoomShowsItsMessages(t *testing.T) {
 	var mu sync.Mutex
 	r := platformtest.NewRoom[struct{}](&mu)
 	mu.Lock()
-	for _, m := range []platformtest.Message[struct{}]{{ID: "1", Text: "hello"}, {ID: "2", Text: "hi", Bot: true}, {ID: "3", Text: "bye", Bot: true}} {
+	for _, m := range []platformtest.Message[struct{}]{{ID: "1", Text: "hello"}, {ID: "2", Text: "hi", Bot: true},
+		{ID: "3", Text: "bye", Bot: true}} {
 		r.Add(&m)
 	}
 	r.Find("2").Text = "hi!"

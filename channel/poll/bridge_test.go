@@ -37,7 +37,8 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 		t.Errorf("acknowledgements %v decrease", seen.Acks)
 	}
 	w.waitFor("the channel says so", func() bool { s := w.runner.State(); return s.Unacked == 0 && s.Cursor == "a-2" })
-	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
+	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.LastInbound.IsZero() ||
+		s.LastOutbound.IsZero() || s.LastError != "" {
 		t.Errorf("the state is %+v", s)
 	}
 	w.platform.WaitFor(t, "a heartbeat", func(s polltest.Traffic) bool { return len(s.Heartbeats) > 0 })
@@ -63,26 +64,35 @@ func TestEachKindOfRowIsProcessed(t *testing.T) {
 		input string // input of the agent; "" if the agent does not run
 		reply string // "" for none
 	}{
-		"a person":                   {one(polltest.Canvas("x", "hi")), "hi", "canvas:ws-1: HI"},
-		"another workspace":          {one(with(polltest.Canvas("x", "hi"), polltest.Row{"arrival_workspace_id": "ws-2"})), "hi", "canvas:ws-2: HI"},
-		"the name of older servers":  {one(with(polltest.Canvas("x", "hi"), polltest.Row{"arrival_workspace_id": nil, "workspace_id": "ws-3"})), "hi", "canvas:ws-3: HI"},
-		"no workspace":               {one(with(polltest.Canvas("x", "hi"), polltest.Row{"arrival_workspace_id": nil})), "hi", "canvas:ws-1: HI"},
-		"parts by type":              {one(with(polltest.Canvas("x", ""), polltest.Row{"parts": []any{map[string]any{"type": "text", "text": "a"}, map[string]any{"type": "text", "text": "b"}}})), "a\nb", "canvas:ws-1: A\nB"},
-		"parts by kind":              {one(with(polltest.Canvas("x", ""), polltest.Row{"parts": []any{map[string]any{"kind": "text", "text": "a"}, 7, map[string]any{"kind": "text", "text": "b"}}})), "a\nb", "canvas:ws-1: A\nB"},
-		"no text":                    {one(polltest.Canvas("x", "")), "(empty message)", "canvas:ws-1: (EMPTY MESSAGE)"},
-		"another agent":              {one(polltest.Peer("x", "p", "hi")), "hi", "peer:p: HI"},
-		"an agent without a name":    {one(polltest.Peer("x", "", "hi")), "hi", ""},
-		"the result of a delegation": {one(with(polltest.Peer("x", "p", "hi"), polltest.Row{"kind": "delegation_result"})), "hi", ""},
-		"our own delegation's":       {one(with(polltest.Peer("x", "p", "hi"), polltest.Row{"kind": "delegation_result", "source_id": polltest.Workspace})), "hi", ""},
-		"a kind to come":             {one(with(polltest.Canvas("x", "hi"), polltest.Row{"kind": "carrier_pigeon"})), "hi", ""},
-		"no kind":                    {one(with(polltest.Canvas("x", "hi"), polltest.Row{"kind": nil})), "hi", ""},
-		"our own notice":             {one(with(polltest.Canvas("x", "hi"), polltest.Row{"method": "notify"})), "", ""},
-		"an echo of ourselves":       {one(polltest.Peer("x", polltest.Workspace, "hi")), "", ""},
-		"no id":                      {one(with(polltest.Canvas("", "hi"), polltest.Row{"activity_id": nil})), "", ""},
-		"a time-out marker":          {raw(`{"timeout":true}`), "", ""},
-		"no object":                  {raw(`"hello"`), "", ""},
-		"null":                       {raw(`null`), "", ""},
-		"a list":                     {raw(`[1]`), "", ""},
+		"a person": {one(polltest.Canvas("x", "hi")), "hi", "canvas:ws-1: HI"},
+		"another workspace": {one(with(polltest.Canvas("x", "hi"), polltest.Row{"arrival_workspace_id": "ws-2"})),
+			"hi", "canvas:ws-2: HI"},
+		"the name of older servers": {one(with(polltest.Canvas("x", "hi"), polltest.Row{"arrival_workspace_id": nil,
+			"workspace_id": "ws-3"})), "hi", "canvas:ws-3: HI"},
+		"no workspace": {one(with(polltest.Canvas("x", "hi"), polltest.Row{"arrival_workspace_id": nil})), "hi",
+			"canvas:ws-1: HI"},
+		"parts by type": {one(with(polltest.Canvas("x", ""),
+			polltest.Row{"parts": []any{map[string]any{"type": "text", "text": "a"}, map[string]any{"type": "text",
+				"text": "b"}}})), "a\nb", "canvas:ws-1: A\nB"},
+		"parts by kind": {one(with(polltest.Canvas("x", ""),
+			polltest.Row{"parts": []any{map[string]any{"kind": "text", "text": "a"}, 7, map[string]any{"kind": "text",
+				"text": "b"}}})), "a\nb", "canvas:ws-1: A\nB"},
+		"no text":                 {one(polltest.Canvas("x", "")), "(empty message)", "canvas:ws-1: (EMPTY MESSAGE)"},
+		"another agent":           {one(polltest.Peer("x", "p", "hi")), "hi", "peer:p: HI"},
+		"an agent without a name": {one(polltest.Peer("x", "", "hi")), "hi", ""},
+		"the result of a delegation": {one(with(polltest.Peer("x", "p", "hi"), polltest.Row{"kind": "delegation_result"})),
+			"hi", ""},
+		"our own delegation's": {one(with(polltest.Peer("x", "p", "hi"), polltest.Row{"kind": "delegation_result",
+			"source_id": polltest.Workspace})), "hi", ""},
+		"a kind to come":       {one(with(polltest.Canvas("x", "hi"), polltest.Row{"kind": "carrier_pigeon"})), "hi", ""},
+		"no kind":              {one(with(polltest.Canvas("x", "hi"), polltest.Row{"kind": nil})), "hi", ""},
+		"our own notice":       {one(with(polltest.Canvas("x", "hi"), polltest.Row{"method": "notify"})), "", ""},
+		"an echo of ourselves": {one(polltest.Peer("x", polltest.Workspace, "hi")), "", ""},
+		"no id":                {one(with(polltest.Canvas("", "hi"), polltest.Row{"activity_id": nil})), "", ""},
+		"a time-out marker":    {raw(`{"timeout":true}`), "", ""},
+		"no object":            {raw(`"hello"`), "", ""},
+		"null":                 {raw(`null`), "", ""},
+		"a list":               {raw(`[1]`), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			agent := &upperAgent{}
@@ -120,7 +130,9 @@ func TestAnInvalidRowIsNotAcknowledgedByItself(t *testing.T) {
 	w.start()
 	w.platform.WaitAcked(t, 1)
 	polls := w.platform.Traffic().Calls[polltest.Activity]
-	seen := w.platform.WaitFor(t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > polls+5 })
+	seen := w.platform.WaitFor(t, "more looks", func(s polltest.Traffic) bool {
+		return s.Calls[polltest.Activity] > polls+5
+	})
 	if seen.Acked() != 1 || len(seen.Replies) != 1 {
 		t.Errorf("acknowledged %v after replies %v", seen.Acks, seen.Texts())
 	}
@@ -131,8 +143,10 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 		agent agentFunc
 		want  string
 	}{
-		"empty":  {func(context.Context, mailroom.Session) error { return nil }, "(codex returned empty output)"},
-		"blank":  {func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, " \n") }, "(codex returned empty output)"},
+		"empty": {func(context.Context, mailroom.Session) error { return nil }, "(codex returned empty output)"},
+		"blank": {func(ctx context.Context, s mailroom.Session) error {
+			return s.Stream(ctx, " \n")
+		}, "(codex returned empty output)"},
 		"failed": {func(context.Context, mailroom.Session) error { return errors.New("no") }, "(codex exit=-1)"},
 		"failed with text": {func(ctx context.Context, s mailroom.Session) error {
 			return errors.Join(s.Stream(ctx, "so far\n"), errors.New("no"))
@@ -140,13 +154,20 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 		"an outage": {func(context.Context, mailroom.Session) error {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no")}
 		}, "(codex exit=-1)"},
-		"exit code":   {exitingAgent(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
-		"no model":    {exitingAgent(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is unavailable or rate limited; try again later)\n(codex exit=1)"},
-		"not set up":  {exitingAgent(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program refused this message; the same message will fail again)\n(codex exit=1)"},
-		"an error":    {exitingAgent(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program ended with an error; another try may succeed)\n(codex exit=2)"},
-		"signal":      {exitingAgent(`{"signal":"killed","duration_ms":5}`), "(codex exit=-1)"},
-		"timed out":   {exitingAgent(`{"exit_code":0,"stopped":"too long","limit":"total_timeout","limit_ms":600000,"duration_ms":5}`), "(codex timed out after 600s)\n(codex exit=-1)"},
-		"ran to long": {exitingAgent(`{"signal":"killed","stopped":"x","limit":"idle_timeout","limit_ms":1500,"duration_ms":5}`), "(codex timed out after 2s)\n(codex exit=-1)"},
+		"exit code": {exitingAgent(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
+		"no model": {exitingAgent(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`),
+			"(codex failed: its model, or another service that it needs, is unavailable or rate limited; try again later)\n(codex exit=1)"},
+		"not set up": {exitingAgent(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`),
+			"(codex failed: its program refused this message; the same message will fail again)\n(codex exit=1)"},
+		"an error": {exitingAgent(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`),
+			"(codex failed: its program ended with an error; another try may succeed)\n(codex exit=2)"},
+		"signal": {exitingAgent(`{"signal":"killed","duration_ms":5}`), "(codex exit=-1)"},
+		"timed out": {exitingAgent(
+			`{"exit_code":0,"stopped":"too long","limit":"total_timeout","limit_ms":600000,"duration_ms":5}`),
+			"(codex timed out after 600s)\n(codex exit=-1)"},
+		"ran to long": {exitingAgent(
+			`{"signal":"killed","stopped":"x","limit":"idle_timeout","limit_ms":1500,"duration_ms":5}`),
+			"(codex timed out after 2s)\n(codex exit=-1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs := 0
@@ -250,7 +271,8 @@ func TestAQuestionIsAnsweredByTheNextCanvasMessage(t *testing.T) {
 
 func TestAnApprovalSaysHowToDecide(t *testing.T) {
 	w := newFixture(t, agentFunc(func(ctx context.Context, s mailroom.Session) error {
-		_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm", Arguments: []byte(`{"path":"x"}`)})
+		_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm",
+			Arguments: []byte(`{"path":"x"}`)})
 		return err
 	}))
 	w.options.Command = "mailroom --data d"
@@ -258,7 +280,8 @@ func TestAnApprovalSaysHowToDecide(t *testing.T) {
 	w.platform.Add(polltest.Peer("a-1", "p", "hello"))
 	seen := w.platform.WaitFor(t, "the question", func(s polltest.Traffic) bool { return len(s.Replies) > 0 })
 	got := seen.Texts()[0]
-	for _, want := range []string{"canvas:ws-1: (codex asks) May I?\nrm {\"path\":\"x\"}\n", ": mailroom --data d approve ", ": mailroom --data d deny "} {
+	for _, want := range []string{"canvas:ws-1: (codex asks) May I?\nrm {\"path\":\"x\"}\n",
+		": mailroom --data d approve ", ": mailroom --data d deny "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %q", want, got)
 		}
@@ -272,9 +295,13 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*poll.Options){
 		"no url": func(o *poll.Options) { o.URL = "" }, "no scheme": func(o *poll.Options) { o.URL = "example.org" },
-		"a password": func(o *poll.Options) { o.URL = "http://u:p@example.org" }, "ftp": func(o *poll.Options) { o.URL = "ftp://example.org" },
+		"a password": func(o *poll.Options) { o.URL = "http://u:p@example.org" }, "ftp": func(o *poll.Options) {
+			o.URL = "ftp://example.org"
+		},
 		"no workspace": func(o *poll.Options) { o.Workspace = "" }, "no agent": func(o *poll.Options) { o.Agent = "" },
-		"no token": func(o *poll.Options) { o.Token = "" }, "a broken token": func(o *poll.Options) { o.Token = "hush\nhush" },
+		"no token": func(o *poll.Options) { o.Token = "" }, "a broken token": func(o *poll.Options) {
+			o.Token = "hush\nhush"
+		},
 	} {
 		o := good
 		spoil(&o)

@@ -81,7 +81,8 @@ func (c *client) fetchRows(ctx context.Context, since string, limit int) ([]json
 	} else {
 		q.Set("since_secs", strconv.Itoa(int(initialWindow/time.Second)))
 	}
-	answer, err := c.call(ctx, "read messages", http.MethodGet, "/workspaces/"+url.PathEscape(c.workspace)+"/activity?"+q.Encode(), nil, maxPage)
+	answer, err := c.call(ctx, "read messages", http.MethodGet, "/workspaces/"+url.PathEscape(c.workspace)+"/activity?"+
+		q.Encode(), nil, maxPage)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,8 @@ func (c *client) notify(ctx context.Context, workspace, text string) error {
 
 // delegate submits a task to another agent. The platform accepts a key once.
 func (c *client) delegate(ctx context.Context, workspace, peer, text, key string) (json.RawMessage, error) {
-	answer, err := c.call(ctx, "send a reply to an agent", http.MethodPost, "/workspaces/"+url.PathEscape(workspace)+"/delegate",
+	answer, err := c.call(ctx, "send a reply to an agent", http.MethodPost, "/workspaces/"+url.PathEscape(workspace)+
+		"/delegate",
 		map[string]string{"target_id": peer, "task": text, "idempotency_key": key}, maxResponse)
 	if err != nil || !json.Valid(answer) || !utf8.Valid(answer) {
 		return nil, err

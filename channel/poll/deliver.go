@@ -87,7 +87,8 @@ func sendError(err error) error {
 	if e, ok := errors.AsType[*httpcall.TransportError](err); ok && !e.MaybeSent {
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err})
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable,
+		RetryAfter: after, Err: err})
 }
 
 // composeReply returns the message for a delivery, or the reason why nothing is sent.

@@ -74,10 +74,12 @@ func failureCases() []failureCase {
 			w.platform.WaitFor(w.t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > looks+2 })
 		}},
 		{name: "rows come twice", before: func(w *fixture) {
-			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "one", "arrival_workspace_id": polltest.Workspace, "seq": 1})
+			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "one",
+				"arrival_workspace_id": polltest.Workspace, "seq": 1})
 		}},
 		{name: "a repeated row with another text", before: func(w *fixture) {
-			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "changed", "arrival_workspace_id": polltest.Workspace, "seq": 1})
+			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "changed",
+				"arrival_workspace_id": polltest.Workspace, "seq": 1})
 		}},
 		{name: "reply: 500, 500", before: failWith(polltest.Notify, status(500, 500)...)},
 		{name: "reply: 403", before: failWith(polltest.Notify, status(403)...)},
@@ -166,7 +168,8 @@ func (c failureCase) run(t *testing.T) string {
 		t.Errorf("the agent's inputs are %q", inputs)
 	}
 	if len(seen.Replies) != want || repeated != c.repeated || dead != c.dead {
-		t.Errorf("replies %q, %d marked, %d dead letters, want %d, %d, %d", seen.Texts(), repeated, dead, want, c.repeated, c.dead)
+		t.Errorf("replies %q, %d marked, %d dead letters, want %d, %d, %d", seen.Texts(), repeated, dead, want,
+			c.repeated, c.dead)
 	}
 	if !slices.IsSorted(seen.Acks) || seen.Acked() > 4 {
 		t.Errorf("acknowledged %v", seen.Acks)

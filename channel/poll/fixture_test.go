@@ -66,11 +66,14 @@ func (w *fixture) start() *fixture {
 	w.ledger = l
 	w.runner = channel.New(channel.Options{
 		Name: "b", Kind: poll.Kind, Connect: bridge.Connect, Ledger: w.ledger, Log: log,
-		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, Polled: true, FatalGrace: w.options.ReconnectPolicy().FatalGrace, IdleTimeout: w.options.ReconnectPolicy().IdleTimeout},
+		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond,
+			ParkAfter: -1, Polled: true, FatalGrace: w.options.ReconnectPolicy().FatalGrace,
+			IdleTimeout: w.options.ReconnectPolicy().IdleTimeout},
 	})
 	e := engine.New(w.ledger.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},
-		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
+		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline},
+			channel.AgentName("b"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},
+		Local: true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
 	_, w.stop = channeltest.StartServer(w.t, w.ledger, e, w.runner)
 	return w

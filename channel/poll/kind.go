@@ -22,7 +22,8 @@ func newSettings() *kind.Settings {
 		Keys: append(kind.Token(token),
 			setting.New("url", "URL of the platform.", setting.BaseURL(&o.URL)).
 				Require(`missing url of the platform; set one such as url = "https://platform.example.org"`),
-			setting.New("workspace", "Id of the workspace.", setting.Text(&o.Workspace)).Require("missing workspace; set its id"),
+			setting.New("workspace", "Id of the workspace.",
+				setting.Text(&o.Workspace)).Require("missing workspace; set its id"),
 			setting.New("interval", "Polling interval.", setting.Duration(&o.Interval, 10*time.Millisecond, 10*time.Minute)),
 		),
 		Connect: func(in chat.Options) channel.Connect {

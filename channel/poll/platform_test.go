@@ -35,10 +35,11 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	var mu sync.Mutex
 	down := false
 	return &channeltest.Platform{
-		Kind:      poll.Kind,
-		Connect:   bridge.Connect,
-		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 3 * time.Second},
-		Post:      func(id, text string) { p.Add(polltest.Canvas(id, text)) },
+		Kind:    poll.Kind,
+		Connect: bridge.Connect,
+		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond,
+			IdleTimeout: 3 * time.Second},
+		Post: func(id, text string) { p.Add(polltest.Canvas(id, text)) },
 		Sent: func() (texts []string) {
 			for _, r := range p.Traffic().Replies {
 				texts = append(texts, r.Text)

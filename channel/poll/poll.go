@@ -116,7 +116,8 @@ func (o *Options) setDefaults() {
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
 	return channel.ReconnectPolicy{
-		InitialDelay: minReconnectDelay, MaxDelay: maxReconnectDelay, ProbeInterval: maxReconnectDelay, Polled: true, FatalGrace: o.RetryRefusedFor,
+		InitialDelay: minReconnectDelay, MaxDelay: maxReconnectDelay, ProbeInterval: maxReconnectDelay, Polled: true,
+		FatalGrace:  o.RetryRefusedFor,
 		IdleTimeout: 2*o.Interval + o.Timeout + 5*time.Second,
 	}
 }
@@ -208,7 +209,8 @@ func (r *receiver) poll(ctx context.Context) (more bool, err error) {
 	e, refused := errors.AsType[*apiError](err)
 	switch {
 	case refused && e.status == http.StatusGone && r.position.Since != "":
-		r.host.Log().Warn("cursor expired; reading the last ten minutes again, older messages may be lost", "since_id", r.position.Since)
+		r.host.Log().Warn("cursor expired; reading the last ten minutes again, older messages may be lost", "since_id",
+			r.position.Since)
 		r.position.Since = ""
 		return true, nil
 	case errors.Is(err, errTooLarge) && limit > 1:
@@ -269,7 +271,8 @@ func (r *receiver) handleRow(ctx context.Context, raw json.RawMessage) error {
 		return nil
 	}
 	if reason != "" {
-		log.Warn("message has no sender to reply to; running it without a reply", "activity", in.id, "kind", in.kind, "reason", reason)
+		log.Warn("message has no sender to reply to; running it without a reply", "activity", in.id, "kind", in.kind,
+			"reason", reason)
 	}
 	next := r.position.add(pending{Seq: in.seq, Thread: channel.ThreadID(r.host.Name(), in.chat()...), Key: in.key()})
 	next.Since = in.id

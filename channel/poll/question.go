@@ -18,9 +18,11 @@ func (b *Bridge) questionText(d channel.Delivery) string {
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
-	lines := []string{fmt.Sprintf("(%s asks) %s", d.Run.Agent, display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxShown)))}
+	lines := []string{fmt.Sprintf("(%s asks) %s", d.Run.Agent,
+		display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxShown)))}
 	if k.Action != "" {
-		lines = append(lines, display.Text(strings.TrimSpace(display.Cut(k.Action, maxShown)+" "+display.Cut(string(k.Arguments), maxShown))))
+		lines = append(lines,
+			display.Text(strings.TrimSpace(display.Cut(k.Action, maxShown)+" "+display.Cut(string(k.Arguments), maxShown))))
 	}
 	switch {
 	case k.Kind == mailroom.TicketInput && d.Origin.Metadata[labelKind] == kindCanvas:

@@ -20,7 +20,8 @@ func FuzzRow(f *testing.F) {
 		`{"activity_id":"a","seq":1,"kind":"canvas_user","text":"hello","arrival_workspace_id":"w"}`,
 		`{"activity_id":7,"seq":"12","kind":"peer_agent","peer_id":"p","parts":[{"kind":"text","text":"a"},{"type":"file","file":{"uri":"u","name":"n"}}]}`,
 		`{"activity_id":"a","kind":"canvas_user","attachments":[{"kind":"image","url":"u"},{"name":"no place"},3]}`,
-		`{"activity_id":"a\u0000","kind":null,"text":"\ud800 \u0000","peer_id":{}}`, `{"timeout":true}`, `null`, `[]`, `{`, `"x"`,
+		`{"activity_id":"a\u0000","kind":null,"text":"\ud800 \u0000","peer_id":{}}`, `{"timeout":true}`, `null`, `[]`,
+		`{`, `"x"`,
 		`{"activity_id":"` + strings.Repeat("x", 300) + `","kind":"delegation_result","peer_id":"self","source_id":"self"}`,
 		`{"activity_id":"` + strings.Repeat("x", 2000) + `","text":"t"}`, `{"activity_id":"a","method":"notify"}`,
 	} {
@@ -66,9 +67,10 @@ func TestOneRowDoesNotReverseAPage(t *testing.T) {
 		"a seq alone at the end":      {[]string{a, b, `{"id":"x","seq":3}`}, "abx"},
 		"numbers alone":               {[]string{`{"id":"a","seq":1}`, `{"id":"b","seq":2}`}, "ab"},
 		"numbers alone, newest first": {[]string{`{"id":"b","seq":2}`, `{"id":"a","seq":1}`}, "ab"},
-		"one moment, newest first":    {[]string{`{"id":"b","created_at":"2026-01-01T00:00:01Z","seq":2}`, `{"id":"a","created_at":"2026-01-01T00:00:01Z","seq":1}`}, "ab"},
-		"unknown order":               {[]string{`{"id":"a"}`, `{"id":"b"}`}, "ab"},
-		"no object among them":        {[]string{a, `7`, b, `"x"`}, "a-b-"},
+		"one moment, newest first": {[]string{`{"id":"b","created_at":"2026-01-01T00:00:01Z","seq":2}`,
+			`{"id":"a","created_at":"2026-01-01T00:00:01Z","seq":1}`}, "ab"},
+		"unknown order":        {[]string{`{"id":"a"}`, `{"id":"b"}`}, "ab"},
+		"no object among them": {[]string{a, `7`, b, `"x"`}, "a-b-"},
 	} {
 		rows, err := parsePage([]byte("[" + strings.Join(x.rows, ",") + "]"))
 		if err != nil {
@@ -93,7 +95,8 @@ func TestOneRowDoesNotReverseAPage(t *testing.T) {
 // FuzzPage checks that a parsed page has all its rows.
 func FuzzPage(f *testing.F) {
 	for _, seed := range []string{
-		`[]`, `null`, `[1,{"seq":2}]`, `{"activities":[{}]}`, `{"timeout":true}`, `{}`, `<html>`, `[{"created_at":"2026-01-02T00:00:00Z"},{"created_at":"2026-01-01T00:00:00Z"}]`,
+		`[]`, `null`, `[1,{"seq":2}]`, `{"activities":[{}]}`, `{"timeout":true}`, `{}`, `<html>`,
+		`[{"created_at":"2026-01-02T00:00:00Z"},{"created_at":"2026-01-01T00:00:00Z"}]`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -113,7 +116,8 @@ func TestOversizedContentIsTruncated(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, what, _ := parseRow(raw, "self")
-	if text := thread.JoinText(r.parts); what != rowRun || len(text) > mailroom.MaxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "was cut)") {
+	if text := thread.JoinText(r.parts); what != rowRun || len(text) > mailroom.MaxText || !utf8.ValidString(text) ||
+		!strings.HasSuffix(text, "was cut)") {
 		t.Errorf("text of %d bytes", len(text))
 	}
 	if r.key() == r.id || len(r.key()) > mailroom.MaxSubmitKey {

@@ -66,7 +66,9 @@ func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 		t.Errorf("replies before the download: %q", got)
 	}
 	close(slow)
-	sl.WaitFor(t, "the reply to the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
+	sl.WaitFor(t, "the reply to the file", func() bool {
+		return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it")
+	})
 	server.AwaitSettled()
 	logAcks(t, sl)
 }
@@ -95,14 +97,16 @@ func TestEnvelopesAreAcknowledgedDuringASlowHistory(t *testing.T) {
 	if got := fx.Texts(); got != "bob 0, bob 1, bob 2, bob 3, bob 4" {
 		t.Errorf("during the history read, recorded %q", got)
 	}
-	for _, e := range fx.Recorded() { // after a crash now, the history is read again and contains the acknowledged messages
+	// after a crash now, the history is read again and contains the acknowledged messages
+	for _, e := range fx.Recorded() {
 		if !strings.Contains(e.Position, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
 			t.Errorf("the position is past unhandled messages: %s", e.Position)
 		}
 	}
 	close(slow)
 	fx.AwaitEvents(12)
-	if got := fx.Texts(); !strings.HasSuffix(got, "bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
+	if got := fx.Texts(); !strings.HasSuffix(got,
+		"bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
 		t.Errorf("recorded %q", got)
 	}
 	logAcks(t, sl)

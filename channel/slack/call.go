@@ -43,7 +43,8 @@ func newClient(o Options) (*client, error) {
 			return nil, channel.Fatal(err)
 		}
 	}
-	c.http = httpcall.New(httpcall.Options{Platform: "Slack", API: "the Web API", Base: base, Secrets: []string{c.bot, c.app}})
+	c.http = httpcall.New(httpcall.Options{Platform: "Slack", API: "the Web API", Base: base,
+		Secrets: []string{c.bot, c.app}})
 	return c, nil
 }
 
@@ -76,9 +77,11 @@ func (c *client) call(ctx context.Context, x request) (scopes string, err error)
 	}
 	header := authorization(token)
 	header.Set("Content-Type", "application/x-www-form-urlencoded")
-	a, err := c.http.Do(ctx, httpcall.Request{Op: x.op, Method: http.MethodPost, URL: "/" + x.method, Header: header, Body: []byte(x.params.Encode()), Timeout: callTimeout})
+	a, err := c.http.Do(ctx, httpcall.Request{Op: x.op, Method: http.MethodPost, URL: "/" + x.method, Header: header,
+		Body: []byte(x.params.Encode()), Timeout: callTimeout})
 	if a.Status == http.StatusTooManyRequests { // whatever the body says
-		return "", &httpcall.Refusal{Op: x.op, Platform: "Slack", Code: "ratelimited", RetryAfter: max(a.RetryAfter(), time.Second)}
+		return "", &httpcall.Refusal{Op: x.op, Platform: "Slack", Code: "ratelimited", RetryAfter: max(a.RetryAfter(),
+			time.Second)}
 	}
 	if err != nil {
 		return "", err
@@ -105,7 +108,8 @@ func (c *client) decodeResponse(x request, a httpcall.Response) error {
 	}
 	if !r.OK {
 		e := c.http.Refuse(x.op, a)
-		e.Status, e.Code, e.Text = 0, c.http.Redact([]byte(r.Error)), c.http.Redact([]byte(strings.Join(r.Metadata.Messages, "; ")))
+		e.Status, e.Code, e.Text = 0, c.http.Redact([]byte(r.Error)),
+			c.http.Redact([]byte(strings.Join(r.Metadata.Messages, "; ")))
 		if r.Needed != "" {
 			e.Text = "needs " + c.http.Redact([]byte(r.Needed))
 		}

@@ -36,7 +36,9 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 		}
 		return false
 	}
-	sl.WaitFor(t, "the outcome of the second question", func() bool { return replied(two, "Decision: approve.") && asked(two) == 0 })
+	sl.WaitFor(t, "the outcome of the second question", func() bool {
+		return replied(two, "Decision: approve.") && asked(two) == 0
+	})
 	if asked(one) != 1 || replied(one, "Decision") {
 		t.Errorf("the other question was decided: %q", dev.Texts())
 	}

@@ -140,12 +140,14 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 		Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m),
 		User: chat.User{ID: m.User}, Files: c.files(m.Files), Written: timeOf(m.TS),
 	}
-	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(withoutQuotes(m.Text)), c.bot.ID)
+	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(withoutQuotes(m.Text)),
+		c.bot.ID)
 	e.Text = m.Text
 	for _, s := range m.Attachments {
 		if s.Share {
 			e.Context = append(e.Context, chat.Context{
-				Kind: chat.ContextForward, Author: chat.User{ID: s.AuthorID, Name: s.Author}, ByBot: s.AuthorID == c.bot.ID, Text: s.Text,
+				Kind: chat.ContextForward, Author: chat.User{ID: s.AuthorID, Name: s.Author}, ByBot: s.AuthorID == c.bot.ID,
+				Text: s.Text,
 			})
 		}
 	}
@@ -157,7 +159,8 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 	}
 	seconds, _, _ := strings.Cut(m.TS, ".")
 	return chat.Event{
-		Kind: chat.EventUnreadable, Key: "unreadable:" + seconds[:max(len(seconds)-4, 0)], Room: e.Room, User: e.User, // about one answer in three hours
+		// about one answer in three hours
+		Kind: chat.EventUnreadable, Key: "unreadable:" + seconds[:max(len(seconds)-4, 0)], Room: e.Room, User: e.User,
 		Text: "I cannot read this kind of message. Please send it as text or as a file.",
 	}, true
 }
@@ -223,7 +226,8 @@ func (c *connection) editEvent(m message) (e chat.Event, ok bool) {
 func (c *connection) deleteEvent(channel string, was message, ts string) chat.Event {
 	was.Channel, was.TS = channel, ts
 	of := messageID(channel, ts)
-	return chat.Event{Kind: chat.EventDeleted, Key: "delete:" + of, TargetID: of, Room: c.room(was), User: chat.User{ID: was.User}}
+	return chat.Event{Kind: chat.EventDeleted, Key: "delete:" + of, TargetID: of, Room: c.room(was),
+		User: chat.User{ID: was.User}}
 }
 
 // room returns where a message belongs. A message in a channel that is no reply starts a
@@ -271,14 +275,17 @@ func parseButtonPress(payload json.RawMessage) (e chat.Event, ok bool, err error
 		return e, false, err
 	}
 	at := p.Container
-	if p.Type != "block_actions" || len(p.Actions) == 0 || p.Actions[0].Type != "button" || at.Channel == "" || at.Ephemeral {
+	if p.Type != "block_actions" || len(p.Actions) == 0 || p.Actions[0].Type != "button" || at.Channel == "" ||
+		at.Ephemeral {
 		return e, false, nil
 	}
 	act := p.Actions[0]
 	e = chat.Event{
-		Kind: chat.EventButton, Key: fmt.Sprintf("tap:%s:%s:%s", messageID(at.Channel, at.TS), p.User.ID, act.TS), Addressed: true,
-		Room: chat.Room{Chat: at.Channel, Group: !isPrivate(at.Channel)}, User: chat.User{ID: p.User.ID, Name: p.User.Username},
-		TargetID: messageID(at.Channel, at.TS), Data: act.Value,
+		Kind: chat.EventButton, Key: fmt.Sprintf("tap:%s:%s:%s", messageID(at.Channel, at.TS), p.User.ID, act.TS),
+		Addressed: true,
+		Room:      chat.Room{Chat: at.Channel, Group: !isPrivate(at.Channel)},
+		User:      chat.User{ID: p.User.ID, Name: p.User.Username},
+		TargetID:  messageID(at.Channel, at.TS), Data: act.Value,
 	}
 	if e.User.Name == "" {
 		e.User.Name = p.User.Name

@@ -69,7 +69,8 @@ func TestNameIsLookedUpOnce(t *testing.T) {
 
 func TestADisconnectWithoutWarningEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[string]string{"too_many_websockets": "too_many_websockets", "": "closed the connection"} {
+	for reason, want := range map[string]string{"too_many_websockets": "too_many_websockets",
+		"": "closed the connection"} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			sl := slacktest.New(t)
@@ -112,7 +113,8 @@ func TestNextSocketOpensBeforeTheOldOneCloses(t *testing.T) {
 			}
 			ann.Sends(ann.Private(), "after")
 			fx.AwaitEvents(61)
-			if s := fx.State(); s.Adapter != 1 || s.Reconnects != 0 || s.Condition != channel.ConditionConnected || s.LastError != "" {
+			if s := fx.State(); s.Adapter != 1 || s.Reconnects != 0 || s.Condition != channel.ConditionConnected ||
+				s.LastError != "" {
 				t.Errorf("state %+v", s)
 			}
 		})
@@ -133,7 +135,9 @@ func TestOldSocketIsUsedIfTheRenewalFails(t *testing.T) {
 	ann.Sends(ann.Private(), "still here")
 	fx.AwaitEvents(1)
 	sl.CloseOldest()
-	fx.AwaitState("another adapter", func(s channel.State) bool { return s.Adapter >= 2 && s.Condition == channel.ConditionConnected })
+	fx.AwaitState("another adapter", func(s channel.State) bool {
+		return s.Adapter >= 2 && s.Condition == channel.ConditionConnected
+	})
 	ann.Sends(ann.Private(), "and here")
 	fx.AwaitEvents(2)
 }
@@ -185,7 +189,8 @@ func TestASocketThatHasEndedIsNoOtherProcess(t *testing.T) {
 	ann := sl.Person("Ann")
 	sl.SetOtherSockets(1)
 	noticed := make(chan struct{})
-	sl.Fail("apps.connections.open", slacktest.Fault{}, slacktest.Fault{Hold: noticed}) // the second call is to count again
+	// the second call is to count again
+	sl.Fail("apps.connections.open", slacktest.Fault{}, slacktest.Fault{Hold: noticed})
 	r := newRecorder(t, sl, func(o *slack.Options) { o.Recount = time.Millisecond }).Start()
 	r.AwaitConnected()
 	sl.SetOtherSockets(0)
@@ -204,7 +209,8 @@ func TestASocketThatHasEndedIsNoOtherProcess(t *testing.T) {
 func TestRejectedTicketIsRetriedAndRedacted(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Fail("apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"` + strings.Replace(strings.TrimSuffix(sl.URL, "/api"), "http", "ws", 1) + `/link/?ticket=stale"}`})
+	sl.Fail("apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"` + strings.Replace(strings.TrimSuffix(sl.URL,
+		"/api"), "http", "ws", 1) + `/link/?ticket=stale"}`})
 	fx := newRecorder(t, sl).Start()
 	s := fx.AwaitState("queued", func(s channel.State) bool { return s.LastError != "" })
 	if !strings.Contains(s.LastError, "403") || strings.Contains(s.LastError, "stale") {

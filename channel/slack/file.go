@@ -84,7 +84,8 @@ func (c *connection) openFile(ctx context.Context, f file) (io.ReadCloser, error
 		var about struct {
 			File file `json:"file"`
 		}
-		if _, err := c.client.call(ctx, request{op: "get file", method: "files.info", params: formValues("file", f.ID), result: &about}); err != nil {
+		if _, err := c.client.call(ctx, request{op: "get file", method: "files.info", params: formValues("file", f.ID),
+			result: &about}); err != nil {
 			return nil, sendError(err)
 		}
 		f = about.File
@@ -93,7 +94,8 @@ func (c *connection) openFile(ctx context.Context, f file) (io.ReadCloser, error
 	if err != nil || !c.client.isTrusted(at, "https", "http") {
 		return nil, httpcall.Permanent(errors.New(op + ": its URL is not on a Slack host"))
 	}
-	content, a, err := c.client.http.Open(ctx, httpcall.Request{Op: op, URL: at.String(), Header: authorization(c.client.bot)}, maxFileSize)
+	content, a, err := c.client.http.Open(ctx, httpcall.Request{Op: op, URL: at.String(),
+		Header: authorization(c.client.bot)}, maxFileSize)
 	switch {
 	case err == nil:
 		return content, nil

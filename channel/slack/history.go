@@ -350,7 +350,9 @@ func (c *connection) readSince(ctx context.Context, at, last string) (messages [
 		}
 	}
 	if cursor != "" && thread == "" {
-		c.host.ReportError(fmt.Errorf("messages in %s were skipped: only the last %d of those sent while disconnected were read", at, len(messages)))
+		c.host.ReportError(
+			fmt.Errorf("messages in %s were skipped: only the last %d of those sent while disconnected were read", at,
+				len(messages)))
 	}
 	slices.SortFunc(messages, func(a, b message) int {
 		if isBefore(a.TS, b.TS) {
@@ -363,8 +365,10 @@ func (c *connection) readSince(ctx context.Context, at, last string) (messages [
 
 // historyPage reads a page of the history of a channel, or of a thread in it. next is the
 // cursor of the next page, or "".
-func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, cursor string, metadata bool) (messages []message, next string, err error) {
-	method, in := "conversations.history", formValues("channel", channel, "ts", thread, "oldest", oldest, "cursor", cursor, "limit", fmt.Sprint(pageSize))
+func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, cursor string,
+	metadata bool) (messages []message, next string, err error) {
+	method, in := "conversations.history", formValues("channel", channel, "ts", thread, "oldest", oldest, "cursor", cursor,
+		"limit", fmt.Sprint(pageSize))
 	if thread != "" {
 		method = "conversations.replies"
 	}

@@ -62,7 +62,8 @@ func (p *nameCache) put(user, name string, err error, now time.Time) {
 func (p *nameCache) startLookup(user string, now time.Time) (mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n, ok := p.names[user]; ok && now.Before(n.until) || now.Before(p.pausedUntil) || p.lookups[user] != nil || len(p.lookups) >= maxLookups {
+	if n, ok := p.names[user]; ok && now.Before(n.until) || now.Before(p.pausedUntil) || p.lookups[user] != nil ||
+		len(p.lookups) >= maxLookups {
 		return false
 	}
 	p.lookups[user] = make(chan struct{})
@@ -133,7 +134,8 @@ func (c *connection) fetchName(ctx context.Context, user string) {
 			} `json:"profile"`
 		} `json:"user"`
 	}
-	_, err := c.client.call(ctx, request{op: "get user name", method: "users.info", params: formValues("user", user), result: &about})
+	_, err := c.client.call(ctx, request{op: "get user name", method: "users.info", params: formValues("user", user),
+		result: &about})
 	name := ""
 	for _, n := range []string{about.User.Profile.DisplayName, about.User.RealName, about.User.Name} {
 		if n != "" && err == nil {

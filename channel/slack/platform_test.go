@@ -60,8 +60,9 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 		Dialer:  func() chat.Dialer { return o.Dial },
 		Secrets: []string{slacktest.Token, slacktest.AppToken, "?ticket="},
 		Reconnect: channel.ReconnectPolicy{
-			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: time.Second, CloseTimeout: 2 * time.Second,
-			IdleTimeout: o.ReconnectPolicy().IdleTimeout,
+			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: time.Second,
+			CloseTimeout: 2 * time.Second,
+			IdleTimeout:  o.ReconnectPolicy().IdleTimeout,
 		},
 		People: people(sl),
 		Outages: channeltest.Outages{
@@ -164,16 +165,24 @@ func people(sl *slacktest.Platform) channeltest.People {
 
 func connectFaults() []channeltest.ConnectFault {
 	return []channeltest.ConnectFault{
-		channeltest.OnConnect("too many, at the start", "auth.test", slacktest.Fault{Code: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second),
-		channeltest.OnConnect("too many sockets", "apps.connections.open", slacktest.Fault{Code: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second),
-		channeltest.OnConnect("an internal error", "apps.connections.open", slacktest.Fault{Code: "internal_error"}, "internal_error", 0),
-		channeltest.OnConnect("another's page", "apps.connections.open", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.AppToken + "</html>"}, "(token)", 0),
-		channeltest.OnConnect("a missing page", "auth.test", slacktest.Fault{Status: 404, Raw: "nothing"}, "not from the Web API (404 Not Found)", 0),
+		channeltest.OnConnect("too many, at the start", "auth.test", slacktest.Fault{Code: "ratelimited", RetryAfter: 1},
+			"ratelimited", time.Second),
+		channeltest.OnConnect("too many sockets", "apps.connections.open", slacktest.Fault{Code: "ratelimited",
+			RetryAfter: 1}, "ratelimited", time.Second),
+		channeltest.OnConnect("an internal error", "apps.connections.open", slacktest.Fault{Code: "internal_error"},
+			"internal_error", 0),
+		channeltest.OnConnect("another's page", "apps.connections.open", slacktest.Fault{Status: 502, Raw: "<html>no " +
+			slacktest.AppToken + "</html>"}, "(token)", 0),
+		channeltest.OnConnect("a missing page", "auth.test", slacktest.Fault{Status: 404, Raw: "nothing"},
+			"not from the Web API (404 Not Found)", 0),
 		channeltest.OnConnect("nonsense", "auth.test", slacktest.Fault{Raw: "\x00\xff{"}, "not from the Web API", 0),
-		channeltest.OnConnect("other JSON", "auth.test", slacktest.Fault{Raw: `{"ok":true,"user_id":7}`}, "unexpected response", 0),
+		channeltest.OnConnect("other JSON", "auth.test", slacktest.Fault{Raw: `{"ok":true,"user_id":7}`},
+			"unexpected response", 0),
 		channeltest.OnConnect("no bot", "auth.test", slacktest.Fault{Raw: `{"ok":true}`}, "names no bot", 0),
-		channeltest.OnConnect("a socket elsewhere", "apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"wss://wss.example.org/link?ticket=1"}`}, "not on a Slack host", 0),
-		channeltest.OnConnect("no socket", "apps.connections.open", slacktest.Fault{Raw: `{"ok":true}`}, "not on a Slack host", 0),
+		channeltest.OnConnect("a socket elsewhere", "apps.connections.open",
+			slacktest.Fault{Raw: `{"ok":true,"url":"wss://wss.example.org/link?ticket=1"}`}, "not on a Slack host", 0),
+		channeltest.OnConnect("no socket", "apps.connections.open", slacktest.Fault{Raw: `{"ok":true}`},
+			"not on a Slack host", 0),
 	}
 }
 
@@ -183,7 +192,8 @@ func pushMalformed(sl *slacktest.Platform) {
 	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true})
 	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true, Subtype: "bot_message"})
 	ann.Sends(dev, "Ann has joined", slacktest.MessageOptions{Subtype: "channel_join"})
-	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "reaction_added", "user": ann.ID}})
+	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "reaction_added",
+		"user": ann.ID}})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "message", "text": 7}})
 	sl.Push("slash_commands", map[string]any{"command": "/x"})
 	sl.Push("interactive", map[string]any{"type": "view_submission"})

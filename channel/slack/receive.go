@@ -60,7 +60,8 @@ type socketEvent struct {
 // arrive only while the socket is read.
 func (c *connection) Receive(ctx context.Context, position string, handle chat.EventHandler) error {
 	ctx, release := httpcall.BindContext(ctx, c.ctx)
-	in := &receiver{connection: c, handle: handle, events: make(chan socketEvent, maxBuffered), cursors: parseCursors(position)}
+	in := &receiver{connection: c, handle: handle, events: make(chan socketEvent, maxBuffered),
+		cursors: parseCursors(position)}
 	defer in.wg.Wait()
 	defer release()
 	if in.cursors == nil {
@@ -183,7 +184,8 @@ func (in *receiver) handleEnvelope(ctx context.Context, a socketEvent) error {
 	case errors.Is(a.parseErr, errEventsDropped):
 		in.host.ReportError(a.parseErr)
 	case a.parseErr != nil: // a redelivery would be just as unreadable
-		in.host.Log().Warn("unreadable envelope skipped", "envelope", a.ID, "error", in.client.http.Redact([]byte(a.parseErr.Error())))
+		in.host.Log().Warn("unreadable envelope skipped", "envelope", a.ID, "error",
+			in.client.http.Redact([]byte(a.parseErr.Error())))
 	case a.isMessage && in.deferMessage(a.message):
 	case a.isMessage:
 		return in.handleMessage(ctx, a.message, a.receivedAt.Add(nameWait))

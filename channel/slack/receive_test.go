@@ -46,7 +46,8 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 		{six, "six @mailroom", "Ann", place{few.ID, three}, true, true},
 	} {
 		e := fx.AwaitEvents(6)[i]
-		if e.Kind != chat.EventMessage || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text || e.User.Name != want.name ||
+		if e.Kind != chat.EventMessage || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text ||
+			e.User.Name != want.name ||
 			(place{e.Room.Chat, e.Room.Topic}) != want.at || e.Room.Group != want.group || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
 		}
@@ -62,10 +63,12 @@ func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
 	ann.Sends(dev, mention+" hello")
 	platformtest.WaitFor(t, "both events", func() bool { return len(fx.Recorded()) >= 2 })
 	both := fx.Recorded()
-	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed || !both[1].Addressed {
+	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed ||
+		!both[1].Addressed {
 		t.Errorf("events of one mention: %+v and %+v", both[0], both[1])
 	}
-	ann.Sends(dev, mention+" alone", slacktest.MessageOptions{OnlyEvent: "app_mention"}) // as for an app without message events
+	// as for an app without message events
+	ann.Sends(dev, mention+" alone", slacktest.MessageOptions{OnlyEvent: "app_mention"})
 	if e := fx.AwaitEvents(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
 		t.Errorf("event of a mention without a message: %+v", e)
 	}
@@ -80,7 +83,8 @@ func TestForwardedMessageIsNotPartOfTheText(t *testing.T) {
 	ann.Sends(ann.Private(), "see", slacktest.MessageOptions{Forwarded: "one &lt; two\nthree"})
 	ann.Sends(ann.Private(), "", slacktest.MessageOptions{Forwarded: "<@" + ann.ID + ">?"})
 	got := fx.AwaitEvents(2)
-	for i, want := range []chat.Event{{Text: "see", Context: []chat.Context{{Text: "one < two\nthree"}}}, {Context: []chat.Context{{Text: "@Ann?"}}}} {
+	for i, want := range []chat.Event{{Text: "see", Context: []chat.Context{{Text: "one < two\nthree"}}},
+		{Context: []chat.Context{{Text: "@Ann?"}}}} {
 		want.Context[0].Kind, want.Context[0].Author.Name = chat.ContextForward, "Bob"
 		if got[i].Text != want.Text || !slices.Equal(got[i].Context, want.Context) {
 			t.Errorf("recorded %q with %+v", got[i].Text, got[i].Context)
@@ -161,15 +165,18 @@ func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "look", slacktest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{
-		"type": "message", "subtype": "file_share", "channel": ann.Private().ID, "user": ann.ID, "ts": "1700000001.000100", "files": []any{
-			map[string]any{"id": "F9", "name": "far.txt", "url_private": "https://slack.example.org/files/F9", "permalink": "https://work.slack.com/files/F9"},
+		"type": "message", "subtype": "file_share", "channel": ann.Private().ID, "user": ann.ID, "ts": "1700000001.000100",
+		"files": []any{
+			map[string]any{"id": "F9", "name": "far.txt", "url_private": "https://slack.example.org/files/F9",
+				"permalink": "https://work.slack.com/files/F9"},
 			map[string]any{"id": "F8", "name": "gone.txt", "mode": "tombstone"},
 			map[string]any{"id": "F7", "name": "doc", "is_external": true, "url_private": "https://docs.example.org/7"},
 		},
 	}})
 	got := fx.AwaitEvents(2)
 	f := got[0].Files[0]
-	if got[0].Text != "look" || f.Name != "notes.txt" || f.MimeType != "text/plain" || f.Size != 7 || !strings.HasPrefix(f.URI, "https://work.slack.com/files/") {
+	if got[0].Text != "look" || f.Name != "notes.txt" || f.MimeType != "text/plain" || f.Size != 7 ||
+		!strings.HasPrefix(f.URI, "https://work.slack.com/files/") {
 		t.Errorf("file %+v", f)
 	}
 	r, err := f.Open(t.Context())
@@ -181,14 +188,16 @@ func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 		t.Errorf("content %q, %v", content, err)
 	}
 	sl.RemoveScopes("files:read")
-	if _, err := f.Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "302 Found") {
+	if _, err := f.Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent ||
+		!strings.Contains(err.Error(), "302 Found") {
 		t.Errorf("a file without the scope: %v", err)
 	}
 	others := got[1].Files
 	if len(others) != 2 || others[1].Open != nil || others[1].URI != "https://docs.example.org/7" {
 		t.Fatalf("other files %+v", others)
 	}
-	if _, err := others[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not on a Slack host") {
+	if _, err := others[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent ||
+		!strings.Contains(err.Error(), "not on a Slack host") {
 		t.Errorf("a file on another host: %v", err)
 	}
 }
@@ -222,7 +231,8 @@ func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 			t.Errorf("%q is out of order", e.Text)
 		}
 		last[e.Room.Chat+e.Room.Topic] = e.Key
-		if strings.Contains(e.Text, "new thread") && e.Room.Topic != other || strings.Contains(e.Text, "the thread") && e.Room.Topic != root {
+		if strings.Contains(e.Text, "new thread") && e.Room.Topic != other || strings.Contains(e.Text, "the thread") &&
+			e.Room.Topic != root {
 			t.Errorf("%+v is in the wrong room", e)
 		}
 	}
@@ -260,7 +270,9 @@ func TestLongHistoryIsReadUpToTheLimit(t *testing.T) {
 		return n
 	}
 	platformtest.WaitFor(t, "the whole thread", func() bool { return count("reply ") == 2100 })
-	platformtest.WaitFor(t, "the latest messages of the channel", func() bool { return count("word ") == 2000 && strings.Contains(fx.Texts(), "word 2099") })
+	platformtest.WaitFor(t, "the latest messages of the channel", func() bool {
+		return count("word ") == 2000 && strings.Contains(fx.Texts(), "word 2099")
+	})
 	fx.AwaitError("only the last 2000")
 	if strings.Contains(fx.Texts(), "word 99,") {
 		t.Error("a skipped message was read")
@@ -299,7 +311,9 @@ func TestMissingHistoryScopeIsReported(t *testing.T) {
 	sl.RemoveScopes("im:history")
 	ann := sl.Person("Ann")
 	dev := sl.Channel("dev")
-	at := fmt.Sprintf(`{%q:"1700000000.000001",%q:"1700000000.000001","D0GONE":"1700000000.000001","D0GONE:1.000001":"1700000000.000001"}`, ann.Private().ID, dev.ID)
+	at := fmt.Sprintf(
+		`{%q:"1700000000.000001",%q:"1700000000.000001","D0GONE":"1700000000.000001","D0GONE:1.000001":"1700000000.000001"}`,
+		ann.Private().ID, dev.ID)
 	ann.Sends(dev, "there")
 	sl.DropPending()
 	fx := resumeAt(t, sl, at)
@@ -341,6 +355,8 @@ func TestPositionIsBoundedAndMalformedOnesAreIgnored(t *testing.T) {
 	for _, odd := range []string{"seven", `["C0DEV"]`, `{"C0DEV":7}`} {
 		fx := resumeAt(t, slacktest.New(t), odd)
 		fx.AwaitConnected()
-		platformtest.WaitFor(t, "the log entry", func() bool { return strings.Contains(fx.Log(), "saved position unreadable") })
+		platformtest.WaitFor(t, "the log entry", func() bool {
+			return strings.Contains(fx.Log(), "saved position unreadable")
+		})
 	}
 }

@@ -41,21 +41,24 @@ const (
 // conversation").
 func subjectOf(code string) subject {
 	switch code {
-	case "account_inactive", "invalid_auth", "missing_args", "not_allowed_token_type", "not_authed", "token_expired", "token_revoked",
+	case "account_inactive", "invalid_auth", "missing_args", "not_allowed_token_type", "not_authed", "token_expired",
+		"token_revoked",
 		"two_factor_setup_required", "forbidden_team", "team_disabled", "user_removed_from_team":
 		return subjectToken
 	case "missing_scope":
 		return subjectScope
 	case "ratelimited", "rate_limited", "message_limit_exceeded":
 		return subjectRateLimit
-	case "accesslimited", "external_channel_migrating", "org_login_required", "request_timeout", "team_added_to_org", "unknown_method":
+	case "accesslimited", "external_channel_migrating", "org_login_required", "request_timeout", "team_added_to_org",
+		"unknown_method":
 		return subjectTemporary
 	case "fatal_error", "internal_error", "service_unavailable", "update_failed":
 		return subjectUnknown
 	case "channel_not_found", "is_archived", "is_inactive", "not_in_channel", "thread_not_found",
 		"cannot_dm_bot", "user_disabled", "user_not_found", "user_not_visible", "users_not_found":
 		return subjectGone
-	case "access_denied", "app_access_restricted", "channel_is_limited_access", "ekm_access_denied", "messages_tab_disabled",
+	case "access_denied", "app_access_restricted", "channel_is_limited_access", "ekm_access_denied",
+		"messages_tab_disabled",
 		"method_not_supported_for_channel_type", "no_permission", "posting_to_channel_denied",
 		"restricted_action", "restricted_action_non_threadable_channel", "restricted_action_read_only_channel",
 		"restricted_action_thread_locked", "restricted_action_thread_only_channel", "team_access_not_granted", "team_not_found":

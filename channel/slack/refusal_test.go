@@ -72,19 +72,23 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 			seen[word] = true
 			fault := slacktest.Fault{Code: word}
 			sl.Fail("chat.postMessage", fault)
-			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != want {
+			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"},
+				"k"); channeltest.SendClass(err) != want {
 				t.Errorf("a send with %s is %s, want %s: %v", word, channeltest.SendClass(err), want, err)
 			}
 			sl.Fail("chat.update", fault)
-			if err := p.Edit(t.Context(), privateRoom(bob), id, chat.Message{Text: "x"}); channeltest.SendClass(err) != want && (channeltest.SendClass(err) != channeltest.ClassEverywhere || want != mailroom.ClassUnavailable) {
+			if err := p.Edit(t.Context(), privateRoom(bob), id, chat.Message{Text: "x"}); channeltest.SendClass(err) != want &&
+				(channeltest.SendClass(err) != channeltest.ClassEverywhere || want != mailroom.ClassUnavailable) {
 				t.Errorf("an edit with %s is %s, want %s: %v", word, channeltest.SendClass(err), want, err)
 			}
 			sl.Fail("conversations.history", fault)
-			if _, found, err := p.Find(t.Context(), privateRoom(ann), "k", chat.Message{}); found || err == nil && word != "thread_not_found" && word != "message_not_found" {
+			if _, found, err := p.Find(t.Context(), privateRoom(ann), "k", chat.Message{}); found || err == nil &&
+				word != "thread_not_found" && word != "message_not_found" {
 				t.Errorf("Find with %s: %t, %v", word, found, err)
 			}
 			sl.Fail("chat.postEphemeral", fault)
-			if err := p.AckButton(t.Context(), chat.Event{Room: privateRoom(ann), User: chat.User{ID: ann.ID}}, "x"); err == nil {
+			if err := p.AckButton(t.Context(), chat.Event{Room: privateRoom(ann), User: chat.User{ID: ann.ID}},
+				"x"); err == nil {
 				t.Errorf("AckButton with %s returns no error", word)
 			}
 		}
@@ -106,7 +110,8 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 // whatever error Slack returns for one.
 func TestRejectedHistoryAffectsOnlyItsRoom(t *testing.T) {
 	t.Parallel()
-	for _, word := range []string{"no_permission", "access_denied", "team_access_not_granted", "ekm_access_denied", "channel_is_limited_access", "a_new_word"} {
+	for _, word := range []string{"no_permission", "access_denied", "team_access_not_granted", "ekm_access_denied",
+		"channel_is_limited_access", "a_new_word"} {
 		sl := slacktest.New(t)
 		ann, bob := sl.Person("Ann"), sl.Person("Bob")
 		fx := newRecorder(t, sl)

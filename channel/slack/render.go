@@ -38,14 +38,15 @@ func escape(s string) string {
 }
 
 var (
-	fencePattern    = lazyregexp.New("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
-	headingPattern  = lazyregexp.New(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
-	quotePattern    = lazyregexp.New(`^ {0,3}> ?(.*)$`)
-	itemPattern     = lazyregexp.New(`^([ \t]*)[-*+][ \t]+(.*)$`)
-	rulerPattern    = lazyregexp.New(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
-	rowPattern      = lazyregexp.New(`^ {0,3}\|.*\|[ \t]*$`)
-	borderPattern   = lazyregexp.New(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
-	linkPattern     = lazyregexp.New(`^!?\[([^\[\]\n]+)\]\(((?:https?://|mailto:)[^\s<>()|]+(?:\([^\s<>()|]*\)[^\s<>()|]*)*)\)`)
+	fencePattern   = lazyregexp.New("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
+	headingPattern = lazyregexp.New(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
+	quotePattern   = lazyregexp.New(`^ {0,3}> ?(.*)$`)
+	itemPattern    = lazyregexp.New(`^([ \t]*)[-*+][ \t]+(.*)$`)
+	rulerPattern   = lazyregexp.New(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
+	rowPattern     = lazyregexp.New(`^ {0,3}\|.*\|[ \t]*$`)
+	borderPattern  = lazyregexp.New(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
+	linkPattern    = lazyregexp.New(
+		`^!?\[([^\[\]\n]+)\]\(((?:https?://|mailto:)[^\s<>()|]+(?:\([^\s<>()|]*\)[^\s<>()|]*)*)\)`)
 	autolinkPattern = lazyregexp.New(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
 )
 
@@ -220,7 +221,8 @@ func findClosing(s, mark string) int {
 		case s[i] == mark[0]:
 			n := len(s[i:]) - len(strings.TrimLeft(s[i:], mark[:1]))
 			after := s[i+n:]
-			if n >= len(mark) && (n == len(mark) || n > 2) && i > 0 && s[i-1] != ' ' && (mark[0] == '*' || !startsInWord(after)) {
+			if n >= len(mark) && (n == len(mark) || n > 2) && i > 0 && s[i-1] != ' ' && (mark[0] == '*' ||
+				!startsInWord(after)) {
 				return i + n - len(mark)
 			}
 			i += n

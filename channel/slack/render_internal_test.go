@@ -79,7 +79,8 @@ func TestDecodeText(t *testing.T) {
 }
 
 func FuzzRender(f *testing.F) {
-	for _, s := range []string{"**a** _b_ ~~c~~", "```go\nx\n```", "[a](https://x.org)", "|a|\n|-|\n", "\\", "`", "> *", "<@U1>", "# **", "http://", "***a**"} {
+	for _, s := range []string{"**a** _b_ ~~c~~", "```go\nx\n```", "[a](https://x.org)", "|a|\n|-|\n", "\\", "`", "> *",
+		"<@U1>", "# **", "http://", "***a**"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -50,7 +50,9 @@ func (r *renewal) suspect(first *socket, after time.Duration) {
 // socket, and the one in use is still open.
 func (in *receiver) reportOthers(next *socket) {
 	if others := next.otherConnections - 1 - len(in.renewal.old); others > 0 {
-		in.host.ReportError(fmt.Errorf("the app has %d connections and Slack sends each event to only one of them: stop the other process", others+1))
+		in.host.ReportError(
+			fmt.Errorf("the app has %d connections and Slack sends each event to only one of them: stop the other process",
+				others+1))
 	}
 }
 
@@ -77,7 +79,8 @@ func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 	case a.socket != in.currentSocket():
 		return nil
 	case a.Reason != "warning" && a.Reason != "refresh_requested":
-		return httpcall.Unavailable(&httpcall.TransportError{Op: "receive", Reason: fmt.Sprintf("Slack closed the connection (%.100q)", a.Reason)})
+		return httpcall.Unavailable(&httpcall.TransportError{Op: "receive",
+			Reason: fmt.Sprintf("Slack closed the connection (%.100q)", a.Reason)})
 	case in.renewal.dialing:
 		return nil
 	}

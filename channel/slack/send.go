@@ -42,14 +42,16 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 		Channel string `json:"channel"`
 		TS      string `json:"ts"`
 	}
-	if err := c.callWrite(ctx, request{op: "send message", method: "chat.postMessage", params: in, result: &sent}); err != nil {
+	if err := c.callWrite(ctx, request{op: "send message", method: "chat.postMessage", params: in,
+		result: &sent}); err != nil {
 		if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Code == "thread_not_found" && to.Topic != "" {
 			err = fmt.Errorf("%w: %w", chat.ErrTopicGone, err)
 		}
 		return "", err
 	}
 	if sent.Channel == "" || !timestampPattern().MatchString(sent.TS) {
-		return "", sendError(&httpcall.TransportError{Op: "send message", Reason: "response has no message id", MaybeSent: true})
+		return "", sendError(&httpcall.TransportError{Op: "send message", Reason: "response has no message id",
+			MaybeSent: true})
 	}
 	return messageID(sent.Channel, sent.TS), nil
 }
@@ -98,7 +100,8 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, sought 
 			return "", false, c.checkedSendError(ctx, err)
 		}
 		for _, m := range page {
-			if m.Metadata.Type == metadataType && m.Metadata.Payload.Key == key || sought.File != nil && m.User == c.bot.ID && hasFile(m, sought.File.Name) {
+			if m.Metadata.Type == metadataType && m.Metadata.Payload.Key == key || sought.File != nil && m.User == c.bot.ID &&
+				hasFile(m, sought.File.Name) {
 				return messageID(at.Chat, m.TS), true, nil
 			}
 		}
@@ -115,7 +118,8 @@ func (c *connection) Typing(context.Context, chat.Room) error { return nil }
 // AckButton implements [chat.Platform]. It shows the text only to the person who pressed the
 // button.
 func (c *connection) AckButton(ctx context.Context, press chat.Event, text string) error {
-	in := formValues("channel", press.Room.Chat, "user", press.User.ID, "thread_ts", press.Room.Topic, "text", escape(text))
+	in := formValues("channel", press.Room.Chat, "user", press.User.ID, "thread_ts", press.Room.Topic, "text",
+		escape(text))
 	return c.callWrite(ctx, request{op: "answer button press", method: "chat.postEphemeral", params: in})
 }
 
@@ -133,7 +137,8 @@ func messageParams(m chat.Message) (url.Values, error) {
 	var row []any
 	for n, b := range m.Buttons {
 		if len(b.Data) > maxButtonData || b.Data == "" {
-			return nil, httpcall.Permanent(fmt.Errorf("button %q has %d bytes of data; Slack accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
+			return nil, httpcall.Permanent(fmt.Errorf("button %q has %d bytes of data; Slack accepts 1 to %d", b.Label,
+				len(b.Data), maxButtonData))
 		}
 		row = append(row, map[string]any{
 			"type": "button", "action_id": fmt.Sprintf("mailroom_%d", n), "value": b.Data,

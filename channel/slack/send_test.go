@@ -24,13 +24,15 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	root := ann.Sends(dev, "well?")
 	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
 	id, err := p.Send(t.Context(), room, chat.Message{
-		Text: "**Run** `rm <x>` & go?", Buttons: []chat.Button{{Label: "Approve", Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}}, ReplyTo: dev.ID + ":" + root,
+		Text: "**Run** `rm <x>` & go?", Buttons: []chat.Button{{Label: "Approve", Data: strings.Repeat("a", 64)},
+			{Label: "Deny", Data: "d"}}, ReplyTo: dev.ID + ":" + root,
 	}, "key")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := dev.Replies()[0]
-	if m.Source != "*Run* `rm &lt;x&gt;` &amp; go?" || m.Details.Section != m.Source || m.Thread != root || len(m.Buttons) != 2 || id != dev.ID+":"+m.ID {
+	if m.Source != "*Run* `rm &lt;x&gt;` &amp; go?" || m.Details.Section != m.Source || m.Thread != root ||
+		len(m.Buttons) != 2 || id != dev.ID+":"+m.ID {
 		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "Approved."}); err != nil {
@@ -45,10 +47,12 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 	}
 	dev.Remove(m.ID)
-	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
+	if err := p.Edit(t.Context(), room, id,
+		chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of a missing message: %v", err)
 	}
-	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
+	if err := p.Edit(t.Context(), room, "nothing",
+		chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of an invalid id: %v", err)
 	}
 }
@@ -60,9 +64,11 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	fx := newRecorder(t, sl).Start()
 	p := fx.AwaitConnected()
 	root := ann.Sends(dev, "well?")
-	for _, room := range []chat.Room{privateRoom(ann), {Chat: dev.ID, Group: true}, {Chat: dev.ID, Topic: root, Group: true}} {
+	for _, room := range []chat.Room{privateRoom(ann), {Chat: dev.ID, Group: true},
+		{Chat: dev.ID, Topic: root, Group: true}} {
 		sl.Fail("chat.postMessage", slacktest.Fault{Lose: true})
-		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"}, "the key"); channeltest.SendClass(err) != channeltest.ClassUnknown {
+		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"},
+			"the key"); channeltest.SendClass(err) != channeltest.ClassUnknown {
 			t.Errorf("a lost response: %v", err)
 		}
 		id, found, err := p.Find(t.Context(), room, "the key", chat.Message{})
@@ -92,13 +98,16 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 		t.Errorf("beyond the last page: %v", err)
 	}
 	sl.RemoveScopes("channels:history")
-	if _, _, err := p.Find(t.Context(), chat.Room{Chat: dev.ID}, "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
+	if _, _, err := p.Find(t.Context(), chat.Room{Chat: dev.ID}, "the key", chat.Message{}); !errors.Is(err,
+		chat.ErrNoHistory) {
 		t.Errorf("without the scope: %v", err)
 	}
 	fx.AwaitError("channels:history")
-	sl.Fail("conversations.history", slacktest.Fault{Code: "internal_error"}, slacktest.Fault{Code: "ratelimited", RetryAfter: 7})
+	sl.Fail("conversations.history", slacktest.Fault{Code: "internal_error"}, slacktest.Fault{Code: "ratelimited",
+		RetryAfter: 7})
 	for range 2 {
-		if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); found || err == nil || errors.Is(err, chat.ErrNoHistory) {
+		if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); found || err == nil ||
+			errors.Is(err, chat.ErrNoHistory) {
 			t.Errorf("a failed history: %t, %v", found, err)
 		}
 	}
@@ -144,7 +153,8 @@ func TestRateLimitIsReportedWithoutAnotherTry(t *testing.T) {
 		before := len(sl.Calls(name))
 		err := c.call()
 		f := mailroom.AsFailure(err)
-		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || errors.Is(err, mailroom.ErrUnknown) || errors.Is(err, chat.ErrEverywhere) != c.all {
+		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second ||
+			errors.Is(err, mailroom.ErrUnknown) || errors.Is(err, chat.ErrEverywhere) != c.all {
 			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
 		if n := len(sl.Calls(name)) - before; n != 1 {
@@ -158,7 +168,9 @@ func TestAButtonWithTooMuchDataIsRefused(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	p := newRecorder(t, sl).Start().AwaitConnected()
-	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 256)}}}, "k"); channeltest.SendClass(err) != mailroom.ClassPermanent {
+	if _, err := p.Send(t.Context(), privateRoom(ann),
+		chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 256)}}},
+		"k"); channeltest.SendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("a button with too much data is %s: %v", channeltest.SendClass(err), err)
 	}
 }
@@ -176,7 +188,8 @@ func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 		fx := newRecorder(t, sl).Start()
 		p := fx.AwaitConnected()
 		happen(sl)
-		if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
+		if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"},
+			"k"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
 			t.Errorf("%s is %s: %v", word, channeltest.SendClass(err), err)
 		}
 		s := fx.AwaitState("refused", func(s channel.State) bool {
@@ -200,7 +213,8 @@ func TestLongTextIsSentPlainIfItsMarkupDoesNotFit(t *testing.T) {
 			text.WriteString(line)
 		}
 		for _, buttons := range [][]chat.Button{nil, {{Label: strings.Repeat("é", 100), Data: "y"}}} {
-			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: text.String(), Buttons: buttons}, "k"); err != nil {
+			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: text.String(), Buttons: buttons},
+				"k"); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -208,7 +222,8 @@ func TestLongTextIsSentPlainIfItsMarkupDoesNotFit(t *testing.T) {
 	if n := len(ann.Private().Replies()); n != 8 {
 		t.Errorf("%d messages, want 8", n)
 	}
-	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "<!channel> <@U1> <https://example.org|here>"}, "k"); err != nil {
+	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "<!channel> <@U1> <https://example.org|here>"},
+		"k"); err != nil {
 		t.Errorf("mentions as plain text: %v", err)
 	}
 	if got := fmt.Sprint(ann.Private().Texts()[8:]); got != "[<!channel> <@U1> <https://example.org|here>]" {

@@ -68,7 +68,8 @@ func (o *Options) setDefaults() {
 		value *time.Duration
 		unset time.Duration
 	}{
-		{&o.IdleTimeout, DefaultIdleTimeout}, {&o.Recount, time.Minute}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second},
+		{&o.IdleTimeout, DefaultIdleTimeout}, {&o.Recount, time.Minute}, {&o.RoomInterval, time.Second},
+		{&o.EditInterval, 3 * time.Second},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.unset
@@ -109,7 +110,8 @@ const scopeMetadata = "metadata.message:read"
 // scopes returns the scopes that a bot's token should have.
 func scopes() []string {
 	return []string{
-		"app_mentions:read", "channels:history", "chat:write", "files:read", scopeFiles, "groups:history", "im:history", scopeMetadata,
+		"app_mentions:read", "channels:history", "chat:write", "files:read", scopeFiles, "groups:history", "im:history",
+		scopeMetadata,
 		"mpim:history", "users:read",
 	}
 }
@@ -161,7 +163,8 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 		return nil, chat.Capabilities{}, connectionError(err)
 	}
 	connCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // cancelled by Close
-	conn := &connection{options: o, client: c, socket: s, bot: bot, host: l, ctx: connCtx, cancel: cancel, names: newNameCache()}
+	conn := &connection{options: o, client: c, socket: s, bot: bot, host: l, ctx: connCtx, cancel: cancel,
+		names: newNameCache()}
 	return conn, conn.capabilities(), nil
 }
 
@@ -210,7 +213,8 @@ func (c *client) checkSameApp(ctx context.Context, bot account, app string) erro
 			App string `json:"app_id"`
 		} `json:"bot"`
 	}
-	_, err := c.call(ctx, request{op: "get the bot's app", method: "bots.info", params: formValues("bot", bot.Bot), result: &about})
+	_, err := c.call(ctx, request{op: "get the bot's app", method: "bots.info", params: formValues("bot", bot.Bot),
+		result: &about})
 	if _, refused := errors.AsType[*httpcall.Refusal](err); refused || bot.Bot == "" {
 		return nil
 	}
@@ -218,7 +222,8 @@ func (c *client) checkSameApp(ctx context.Context, bot account, app string) erro
 		return err
 	}
 	if is := about.Bot.App; is != "" && app != "" && is != app {
-		return channel.Fatal(fmt.Errorf("the app token belongs to app %s and the bot token to app %s: use both tokens of one app", app, is))
+		return channel.Fatal(
+			fmt.Errorf("the app token belongs to app %s and the bot token to app %s: use both tokens of one app", app, is))
 	}
 	return nil
 }
@@ -242,7 +247,8 @@ type connection struct {
 
 // capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
-	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: escapedUnits, MaxUpload: maxUpload, Edits: true, Buttons: true, CommandPrefix: "!"}
+	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: escapedUnits, MaxUpload: maxUpload, Edits: true,
+		Buttons: true, CommandPrefix: "!"}
 }
 
 func (c *connection) capabilities() chat.Capabilities {

@@ -52,12 +52,14 @@ func (c *client) dial(ctx context.Context, onReceive func()) (*socket, error) {
 	var endpoint struct {
 		URL string `json:"url"`
 	}
-	if _, err := c.call(ctx, request{op: op, method: "apps.connections.open", useAppToken: true, result: &endpoint}); err != nil {
+	if _, err := c.call(ctx, request{op: op, method: "apps.connections.open", useAppToken: true,
+		result: &endpoint}); err != nil {
 		return nil, err
 	}
 	ticket, err := url.Parse(endpoint.URL)
 	if err != nil || !c.isTrusted(ticket, "wss", "ws") {
-		return nil, &httpcall.TransportError{Op: op, Reason: "its URL is not on a Slack host"} // the URL is not quoted: it may contain a ticket
+		// the URL is not quoted: it may contain a ticket
+		return nil, &httpcall.TransportError{Op: op, Reason: "its URL is not on a Slack host"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -33,15 +33,18 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 		File string `json:"file_id"`
 	}
 	in := formValues("filename", m.File.Name, "length", strconv.Itoa(len(m.File.Content)))
-	if err := c.callWrite(ctx, request{op: "get upload address", method: "files.getUploadURLExternal", params: in, result: &at}); err != nil {
+	if err := c.callWrite(ctx, request{op: "get upload address", method: "files.getUploadURLExternal", params: in,
+		result: &at}); err != nil {
 		return fileError(err)
 	}
 	address, err := url.Parse(at.URL)
-	if err != nil || address.Host == "" || address.Scheme != "https" && address.Host != c.client.base.Host || at.File == "" {
+	if err != nil || address.Host == "" || address.Scheme != "https" && address.Host != c.client.base.Host ||
+		at.File == "" {
 		return httpcall.Unavailable(errors.New("no address for the upload of a file in the answer of Slack"))
 	}
 	a, err := c.client.http.Do(ctx, httpcall.Request{
-		Op: "upload file", Method: http.MethodPost, URL: at.URL, Header: http.Header{"Content-Type": {"application/octet-stream"}}, Body: m.File.Content, Timeout: callTimeout,
+		Op: "upload file", Method: http.MethodPost, URL: at.URL,
+		Header: http.Header{"Content-Type": {"application/octet-stream"}}, Body: m.File.Content, Timeout: callTimeout,
 	})
 	switch {
 	case err != nil:
@@ -53,7 +56,8 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 	if err != nil {
 		return httpcall.Permanent(err)
 	}
-	in = formValues("files", string(files), "channel_id", to.Chat, "thread_ts", to.Topic, "initial_comment", escape(m.Text))
+	in = formValues("files", string(files), "channel_id", to.Chat, "thread_ts", to.Topic, "initial_comment",
+		escape(m.Text))
 	err = c.callWrite(ctx, request{op: "share file", method: "files.completeUploadExternal", params: in})
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Code == "thread_not_found" && to.Topic != "" {
 		err = fmt.Errorf("%w: %w", chat.ErrTopicGone, err)

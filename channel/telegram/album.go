@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// albumHold says which updates are not confirmed yet because an album is incomplete: in a group, the text that addresses
-// the bot may come with the last piece. What is not confirmed comes again after a restart, with the pieces that have
-// come since. Rejected: to store the pieces, because nothing of a group is stored that is not for the bot.
+// albumHold says which updates are not confirmed yet because an album is incomplete: in a group, the text that
+// addresses the bot may come with the last piece. What is not confirmed comes again after a restart, with the pieces
+// that have come since. Rejected: to store the pieces, because nothing of a group is stored that is not for the bot.
 type albumHold struct {
 	wait time.Duration // for the pieces of an album, from the first one
 

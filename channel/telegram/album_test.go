@@ -48,7 +48,9 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	for i := range 10 {
 		p := tg.Person(fmt.Sprint("P", i))
 		p.Sends(p.Private(), "hello")
-		tg.WaitFor(t, "the reply to "+p.Name, func() bool { return slices.Contains(p.Private().Texts(), "You said: hello and 0 files") })
+		tg.WaitFor(t, "the reply to "+p.Name, func() bool {
+			return slices.Contains(p.Private().Texts(), "You said: hello and 0 files")
+		})
 	}
 	tg.WaitFor(t, "the confirmation of all", func() bool { return tg.Pending() == 0 })
 	if got := ann.Private().Replies(); len(got) > 0 {
@@ -100,7 +102,8 @@ func TestAnAlbumIsOneRunWithAllItsFiles(t *testing.T) {
 	release()
 	tg.WaitFor(t, "the reply", func() bool { return len(ann.Private().Replies()) > 0 })
 	server.AwaitSettled()
-	if got := ann.Private().Texts(); !slices.Contains(got, "You said: look, with 3 files") || len(ann.Private().Replies()) != 1 {
+	if got := ann.Private().Texts(); !slices.Contains(got, "You said: look, with 3 files") ||
+		len(ann.Private().Replies()) != 1 {
 		t.Errorf("replies %q, want one to the album", got)
 	}
 }

@@ -73,7 +73,8 @@ func (m *message) isFrom(bot account) bool { return m.From != nil && m.From.ID =
 // readForward moves the content of a forwarded message from the event to its context.
 func (m *message) readForward(e *chat.Event, bot account) {
 	by := m.forwarded.author()
-	c := chat.Context{Kind: chat.ContextForward, Author: by, ByBot: by.ID == strconv.FormatInt(bot.ID, 10), Text: e.Text, Files: len(e.Files) > 0}
+	c := chat.Context{Kind: chat.ContextForward, Author: by, ByBot: by.ID == strconv.FormatInt(bot.ID, 10), Text: e.Text,
+		Files: len(e.Files) > 0}
 	e.Text, e.Context = "", append(e.Context, c)
 	e.Addressed = !e.Room.Group // the words of others address no bot
 }
@@ -127,7 +128,8 @@ func markQuotes(text string, entities []entity) string {
 	for _, q := range entities { // in the order of their offsets (Bot API, "MessageEntity")
 		quoted, ok := utf16Slice(text, q.Offset, q.Length)
 		before, isAfter := utf16Slice(text, 0, q.Offset)
-		if !ok || !isAfter && q.Offset > 0 || len(before) < at || q.Type != "blockquote" && q.Type != "expandable_blockquote" {
+		if !ok || !isAfter && q.Offset > 0 || len(before) < at || q.Type != "blockquote" &&
+			q.Type != "expandable_blockquote" {
 			continue
 		}
 		out += text[at:len(before)] + "> " + strings.ReplaceAll(quoted, "\n", "\n> ")
@@ -139,7 +141,8 @@ func markQuotes(text string, entities []entity) string {
 // isQuoted reports whether an entity is within a quotation in the same text.
 func isQuoted(of entity, all []entity) bool {
 	for _, q := range all {
-		if (q.Type == "blockquote" || q.Type == "expandable_blockquote") && q.Offset <= of.Offset && of.Offset < q.Offset+q.Length {
+		if (q.Type == "blockquote" || q.Type == "expandable_blockquote") && q.Offset <= of.Offset &&
+			of.Offset < q.Offset+q.Length {
 			return true
 		}
 	}

@@ -46,7 +46,9 @@ func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 		t.Errorf("a press in another chat was answered %q", answer)
 	}
 	press := ann.PressesInaccessible(forum, q.ID, q.Buttons[0].Label)
-	tg.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "Decision: approve.") })
+	tg.WaitFor(t, "the reply of the agent", func() bool {
+		return strings.Contains(strings.Join(forum.Texts(), "\n"), "Decision: approve.")
+	})
 	tg.WaitFor(t, "the answer to the press", func() bool { return len(press.Answers()) > 0 })
 	if answer := press.Answers()[0]; !strings.HasPrefix(answer, "Approved by ") {
 		t.Errorf("the press was answered %q", answer)

@@ -13,12 +13,14 @@ func TestConflictingPollerIsReportedAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	fx := newRecorder(t, tg)
-	conflict := telegramtest.Fault{Status: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
+	conflict := telegramtest.Fault{Status: 409,
+		Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
 	tg.Fail("getUpdates", conflict)
 	began := time.Now()
 	fx.Start()
 	s := fx.AwaitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	if !strings.Contains(s.Reason, "another process polls for this bot's updates") || !strings.Contains(s.Reason, "only one bot instance") {
+	if !strings.Contains(s.Reason, "another process polls for this bot's updates") ||
+		!strings.Contains(s.Reason, "only one bot instance") {
 		t.Errorf("reason %q", s.Reason)
 	}
 	if !s.LastSuccess.IsZero() || s.ConnectedSince.After(began) {

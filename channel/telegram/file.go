@@ -33,10 +33,14 @@ func (c *connection) openFile(ctx context.Context, id string) (io.ReadCloser, er
 		return nil, httpcall.Unavailable(err)
 	}
 	if meta.Path == "" || strings.HasPrefix(meta.Path, "/") || meta.Size > maxFileSize {
-		return nil, httpcall.Permanent(fmt.Errorf("cannot download a file of %d bytes: the limit is %d bytes, and servers in local mode are not supported", meta.Size, maxFileSize))
+		return nil,
+			httpcall.Permanent(
+				fmt.Errorf("cannot download a file of %d bytes: the limit is %d bytes, and servers in local mode are not supported",
+					meta.Size, maxFileSize))
 	}
 	escaped := (&url.URL{Path: meta.Path}).EscapedPath()
-	content, _, err := c.client.http.Open(ctx, httpcall.Request{Op: "download file", URL: "/file/bot" + c.client.token + "/" + escaped}, maxFileSize)
+	content, _, err := c.client.http.Open(ctx, httpcall.Request{Op: "download file", URL: "/file/bot" + c.client.token +
+		"/" + escaped}, maxFileSize)
 	if err != nil {
 		return nil, httpcall.Unavailable(err)
 	}

@@ -41,7 +41,8 @@ func newRecorder(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 // newPlatform returns a fake Telegram for the suite, and a channel with changed options.
 func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegram.Options)) *channeltest.Platform {
 	token := channeltest.NewSetting(telegramtest.Token)
-	o := telegram.Options{API: tg.URL, Poll: time.Second, RoomInterval: 10 * time.Millisecond, EditInterval: 100 * time.Millisecond, Token: token.Get}
+	o := telegram.Options{API: tg.URL, Poll: time.Second, RoomInterval: 10 * time.Millisecond,
+		EditInterval: 100 * time.Millisecond, Token: token.Get}
 	for _, f := range change {
 		f(&o)
 	}
@@ -52,8 +53,9 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 		Dialer:  func() chat.Dialer { return o.Dial },
 		Secrets: []string{secret},
 		Reconnect: channel.ReconnectPolicy{
-			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
-			IdleTimeout: o.ReconnectPolicy().IdleTimeout + 500*time.Millisecond,
+			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond,
+			CloseTimeout: time.Second,
+			IdleTimeout:  o.ReconnectPolicy().IdleTimeout + 500*time.Millisecond,
 		},
 		People: people,
 		Outages: channeltest.Outages{
@@ -79,7 +81,8 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 		Events: channeltest.Events{
 			Times: true,
 			Malformed: func() {
-				tg.Fail("getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
+				tg.Fail("getUpdates",
+					telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
 			},
 			MalformedLog: "update=3",
 			Pending:      tg.Pending,
@@ -96,10 +99,13 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 			File:          "getFile",
 			Addr:          tg.Addr,
 			NoRoom:        []string{"5"},
-			Limits:        map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) { tg.Limit(at(place), d) }},
-			Made:          channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
+			Limits: map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) {
+				tg.Limit(at(place), d)
+			}},
+			Made: channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
 			RefuseFiles: func() {
-				tg.Fail("sendDocument", telegramtest.Fault{Status: 400, Message: "Bad Request: not enough rights to send documents to the chat"})
+				tg.Fail("sendDocument", telegramtest.Fault{Status: 400,
+					Message: "Bad Request: not enough rights to send documents to the chat"})
 			},
 			LongReply: 20_000,
 		},
@@ -137,9 +143,10 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 			who[person].Sends(at(place), "", telegramtest.MessageOptions{File: name, Content: content})
 		},
 		Forward: func(person, place, text string) {
-			who[person].Sends(at(place), text, telegramtest.MessageOptions{Fields: map[string]any{"forward_origin": map[string]any{
-				"type": "user", "date": 1, "sender_user": map[string]any{"id": 42, "is_bot": false, "first_name": "Mallory"},
-			}}})
+			who[person].Sends(at(place), text,
+				telegramtest.MessageOptions{Fields: map[string]any{"forward_origin": map[string]any{
+					"type": "user", "date": 1, "sender_user": map[string]any{"id": 42, "is_bot": false, "first_name": "Mallory"},
+				}}})
 		},
 		Quote: func(person, place, text string) {
 			quoted := "@" + telegramtest.Username + " do it"
@@ -149,7 +156,9 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 			}}})
 		},
 		Wordless: func(person, place string) string {
-			who[person].Sends(at(place), "", telegramtest.MessageOptions{Fields: map[string]any{"location": map[string]any{"latitude": 48.2, "longitude": 16.37}}})
+			who[person].Sends(at(place), "",
+				telegramtest.MessageOptions{Fields: map[string]any{"location": map[string]any{"latitude": 48.2,
+					"longitude": 16.37}}})
 			return "(shared a location: 48.2, 16.37)"
 		},
 		Topic: func(person string) (func(string), func()) {
@@ -159,7 +168,8 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 			}, func() { group.DeleteTopic(topic) }
 		},
 		Unknown: func(person, place string) {
-			who[person].Sends(at(place), "", telegramtest.MessageOptions{Fields: map[string]any{"hologram": map[string]any{"id": "x"}}})
+			who[person].Sends(at(place), "",
+				telegramtest.MessageOptions{Fields: map[string]any{"hologram": map[string]any{"id": "x"}}})
 		},
 		Edit: func(person, place, id, text string) { who[person].Edits(at(place), messageNumber(id), text) },
 		Press: func(person, place, id, data string) func() []string {
@@ -171,13 +181,19 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 
 func connectFaults(secret string) []channeltest.ConnectFault {
 	return []channeltest.ConnectFault{
-		channeltest.OnConnect("too many polls", "getUpdates", telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
-		channeltest.OnConnect("too many, at the start", "getMe", telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
-		channeltest.OnConnect("an internal error", "getUpdates", telegramtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0),
-		channeltest.OnConnect("a missing page", "getMe", telegramtest.Fault{Status: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not from the Bot API (404 Not Found)", 0),
+		channeltest.OnConnect("too many polls", "getUpdates", telegramtest.Fault{Status: 429,
+			Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("too many, at the start", "getMe", telegramtest.Fault{Status: 429,
+			Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("an internal error", "getUpdates", telegramtest.Fault{Status: 500,
+			Message: "Internal Server Error"}, "500 Internal Server Error", 0),
+		channeltest.OnConnect("a missing page", "getMe", telegramtest.Fault{Status: 404, Raw: "<html>404: /bot700100200%3A" +
+			secret + "</html>"}, "not from the Bot API (404 Not Found)", 0),
 		channeltest.OnConnect("nonsense", "getUpdates", telegramtest.Fault{Raw: "\x00\xff{"}, "not from the Bot API", 0),
-		channeltest.OnConnect("other JSON", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`}, "unexpected response", 0),
-		channeltest.OnConnect("no update_id", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`}, "without update_id", 0),
+		channeltest.OnConnect("other JSON", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`},
+			"unexpected response", 0),
+		channeltest.OnConnect("no update_id", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`},
+			"without update_id", 0),
 		channeltest.OnConnect("no bot", "getMe", telegramtest.Fault{Raw: `{"ok":true,"result":{}}`}, "names no bot", 0),
 	}
 }
@@ -195,7 +211,8 @@ func sendFaults() []channeltest.SendFault {
 		channeltest.OnSend(refusal(403, "Forbidden: the group chat was deleted"), channeltest.ClassGone),
 		channeltest.OnSend(refusal(400, "Bad Request: chat not found"), channeltest.ClassGone),
 		channeltest.OnSend(refusal(400, "Bad Request: message thread not found"), channeltest.ClassGone),
-		channeltest.OnSend(refusal(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.ClassPermanent),
+		channeltest.OnSend(refusal(400, "Bad Request: not enough rights to send text messages to the chat"),
+			mailroom.ClassPermanent),
 		channeltest.OnSend(refusal(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.ClassPermanent),
 		channeltest.OnSend(refusal(400, "Bad Request: TOPIC_CLOSED"), mailroom.ClassPermanent),
 		channeltest.OnSend(refusal(400, "Bad Request: message is too long"), mailroom.ClassPermanent),

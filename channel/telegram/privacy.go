@@ -35,7 +35,8 @@ func (c *connection) inPrivacyMode(ctx context.Context, chat int64) bool {
 	in := map[string]any{"chat_id": chat, "user_id": c.bot.ID}
 	p := privacyMode{until: now.Add(privacyTTL)}
 	if err := c.client.call(ctx, "get chat member", "getChatMember", in, &member, privacyTimeout); err != nil {
-		c.host.Log().Warn("could not read the bot's role in a group; commands there must name the bot", "chat", chat, "error", err)
+		c.host.Log().Warn("could not read the bot's role in a group; commands there must name the bot", "chat", chat,
+			"error", err)
 		p.until = now.Add(time.Minute)
 	} else {
 		p.enabled = member.Status != "administrator" && member.Status != "creator"
@@ -51,7 +52,8 @@ func (c *connection) inPrivacyMode(ctx context.Context, chat int64) bool {
 // must be getting all messages of its group. getMe does not say: when a bot's privacy mode
 // changes, it keeps the old mode in each group until it is added there again (same page).
 func (m *message) bypassesPrivacyMode() bool {
-	if m == nil || m.Chat.Type != "group" && m.Chat.Type != "supergroup" || m.Text == "" || m.ReplyTo != nil || m.ViaBot != nil {
+	if m == nil || m.Chat.Type != "group" && m.Chat.Type != "supergroup" || m.Text == "" || m.ReplyTo != nil ||
+		m.ViaBot != nil {
 		return false
 	}
 	return !slices.ContainsFunc(m.Entities, func(e entity) bool {

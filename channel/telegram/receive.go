@@ -57,7 +57,8 @@ func (c *connection) Receive(ctx context.Context, _ string, handle chat.EventHan
 }
 
 // poll requests updates once. A non-zero offset confirms all updates below it.
-func (c *connection) poll(ctx context.Context, offset int64, wait time.Duration) (updates []json.RawMessage, err error) {
+func (c *connection) poll(ctx context.Context, offset int64, wait time.Duration) (updates []json.RawMessage,
+	err error) {
 	in := map[string]any{
 		"timeout": int(wait / time.Second), "limit": 100,
 		"allowed_updates": []string{"message", "edited_message", "callback_query"},
@@ -84,7 +85,8 @@ func (c *connection) handleUpdate(
 	}
 	u, err := parseUpdate(raw)
 	if err != nil {
-		c.host.Log().Warn("unreadable update skipped", "update", number.ID, "error", c.client.http.Redact([]byte(err.Error())))
+		c.host.Log().Warn("unreadable update skipped", "update", number.ID, "error",
+			c.client.http.Redact([]byte(err.Error())))
 		return number.ID, false, nil
 	}
 	if m := u.Message; m != nil && m.MigratedTo != 0 {

@@ -24,7 +24,8 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	private, group, news := ann.Private(), tg.Group("team"), tg.Chat(-1009999, "channel", "news")
 	fx.Start()
 	p := fx.AwaitConnected()
-	sent, err := p.Send(t.Context(), room(group), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "yes:1"}}}, "")
+	sent, err := p.Send(t.Context(), room(group), chat.Message{Text: "Go on?",
+		Buttons: []chat.Button{{Label: "Yes", Data: "yes:1"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +62,12 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	}
 	want := []chat.Event{
 		event(chat.Event{Room: inPrivate, Text: "héllo 👋", Addressed: true}),
-		event(chat.Event{Room: inPrivate, Kind: chat.EventEdited, TargetID: fmt.Sprintf("%d:%s", private.ID, first), Text: "hello", Addressed: true}),
-		event(chat.Event{Room: inPrivate, Text: "see", Addressed: true, Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
-		event(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
+		event(chat.Event{Room: inPrivate, Kind: chat.EventEdited, TargetID: fmt.Sprintf("%d:%s", private.ID, first),
+			Text: "hello", Addressed: true}),
+		event(chat.Event{Room: inPrivate, Text: "see", Addressed: true,
+			Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
+		event(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg",
+			Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
 		event(chat.Event{Text: "just talking"}),
 		event(chat.Event{Text: "👋👋 what says @Mailroom_Bot to this?", Addressed: true}),
 		event(chat.Event{Text: "/status now", Addressed: true}),
@@ -96,7 +100,8 @@ func TestTooLargeFileIsRefused(t *testing.T) {
 	ann := tg.Person("Ann")
 	fx := newRecorder(t, tg).Start()
 	ann.Sends(ann.Private(), "", telegramtest.MessageOptions{File: "film.mp4", Content: make([]byte, 20<<20+1)})
-	if _, err := fx.AwaitEvents(1)[0].Files[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "too big") {
+	if _, err := fx.AwaitEvents(1)[0].Files[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent ||
+		!strings.Contains(err.Error(), "too big") {
 		t.Errorf("a file over the limit: %v", err)
 	}
 }
@@ -107,7 +112,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	ann := tg.Person("Ann")
 	fx := newRecorder(t, tg).Start()
 	p := fx.AwaitConnected()
-	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?",
+		Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

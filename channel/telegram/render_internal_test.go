@@ -56,7 +56,8 @@ var written = regexp.MustCompile(`<[^>]*>`)
 // input and keeps each letter and digit.
 func FuzzRender(f *testing.F) {
 	for _, s := range []string{
-		"**a** _b_ `c` [d](https://e.f) \\* ![x](tg://y)", "```go x\na\n```\n> q\n# h\n- i\n|a|\n|-|\n", "***a** b* ~~c~~ __d_ e_", "&lt; <a href=x>", "é👋**é👋**",
+		"**a** _b_ `c` [d](https://e.f) \\* ![x](tg://y)", "```go x\na\n```\n> q\n# h\n- i\n|a|\n|-|\n",
+		"***a** b* ~~c~~ __d_ e_", "&lt; <a href=x>", "é👋**é👋**",
 	} {
 		f.Add(s)
 	}
@@ -106,9 +107,12 @@ func FuzzRender(f *testing.F) {
 // FuzzUpdate checks that parsing never panics, and that each event has a key, a room and a
 // user.
 func FuzzUpdate(f *testing.F) {
-	f.Add(`{"update_id":1,"message":{"message_id":2,"from":{"id":3,"first_name":"A"},"chat":{"id":3,"type":"private"},"text":"/a@b 👋","entities":[{"type":"bot_command","offset":0,"length":4}]}}`)
-	f.Add(`{"update_id":1,"edited_message":{"message_id":2,"sender_chat":{"id":-3},"chat":{"id":3,"type":"group"},"caption":"👋@b","caption_entities":[{"type":"mention","offset":2,"length":2}],"photo":[{"file_id":"x"}]}}`)
-	f.Add(`{"update_id":1,"callback_query":{"id":"4","from":{"id":3},"message":{"message_id":2,"chat":{"id":3,"type":"supergroup"}},"data":"x"}}`)
+	f.Add(
+		`{"update_id":1,"message":{"message_id":2,"from":{"id":3,"first_name":"A"},"chat":{"id":3,"type":"private"},"text":"/a@b 👋","entities":[{"type":"bot_command","offset":0,"length":4}]}}`)
+	f.Add(
+		`{"update_id":1,"edited_message":{"message_id":2,"sender_chat":{"id":-3},"chat":{"id":3,"type":"group"},"caption":"👋@b","caption_entities":[{"type":"mention","offset":2,"length":2}],"photo":[{"file_id":"x"}]}}`)
+	f.Add(
+		`{"update_id":1,"callback_query":{"id":"4","from":{"id":3},"message":{"message_id":2,"chat":{"id":3,"type":"supergroup"}},"data":"x"}}`)
 	f.Fuzz(func(t *testing.T, raw string) {
 		u, err := parseUpdate([]byte(raw))
 		if err != nil {
@@ -127,7 +131,8 @@ func TestTextOffsetsAreUTF16Units(t *testing.T) {
 		want           string
 		ok             bool
 	}{
-		{0, 1, "a", true}, {1, 2, "👋", true}, {3, 1, "é", true}, {3, 2, "éz", true}, {2, 1, "", false}, {1, 1, "", false}, {4, 2, "", false}, {0, 0, "", false}, {-1, 2, "", false},
+		{0, 1, "a", true}, {1, 2, "👋", true}, {3, 1, "é", true}, {3, 2, "éz", true}, {2, 1, "", false}, {1, 1, "", false},
+		{4, 2, "", false}, {0, 0, "", false}, {-1, 2, "", false},
 	} {
 		if got, ok := utf16Slice("a👋éz", c.offset, c.length); got != c.want || ok != c.ok {
 			t.Errorf("%d, %d: %q, %t", c.offset, c.length, got, ok)
@@ -157,7 +162,8 @@ func TestQuotationsAreMarkedLineByLine(t *testing.T) {
 	}{
 		{"a", nil, "a"},
 		{"👋 a\nb\nc", []entity{{Type: "blockquote", Offset: 0, Length: 6}}, "> 👋 a\n> b\nc"},
-		{"x\n👋\ny\n/stop", []entity{{Type: "blockquote", Offset: 2, Length: 2}, {Type: "expandable_blockquote", Offset: 7, Length: 5}}, "x\n> 👋\ny\n> /stop"},
+		{"x\n👋\ny\n/stop", []entity{{Type: "blockquote", Offset: 2, Length: 2}, {Type: "expandable_blockquote", Offset: 7,
+			Length: 5}}, "x\n> 👋\ny\n> /stop"},
 		{"abc", []entity{{Type: "blockquote", Offset: 1, Length: 9}, {Type: "blockquote", Offset: -1, Length: 1}}, "abc"},
 		{"/stop@b\nno", []entity{{Type: "bot_command", Offset: 0, Length: 7}, {Type: "blockquote", Offset: 8, Length: 2}}, "/stop@b\n> no"},
 	} {

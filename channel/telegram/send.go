@@ -89,7 +89,8 @@ func messageParams(m chat.Message) (map[string]any, error) {
 		row := make([]map[string]string, 0, len(m.Buttons))
 		for _, b := range m.Buttons {
 			if len(b.Data) > maxButtonData || b.Data == "" {
-				return nil, httpcall.Permanent(fmt.Errorf("button %q has %d bytes of data; Telegram accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
+				return nil, httpcall.Permanent(fmt.Errorf("button %q has %d bytes of data; Telegram accepts 1 to %d", b.Label,
+					len(b.Data), maxButtonData))
 			}
 			row = append(row, map[string]string{"text": b.Label, "callback_data": b.Data})
 		}
@@ -100,7 +101,8 @@ func messageParams(m chat.Message) (map[string]any, error) {
 
 // writeMessage sends or edits a text. It sends plain text if Telegram cannot parse the rendered
 // HTML, and follows a group's migration to its new id.
-func (c *connection) writeMessage(ctx context.Context, op, method string, to chat.Room, text string, in map[string]any, out any) error {
+func (c *connection) writeMessage(ctx context.Context, op, method string, to chat.Room, text string, in map[string]any,
+	out any) error {
 	plain := false
 	if in["text"] = render(text); in["text"] == "" {
 		plain = true
@@ -202,7 +204,8 @@ func sendError(err error) error {
 			return httpcall.ClassGone
 		case e.Status >= 500:
 			return httpcall.ClassUnknown
-		case e.Status == http.StatusUnauthorized, e.Status == http.StatusNotFound, e.Status == http.StatusConflict, e.Status == http.StatusTooManyRequests:
+		case e.Status == http.StatusUnauthorized, e.Status == http.StatusNotFound, e.Status == http.StatusConflict,
+			e.Status == http.StatusTooManyRequests:
 			return httpcall.ClassUnavailable
 		}
 		return httpcall.ClassPermanent
@@ -212,7 +215,8 @@ func sendError(err error) error {
 // topicError marks an error of a write that is about the topic alone. All members of a group read its topics.
 func topicError(to chat.Room, err error) error {
 	e, ok := errors.AsType[*httpcall.Refusal](err)
-	if ok && to.Topic != "" && e.Status == http.StatusBadRequest && describes(e, "message thread not found", "topic_deleted", "topic_id_invalid") {
+	if ok && to.Topic != "" && e.Status == http.StatusBadRequest && describes(e, "message thread not found",
+		"topic_deleted", "topic_id_invalid") {
 		return fmt.Errorf("%w: %w", chat.ErrTopicGone, err)
 	}
 	return err
@@ -223,10 +227,12 @@ func topicError(to chat.Room, err error) error {
 func isGone(e *httpcall.Refusal) bool {
 	switch e.Status {
 	case http.StatusForbidden:
-		return describes(e, "bot was blocked", "user is deactivated", "bot was kicked", "bot is not a member", "chat was deleted",
+		return describes(e, "bot was blocked", "user is deactivated", "bot was kicked", "bot is not a member",
+			"chat was deleted",
 			"initiate conversation", "group chat was deactivated")
 	case http.StatusBadRequest:
-		return describes(e, "chat not found", "user not found", "group chat was deactivated", "chat was deleted", "message thread not found", "topic_deleted", "topic_id_invalid",
+		return describes(e, "chat not found", "user not found", "group chat was deactivated", "chat was deleted",
+			"message thread not found", "topic_deleted", "topic_id_invalid",
 			"peer_id_invalid", "user_deactivated", "input_user_deactivated")
 	}
 	return false

@@ -31,13 +31,15 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	to.Topic = fmt.Sprint(group.Topic())
 	asked := ann.Sends(group, "well?")
 	id, err := p.Send(t.Context(), to, chat.Message{
-		Text: "**Run** `rm <x>`?", Buttons: []chat.Button{{Label: "Approve", Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}}, ReplyTo: fmt.Sprintf("%d:%s", group.ID, asked),
+		Text: "**Run** `rm <x>`?", Buttons: []chat.Button{{Label: "Approve", Data: strings.Repeat("a", 64)},
+			{Label: "Deny", Data: "d"}}, ReplyTo: fmt.Sprintf("%d:%s", group.ID, asked),
 	}, "key")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := group.Replies()[0]
-	if m.Text != "Run rm <x>?" || m.Source != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || m.Thread != to.Topic || len(m.Buttons) != 2 || m.ReplyTo != asked || m.ID != messageNumber(id) {
+	if m.Text != "Run rm <x>?" || m.Source != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || m.Thread != to.Topic ||
+		len(m.Buttons) != 2 || m.ReplyTo != asked || m.ID != messageNumber(id) {
 		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved."}); err != nil {
@@ -59,7 +61,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Errorf("a reply to a missing message: %v", err)
 	}
 	group.Remove(messageNumber(id))
-	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
+	if err := p.Edit(t.Context(), to, id,
+		chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
 		t.Errorf("an edit of a missing message: %v", err)
 	}
 }
@@ -69,7 +72,8 @@ func TestTextThatTelegramCannotParseIsSentPlain(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	p := newRecorder(t, tg).Start().AwaitConnected()
-	tg.Fail("sendMessage", telegramtest.Fault{Status: 400, Message: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
+	tg.Fail("sendMessage", telegramtest.Fault{Status: 400,
+		Message: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "some **odd** text"}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -78,10 +82,12 @@ func TestTextThatTelegramCannotParseIsSentPlain(t *testing.T) {
 		t.Errorf("sent %+v", got)
 	}
 	tg.Fail("editMessageText", telegramtest.Fault{Status: 400, Message: `Bad Request: can't parse entities: whatever`})
-	if err := p.Edit(t.Context(), room(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil || ann.Private().Texts()[0] != "*other*" {
+	if err := p.Edit(t.Context(), room(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil ||
+		ann.Private().Texts()[0] != "*other*" {
 		t.Errorf("edited to %q, %v", ann.Private().Texts(), err)
 	}
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "```\n```"}, ""); err != nil || ann.Private().Texts()[1] != "```\n```" {
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "```\n```"}, ""); err != nil ||
+		ann.Private().Texts()[1] != "```\n```" {
 		t.Errorf("markup without text is sent as %q, %v", ann.Private().Texts(), err)
 	}
 }
@@ -91,7 +97,9 @@ func TestAButtonWithTooMuchDataIsRefused(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	p := newRecorder(t, tg).Start().AwaitConnected()
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 65)}}}, ""); channeltest.SendClass(err) != mailroom.ClassPermanent {
+	if _, err := p.Send(t.Context(), room(ann.Private()),
+		chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 65)}}},
+		""); channeltest.SendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("a button with too much data is %s: %v", channeltest.SendClass(err), err)
 	}
 }

@@ -78,7 +78,8 @@ func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
-	}{{&o.Poll, DefaultPoll}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second}, {&o.AlbumWait, albumWait}} {
+	}{{&o.Poll, DefaultPoll}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second}, {&o.AlbumWait,
+		albumWait}} {
 		if *d.value <= 0 {
 			*d.value = d.unset
 		}
@@ -129,7 +130,8 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	}
 	connCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // cancelled by Close
 	conn := &connection{
-		options: o, client: c, bot: bot, host: l, ctx: connCtx, cancel: cancel, migrated: map[string]string{}, privacyModes: map[int64]privacyMode{},
+		options: o, client: c, bot: bot, host: l, ctx: connCtx, cancel: cancel, migrated: map[string]string{},
+		privacyModes: map[int64]privacyMode{},
 	}
 	return conn, conn.capabilities(), nil
 }
@@ -184,7 +186,8 @@ type connection struct {
 // capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true, Typing: true,
+		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true,
+		Typing:      true,
 		BotInterval: globalGap, GroupPerMinute: groupPerMinute,
 	}
 }
@@ -231,7 +234,8 @@ func connectionError(err error, poll time.Duration) error {
 		return channel.Fatal(fmt.Errorf("token rejected (%d %s): get the current token from @BotFather", e.Status, e.Text))
 	case e.Status == 409:
 		// The other poll stays open until its timeout.
-		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPollTTL), Err: fmt.Errorf("another process polls for this bot's updates, and only one can: stop it (%w)", err)}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPollTTL),
+			Err: fmt.Errorf("another process polls for this bot's updates, and only one can: stop it (%w)", err)}
 	}
 	return httpcall.Unavailable(err)
 }

@@ -29,9 +29,11 @@ func (c *client) upload(ctx context.Context, op, method string, in map[string]an
 		}
 		fields[name] = text
 	}
-	kind, body, err := httpcall.Form(fields, httpcall.FormFile{Field: "document", Name: file.Name, Type: chat.UploadType, Content: file.Content})
+	kind, body, err := httpcall.Form(fields, httpcall.FormFile{Field: "document", Name: file.Name, Type: chat.UploadType,
+		Content: file.Content})
 	if err != nil {
 		return &httpcall.TransportError{Op: op, Reason: err.Error()}
 	}
-	return c.post(ctx, httpcall.Request{Op: op, URL: method, Header: http.Header{"Content-Type": {kind}}, Body: body, Timeout: callTimeout}, out)
+	return c.post(ctx, httpcall.Request{Op: op, URL: method, Header: http.Header{"Content-Type": {kind}}, Body: body,
+		Timeout: callTimeout}, out)
 }

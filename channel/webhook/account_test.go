@@ -9,7 +9,8 @@ func TestTheAccountNamesTheProgram(t *testing.T) {
 		caps := c.capabilities()
 		return caps.Account()
 	}
-	if one, again, other := account("https://crm.example.org/a"), account("https://crm.example.org/a"), account("https://crm.example.org/b"); one != again || one == other {
+	if one, again, other := account("https://crm.example.org/a"), account("https://crm.example.org/a"), account(
+		"https://crm.example.org/b"); one != again || one == other {
 		t.Errorf("the accounts of a program are %s and %s, that of another one is %s", one, again, other)
 	}
 }

@@ -58,7 +58,8 @@ type Context struct {
 func fieldLimits() map[string]int {
 	return map[string]int{
 		"Inbound.room": maxName, "Inbound.topic": maxName, "Inbound.of": maxName, "Inbound.data": maxName,
-		"Inbound.text": mailroom.MaxText, "Inbound.files": maxFiles, "Inbound.context": maxContext, "Context.text": mailroom.MaxText, "User.id": maxName, "User.name": maxName,
+		"Inbound.text": mailroom.MaxText, "Inbound.files": maxFiles, "Inbound.context": maxContext,
+		"Context.text": mailroom.MaxText, "User.id": maxName, "User.name": maxName,
 		"File.name": maxName, "File.mime_type": maxName, "File.uri": maxURI,
 	}
 }
@@ -141,7 +142,8 @@ func (in *Inbound) check() error {
 		user = *in.User
 	}
 	for _, f := range []struct{ field, value string }{
-		{"room", in.Room}, {"topic", in.Topic}, {"user.id", user.ID}, {"user.name", user.Name}, {"of", in.Of}, {"data", in.Data},
+		{"room", in.Room}, {"topic", in.Topic}, {"user.id", user.ID}, {"user.name", user.Name}, {"of", in.Of},
+		{"data", in.Data},
 	} {
 		if err := checkName(f.field, f.value); err != nil {
 			return err
@@ -224,7 +226,8 @@ func (in *Inbound) checkFiles() error {
 		if err := checkName(at+"mime_type", f.MimeType); err != nil {
 			return err
 		}
-		if u, err := url.Parse(f.URI); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(f.URI) > maxURI || strings.ContainsRune(f.URI, 0) {
+		if u, err := url.Parse(f.URI); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" ||
+			len(f.URI) > maxURI || strings.ContainsRune(f.URI, 0) {
 			return fieldError(at+"uri", "is required and must begin with https:// or http://")
 		}
 		if f.Size != nil && (*f.Size < 0 || *f.Size > maxFileSize) {
@@ -243,5 +246,6 @@ func checkName(field, value string) error {
 
 func fieldError(field, what string) error {
 	at := "body." + field
-	return &mailroom.Error{Code: mailroom.CodeInvalid, Message: at + ": " + what, Fields: []mailroom.Field{{Location: at, Message: what}}}
+	return &mailroom.Error{Code: mailroom.CodeInvalid, Message: at + ": " + what,
+		Fields: []mailroom.Field{{Location: at, Message: what}}}
 }

@@ -118,11 +118,13 @@ func (o *fixture) startServer() {
 	}
 	o.runner = channel.New(channel.Options{
 		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Reconnect: pace,
-		Connect: adapter.Connect(chat.Options{Agent: "codex", Access: o.access, Follow: streams, Previews: true}, o.options.Dial),
+		Connect: adapter.Connect(chat.Options{Agent: "codex", Access: o.access, Follow: streams, Previews: true},
+			o.options.Dial),
 	})
 	e := engine.New(l.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
-		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
+		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(),
+			Ready: o.runner.Connected}},
+		Local: true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	s := httptest.NewServer(server.New(server.Options{
 		Ledger: server.PartsOf(l), Streams: streams, Log: log,

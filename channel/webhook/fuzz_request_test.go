@@ -22,8 +22,10 @@ func FuzzRequest(f *testing.F) {
 	said := webhooktest.Message("r", "ann", "hi")
 	tap := `{"kind":"tap","room":"r","user":{"id":"ann"},"of":"m","data":"approve 1 2"}`
 	for i, body := range []string{
-		said, tap, `{"kind":"edit","room":"r","user":{"id":"ann"},"text":"hi","of":"1"}`, `{"kind":"delete","room":"r","of":"1"}`,
-		`{"room":"r","user":{"id":"ann"},"files":[{"uri":"https://a/b","size":1}]}`, `{"room":"r","room":"s"}`, `{"room":"\ud800"}`,
+		said, tap, `{"kind":"edit","room":"r","user":{"id":"ann"},"text":"hi","of":"1"}`,
+		`{"kind":"delete","room":"r","of":"1"}`,
+		`{"room":"r","user":{"id":"ann"},"files":[{"uri":"https://a/b","size":1}]}`, `{"room":"r","room":"s"}`,
+		`{"room":"\ud800"}`,
 		`[]`, `null`, ``, `{`, strings.Repeat("[", 1000), "\xff", `{"room":"r","user":{"id":"ann"},"text":"\u0000"}`,
 	} {
 		f.Add("ops", strconv.Itoa(i), int64(0), "", true, "X-Other", "a", []byte(body))
@@ -34,7 +36,8 @@ func FuzzRequest(f *testing.F) {
 	f.Add("ops", "é", int64(-301), "", true, "Webhook-Id", "2", []byte(said))
 	f.Add("ops", "", int64(0), "v1,"+strings.Repeat("A", 44), false, "Host", "elsewhere", []byte(said))
 	f.Add("../messages", "1", int64(0), "", true, "Origin", "https://elsewhere", []byte(said))
-	f.Fuzz(func(t *testing.T, channel, id string, skew int64, signature string, signed bool, name, value string, body []byte) {
+	f.Fuzz(func(t *testing.T, channel, id string, skew int64, signature string, signed bool, name, value string,
+		body []byte) {
 		o := newFixture(t).start()
 		at := strconv.FormatInt(time.Now().Unix()+skew, 10)
 		if signed {
@@ -53,7 +56,8 @@ func FuzzRequest(f *testing.F) {
 		var p api.Problem
 		switch {
 		case a.Code == http.StatusAccepted:
-			if err := json.Unmarshal([]byte(a.Body), &accepted); err != nil || !signed || channel != "ops" || skew > 600 || skew < -600 {
+			if err := json.Unmarshal([]byte(a.Body), &accepted); err != nil || !signed || channel != "ops" || skew > 600 ||
+				skew < -600 {
 				t.Errorf("accepted a request signed %v for %q, %d s from now: %s, %v", signed, channel, skew, a.Body, err)
 			}
 		case a.Code >= 500 && a.Code != http.StatusServiceUnavailable || a.Code < 400:

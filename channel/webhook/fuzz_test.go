@@ -16,7 +16,8 @@ import (
 // has an error code.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{
-		`{"room":"r","user":{"id":"u","name":"U"},"text":"hi"}`, `{"kind":"edit","room":"r","topic":"t","user":{"id":"u"},"text":"hi","of":"m"}`,
+		`{"room":"r","user":{"id":"u","name":"U"},"text":"hi"}`,
+		`{"kind":"edit","room":"r","topic":"t","user":{"id":"u"},"text":"hi","of":"m"}`,
 		`{"kind":"delete","room":"r","of":"m"}`, `{"kind":"tap","room":"r","user":{"id":"u"},"of":"m","data":"approve 1 2"}`,
 		`{"room":"r","group":true,"addressed":false,"user":{"id":"u"},"files":[{"uri":"https://a/b","size":1}]}`,
 		`{"room":7}`, `{"room":"r","user":[]}`, `[]`, `null`, ``, `{"room":"\u0000"}`, "{\"room\":\"\xff\"}",
@@ -34,7 +35,8 @@ func FuzzBody(f *testing.F) {
 		switch {
 		case e.Key != "id" || e.Position != "id" || e.Room.Chat == "":
 			t.Errorf("%q is parsed as %+v", body, e)
-		case e.Kind != chat.EventDeleted && e.User.ID == "", e.Kind != chat.EventMessage && e.TargetID == "", e.Kind == chat.EventButton && e.Data == "":
+		case e.Kind != chat.EventDeleted && e.User.ID == "", e.Kind != chat.EventMessage && e.TargetID == "",
+			e.Kind == chat.EventButton && e.Data == "":
 			t.Errorf("%q is parsed as %+v", body, e)
 		}
 		for _, name := range []string{e.Room.Chat, e.Room.Topic, e.User.ID, e.User.Name, e.TargetID, e.Data} {
@@ -75,11 +77,14 @@ func TestAnInboundKeepsItsBounds(t *testing.T) {
 		case name == "data":
 			body = fmt.Sprintf(tap, `"of":"m",`+value)
 		}
-		if _, err := parseEvent("id", []byte(body)); mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(), name) {
+		if _, err := parseEvent("id", []byte(body)); mailroom.CodeOf(err) != mailroom.CodeInvalid ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s of more than %d: %v", field, most, err)
 		}
 	}
-	if _, err := parseEvent("id", []byte(`{"room":"r","user":{"id":"u"},"files":[{"uri":"https://a/b","size":9007199254740992}]}`)); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if _, err := parseEvent("id",
+		[]byte(`{"room":"r","user":{"id":"u"},"files":[{"uri":"https://a/b","size":9007199254740992}]}`)); mailroom.CodeOf(
+		err) != mailroom.CodeInvalid {
 		t.Errorf("a file of 2^53 bytes: %v", err)
 	}
 }
@@ -99,7 +104,8 @@ func FuzzSignature(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := keys.Verify(h, body, now); err == nil || got != "" || mailroom.CodeOf(err) != mailroom.CodeUnauthenticated {
+		if got, err := keys.Verify(h, body, now); err == nil || got != "" ||
+			mailroom.CodeOf(err) != mailroom.CodeUnauthenticated {
 			t.Errorf("%q, %v", got, err)
 		}
 	})

@@ -56,7 +56,8 @@ func (h *Hooks) Expect(name string) {
 func (h *Hooks) Protocol() server.Protocol {
 	return server.Protocol{
 		Via: Kind, Name: "post-hook", Summary: "Send a message to a webhook channel, signed with its secret", Public: true,
-		Admit: h.admit, Headers: httpcall.SignatureHeaders(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
+		Admit: h.admit, Headers: httpcall.SignatureHeaders(), Status: http.StatusAccepted,
+		RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.receive(r) },
 		MaxBody: maxBody, Bounds: fieldLimits(),
 	}
@@ -173,7 +174,9 @@ func (c *connection) submit(ctx context.Context, p inboundPost) (answer string, 
 		}
 	}
 	if mailroom.CodeOf(result.err) == mailroom.CodeNotFound {
-		return "", mailroom.Errorf(mailroom.CodeConflict, "the thread of this room belongs to a token, from before the channel existed: the operator must delete it (%v)", result.err)
+		return "", mailroom.Errorf(mailroom.CodeConflict,
+			"the thread of this room belongs to a token, from before the channel existed: the operator must delete it (%v)",
+			result.err)
 	}
 	if result.err != nil {
 		return "", unavailableError("the outcome is unknown: repeat the request with the same "+httpcall.HeaderID, result.err)

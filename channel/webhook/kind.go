@@ -20,7 +20,8 @@ import (
 func NewKind() kind.Kind {
 	return kind.Kind{
 		Name: Kind, Chat: true, Programs: true, New: newSettings,
-		Connection: "signed requests in both directions", AfterCrash: "once for a receiver that deduplicates by id", Capabilities: capabilities(),
+		Connection: "signed requests in both directions", AfterCrash: "once for a receiver that deduplicates by id",
+		Capabilities: capabilities(),
 	}
 }
 
@@ -33,8 +34,11 @@ func newSettings() *kind.Settings {
 			setting.New("url", "HTTPS URL to post replies to; empty means that replies are only in the log.", o.urlValue()),
 			setting.New("insecure", "Allow http URLs of other machines.", setting.Bool(&o.Insecure)),
 			setting.New("allow", "Private networks and addresses that url may use, such as \"10.0.0.0/8\".", o.networks()),
-			setting.New("edits", "The program supports edits: it gets previews, and updates of answered questions.", setting.Bool(&o.Edits)),
-			setting.New("anybody", "Every user that a signed request names may talk; false applies admins, users, chats and pairing.", setting.Bool(&o.Anybody)),
+			setting.New("edits", "The program supports edits: it gets previews, and updates of answered questions.",
+				setting.Bool(&o.Edits)),
+			setting.New("anybody",
+				"Every user that a signed request names may talk; false applies admins, users, chats and pairing.",
+				setting.Bool(&o.Anybody)),
 		),
 		Check: func() error {
 			err := o.Check()
@@ -64,7 +68,8 @@ replies to --url. A shared secret signs both; the command generates one unless
 				{Key: "allow", Usage: "private network or address that --url may use; may be repeated"},
 				{Key: "insecure", Usage: "allow http in --url"},
 				{Key: "edits", Usage: "the program supports edits of messages"},
-				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied", Generate: httpcall.NewSecret, Check: httpcall.CheckSecret},
+				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied",
+					Generate: httpcall.NewSecret, Check: httpcall.CheckSecret},
 			},
 			Probe: func(_ context.Context, at kind.Place) (found kind.Found, err error) { // there is no connection
 				secret, err := token.Get()

@@ -51,7 +51,8 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 	secret, hooks := channeltest.NewSetting(webhooktest.Secret), webhook.NewHooks()
 	hooks.Expect("c")
 	o := webhook.Options{
-		Secret: secret.Get, Hooks: hooks, URL: receiver.URL, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 2 * time.Second,
+		Secret: secret.Get, Hooks: hooks, URL: receiver.URL, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond,
+		Timeout: 2 * time.Second,
 	}
 	for _, f := range change {
 		f(&o)
@@ -136,7 +137,8 @@ func newSender(t *testing.T, hooks *webhook.Hooks, receiver *webhooktest.Receive
 			}
 		}
 	}))
-	s := &sender{t: t, program: webhooktest.Program{URL: server.URL, Key: webhooktest.Key}, receiver: receiver, requests: make(chan request, 1000)}
+	s := &sender{t: t, program: webhooktest.Program{URL: server.URL, Key: webhooktest.Key}, receiver: receiver,
+		requests: make(chan request, 1000)}
 	var worker sync.WaitGroup
 	worker.Go(s.work)
 	t.Cleanup(func() {
@@ -173,7 +175,8 @@ func (s *sender) send(from, place string, fields map[string]any, answered *chann
 	defer s.mu.Unlock()
 	s.number++
 	id := fmt.Sprint("msg-", s.number)
-	fields["room"], fields["group"], fields["user"] = place, place == channeltest.Dev, map[string]string{"id": from, "name": from}
+	fields["room"], fields["group"], fields["user"] = place, place == channeltest.Dev, map[string]string{"id": from,
+		"name": from}
 	if fields["kind"] == "delete" {
 		delete(fields, "user")
 	}
@@ -194,7 +197,8 @@ const malformedID = "malformed-"
 
 // sendMalformed sends requests that are refused.
 func (s *sender) sendMalformed() {
-	for i, body := range []string{"", "[]", `{"room":`, `{"room":"r","user":{"id":"u"},"text":""}`, `{"room":"r","user":{"id":"u"},"text":"x","color":"red"}`} {
+	for i, body := range []string{"", "[]", `{"room":`, `{"room":"r","user":{"id":"u"},"text":""}`,
+		`{"room":"r","user":{"id":"u"},"text":"x","color":"red"}`} {
 		s.requests <- request{id: fmt.Sprint(malformedID, i), body: body}
 	}
 }
@@ -204,7 +208,8 @@ func (s *sender) people() channeltest.People {
 		ID:   func(person string) string { return person },
 		Room: func(place string) chat.Room { return chat.Room{Chat: place, Group: place == channeltest.Dev} },
 		Say: func(m channeltest.Message) string {
-			return s.send(m.From, m.Place, map[string]any{"text": m.Text, "addressed": m.ToBot || m.Place != channeltest.Dev || m.ReplyTo != ""}, nil)
+			return s.send(m.From, m.Place, map[string]any{"text": m.Text, "addressed": m.ToBot || m.Place != channeltest.Dev ||
+				m.ReplyTo != ""}, nil)
 		},
 		Shown: s.shown,
 		Upload: func(person, place, name string, content []byte) {
@@ -216,7 +221,9 @@ func (s *sender) people() channeltest.People {
 			s.send(person, place, map[string]any{"kind": "edit", "of": id, "text": text}, nil)
 		},
 		Forward: func(person, place, text string) {
-			s.send(person, place, map[string]any{"context": []map[string]any{{"kind": "forward", "author": map[string]string{"id": "42", "name": "Mallory"}, "text": text}}}, nil)
+			s.send(person, place,
+				map[string]any{"context": []map[string]any{{"kind": "forward", "author": map[string]string{"id": "42",
+					"name": "Mallory"}, "text": text}}}, nil)
 		},
 		Delete: func(person, place, id string) { s.send(person, place, map[string]any{"kind": "delete", "of": id}, nil) },
 		Press: func(person, place, id, data string) func() []string {

@@ -23,18 +23,22 @@ import (
 
 func TestAMessageGetsAReply(t *testing.T) {
 	o := newFixture(t).start()
-	if a := o.post("msg_1", webhooktest.Message("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` || a.Header.Get("Content-Type") != "application/json" {
+	if a := o.post("msg_1", webhooktest.Message("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` ||
+		a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("response %s, %v", a.Body, a.Header)
 	}
 	o.waitTexts("hello")
 	o.post("msg_2", requestBody(t, map[string]any{
-		"room": "team", "topic": "deploys", "group": true, "user": map[string]string{"id": "bob", "name": "Bob"}, "text": "and this?",
-		"files": []map[string]any{{"name": "a.log", "uri": "https://files.example.org/a.log", "mime_type": "text/plain", "size": 12}},
+		"room": "team", "topic": "deploys", "group": true, "user": map[string]string{"id": "bob", "name": "Bob"},
+		"text": "and this?",
+		"files": []map[string]any{{"name": "a.log", "uri": "https://files.example.org/a.log", "mime_type": "text/plain",
+			"size": 12}},
 	}), 202)
 	o.waitTexts("hello", "From ops:bob (calls themselves \"Bob\"):\n> and this?") // users of a group share a conversation
 	posts := o.Posts()
 	first, second := posts[0].Body, posts[1].Body
-	if first.Kind != "message" || first.Channel != "ops" || first.Room != "lobby" || first.Topic != "" || first.ReplyTo != "" || first.Key != posts[0].ID {
+	if first.Kind != "message" || first.Channel != "ops" || first.Room != "lobby" || first.Topic != "" ||
+		first.ReplyTo != "" || first.Key != posts[0].ID {
 		t.Errorf("sent %+v", posts[0])
 	}
 	if second.Room != "team" || second.Topic != "deploys" || !second.Group || second.ReplyTo != "msg_2" {
@@ -62,20 +66,32 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 		change func(r *http.Request)
 		want   string // substring of the problem; "" if accepted
 	}{
-		"another secret":     {func(r *http.Request) { sign(r, other, "a", now, said) }, "no signature"},
-		"another body":       {func(r *http.Request) { sign(r, webhooktest.Key, "a", now, said+" ") }, "no signature"},
-		"another id":         {func(r *http.Request) { r.Header.Set("webhook-id", "b") }, "no signature"},
-		"another time":       {func(r *http.Request) { r.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()-60)) }, "no signature"},
-		"too old":            {func(r *http.Request) { sign(r, webhooktest.Key, "a", now.Add(-5*time.Minute-5*time.Second), said) }, "not within 5m"},
-		"too new":            {func(r *http.Request) { sign(r, webhooktest.Key, "a", now.Add(5*time.Minute+30*time.Second), said) }, "not within 5m"},
-		"no time":            {func(r *http.Request) { r.Header.Set("webhook-timestamp", "yesterday") }, "not a time"},
-		"a time in disguise": {func(r *http.Request) { r.Header.Set("webhook-timestamp", "+"+fmt.Sprint(now.Unix())) }, "not a time"},
-		"an endless time":    {func(r *http.Request) { r.Header.Set("webhook-timestamp", strings.Repeat("9", 40)) }, "not a time"},
-		"without an id":      {func(r *http.Request) { r.Header.Del("webhook-id") }, "webhook-id is missing"},
-		"without a time":     {func(r *http.Request) { r.Header.Del("webhook-timestamp") }, "webhook-timestamp is missing"},
-		"unsigned":           {func(r *http.Request) { r.Header.Del("webhook-signature") }, "webhook-signature is missing"},
-		"an id with a stop":  {func(r *http.Request) { sign(r, webhooktest.Key, "a.b", now, said) }, "spaces and dots"},
-		"an endless id":      {func(r *http.Request) { sign(r, webhooktest.Key, strings.Repeat("a", 151), now, said) }, "at most 150"},
+		"another secret": {func(r *http.Request) { sign(r, other, "a", now, said) }, "no signature"},
+		"another body":   {func(r *http.Request) { sign(r, webhooktest.Key, "a", now, said+" ") }, "no signature"},
+		"another id":     {func(r *http.Request) { r.Header.Set("webhook-id", "b") }, "no signature"},
+		"another time": {func(r *http.Request) {
+			r.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()-60))
+		}, "no signature"},
+		"too old": {func(r *http.Request) {
+			sign(r, webhooktest.Key, "a", now.Add(-5*time.Minute-5*time.Second), said)
+		}, "not within 5m"},
+		"too new": {func(r *http.Request) {
+			sign(r, webhooktest.Key, "a", now.Add(5*time.Minute+30*time.Second), said)
+		}, "not within 5m"},
+		"no time": {func(r *http.Request) { r.Header.Set("webhook-timestamp", "yesterday") }, "not a time"},
+		"a time in disguise": {func(r *http.Request) {
+			r.Header.Set("webhook-timestamp", "+"+fmt.Sprint(now.Unix()))
+		}, "not a time"},
+		"an endless time": {func(r *http.Request) {
+			r.Header.Set("webhook-timestamp", strings.Repeat("9", 40))
+		}, "not a time"},
+		"without an id":     {func(r *http.Request) { r.Header.Del("webhook-id") }, "webhook-id is missing"},
+		"without a time":    {func(r *http.Request) { r.Header.Del("webhook-timestamp") }, "webhook-timestamp is missing"},
+		"unsigned":          {func(r *http.Request) { r.Header.Del("webhook-signature") }, "webhook-signature is missing"},
+		"an id with a stop": {func(r *http.Request) { sign(r, webhooktest.Key, "a.b", now, said) }, "spaces and dots"},
+		"an endless id": {func(r *http.Request) {
+			sign(r, webhooktest.Key, strings.Repeat("a", 151), now, said)
+		}, "at most 150"},
 		"another scheme": {func(r *http.Request) {
 			r.Header.Set("webhook-signature", strings.Replace(r.Header.Get("webhook-signature"), "v1,", "v1a,", 1))
 		}, "no signature"},
@@ -93,7 +109,8 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 			t.Fatal(err)
 		case c.want == "" && a.Code != 202:
 			t.Errorf("%s: %d %s", name, a.Code, a.Body)
-		case c.want != "" && (json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != 401 || p.Code != mailroom.CodeUnauthenticated ||
+		case c.want != "" && (json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != 401 ||
+			p.Code != mailroom.CodeUnauthenticated ||
 			!strings.Contains(p.Detail, c.want) || a.Header.Get("Content-Type") != api.ProblemType):
 			t.Errorf("%s: %d %s, want %q", name, a.Code, a.Body, c.want)
 		}
@@ -115,7 +132,8 @@ func TestAHookRefusesUnread(t *testing.T) {
 		"no such channel":        {"/v1/hooks/unknown", "", 404},
 		"a channel that is down": {"/v1/hooks/down", "", 503},
 		"unsigned":               {"/v1/hooks/ops", "", 401},
-		"signed long ago":        {"/v1/hooks/ops", "webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AAAA\r\n", 401},
+		"signed long ago": {"/v1/hooks/ops", "webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AAAA\r\n",
+			401},
 		"too large": {"/v1/hooks/ops", fmt.Sprintf("webhook-id: a\r\nwebhook-timestamp: %d\r\nwebhook-signature: %s\r\n",
 			time.Now().Unix(), webhooktest.Sign(webhooktest.Key, "a", "1", nil)), 413},
 	} {
@@ -123,11 +141,13 @@ func TestAHookRefusesUnread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n%s\r\n", c.path, c.header)
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n%s\r\n",
+			c.path, c.header)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil { // shorter than the server's read timeout
+		// shorter than the server's read timeout
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -203,32 +223,41 @@ func TestInvalidBodiesAreDescribed(t *testing.T) {
 		"an outbound request": {`{"kind":"message","key":"k","channel":"ops","room":"r","text":"hi"}`, 422, "unknown field"},
 		"no room":             {say(map[string]any{"room": nil}), 422, "body.room: is required"},
 		"a room of numbers":   {say(map[string]any{"room": 7}), 422, "body.room: cannot be a number"},
-		"a long room":         {say(map[string]any{"room": strings.Repeat("r", 301)}), 422, "body.room: must have at most 300 bytes"},
-		"no user":             {say(map[string]any{"user": nil}), 422, "body.user.id: is required"},
-		"a user without id":   {say(map[string]any{"user": map[string]string{"name": "Ann"}}), 422, "body.user.id: is required"},
-		"no text":             {say(map[string]any{"text": nil}), 422, "body.text: is required"},
-		"a blank text":        {say(map[string]any{"text": " \n"}), 422, "body.text: is required"},
-		"a NUL":               {say(map[string]any{"text": "a\x00"}), 422, "body.text: must have at most"},
-		"a long text":         {say(map[string]any{"text": long}), 422, "body.text: must have at most 1048576 bytes"},
-		"a huge body":         {say(map[string]any{"text": long + long}), 413, "exceeds the limit"},
-		"beyond the server":   {say(map[string]any{"text": long + long + long + long}), 413, "exceeds the limit"},
-		"another kind":        {say(map[string]any{"kind": "shout"}), 422, "body.kind: must be"},
-		"a message of":        {say(map[string]any{"of": "msg_1"}), 422, "body.of: is not permitted for this kind"},
-		"an edit of nothing":  {say(map[string]any{"kind": "edit"}), 422, "body.of: is required"},
-		"a tap of nothing":    {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is required"},
-		"a delete with text":  {say(map[string]any{"kind": "delete", "of": "m"}), 422, "body.text: is not permitted for this kind"},
-		"a file nowhere":      {requestBody(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is required"},
-		"a file by halves":    {requestBody(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is required"},
-		"a file of ours":      {requestBody(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is required"},
-		"a negative file":     {requestBody(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
+		"a long room": {say(map[string]any{"room": strings.Repeat("r", 301)}), 422,
+			"body.room: must have at most 300 bytes"},
+		"no user": {say(map[string]any{"user": nil}), 422, "body.user.id: is required"},
+		"a user without id": {say(map[string]any{"user": map[string]string{"name": "Ann"}}), 422,
+			"body.user.id: is required"},
+		"no text":            {say(map[string]any{"text": nil}), 422, "body.text: is required"},
+		"a blank text":       {say(map[string]any{"text": " \n"}), 422, "body.text: is required"},
+		"a NUL":              {say(map[string]any{"text": "a\x00"}), 422, "body.text: must have at most"},
+		"a long text":        {say(map[string]any{"text": long}), 422, "body.text: must have at most 1048576 bytes"},
+		"a huge body":        {say(map[string]any{"text": long + long}), 413, "exceeds the limit"},
+		"beyond the server":  {say(map[string]any{"text": long + long + long + long}), 413, "exceeds the limit"},
+		"another kind":       {say(map[string]any{"kind": "shout"}), 422, "body.kind: must be"},
+		"a message of":       {say(map[string]any{"of": "msg_1"}), 422, "body.of: is not permitted for this kind"},
+		"an edit of nothing": {say(map[string]any{"kind": "edit"}), 422, "body.of: is required"},
+		"a tap of nothing":   {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is required"},
+		"a delete with text": {say(map[string]any{"kind": "delete", "of": "m"}), 422,
+			"body.text: is not permitted for this kind"},
+		"a file nowhere": {requestBody(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is required"},
+		"a file by halves": {requestBody(t, file(map[string]any{"uri": "/etc/passwd"})), 422,
+			"body.files[0].uri: is required"},
+		"a file of ours": {requestBody(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422,
+			"body.files[0].uri: is required"},
+		"a negative file": {requestBody(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422,
+			"body.files[0].size: must be 0 to"},
 	} {
 		a, err := o.program.Post("ops", "a", c.body, nil)
 		var p api.Problem
-		if err != nil || json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != c.code || !strings.Contains(p.Detail, c.want) {
+		if err != nil || json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != c.code ||
+			!strings.Contains(p.Detail, c.want) {
 			t.Errorf("%s: %d %s, %v; want %d %q", name, a.Code, a.Body, err, c.code, c.want)
 		}
 	}
-	if a, err := o.program.Post("ops", "a", say(nil), func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }); err != nil || a.Code != 415 {
+	if a, err := o.program.Post("ops", "a", say(nil), func(r *http.Request) {
+		r.Header.Set("Content-Type", "text/plain")
+	}); err != nil || a.Code != 415 {
 		t.Errorf("response to another content type: %d %s, %v", a.Code, a.Body, err)
 	}
 	if n := o.countRuns(store.RunQuery{}); n != 0 {
@@ -344,7 +373,8 @@ func TestTheEndpointIsInTheAPIDescription(t *testing.T) {
 	post := d.Paths["/v1/hooks/{channel}"]["post"]
 	ref := post.RequestBody.Content["application/json"].Schema["$ref"]
 	in := d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
-	if post.Responses["202"] == nil || len(post.Security) != 0 || in.Properties["text"] == nil || fmt.Sprint(in.Required) != "[room]" {
+	if post.Responses["202"] == nil || len(post.Security) != 0 || in.Properties["text"] == nil ||
+		fmt.Sprint(in.Required) != "[room]" {
 		t.Errorf("description %+v; %s: %+v", post, ref, in)
 	}
 }

@@ -64,7 +64,8 @@ func (c *connection) Typing(context.Context, chat.Room) error { return nil }
 
 func (c *connection) newOutbound(kind, key string, to chat.Room, m chat.Message) Outbound {
 	out := Outbound{
-		Kind: kind, Key: key, Channel: c.host.Name(), Room: to.Chat, Topic: to.Topic, Group: to.Group, Text: m.Text, ReplyTo: m.ReplyTo,
+		Kind: kind, Key: key, Channel: c.host.Name(), Room: to.Chat, Topic: to.Topic, Group: to.Group, Text: m.Text,
+		ReplyTo: m.ReplyTo,
 	}
 	for _, b := range m.Buttons {
 		out.Buttons = append(out.Buttons, Button{Words: b.Label, Data: b.Data})
@@ -100,7 +101,8 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	header := http.Header{}
 	keys.Sign(header, out.Key, body)
 	op := "post to " + c.address.Host // the URL may contain a secret
-	a, err := c.http.Do(ctx, httpcall.Request{Op: op, Method: http.MethodPost, URL: c.address.String(), Header: header, Body: body, Timeout: timeout})
+	a, err := c.http.Do(ctx, httpcall.Request{Op: op, Method: http.MethodPost, URL: c.address.String(), Header: header,
+		Body: body, Timeout: timeout})
 	if a.Status != 0 && (a.Status < 200 || a.Status >= 300) {
 		err = c.refusal(op, a, keys)
 	} else if a.Status != 0 && err != nil { // the status already confirms the message

@@ -35,21 +35,25 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 		dead    bool
 		trouble string
 	}{
-		"yes":                      {webhooktest.Fault{}, 1, false, ""},
-		"an error of its own":      {webhooktest.Fault{Status: 500, Message: "oh " + webhooktest.Secret + " or " + webhooktest.Key}, 2, false, "the receiver answered 500 Internal Server Error: oh "},
+		"yes": {webhooktest.Fault{}, 1, false, ""},
+		"an error of its own": {webhooktest.Fault{Status: 500, Message: "oh " + webhooktest.Secret + " or " +
+			webhooktest.Key}, 2, false, "the receiver answered 500 Internal Server Error: oh "},
 		"a bad gateway":            {webhooktest.Fault{Status: 502}, 2, false, "the receiver answered 502"},
 		"not now":                  {webhooktest.Fault{Status: 503}, 2, false, "the receiver answered 503"},
 		"too many, without a time": {webhooktest.Fault{Status: 429}, 2, false, "the receiver answered 429"},
 		"too slow":                 {webhooktest.Fault{Status: 408}, 2, false, "the receiver answered 408"},
 		"a connection cut":         {webhooktest.Fault{Lose: true}, 2, false, "EOF"},
-		"no":                       {webhooktest.Fault{Status: 400, Message: "no such\nroom"}, 2, false, "the receiver answered 400 Bad Request: no such room"},
-		"401":                      {webhooktest.Fault{Status: 401}, 2, false, "the receiver answered 401"},
-		"not here":                 {webhooktest.Fault{Status: 404}, 2, false, "the receiver answered 404"},
-		"over there":               {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, false, "redirects are not followed"},
-		"no, for long":             {webhooktest.Fault{Status: 400}, 2, true, "the receiver answered 400"},
-		"not here, for long":       {webhooktest.Fault{Status: 404}, 2, true, "the receiver answered 404"},
-		"over there, for long":     {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, true, "redirects are not followed"},
-		"gone":                     {webhooktest.Fault{Status: 410}, 1, true, "the recipient is gone"},
+		"no": {webhooktest.Fault{Status: 400, Message: "no such\nroom"}, 2, false,
+			"the receiver answered 400 Bad Request: no such room"},
+		"401":      {webhooktest.Fault{Status: 401}, 2, false, "the receiver answered 401"},
+		"not here": {webhooktest.Fault{Status: 404}, 2, false, "the receiver answered 404"},
+		"over there": {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, false,
+			"redirects are not followed"},
+		"no, for long":       {webhooktest.Fault{Status: 400}, 2, true, "the receiver answered 400"},
+		"not here, for long": {webhooktest.Fault{Status: 404}, 2, true, "the receiver answered 404"},
+		"over there, for long": {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, true,
+			"redirects are not followed"},
+		"gone": {webhooktest.Fault{Status: 410}, 1, true, "the recipient is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,13 +155,17 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 		change func(o *webhook.Options)
 		want   string
 	}{
-		"this machine":     {func(o *webhook.Options) { o.Policy = netguard.Policy{} }, "127.0.0.1 is a loopback address"},
-		"localhost":        {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "http://localhost:1/" }, "a loopback address"},
-		"a private one":    {func(o *webhook.Options) { o.URL = "https://10.0.0.1/" }, "10.0.0.1 is in a private network"},
-		"metadata":         {func(o *webhook.Options) { o.URL = "https://169.254.169.254/latest" }, "link-local"},
-		"in other clothes": {func(o *webhook.Options) { o.Policy, o.URL = netguard.Policy{}, "https://[::ffff:127.0.0.1]/" }, "a loopback address"},
-		"without TLS":      {func(o *webhook.Options) { o.URL = "http://example.org/hush" }, "it is not https"},
-		"no address":       {func(o *webhook.Options) { o.URL = "example.org/hush" }, "it is not a URL"},
+		"this machine": {func(o *webhook.Options) { o.Policy = netguard.Policy{} }, "127.0.0.1 is a loopback address"},
+		"localhost": {func(o *webhook.Options) {
+			o.Policy, o.URL = netguard.Policy{}, "http://localhost:1/"
+		}, "a loopback address"},
+		"a private one": {func(o *webhook.Options) { o.URL = "https://10.0.0.1/" }, "10.0.0.1 is in a private network"},
+		"metadata":      {func(o *webhook.Options) { o.URL = "https://169.254.169.254/latest" }, "link-local"},
+		"in other clothes": {func(o *webhook.Options) {
+			o.Policy, o.URL = netguard.Policy{}, "https://[::ffff:127.0.0.1]/"
+		}, "a loopback address"},
+		"without TLS": {func(o *webhook.Options) { o.URL = "http://example.org/hush" }, "it is not https"},
+		"no address":  {func(o *webhook.Options) { o.URL = "example.org/hush" }, "it is not a URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,7 +223,8 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			}
 			tap := func(id, user string) string {
 				return o.post(id, requestBody(t, map[string]any{
-					"kind": "tap", "room": "r", "user": map[string]string{"id": user, "name": "Ann"}, "of": of, "data": q.Body.Buttons[0]["data"],
+					"kind": "tap", "room": "r", "user": map[string]string{"id": user, "name": "Ann"}, "of": of,
+					"data": q.Body.Buttons[0]["data"],
 				}), 202).Body
 			}
 			if a := tap("t0", "bob"); !strings.Contains(a, "Only an admin") {
@@ -224,7 +233,9 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			if a := tap("t1", "ann"); !strings.Contains(a, `"answer":"Approved by Ann`) {
 				t.Errorf("response to the tap: %s", a)
 			}
-			o.WaitFor(t, "the result", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "Decision: approve.") })
+			o.WaitFor(t, "the result", func() bool {
+				return strings.Contains(strings.Join(o.Texts(), "|"), "Decision: approve.")
+			})
 			o.WaitFor(t, "the question redrawn", func() bool {
 				return slices.ContainsFunc(o.Posts(), func(p webhooktest.Post) bool {
 					return p.Body.Kind == "edit" && p.Body.Of == of && strings.HasPrefix(p.Body.Text, "Approved by ")

@@ -121,7 +121,8 @@ func (o Options) dial(ctx context.Context, l *channel.Host, at route) (chat.Plat
 		options: o, host: l, route: at, address: address, ctx: connCtx, cancel: cancel,
 		posts: make(chan inboundPost),
 	}
-	c.http = httpcall.New(httpcall.Options{Platform: "the receiver", Transport: o.Policy.Transport(), MaxResponse: maxResponse})
+	c.http = httpcall.New(httpcall.Options{Platform: "the receiver", Transport: o.Policy.Transport(),
+		MaxResponse: maxResponse})
 	o.Hooks.register(at, c)
 	return c, c.capabilities(), nil
 }

@@ -19,7 +19,8 @@ import (
 func TestTwoClonesThatChooseOneIDKeepBothIssues(t *testing.T) {
 	bd, err := machinetest.Program("bd")
 	check(t, err)
-	for how, id := range map[string]string{"plain": "x-epic.1", "diff3": "x-epic.1", "driver": "x-epic.1", "union": "x-epic.1", "import": "x-epic.1", "driver of a chosen id": "x-login"} {
+	for how, id := range map[string]string{"plain": "x-epic.1", "diff3": "x-epic.1", "driver": "x-epic.1",
+		"union": "x-epic.1", "import": "x-epic.1", "driver of a chosen id": "x-login"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			one := newPlace(t)
@@ -27,7 +28,8 @@ func TestTwoClonesThatChooseOneIDKeepBothIssues(t *testing.T) {
 			one.mustGit("init", "-q", "-b", "main")
 			attribute := map[string]string{"union": "union", "driver": "bd", "driver of a chosen id": "bd"}[how]
 			if attribute != "" {
-				check(t, os.WriteFile(filepath.Join(one.dir, ".gitattributes"), []byte(".beads/issues.jsonl merge="+attribute+"\n"), 0o644))
+				check(t, os.WriteFile(filepath.Join(one.dir, ".gitattributes"), []byte(".beads/issues.jsonl merge="+attribute+"\n"),
+					0o644))
 			}
 			one.mustGit("add", ".")
 			one.mustGit("commit", "-qm", "begin")
@@ -152,13 +154,14 @@ func (p *place) changedLines(text string) (changed []string) {
 // merge bring the old line back.
 func TestAnOldCopyIsNotAnEdit(t *testing.T) {
 	for name, c := range map[string]struct{ before, after []string }{
-		"reopened":              {[]string{"close x-1 -r done"}, []string{"reopen x-1"}},
-		"less urgent":           {nil, []string{"update x-1 -p 4"}},
-		"a label removed":       {[]string{"label add x-1 base"}, []string{"label remove x-1 base"}},
-		"a dependency removed":  {[]string{"dep add x-1 x-2"}, []string{"dep remove x-1 x-2"}},
-		"a text removed":        {[]string{"update x-1 --notes base"}, []string{"update x-1 --notes="}},
-		"deleted":               {nil, []string{"delete x-1 --force"}},
-		"changed several times": {[]string{"label add x-1 base"}, []string{"label remove x-1 base", "update x-1 -p 4", "update x-1 --title other"}},
+		"reopened":             {[]string{"close x-1 -r done"}, []string{"reopen x-1"}},
+		"less urgent":          {nil, []string{"update x-1 -p 4"}},
+		"a label removed":      {[]string{"label add x-1 base"}, []string{"label remove x-1 base"}},
+		"a dependency removed": {[]string{"dep add x-1 x-2"}, []string{"dep remove x-1 x-2"}},
+		"a text removed":       {[]string{"update x-1 --notes base"}, []string{"update x-1 --notes="}},
+		"deleted":              {nil, []string{"delete x-1 --force"}},
+		"changed several times": {[]string{"label add x-1 base"}, []string{"label remove x-1 base", "update x-1 -p 4",
+			"update x-1 --title other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -57,8 +57,10 @@ func TestNoCommandRunsWhatARepositoryConfigures(t *testing.T) {
 			other := filepath.Join(outside, "tracker")
 			check(t, os.Mkdir(other, 0o755))
 			check(t, os.WriteFile(filepath.Join(other, "issues.jsonl"), nil, 0o644))
-			twice := strings.Replace(line, "TITLE", "one", 1) + strings.Replace(line, "TITLE", "two", 1) // so that the base is asked for
-			commands := append(hostileCommands(), []string{"doctor"}, []string{"sync"}, []string{"list"}, []string{"close", "x-1"})
+			// so that the base is asked for
+			twice := strings.Replace(line, "TITLE", "one", 1) + strings.Replace(line, "TITLE", "two", 1)
+			commands := append(hostileCommands(), []string{"doctor"}, []string{"sync"}, []string{"list"},
+				[]string{"close", "x-1"})
 			if kind == "pipe" { // each waits for it until its limit
 				commands = [][]string{{"create", "one more"}}
 			}
@@ -85,16 +87,20 @@ func (p *place) runUnnamed(args ...string) {
 
 // programEverywhere returns a configuration of git that names a program wherever one can be named.
 func programEverywhere(worktree, program string) string {
-	settings := "[core]\n\tbare = false\n\tworktree = " + worktree + "\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n"
+	settings := "[core]\n\tbare = false\n\tworktree = " + worktree +
+		"\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n"
 	for section, names := range map[string]string{
-		"core": "fsmonitor pager editor sshCommand askPass alternateRefsCommand gitProxy", "credential": "helper", "diff": "external", "sequence": "editor",
-		`filter "x"`: "clean smudge process", `diff "x"`: "command textconv", `merge "x"`: "driver", "gpg": "program", "alias": "config cat-file ls-files merge-base",
+		"core": "fsmonitor pager editor sshCommand askPass alternateRefsCommand gitProxy", "credential": "helper",
+		"diff": "external", "sequence": "editor",
+		`filter "x"`: "clean smudge process", `diff "x"`: "command textconv", `merge "x"`: "driver", "gpg": "program",
+		"alias": "config cat-file ls-files merge-base",
 	} {
 		settings += "[" + section + "]\n"
 		for _, name := range strings.Fields(names) {
 			settings += fmt.Sprintf("\t%s = %s\n", name, program)
 		}
 	}
-	settings += "[core]\n\thooksPath = " + filepath.Dir(program) + "\n[remote \"origin\"]\n\turl = ext::" + program + " x\n\tpromisor = true\n\tuploadpack = " + program + "\n[protocol]\n\tallow = always\n"
+	settings += "[core]\n\thooksPath = " + filepath.Dir(program) + "\n[remote \"origin\"]\n\turl = ext::" + program +
+		" x\n\tpromisor = true\n\tuploadpack = " + program + "\n[protocol]\n\tallow = always\n"
 	return settings
 }

@@ -50,7 +50,9 @@ func outsideOf(t *testing.T) string {
 	outside := t.TempDir()
 	check(t, os.Mkdir(filepath.Join(outside, "folder"), 0o755))
 	for name, text := range map[string]string{
-		"file": `{"id":"x-out","title":"from outside","status":"open","priority":2,"issue_type":"task"}` + "\n", "folder/issues.jsonl": "", "folder/own": "own",
+		"file": `{"id":"x-out","title":"from outside","status":"open","priority":2,"issue_type":"task"}` +
+			"\n",
+		"folder/issues.jsonl": "", "folder/own": "own",
 	} {
 		check(t, os.WriteFile(filepath.Join(outside, name), []byte(text), 0o600))
 	}
@@ -87,7 +89,8 @@ func (p *place) runHostileAs(actor string, args ...string) (string, error) {
 	defer cancel()
 	made := p.command(actor, args...)
 	cmd := exec.CommandContext(ctx, made.Path, args...)
-	cmd.Dir, cmd.Env = made.Dir, append(made.Env, "AGENT_MAIL_URL=http://127.0.0.1:1", "AGENT_MAIL_TIMEOUT=1", "HOME="+p.t.TempDir())
+	cmd.Dir, cmd.Env = made.Dir, append(made.Env, "AGENT_MAIL_URL=http://127.0.0.1:1", "AGENT_MAIL_TIMEOUT=1",
+		"HOME="+p.t.TempDir())
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
@@ -110,11 +113,13 @@ func hostileCommands() [][]string {
 
 func TestLinksOutOfTheFolderAreRefused(t *testing.T) {
 	names := []string{
-		"issues.jsonl", "issues.jsonl.tmp", "quarantine.jsonl", "replaced.log", "issues.lock", "mail.json", "mail.json.tmp", "mail.lock",
+		"issues.jsonl", "issues.jsonl.tmp", "quarantine.jsonl", "replaced.log", "issues.lock", "mail.json", "mail.json.tmp",
+		"mail.lock",
 		"config.toml", ".gitignore", "PRIME.md", "out.jsonl",
 	}
 	// Files that every command needs.
-	needed := map[string]string{"issues.jsonl": "list", "issues.lock": "update", "quarantine.jsonl": "doctor", "config.toml": "rename-prefix", "out.jsonl": "export"}
+	needed := map[string]string{"issues.jsonl": "list", "issues.lock": "update", "quarantine.jsonl": "doctor",
+		"config.toml": "rename-prefix", "out.jsonl": "export"}
 	for _, name := range names {
 		for _, trap := range traps() {
 			t.Run(name+"/"+trap.kind, func(t *testing.T) {
@@ -137,7 +142,8 @@ func TestLinksOutOfTheFolderAreRefused(t *testing.T) {
 					stderr, err := p.runHostile(args...)
 					failed[args[0]] = err != nil
 					if err != nil && !(strings.Contains(stderr, name) && strings.Contains(stderr, trap.text)) {
-						t.Errorf("bd %s: %v, want an error about %s that contains %q: %s", strings.Join(args, " "), err, name, trap.text, stderr)
+						t.Errorf("bd %s: %v, want an error about %s that contains %q: %s", strings.Join(args, " "), err, name,
+							trap.text, stderr)
 					}
 				}
 				if diff := cmp.Diff(before, snapshot(t, outside)); diff != "" {

@@ -43,8 +43,9 @@ func TestAKilledWriteLeavesTheOldFileOrTheNewOne(t *testing.T) {
 			torn++ // killed between the first byte of the new file and its new name
 		}
 	}
-	t.Logf("%d writes killed at random times: %d were acknowledged and kept, %d were not written, %d were written and not acknowledged; "+
-		"%d left a temporary file",
+	t.Logf(
+		"%d writes killed at random times: %d were acknowledged and kept, %d were not written, %d were written and not acknowledged; "+
+			"%d left a temporary file",
 		*kills, acknowledged, lost, silent, torn)
 	p.must("ann", "update", id, "--notes", "done") // the lock of a killed process is released
 	if left, err := filepath.Glob(filepath.Join(p.dir, ".beads", "*.tmp")); err != nil || len(left) > 0 {

@@ -13,7 +13,8 @@ import (
 
 // line is an issue as programs write it.
 func line(id string) string {
-	return `{"id":"` + id + `","title":"issue ` + id + `","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-01T10:00:00Z","updated_at":"2026-01-01T10:00:00Z"}`
+	return `{"id":"` + id + `","title":"issue ` + id +
+		`","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-01T10:00:00Z","updated_at":"2026-01-01T10:00:00Z"}`
 }
 
 const memory = `{"_type":"memory","key":"vpn","value":"Connect first."}`
@@ -31,19 +32,22 @@ func placeWith(t *testing.T, text string) *place {
 func TestAChangeOfOneIssueChangesOneLine(t *testing.T) {
 	const bom = "\ufeff"
 	for name, text := range map[string]string{
-		"sorted":                       line("x-a") + "\n" + line("x-b") + "\n",
-		"another order":                line("x-b") + "\n" + line("x-c") + "\n" + line("x-a") + "\n",
-		"records of other types":       line("x-b") + "\n" + memory + "\n" + line("x-a") + "\n" + `{"_type":"gate","id":"x-z"}` + "\n",
-		"a schema before the issues":   `{"_type":"beads-jsonl","version":2}` + "\n" + line("x-a") + "\n",
-		"a byte order mark":            bom + line("x-a") + "\n" + line("x-b") + "\n",
-		"carriage returns":             line("x-a") + "\r\n" + line("x-b") + "\r\n",
-		"both, and another order":      bom + line("x-b") + "\r\n" + line("x-a") + "\r\n" + memory + "\r\n",
-		"both kinds of line ends":      line("x-a") + "\r\n" + line("x-b") + "\n" + line("x-c") + "\r\n",
-		"blank lines":                  "\n" + line("x-a") + "\n\n" + line("x-b") + "\n\n",
-		"text after an object":         line("x-a") + "\n" + line("x-b") + " stray text\n" + line("x-c") + "\n",
-		"half a line":                  line("x-a") + "\n" + line("x-b")[:40] + "\n" + line("x-c") + "\n",
-		"an object that is no issue":   line("x-a") + "\n" + `{"title":"no id"}` + "\n" + line("x-c") + "\n",
-		"comments with ids of letters": strings.Replace(line("x-a"), `}`, `,"comments":[{"id":"019d-4e","issue_id":"x-a","author":"ann","text":"hi","created_at":"2026-01-01T10:00:00Z"}]}`, 1) + "\n",
+		"sorted":        line("x-a") + "\n" + line("x-b") + "\n",
+		"another order": line("x-b") + "\n" + line("x-c") + "\n" + line("x-a") + "\n",
+		"records of other types": line("x-b") + "\n" + memory + "\n" + line("x-a") + "\n" +
+			`{"_type":"gate","id":"x-z"}` + "\n",
+		"a schema before the issues": `{"_type":"beads-jsonl","version":2}` + "\n" + line("x-a") + "\n",
+		"a byte order mark":          bom + line("x-a") + "\n" + line("x-b") + "\n",
+		"carriage returns":           line("x-a") + "\r\n" + line("x-b") + "\r\n",
+		"both, and another order":    bom + line("x-b") + "\r\n" + line("x-a") + "\r\n" + memory + "\r\n",
+		"both kinds of line ends":    line("x-a") + "\r\n" + line("x-b") + "\n" + line("x-c") + "\r\n",
+		"blank lines":                "\n" + line("x-a") + "\n\n" + line("x-b") + "\n\n",
+		"text after an object":       line("x-a") + "\n" + line("x-b") + " stray text\n" + line("x-c") + "\n",
+		"half a line":                line("x-a") + "\n" + line("x-b")[:40] + "\n" + line("x-c") + "\n",
+		"an object that is no issue": line("x-a") + "\n" + `{"title":"no id"}` + "\n" + line("x-c") + "\n",
+		"comments with ids of letters": strings.Replace(line("x-a"), `}`,
+			`,"comments":[{"id":"019d-4e","issue_id":"x-a","author":"ann","text":"hi","created_at":"2026-01-01T10:00:00Z"}]}`,
+			1) + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := placeWith(t, text)
@@ -59,13 +63,15 @@ func TestAChangeOfOneIssueChangesOneLine(t *testing.T) {
 				t.Errorf("lines changed:\n%s", changed)
 			}
 			marked := strings.HasPrefix(text, bom)
-			if ended := strings.Count(text, "\n"); strings.Count(p.raw(), "\n") != ended || strings.HasPrefix(p.raw(), bom) != marked {
+			if ended := strings.Count(text, "\n"); strings.Count(p.raw(), "\n") != ended ||
+				strings.HasPrefix(p.raw(), bom) != marked {
 				t.Errorf("the file is %q, was %q", p.raw(), text)
 			}
 			before := p.raw()
 			p.must("ann", "create", "a new one", "--id", "x-bb")
 			changed := p.changedLines(before)
-			if len(changed) != 1 || strings.HasSuffix(changed[0], "\r\n") != strings.HasSuffix(strings.SplitAfter(text, "\n")[0], "\r\n") {
+			if len(changed) != 1 || strings.HasSuffix(changed[0], "\r\n") != strings.HasSuffix(strings.SplitAfter(text, "\n")[0],
+				"\r\n") {
 				t.Errorf("lines added: %q", changed)
 			}
 		})
@@ -84,7 +90,8 @@ func TestALineThatCannotBeReadIsNamedAndRestored(t *testing.T) {
 		"two objects":          {line("x-b") + line("x-bb"), "line 2 (x-b): not JSON", []string{"x-b", "x-bb"}, "", false},
 		"a memory and text":    {memory + " >>", "line 2: not JSON", nil, ">>", false},
 		"half an object":       {line("x-b")[:40], "line 2: not JSON", nil, "", true},
-		"half a second object": {line("x-b") + line("x-bb")[:40], "line 2 (x-b): not JSON", []string{"x-b"}, `{"id":"x-bb"`, false},
+		"half a second object": {line("x-b") + line("x-bb")[:40], "line 2 (x-b): not JSON", []string{"x-b"},
+			`{"id":"x-bb"`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := line("x-a") + "\n" + c.bad + "\n" + line("x-c") + "\n" + line("x-d") + "\n"
@@ -125,7 +132,8 @@ func TestLinesOfAQuarantineComeBack(t *testing.T) {
 	lost := `{"at":"2026-01-01T00:00:00Z","reason":"not JSON","line":"half a line"}` + "\n"
 	file := filepath.Join(p.dir, ".beads", "quarantine.jsonl")
 	check(t, os.WriteFile(file, []byte(aside+lost), 0o644))
-	if out, err := p.command("ann", "doctor").Output(); err == nil || !strings.Contains(string(out), "quarantine.jsonl has 1 line of the file") ||
+	if out, err := p.command("ann", "doctor").Output(); err == nil || !strings.Contains(string(out),
+		"quarantine.jsonl has 1 line of the file") ||
 		!strings.Contains(string(out), "quarantine.jsonl has 1 line that nothing can read") {
 		t.Errorf("bd doctor: %v, %s", err, out)
 	}
@@ -174,7 +182,8 @@ func TestRecordsOfOtherTypesTravel(t *testing.T) {
 	if !strings.Contains(other.raw(), memory+"\n") {
 		t.Errorf("imported:\n%s", other.raw())
 	}
-	if out := other.must("ann", "doctor"); !strings.Contains(out, "no problems") || !strings.Contains(out, "1 record of type memory") {
+	if out := other.must("ann", "doctor"); !strings.Contains(out, "no problems") ||
+		!strings.Contains(out, "1 record of type memory") {
 		t.Errorf("bd doctor: %s", out)
 	}
 	newer := strings.Replace(memory, "Connect", "Log in", 1)
@@ -185,7 +194,8 @@ func TestRecordsOfOtherTypesTravel(t *testing.T) {
 	} {
 		files := []string{"out", "base", "ours", "theirs"}
 		for i, text := range []string{"", c.base, c.ours, c.theirs} {
-			check(t, os.WriteFile(filepath.Join(p.dir, files[i]), []byte(line("x-a")+"\n"+strings.TrimPrefix(text+"\n", "\n")), 0o644))
+			check(t, os.WriteFile(filepath.Join(p.dir, files[i]), []byte(line("x-a")+"\n"+strings.TrimPrefix(text+"\n", "\n")),
+				0o644))
 		}
 		p.must("ann", append([]string{"merge"}, files...)...)
 		got, err := os.ReadFile(filepath.Join(p.dir, "out"))

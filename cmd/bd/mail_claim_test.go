@@ -90,7 +90,8 @@ func TestReservedIssueIsNotStartedByAnotherAgent(t *testing.T) {
 	bob.refused(held, "bob", "update", "1", "--status", "in_progress")
 	bob.refused(held, "bob", "update", "x-2", "x-1", "x-3", "--claim")
 	// The other agent may be the same one under another name.
-	bob.refused("this command reserves as bob, the value of BEADS_AGENT_NAME: if you are ann, set it to that name", "bob", "update", "x-1", "--claim")
+	bob.refused("this command reserves as bob, the value of BEADS_AGENT_NAME: if you are ann, set it to that name", "bob",
+		"update", "x-1", "--claim")
 	s.wantHolders(t, map[string]string{"x-1": "ann"})
 	bob.must("bob", "update", "x-1", "--notes", "this needs no permission")
 
@@ -163,7 +164,8 @@ func TestFailedCommandReleasesItsReservations(t *testing.T) {
 		eve.must("eve", "update", "x-1", "--claim")
 		s.again(w, r)
 	})
-	if got := ann.do("ann", "update", "x-2", "x-1", "--claim", "--force"); got.code != 1 || !strings.Contains(got.errors, "claimed by eve") {
+	if got := ann.do("ann", "update", "x-2", "x-1", "--claim", "--force"); got.code != 1 || !strings.Contains(got.errors,
+		"claimed by eve") {
 		t.Errorf("exit %d, %q, want 1 and the holder", got.code, got.errors)
 	}
 	// x-2 was reserved before, by a command that did not fail.
@@ -215,12 +217,14 @@ func TestCommandWithSeveralCallsCostsOneTimeout(t *testing.T) {
 		s.again(w, r)
 	})
 	ann.timeout = "0.3"
-	ann.warned("claim", ann.do("ann", "update", "x-1", "x-2", "--claim"), "does not answer within 300ms; going on without it, 2 calls are queued$")
+	ann.warned("claim", ann.do("ann", "update", "x-1", "x-2", "--claim"),
+		"does not answer within 300ms; going on without it, 2 calls are queued$")
 	want := []string{"POST /api/reservations", "POST /api/reservations", "POST /api/notifications"}
 	if d := cmp.Diff(want, s.seen()); d != "" {
 		t.Errorf("calls (-want +got):\n%s", d)
 	}
-	ann.warned("the next", ann.do("ann", "close", "x-1"), "does not answer within 300ms; going on without it, retrying in 30 s$")
+	ann.warned("the next", ann.do("ann", "close", "x-1"),
+		"does not answer within 300ms; going on without it, retrying in 30 s$")
 	if calls := s.seen(); len(calls) > 0 {
 		t.Errorf("requests to a failing server: %v, want none", calls)
 	}
@@ -228,7 +232,8 @@ func TestCommandWithSeveralCallsCostsOneTimeout(t *testing.T) {
 
 func TestRetryAfterIsHonoured(t *testing.T) {
 	s, ann, _ := newAgents(t)
-	for header, want := range map[string]string{"5": "30 s", "120": "120 s", "86400": "300 s", "soon": "30 s", "Fri, 31 Dec 2999 23:59:59 GMT": "300 s"} {
+	for header, want := range map[string]string{"5": "30 s", "120": "120 s", "86400": "300 s", "soon": "30 s",
+		"Fri, 31 Dec 2999 23:59:59 GMT": "300 s"} {
 		s.become(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", header)
 			answer(w, http.StatusTooManyRequests, "{}")
@@ -245,7 +250,8 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 func TestRefusedRequestStartsNoBackoff(t *testing.T) {
 	s, ann, _ := newAgents(t)
 	s.become(answers(http.StatusBadRequest, `{"error":"no\u001b[31m `+secret+`"}`))
-	ann.warned("claim", ann.do("ann", "update", "x-1", "--claim"), `refused this: 400 Bad Request, no \[31m …; going on without a reservation$`)
+	ann.warned("claim", ann.do("ann", "update", "x-1", "--claim"),
+		`refused this: 400 Bad Request, no \[31m …; going on without a reservation$`)
 	s.become(nil)
 	ann.must("ann", "update", "x-2", "--claim")
 	if len(s.notices) != 1 {
@@ -282,17 +288,26 @@ func TestInvalidSettingsStopNoCommand(t *testing.T) {
 		config string
 		want   string
 	}{
-		"no TOML":            {config: "prefix = ", want: "config.toml of the tracker, line 1: "},
-		"an unknown key":     {config: "[mail]\nulr = \"http://127.0.0.1:1\"", want: `unknown key mail.ulr (did you mean "url"?)`},
-		"an unknown table":   {config: "[email]\nurl = \"http://127.0.0.1:1\"", want: `unknown key email (did you mean "mail"?)`},
-		"another unknown":    {config: "colour = 1", want: "unknown key colour; known are prefix, mail"},
-		"a foreign server":   {config: "[mail]\nurl = \"https://mail.example.org\"", want: "config.toml names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too"},
-		"no address":         {env: map[string]string{"AGENT_MAIL_URL": "127.0.0.1:1/" + secret}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
-		"no address at all":  {env: map[string]string{"AGENT_MAIL_URL": "http://ann:" + secret + "@%zz"}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
-		"another scheme":     {env: map[string]string{"AGENT_MAIL_URL": "ftp://127.0.0.1"}, want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
-		"no token":           {env: map[string]string{"AGENT_MAIL_TOKEN": secret + " \x00"}, want: "invalid token of agent mail"},
-		"no number":          {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1s"}, want: `invalid AGENT_MAIL_TIMEOUT "1s"; use a positive number of seconds up to 600; continuing with 1s`},
-		"a number too large": {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1e9"}, want: `invalid AGENT_MAIL_TIMEOUT "1e9"; use a positive number of seconds up to 600; continuing with 1s`},
+		"no TOML": {config: "prefix = ", want: "config.toml of the tracker, line 1: "},
+		"an unknown key": {config: "[mail]\nulr = \"http://127.0.0.1:1\"",
+			want: `unknown key mail.ulr (did you mean "url"?)`},
+		"an unknown table": {config: "[email]\nurl = \"http://127.0.0.1:1\"",
+			want: `unknown key email (did you mean "mail"?)`},
+		"another unknown": {config: "colour = 1", want: "unknown key colour; known are prefix, mail"},
+		"a foreign server": {config: "[mail]\nurl = \"https://mail.example.org\"",
+			want: "config.toml names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too"},
+		"no address": {env: map[string]string{"AGENT_MAIL_URL": "127.0.0.1:1/" + secret},
+			want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
+		"no address at all": {env: map[string]string{"AGENT_MAIL_URL": "http://ann:" + secret + "@%zz"},
+			want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
+		"another scheme": {env: map[string]string{"AGENT_MAIL_URL": "ftp://127.0.0.1"},
+			want: "invalid address of agent mail: use one such as http://127.0.0.1:8765"},
+		"no token": {env: map[string]string{"AGENT_MAIL_TOKEN": secret + " \x00"},
+			want: "invalid token of agent mail"},
+		"no number": {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1s"},
+			want: `invalid AGENT_MAIL_TIMEOUT "1s"; use a positive number of seconds up to 600; continuing with 1s`},
+		"a number too large": {env: map[string]string{"AGENT_MAIL_TIMEOUT": "1e9"},
+			want: `invalid AGENT_MAIL_TIMEOUT "1e9"; use a positive number of seconds up to 600; continuing with 1s`},
 	} {
 		s := newMailServer(t)
 		a := newAgent(t, s.URL)
@@ -314,12 +329,15 @@ func TestInvalidSettingsStopNoCommand(t *testing.T) {
 func TestPasswordInTheAddressIsNotPrinted(t *testing.T) {
 	s := newMailServer(t)
 	a := newAgent(t, s.URL)
-	a.env = map[string]string{"AGENT_MAIL_URL": strings.Replace(s.URL, "http://", "http://ann:"+secret+"@", 1) + "/?token=" + secret}
+	a.env = map[string]string{"AGENT_MAIL_URL": strings.Replace(s.URL, "http://", "http://ann:"+secret+"@", 1) +
+		"/?token=" + secret}
 	s.Close()
 	a.must("ann", "create", "one", "--id", "x-1")
-	a.warned("claim", a.do("ann", "update", "x-1", "--claim"), `cannot be reached \(connection refused\); going on without it$`)
+	a.warned("claim", a.do("ann", "update", "x-1", "--claim"),
+		`cannot be reached \(connection refused\); going on without it$`)
 	a.warned("close", a.do("ann", "close", "x-1"), `cannot be reached`)
-	if got := a.do("ann", "info"); !strings.Contains(got.out, `"url": "`+a.url+`"`) || !strings.Contains(got.out, `"kept": 3`) {
+	if got := a.do("ann", "info"); !strings.Contains(got.out, `"url": "`+a.url+`"`) ||
+		!strings.Contains(got.out, `"kept": 3`) {
 		t.Errorf("bd info prints %s", got.out)
 	}
 	if text := a.file("mail.json"); strings.Contains(text, secret) {

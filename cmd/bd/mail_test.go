@@ -115,7 +115,8 @@ func (s *mailServer) well(w http.ResponseWriter, r *http.Request, raw []byte) {
 			return
 		}
 		if by := s.holders[ask.Path]; by != "" && by != ask.Agent {
-			answer(w, http.StatusConflict, fmt.Sprintf(`{"error":"%s is reserved by %[2]s","holder":%[2]q,"expires_at":"2031-02-03T04:05:06Z"}`, ask.Path, by))
+			answer(w, http.StatusConflict,
+				fmt.Sprintf(`{"error":"%s is reserved by %[2]s","holder":%[2]q,"expires_at":"2031-02-03T04:05:06Z"}`, ask.Path, by))
 			return
 		}
 		s.holders[ask.Path] = ask.Agent
@@ -212,7 +213,8 @@ func failures(s *mailServer) []failure {
 		{name: "404", fail: answers(404, "404 page not found"), warning: cannot("404 Not Found: check AGENT_MAIL_URL")},
 		{name: "429", fail: answers(429, "{}"), warning: cannot("429 Too Many Requests")},
 		{name: "malformed JSON", fail: answers(201, `{"id": 1,`), warning: cannot("201 Created with a body that is not JSON")},
-		{name: "a page instead of JSON", fail: answers(200, "<html>Please log in</html>"), warning: cannot("200 OK with a body that is not JSON")},
+		{name: "a page instead of JSON", fail: answers(200, "<html>Please log in</html>"),
+			warning: cannot("200 OK with a body that is not JSON")},
 		{name: "empty body", fail: answers(201, ""), warning: cannot("201 Created with an empty body")},
 		{name: "resets", fail: drops(true), warning: `cannot be reached \(connection reset\); going on without it`},
 		{name: "closes", fail: drops(false), warning: `cannot be reached \(it closed the connection\); going on without it`},
@@ -275,7 +277,10 @@ func (a *agent) bd(name string, args ...string) (s result) {
 func (a *agent) do(name string, args ...string) (s result) {
 	a.t.Helper()
 	var out, stderr strings.Builder
-	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: a.dir, Env: func(variable string) string { return a.variable(name, variable) }}
+	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: a.dir,
+		Env: func(variable string) string {
+			return a.variable(name, variable)
+		}}
 	s.code = m.Run(a.t.Context(), append([]string{"--json"}, args...))
 	a.parseOutput(&s, args, out.String(), stderr.String())
 	return s
@@ -379,7 +384,8 @@ func (a *agent) work(f failure, id string, calls func() []string) []string {
 			a.t.Errorf("%s: after %s the issue is %v, want %s", f.name, step.name, now, status)
 		}
 		seen := calls()
-		row = append(row, fmt.Sprintf("%s: exit %d, %s, %s, %3d ms", step.name, got.code, times(len(got.warnings), "warning"), times(len(seen), "call"), got.took.Milliseconds()))
+		row = append(row, fmt.Sprintf("%s: exit %d, %s, %s, %3d ms", step.name, got.code, times(len(got.warnings), "warning"),
+			times(len(seen), "call"), got.took.Milliseconds()))
 		if got.took >= time.Minute { // the timeout of a command
 			a.t.Errorf("%s: %s took %s", f.name, step.name, got.took)
 		}
@@ -425,7 +431,10 @@ func TestFailingServerStopsNoCommand(t *testing.T) {
 		t.Run("never started", func(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, "http://"+machinetest.Reserve(t))
-			add(a.work(failure{name: "never started", warning: `cannot be reached \(connection refused\); going on without it`}, "x-1", func() []string { return nil }))
+			add(a.work(failure{name: "never started", warning: `cannot be reached \(connection refused\); going on without it`},
+				"x-1", func() []string {
+					return nil
+				}))
 		})
 		for i := range failures(&mailServer{}) {
 			s := newMailServer(t)
@@ -468,7 +477,8 @@ func TestRecoveredServerReceivesEveryCallOnce(t *testing.T) {
 	a := newAgent(t, s.URL)
 	var rows [][]string
 	all := failures(s)
-	slices.SortStableFunc(all, func(a, b failure) int { return strings.Compare(b.refused, a.refused) }) // refused ones first, because they queue nothing
+	// refused ones first, because they queue nothing
+	slices.SortStableFunc(all, func(a, b failure) int { return strings.Compare(b.refused, a.refused) })
 	for i, f := range all {
 		s.become(f.fail)
 		if f.closed {

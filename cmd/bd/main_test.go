@@ -59,12 +59,13 @@ func (p *place) command(actor string, args ...string) *exec.Cmd {
 // run runs bd in this process, which the race detector watches.
 func (p *place) run(actor string, args ...string) (string, string, error) {
 	var out, stderr bytes.Buffer
-	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: p.dir, Version: version(), Env: func(name string) string {
-		if name == "BD_ACTOR" {
-			return actor
-		}
-		return os.Getenv(name)
-	}}
+	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: p.dir, Version: version(),
+		Env: func(name string) string {
+			if name == "BD_ACTOR" {
+				return actor
+			}
+			return os.Getenv(name)
+		}}
 	if code := m.Run(p.t.Context(), args); code != 0 {
 		return out.String(), stderr.String(), exitError(code)
 	}

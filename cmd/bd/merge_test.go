@@ -61,17 +61,23 @@ func rules() []rule {
 		{"title: the newer", "x-title", "title", nil, []string{"update ID --title one"}, []string{"update ID --title two"}, "two"},
 		{"a text: the newer", "x-text", "notes", nil, []string{"update ID --notes one"}, []string{"update ID --notes two"}, "two"},
 		{"… that only the older changed", "x-notes", "notes", nil, []string{"update ID --notes one"}, []string{"update ID --title two"}, "one"},
-		{"status: closed wins", "x-closed", "status", nil, []string{"close ID -r done-in-one"}, []string{"update ID --status in_progress"}, "closed"},
+		{"status: closed wins", "x-closed", "status", nil, []string{"close ID -r done-in-one"},
+			[]string{"update ID --status in_progress"}, "closed"},
 		{"… with its reason", "x-closed", "close_reason", nil, nil, nil, "done-in-one"},
-		{"status, none closed: the newer", "x-status", "status", nil, []string{"update ID --status blocked"}, []string{"update ID --status in_progress"}, "in_progress"},
+		{"status, none closed: the newer", "x-status", "status", nil, []string{"update ID --status blocked"},
+			[]string{"update ID --status in_progress"}, "in_progress"},
 		{"priority: the more urgent", "x-urgent", "priority", nil, []string{"update ID -p 0"}, []string{"update ID -p 1"}, 0.0},
-		{"labels: both", "x-labels", "labels", []string{"label add ID base"}, []string{"label add ID one"}, []string{"label add ID two"}, []any{"base", "one", "two"}},
-		{"dependencies: both", "x-deps", "dependencies", nil, []string{"dep add ID x-title"}, []string{"dep add ID x-notes"}, []any{"x-notes", "x-title"}},
+		{"labels: both", "x-labels", "labels", []string{"label add ID base"}, []string{"label add ID one"},
+			[]string{"label add ID two"}, []any{"base", "one", "two"}},
+		{"dependencies: both", "x-deps", "dependencies", nil, []string{"dep add ID x-title"}, []string{"dep add ID x-notes"},
+			[]any{"x-notes", "x-title"}},
 		{"comments: both", "x-said", "comments", nil, []string{"comments add ID one"}, []string{"comments add ID two"}, []any{"one", "two"}},
-		{"deleted, and edited later: the tombstone", "x-deleted", "status", nil, []string{"delete ID --force"}, []string{"update ID --notes two"}, "tombstone"},
+		{"deleted, and edited later: the tombstone", "x-deleted", "status", nil, []string{"delete ID --force"},
+			[]string{"update ID --notes two"}, "tombstone"},
 		{"created in one", "x-from-one", "title", nil, []string{"create one --id ID"}, nil, "one"},
 		{"created in two", "x-from-two", "title", nil, nil, []string{"create two --id ID"}, "two"},
-		{"an unknown field: the newer", "x-own", "custom", nil, []string{`rewrite one {"by":"one"}`}, []string{`rewrite two {"by":"two"}`}, map[string]any{"by": "two"}},
+		{"an unknown field: the newer", "x-own", "custom", nil, []string{`rewrite one {"by":"one"}`},
+			[]string{`rewrite two {"by":"two"}`}, map[string]any{"by": "two"}},
 		{"… that only the older has", "x-own", "only_one", nil, nil, nil, 1.5},
 	}
 }
@@ -124,7 +130,8 @@ func TestConflictingClonesConverge(t *testing.T) {
 		if diff := cmp.Diff(r.want, kept); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", r.what, diff)
 		}
-		table += fmt.Sprintf("\n%-42s %-13s %-28s %-36s %v", r.what, r.member, strings.Join(r.one, "; "), strings.Join(r.two, "; "), kept)
+		table += fmt.Sprintf("\n%-42s %-13s %-28s %-36s %v", r.what, r.member, strings.Join(r.one, "; "),
+			strings.Join(r.two, "; "), kept)
 	}
 	t.Logf("\n%-42s %-13s %-28s %-36s %s%s", "rule", "member", "one, earlier", "two, later", "kept", table)
 	if aside, err := filepath.Glob(filepath.Join(two.dir, ".beads", "quarantine*")); err != nil || len(aside) > 0 {

@@ -21,7 +21,8 @@ func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 		before, then []string
 		want         any
 	}{
-		{"x-label", "labels", []string{"label add x-label base", "label add x-label stays"}, []string{"label remove x-label base"}, []any{"stays"}},
+		{"x-label", "labels", []string{"label add x-label base", "label add x-label stays"},
+			[]string{"label remove x-label base"}, []any{"stays"}},
 		{"x-dep", "dependencies", []string{"dep add x-dep x-label"}, []string{"dep remove x-dep x-label"}, nil},
 		{"x-priority", "priority", []string{"update x-priority -p 0"}, []string{"update x-priority -p 4"}, 4.0},
 		{"x-open", "status", []string{"close x-open"}, []string{"reopen x-open"}, "open"},
@@ -48,7 +49,8 @@ func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 				}
 				one.mustGit("init", "-q", "-b", "main")
 				if driver := map[string]string{"driver": "bd", "union": "union"}[how]; driver != "" {
-					check(t, os.WriteFile(filepath.Join(one.dir, ".gitattributes"), []byte(".beads/issues.jsonl merge="+driver+"\n"), 0o644))
+					check(t, os.WriteFile(filepath.Join(one.dir, ".gitattributes"), []byte(".beads/issues.jsonl merge="+driver+"\n"),
+						0o644))
 				}
 				one.mustGit("add", ".")
 				one.mustGit("commit", "-qm", "begin")

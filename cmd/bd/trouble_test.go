@@ -25,7 +25,8 @@ func (p *place) refused(cmd *exec.Cmd, want string) {
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 {
 		p.t.Errorf("%v, want exit code 1; stdout %s, stderr %s", err, &out, &stderr)
 	}
-	if message := stderr.String(); !strings.HasPrefix(message, "Error: ") || strings.Count(message, "\n") != 1 || !strings.Contains(message, want) {
+	if message := stderr.String(); !strings.HasPrefix(message, "Error: ") || strings.Count(message, "\n") != 1 ||
+		!strings.Contains(message, want) {
 		p.t.Errorf("stderr is %q, want one line that contains %q", message, want)
 	}
 	if after, err := os.ReadFile(p.file()); err != nil || !bytes.Equal(before, after) {

@@ -21,14 +21,16 @@ func TestServerOfARepositoryIsIgnoredUntilTrusted(t *testing.T) {
 		t.Helper()
 		for _, args := range [][]string{{"update", "x-1", "--claim"}, {"close", "x-1"}, {"reopen", "x-1"}, {"info"}} {
 			got := a.do("ann", args...)
-			if got.code != 0 || len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)") {
+			if got.code != 0 || len(got.warnings) != 1 || !strings.Contains(got.warnings[0],
+				"is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)") {
 				t.Errorf("%s: bd %v: exit %d, %q", when, args, got.code, got.warnings)
 			}
 		}
 		if calls := s.seen(); len(calls) > 0 {
 			t.Errorf("%s: requests %v, want none", when, calls)
 		}
-		if got := a.do("ann", "trust", "--show"); !strings.Contains(got.out, `"trusted": false`) || !strings.Contains(got.out, `"url": "`) {
+		if got := a.do("ann", "trust", "--show"); !strings.Contains(got.out, `"trusted": false`) ||
+			!strings.Contains(got.out, `"url": "`) {
 			t.Errorf("%s: %s", when, got.out)
 		}
 	}

@@ -98,10 +98,12 @@ func (u *newUser) play(t *testing.T) {
 		}
 	}
 	settings, err := os.ReadFile(h.dir.Config())
-	if all := string(settings); err != nil || !strings.HasPrefix(all, before+"\n\n[channels.\""+u.name+"\"]\n") || !strings.Contains(all, u.config) || leaks(all) {
+	if all := string(settings); err != nil || !strings.HasPrefix(all, before+"\n\n[channels.\""+u.name+"\"]\n") ||
+		!strings.Contains(all, u.config) || leaks(all) {
 		t.Errorf("configuration:\n%s%v", settings, err)
 	}
-	if code, output := h.addChannel("", append(slices.Clone(u.args), "--name", u.name)...); code != exitUsage || !strings.Contains(output, "channel "+u.name+" already") {
+	if code, output := h.addChannel("", append(slices.Clone(u.args), "--name", u.name)...); code != exitUsage ||
+		!strings.Contains(output, "channel "+u.name+" already") {
 		t.Errorf("the same name again: exit code %d, %s", code, output)
 	}
 	if u.after != nil {
@@ -143,7 +145,8 @@ func telegramUser(t *testing.T) *newUser {
 		args: []string{"telegram", "--api", tg.URL}, answers: right, name: "tg", says: []string{"@" + telegramtest.Username},
 		secrets: []string{secret}, files: []string{"token"},
 		refused: map[string]refusedAnswers{
-			"a wrong token":   {"\n" + wrong + "\n", nil, exitFailed, "token rejected (401 Unauthorized): get the current token from @BotFather: nothing was written"},
+			"a wrong token": {"\n" + wrong + "\n", nil, exitFailed,
+				"token rejected (401 Unauthorized): get the current token from @BotFather: nothing was written"},
 			"no token":        {"\nhello\n", nil, exitFailed, "it has the form 123456789:AAE…"},
 			"no answer":       {"", nil, exitUsage, "no answer to"},
 			"no such agent":   {"missing\n", nil, exitUsage, `unknown agent "missing"`},
@@ -165,12 +168,16 @@ func slackUser(t *testing.T) *newUser {
 	ann := sl.Person("Ann")
 	both := "\n" + slacktest.Token + "\n" + slacktest.AppToken + "\n"
 	return &newUser{
-		args: []string{"slack", "--api", sl.URL}, answers: both, name: "work", says: []string{"@mailroom in Work", "reinstall the app: files:read"},
+		args: []string{"slack", "--api", sl.URL}, answers: both, name: "work",
+		says:    []string{"@mailroom in Work", "reinstall the app: files:read"},
 		secrets: []string{slacktest.Token, slacktest.AppToken}, files: []string{"token", "app-token"},
 		refused: map[string]refusedAnswers{
-			"a wrong token":   {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed, "Slack answered invalid_auth: get the current tokens at https://api.slack.com/apps: nothing was written"},
-			"a wrong app":     {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open socket: Slack answered invalid_auth"},
-			"swapped tokens":  {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it starts with xoxb-"},
+			"a wrong token": {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed,
+				"Slack answered invalid_auth: get the current tokens at https://api.slack.com/apps: nothing was written"},
+			"a wrong app": {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed,
+				"open socket: Slack answered invalid_auth"},
+			"swapped tokens": {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed,
+				"it starts with xoxb-"},
 			"one token":       {"\n" + slacktest.Token + "\n", nil, exitUsage, "no answer to"},
 			"no such agent":   {"missing\n", nil, exitUsage, `unknown agent "missing"`},
 			"a missing file":  {both, []string{"--app-token-file", "none"}, exitUsage, "read the app-level token"},
@@ -189,10 +196,13 @@ func discordUser(t *testing.T) *newUser {
 	unread.SetMessageContent(false)
 	right := "\n" + discordtest.Token + "\n"
 	return &newUser{
-		args: []string{"discord", "--api", dc.URL}, answers: right, name: "discord", secrets: []string{"TheSecretOfTheBot"}, files: []string{"token"},
-		says: []string{"https://discord.com/oauth2/authorize?client_id=" + discordtest.AppID + "&scope=bot&permissions=274877975552"},
+		args: []string{"discord", "--api", dc.URL}, answers: right, name: "discord", secrets: []string{"TheSecretOfTheBot"},
+		files: []string{"token"},
+		says: []string{"https://discord.com/oauth2/authorize?client_id=" + discordtest.AppID +
+			"&scope=bot&permissions=274877975552"},
 		refused: map[string]refusedAnswers{
-			"a wrong token":         {"\n" + strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1) + "\n", nil, exitFailed, "token rejected (401 Unauthorized): get the current token from the Developer Portal, under Bot: nothing was written"},
+			"a wrong token": {"\n" + strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1) + "\n", nil, exitFailed,
+				"token rejected (401 Unauthorized): get the current token from the Developer Portal, under Bot: nothing was written"},
 			"no token":              {"\nhello\n", nil, exitFailed, "it has three parts separated by dots"},
 			"an intent that is off": {right, []string{"--api", unread.URL}, exitFailed, "turn on the Message Content intent"},
 		},
@@ -208,8 +218,10 @@ func matrixUser(t *testing.T, at string) *newUser {
 	bot, ann := matrixtest.NewPerson(t, at, "mybot", "My Bot"), matrixtest.NewPerson(t, at, "ann", "Ann")
 	room := ""
 	return &newUser{
-		args: []string{"matrix"}, answers: "\n" + at + "/\nmybot\n" + matrixtest.Password + "\n", name: "mx", says: []string{bot.ID},
-		secrets: []string{matrixtest.Password, bot.Token, "guess"}, files: []string{"token"}, config: fmt.Sprintf("homeserver = %q\n", at),
+		args: []string{"matrix"}, answers: "\n" + at + "/\nmybot\n" + matrixtest.Password + "\n", name: "mx",
+		says:    []string{bot.ID},
+		secrets: []string{matrixtest.Password, bot.Token, "guess"}, files: []string{"token"},
+		config: fmt.Sprintf("homeserver = %q\n", at),
 		refused: map[string]refusedAnswers{
 			"a wrong password": {"\n" + at + "\nmybot\nguess\n", nil, exitFailed, "rejected the login of mybot (403"},
 			"a wrong token":    {"\n" + at + "\n\nsyt_guess\n", nil, exitFailed, "access token was rejected (401"},
@@ -217,17 +229,20 @@ func matrixUser(t *testing.T, at string) *newUser {
 			"no answer":        {"", nil, exitUsage, "no answer to"},
 			"no such agent":    {"missing\n", nil, exitUsage, `unknown agent "missing"`},
 			"a missing file":   {"\n", []string{"--homeserver", at, "--token-file", "none"}, exitUsage, "no such file"},
-			"nothing listens":  {"\nhttp://127.0.0.1:1\nmybot\n" + matrixtest.Password + "\n", nil, exitFailed, "connection refused"},
-			"an invalid URL":   {"\nftp://x\n", nil, exitFailed, "not a base URL"},
-			"no scheme":        {"\n127.0.0.1:1\n", nil, exitFailed, "connection refused"},
+			"nothing listens": {"\nhttp://127.0.0.1:1\nmybot\n" + matrixtest.Password + "\n", nil, exitFailed,
+				"connection refused"},
+			"an invalid URL": {"\nftp://x\n", nil, exitFailed, "not a base URL"},
+			"no scheme":      {"\n127.0.0.1:1\n", nil, exitFailed, "connection refused"},
 		},
 		after: func(t *testing.T, h *fixture, output string) {
 			token, err := os.ReadFile(h.dir.ChannelSecret("mx", "token"))
 			settings, err2 := os.ReadFile(h.dir.Config())
-			if err != nil || err2 != nil || strings.Contains(string(token), matrixtest.Password) || strings.Contains(output+string(settings), strings.TrimSpace(string(token))) {
+			if err != nil || err2 != nil || strings.Contains(string(token), matrixtest.Password) ||
+				strings.Contains(output+string(settings), strings.TrimSpace(string(token))) {
 				t.Errorf("the token is in the output or the configuration, or it is the password: %v, %v", err, err2)
 			}
-			if code, output := h.addChannel("\n"+at+"\n\n"+bot.Token+"\n", "matrix", "--name", "mx2"); code != exitDone || strings.Contains(output, bot.Token) {
+			if code, output := h.addChannel("\n"+at+"\n\n"+bot.Token+"\n", "matrix", "--name", "mx2"); code != exitDone ||
+				strings.Contains(output, bot.Token) {
 				t.Errorf("channels add with a token: exit code %d, %s", code, output)
 			}
 			h.configure(string(settings)) // without the second channel

@@ -24,7 +24,8 @@ func chatPlace(t *testing.T, h *fixture) place {
 	hold := make(chan struct{})
 	t.Cleanup(func() { close(hold) })
 	return place{
-		config: fmt.Sprintf("kind = \"chat\"\nthread = %q\n[channels.tg]\nkind = \"telegram\"\nagent = \"tour\"\ntoken_file = %q\n%sapi = %q\npoll = \"1s\"\npreviews = false\nusers = [\"%d\"]\n",
+		config: fmt.Sprintf(
+			"kind = \"chat\"\nthread = %q\n[channels.tg]\nkind = \"telegram\"\nagent = \"tour\"\ntoken_file = %q\n%sapi = %q\npoll = \"1s\"\npreviews = false\nusers = [\"%d\"]\n",
 			room, h.dir.ChannelSecret("tg", "token"), retryQuickly, tg.URL, ann.ID),
 		fail: func(f alerttest.Fault) {
 			switch f {

@@ -55,7 +55,8 @@ type place struct {
 func ntfyPlace(t *testing.T, _ *fixture) place {
 	s := alerttest.NewNtfy(t)
 	return place{
-		config: fmt.Sprintf("kind = \"ntfy\"\nurl = %q\ntopic = \"alerts\"\nallow = [\"127.0.0.1\"]\n", s.URL), fail: s.Fail, seen: s.Seen,
+		config: fmt.Sprintf("kind = \"ntfy\"\nurl = %q\ntopic = \"alerts\"\nallow = [\"127.0.0.1\"]\n", s.URL), fail: s.Fail,
+		seen: s.Seen,
 		taken: func() (all []seenAlert) {
 			for _, m := range s.Taken() {
 				all = append(all, seenAlert{repeated: strings.HasPrefix(m.Title, "(repeated) "), deny: m.Button("Deny")})
@@ -125,7 +126,8 @@ func (f *faultyServer) taken() []seenAlert {
 
 // pressOf returns the press of a button that posts JSON.
 func pressOf(url, body string) *alerttest.Action {
-	return &alerttest.Action{Action: "http", URL: url, Method: http.MethodPost, Body: body, Headers: map[string]string{"Content-Type": "application/json"}}
+	return &alerttest.Action{Action: "http", URL: url, Method: http.MethodPost, Body: body,
+		Headers: map[string]string{"Content-Type": "application/json"}}
 }
 
 // pressOnPage returns the press of Deny on the page of a link.
@@ -187,12 +189,15 @@ func pushPlace(t *testing.T, h *fixture) place {
 		return m, nil
 	})
 	return place{
-		config: fmt.Sprintf("kind = \"push\"\ncontact = \"mailto:ops@example.org\"\nkey_file = %q\nallow = [\"127.0.0.1\"]\n", file),
-		fail:   s.fail, seen: s.seen, taken: s.taken,
+		config: fmt.Sprintf("kind = \"push\"\ncontact = \"mailto:ops@example.org\"\nkey_file = %q\nallow = [\"127.0.0.1\"]\n",
+			file),
+		fail: s.fail, seen: s.seen, taken: s.taken,
 		begin: func(f *alertFixture) string {
-			got, err := f.client().Accounts().SubscribePush(t.Context(), api.NewPushSubscription{Endpoint: s.url + "/1", Keys: api.PushKeys{
-				P256DH: base64.RawURLEncoding.EncodeToString(browser.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(auth),
-			}})
+			got, err := f.client().Accounts().SubscribePush(t.Context(), api.NewPushSubscription{Endpoint: s.url + "/1",
+				Keys: api.PushKeys{
+					P256DH: base64.RawURLEncoding.EncodeToString(browser.PublicKey().Bytes()),
+					Auth:   base64.RawURLEncoding.EncodeToString(auth),
+				}})
 			f.must(err)
 			return target.PushPrefix("phone") + got.ID
 		},
@@ -213,7 +218,8 @@ func decryptPush(raw []byte, own *ecdh.PrivateKey, auth []byte) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	input, err := hkdf.Key(sha256.New, shared, auth, "WebPush: info\x00"+string(own.PublicKey().Bytes())+string(raw[21:head]), sha256.Size)
+	input, err := hkdf.Key(sha256.New, shared, auth, "WebPush: info\x00"+
+		string(own.PublicKey().Bytes())+string(raw[21:head]), sha256.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +317,8 @@ func (m alertMoment) play(t *testing.T, start func(*testing.T, *fixture) place) 
 		}
 	}
 	if len(all) != m.messages || repeated != m.repeated || len(keys) != 1 {
-		t.Errorf("%d messages with %d keys, %d of them marked as repeated, want %d, 1 and %d", len(all), len(keys), repeated, m.messages, m.repeated)
+		t.Errorf("%d messages with %d keys, %d of them marked as repeated, want %d, 1 and %d", len(all), len(keys), repeated,
+			m.messages, m.repeated)
 	}
 	for _, a := range all { // whichever the user presses, and then the other
 		f.deny(a)
@@ -319,7 +326,8 @@ func (m alertMoment) play(t *testing.T, start func(*testing.T, *fixture) place) 
 	f.waitRun(run)
 	decided, resumed, completed := f.decisions("t"), f.count("t", entry.KindResumed), f.count("t", entry.KindCompleted)
 	if decided != 1 || resumed != 1 || completed != 1 {
-		t.Errorf("decided %d times by the phone, resumed %d times, completed %d times, want once each", decided, resumed, completed)
+		t.Errorf("decided %d times by the phone, resumed %d times, completed %d times, want once each", decided,
+			resumed, completed)
 	}
 	if k := f.ticket("t"); *k.Decision != mailroom.VerdictDeny || *k.DecidedBy != "alert:phone" {
 		t.Errorf("ticket: %+v", k)
@@ -347,7 +355,8 @@ func (f *alertFixture) beginToDeny(m seenAlert) {
 	f.t.Helper()
 	r := f.pressRequest(f.denyOf(m))
 	conn := f.dial()
-	_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", r.URL.Path, r.URL.Host, r.ContentLength)
+	_, err := fmt.Fprintf(conn,
+		"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", r.URL.Path, r.URL.Host, r.ContentLength)
 	f.must(err)
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {

@@ -21,7 +21,8 @@ func mailPlace(t *testing.T, h *fixture) place {
 	s := alerttest.Start(t, alerttest.Options{NoTLS: true})
 	line := newMailLine(t, s.Addr)
 	return place{
-		config: fmt.Sprintf("kind = \"email\"\nserver = %q\ntls = \"none\"\nuser = %q\npassword_file = %q\nfrom = \"alerts@%s\"\nto = [\"ops@%s\"]\nallow = [\"127.0.0.1\"]\n",
+		config: fmt.Sprintf(
+			"kind = \"email\"\nserver = %q\ntls = \"none\"\nuser = %q\npassword_file = %q\nfrom = \"alerts@%s\"\nto = [\"ops@%s\"]\nallow = [\"127.0.0.1\"]\n",
 			line.addr, alerttest.User, password, alerttest.Domain, alerttest.Domain),
 		fail: line.fail,
 		seen: func() int {

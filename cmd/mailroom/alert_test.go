@@ -42,7 +42,9 @@ text = "full"
 
 func newAlertFixture(t *testing.T) *alertFixture {
 	f := &alertFixture{ntfy: alerttest.NewNtfy(t), server: &process{}}
-	f.fixture = newFixture(t, fmt.Sprintf(alertConfig, fmt.Sprintf("kind = \"ntfy\"\nurl = %q\ntopic = \"alerts\"\nallow = [\"127.0.0.1\"]\n", f.ntfy.URL)))
+	f.fixture = newFixture(t,
+		fmt.Sprintf(alertConfig, fmt.Sprintf("kind = \"ntfy\"\nurl = %q\ntopic = \"alerts\"\nallow = [\"127.0.0.1\"]\n",
+			f.ntfy.URL)))
 	f.process(f.server)
 	return f
 }
@@ -119,13 +121,16 @@ func TestAButtonOnThePhoneDecides(t *testing.T) {
 	run := f.ask("t")
 	m := f.waitTaken(1)[0]
 	k := f.ticket("t")
-	if m.Button("Approve") == nil || m.Button("Deny") == nil || m.Button("Open") == nil || m.Priority != 4 || !strings.Contains(m.Message, *k.Prompt) {
+	if m.Button("Approve") == nil || m.Button("Deny") == nil || m.Button("Open") == nil || m.Priority != 4 ||
+		!strings.Contains(m.Message, *k.Prompt) {
 		t.Fatalf("message: %+v", m)
 	}
-	if status, answer := f.press(m.Button("Approve")); status != http.StatusOK || !strings.Contains(answer, `"decision":"approve"`) {
+	if status, answer := f.press(m.Button("Approve")); status != http.StatusOK ||
+		!strings.Contains(answer, `"decision":"approve"`) {
 		t.Fatalf("approve: %d %s", status, answer)
 	}
-	if k = f.ticket("t"); k.State != mailroom.TicketDecided || *k.Decision != mailroom.VerdictApprove || *k.DecidedBy != "alert:phone" {
+	if k = f.ticket("t"); k.State != mailroom.TicketDecided || *k.Decision != mailroom.VerdictApprove ||
+		*k.DecidedBy != "alert:phone" {
 		t.Fatalf("ticket: %+v", k)
 	}
 	if got := f.waitRun(run); got.Status != mailroom.StatusCompleted {
@@ -143,26 +148,32 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 	h := newFixture(t, "")
 	ntfy := alerttest.NewNtfy(t)
 	add := func(args ...string) (int, string) {
-		return h.run(t.Context(), io.Discard, append([]string{"notify", "add", "ntfy", "--name", "phone", "--topic", "alerts-x"}, args...)...)
+		return h.run(t.Context(), io.Discard, append([]string{"notify", "add", "ntfy", "--name", "phone", "--topic",
+			"alerts-x"}, args...)...)
 	}
-	if code, stderr := add("--url", ntfy.URL); code != exitUsage || !strings.Contains(stderr, "loopback") || !strings.Contains(stderr, "--allow") || strings.Contains(stderr, "toml") {
+	if code, stderr := add("--url", ntfy.URL); code != exitUsage || !strings.Contains(stderr, "loopback") ||
+		!strings.Contains(stderr, "--allow") || strings.Contains(stderr, "toml") {
 		t.Errorf("an address that is refused: %d %s", code, stderr)
 	}
-	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--text", "half"); code != exitUsage || !strings.Contains(stderr, "none, title or full") {
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--text", "half"); code != exitUsage ||
+		!strings.Contains(stderr, "none, title or full") {
 		t.Errorf("a text that is none: %d %s", code, stderr)
 	}
 	ntfy.Fail(alerttest.Refuse)
-	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitFailed || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "nothing was written") {
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitFailed ||
+		!strings.Contains(stderr, "503") || !strings.Contains(stderr, "nothing was written") {
 		t.Errorf("a server that refuses: %d %s", code, stderr)
 	}
 	ntfy.Fail(alerttest.None)
-	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitDone || !strings.Contains(stderr, "took a test message") || !strings.Contains(stderr, "what leaves the machine") {
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitDone ||
+		!strings.Contains(stderr, "took a test message") || !strings.Contains(stderr, "what leaves the machine") {
 		t.Fatalf("add: %d %s", code, stderr)
 	}
 	if raw, err := os.ReadFile(h.dir.Config()); err != nil || !strings.Contains(string(raw), `text = "full"`) {
 		t.Errorf("the rule does not show enough to approve: %s, %v", raw, err)
 	}
-	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitUsage || !strings.Contains(stderr, "target phone already exists") {
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitUsage ||
+		!strings.Contains(stderr, "target phone already exists") {
 		t.Errorf("add again: %d %s", code, stderr)
 	}
 	h.process(&process{})
@@ -172,7 +183,8 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 		code, stderr := h.run(t.Context(), &out, append([]string{"notify"}, args...)...)
 		return code, out.String() + stderr
 	}
-	if code, text := command(); code != exitDone || !strings.Contains(text, "phone") || !strings.Contains(text, "ticket, failed, channel") {
+	if code, text := command(); code != exitDone || !strings.Contains(text, "phone") ||
+		!strings.Contains(text, "ticket, failed, channel") {
 		t.Errorf("notify: %d %s", code, text)
 	}
 	if code, text := command("test", "phone"); code != exitDone || !strings.Contains(text, "took the message") {
@@ -207,7 +219,8 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 // and the rule does not send them again.
 func TestAThreadDeliversToATarget(t *testing.T) {
 	f := newAlertFixture(t)
-	code, stderr := f.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "tour", "--notify", "phone", "--detach", "hello")
+	code, stderr := f.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "tour", "--notify", "phone",
+		"--detach", "hello")
 	if code != exitDone {
 		t.Fatalf("send: %d %s", code, stderr)
 	}
@@ -232,7 +245,8 @@ func TestAThreadDeliversToATarget(t *testing.T) {
 	if questions != 1 {
 		t.Errorf("the question was sent %d times", questions)
 	}
-	if code, stderr := f.run(t.Context(), io.Discard, "send", "--notify", "fone", "hello"); code != exitUsage || !strings.Contains(stderr, "not a target") {
+	if code, stderr := f.run(t.Context(), io.Discard, "send", "--notify", "fone", "hello"); code != exitUsage ||
+		!strings.Contains(stderr, "not a target") {
 		t.Errorf("unknown target: %d %s", code, stderr)
 	}
 }

@@ -34,7 +34,8 @@ func newBridgeFixture(t *testing.T, settings string) *bridgeFixture {
 func (b *bridgeFixture) start(command []string) {
 	b.t.Helper()
 	args := []string{
-		"bridge", "--platform", b.platform.URL, "--workspace", polltest.Workspace, "--agent", "shout", "--interval", "20ms", "--",
+		"bridge", "--platform", b.platform.URL, "--workspace", polltest.Workspace, "--agent", "shout", "--interval",
+		"20ms", "--",
 	}
 	cmd := exec.Command("mailroom", append(args, command...)...)
 	b.server = b.startProcess(cmd, "MAILROOM_DATA="+string(b.dir), "MOLECULE_WORKSPACE_TOKEN="+polltest.Token)
@@ -74,11 +75,12 @@ func killCases() []killCase {
 				b.waitEntries("bridge:canvas:ws-1", entry.KindQueued, 2)
 				b.waitAgentInputs(1)
 			}, runs: 3, replies: 2}, // the killed attempt is repeated
-		{when: "after the run, before the reply is accepted", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: 1}), until: func(b *bridgeFixture) {
-			for _, thread := range outThreads() {
-				b.waitEntries(thread, entry.KindRescheduled, 1)
-			}
-		}, runs: 2, replies: 2},
+		{when: "after the run, before the reply is accepted",
+			prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: 1}), until: func(b *bridgeFixture) {
+				for _, thread := range outThreads() {
+					b.waitEntries(thread, entry.KindRescheduled, 1)
+				}
+			}, runs: 2, replies: 2},
 		{when: "while the replies are sent", prepare: func(b *bridgeFixture) func() {
 			hold := make(chan struct{})
 			fails(false, polltest.Fault{Hold: hold})(b)
@@ -87,7 +89,9 @@ func killCases() []killCase {
 			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 })
 		}, runs: 2, replies: 3, repeated: 1}, // the platform deduplicates the delegation by its key
 		{when: "after the replies, before the acknowledgement", prepare: fails(true, polltest.Fault{Status: 500}), until: func(b *bridgeFixture) {
-			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0 })
+			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool {
+				return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0
+			})
 		}, runs: 2, replies: 2},
 		{when: "after everything", until: func(b *bridgeFixture) { b.platform.WaitAcked(b.t, 2) }, runs: 2, replies: 2},
 	}
@@ -129,13 +133,16 @@ func (c killCase) run(t *testing.T) string {
 	b.server.kill()
 	release()
 	b.start(b.command(c.more))
-	seen := b.platform.WaitFor(t, "all acknowledgements and replies", func(s polltest.Traffic) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
+	seen := b.platform.WaitFor(t, "all acknowledgements and replies", func(s polltest.Traffic) bool {
+		return s.Acked() == 2 && len(s.Replies) >= c.replies
+	})
 	inputs, repeated := b.agentInputs(), 0
 	for _, thread := range from {
 		repeated += b.count(thread, poll.KindRepeated)
 	}
 	if len(inputs) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
-		t.Errorf("inputs %q, replies %q, %d marked; want %d inputs, %d replies, %d marked", inputs, seen.Texts(), repeated, c.runs, c.replies, c.repeated)
+		t.Errorf("inputs %q, replies %q, %d marked; want %d inputs, %d replies, %d marked", inputs, seen.Texts(), repeated,
+			c.runs, c.replies, c.repeated)
 	}
 	for _, text := range want {
 		if !slices.Contains(seen.Texts(), text) {
@@ -162,7 +169,8 @@ func TestABridgeReportsItsState(t *testing.T) {
 	b.platform.Add(polltest.Canvas("c-1", "one"))
 	b.platform.WaitAcked(t, 1)
 	var out bytes.Buffer
-	if code, stderr := b.run(t.Context(), &out, "channels"); code != exitDone || !strings.Contains(out.String(), "bridge   poll  connected") || !strings.Contains(out.String(), "c-1") {
+	if code, stderr := b.run(t.Context(), &out, "channels"); code != exitDone || !strings.Contains(out.String(),
+		"bridge   poll  connected") || !strings.Contains(out.String(), "c-1") {
 		t.Errorf("channels: exit code %d, %s%s", code, out.String(), stderr)
 	}
 	b.platform.Down()
@@ -235,7 +243,8 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 	if good.Name != "good" || good.State != api.ChannelConnected || *good.Cursor != "c-1" {
 		t.Errorf("channel good is %+v", good)
 	}
-	if poor.Name != "poor" || poor.State != api.ChannelFailed || !strings.Contains(*poor.Reason, "NOBODY_SETS_THIS is not set") {
+	if poor.Name != "poor" || poor.State != api.ChannelFailed || !strings.Contains(*poor.Reason,
+		"NOBODY_SETS_THIS is not set") {
 		t.Errorf("channel poor is %+v", poor)
 	}
 }

@@ -20,7 +20,8 @@ func TestAServerThatIsKilledDuringABurstLosesNoMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.configure(strings.NewReplacer(`join_within = "0s"`, `join_within = "5s"`, "read -r text;", "text=$(cat);").Replace(string(settings)))
+	c.configure(strings.NewReplacer(`join_within = "0s"`, `join_within = "5s"`, "read -r text;",
+		"text=$(cat);").Replace(string(settings)))
 	c.say("one")
 	c.serve()
 	c.waitEntries(c.thread, entry.KindMessage, 1)

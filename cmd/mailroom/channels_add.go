@@ -20,10 +20,12 @@ func addChannelCommand(con *command.Console) *cobra.Command {
 			for _, c := range cmd.Commands() {
 				kinds = append(kinds, c.Name())
 			}
-			return command.Errorf(command.ExitUsage, con.CommandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "missing kind of channel")
+			return command.Errorf(command.ExitUsage, con.CommandLine("channels", "add")+" "+strings.Join(kinds, ", or "),
+				"missing kind of channel")
 		},
 	}
-	cmd.AddCommand(config.ChannelCommands(config.SetupOptions{Console: con, Kinds: config.Kinds(), CheckAgent: node.CheckAgent})...)
+	cmd.AddCommand(config.ChannelCommands(config.SetupOptions{Console: con, Kinds: config.Kinds(),
+		CheckAgent: node.CheckAgent})...)
 	return cmd
 }
 
@@ -37,9 +39,11 @@ func addTargetCommand(con *command.Console) *cobra.Command {
 			for _, c := range cmd.Commands() {
 				kinds = append(kinds, c.Name())
 			}
-			return command.Errorf(command.ExitUsage, con.CommandLine("notify", "add")+" "+strings.Join(kinds, ", or "), "missing kind of target")
+			return command.Errorf(command.ExitUsage, con.CommandLine("notify", "add")+" "+strings.Join(kinds, ", or "),
+				"missing kind of target")
 		},
 	}
-	cmd.AddCommand(config.TargetCommands(config.SetupOptions{Console: con, Kinds: config.Kinds(), CheckAgent: node.CheckAgent})...)
+	cmd.AddCommand(config.TargetCommands(config.SetupOptions{Console: con, Kinds: config.Kinds(),
+		CheckAgent: node.CheckAgent})...)
 	return cmd
 }

@@ -22,7 +22,8 @@ func TestTheStatesOfChannelsAreExplainedInTheHelpAndTheManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range channel.Descriptions() {
-		if row := fmt.Sprintf("| `%s` | %s | %s |\n", d.Condition, d.Meaning, d.Action); !strings.Contains(string(manual), row) {
+		if row := fmt.Sprintf("| `%s` | %s | %s |\n", d.Condition, d.Meaning, d.Action); !strings.Contains(string(manual),
+			row) {
 			t.Errorf("docs/channels.md has no row %s", row)
 		}
 		if !strings.Contains(help.String(), fmt.Sprintf("\n%-11s%s ", d.Condition, d.Meaning)) {

@@ -35,7 +35,8 @@ func (h *fixture) agentInputs() []string {
 // command returns the command of an agent: it records its input, runs the shell commands in more, and
 // replies in upper case.
 func (h *fixture) command(more string) []string {
-	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>inputs; %s echo \"$text\" | tr a-z A-Z", string(h.dir), more)}
+	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>inputs; %s echo \"$text\" | tr a-z A-Z",
+		string(h.dir), more)}
 }
 
 func (h *fixture) configure(settings string) {
@@ -78,7 +79,9 @@ func (h *fixture) count(thread, kind string) (n int) {
 // waitEntries waits until the log of a thread has at least n entries of a kind.
 func (h *fixture) waitEntries(thread, kind string, n int) {
 	h.t.Helper()
-	platformtest.WaitFor(h.t, fmt.Sprintf("%d entries %s in thread %s", n, kind, thread), func() bool { return h.count(thread, kind) >= n })
+	platformtest.WaitFor(h.t, fmt.Sprintf("%d entries %s in thread %s", n, kind, thread), func() bool {
+		return h.count(thread, kind) >= n
+	})
 }
 
 // waitAgentInputs waits until the agent has received n messages.
@@ -147,7 +150,9 @@ func newChatFixture(t *testing.T, channel, kind, more string, secrets map[string
 	if !strings.Contains(settings, "join_within") {
 		settings += "join_within = \"0s\"\n" // each message is a run
 	}
-	c.configure(fmt.Sprintf("[agents.shout]\nkind = \"exec\"\ncommand = %s\n[channels.%s]\nkind = %q\nagent = \"shout\"\n%s", command, channel, kind, settings))
+	c.configure(
+		fmt.Sprintf("[agents.shout]\nkind = \"exec\"\ncommand = %s\n[channels.%s]\nkind = %q\nagent = \"shout\"\n%s", command,
+			channel, kind, settings))
 	return c
 }
 
@@ -160,7 +165,9 @@ func (c *chatFixture) out() string { return "out:" + c.thread }
 // waitTexts waits until Ann has received exactly these texts.
 func (c *chatFixture) waitTexts(want ...string) {
 	c.t.Helper()
-	platformtest.WaitFor(c.t, fmt.Sprintf("messages to Ann: %q", want), func() bool { return slices.Equal(c.texts(), want) })
+	platformtest.WaitFor(c.t, fmt.Sprintf("messages to Ann: %q", want), func() bool {
+		return slices.Equal(c.texts(), want)
+	})
 }
 
 // telegramFixture is a chatFixture with a fake Telegram.
@@ -178,7 +185,8 @@ func newTelegramFixture(t *testing.T, more string) *telegramFixture {
 	c := newChatFixture(t, "tg", "telegram", more, map[string]string{"token": telegramtest.Token},
 		fmt.Sprintf("%sapi = %q\npoll = \"1s\"\npreviews = false\nusers = [\"%d\"]\n", retryQuickly, tg.URL, ann.ID))
 	_, secret, _ := strings.Cut(telegramtest.Token, ":")
-	c.secrets, c.thread, c.early, c.repeats = []string{secret}, fmt.Sprintf("tg:%d:%d", telegramtest.BotID, ann.ID), true, true
+	c.secrets, c.thread, c.early, c.repeats = []string{secret}, fmt.Sprintf("tg:%d:%d", telegramtest.BotID, ann.ID), true,
+		true
 	c.say, c.texts = func(text string) { ann.Sends(ann.Private(), text) }, ann.Private().Texts
 	c.failSend = func(f platformtest.Fault) { tg.Fail("sendMessage", f) }
 	c.sends = func() int { return len(tg.Calls("sendMessage")) }
@@ -197,7 +205,8 @@ func newSlackFixture(t *testing.T, more string) *chatFixture {
 	t.Helper()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	c := newChatFixture(t, "sl", "slack", more, map[string]string{"token": slacktest.Token, "app-token": slacktest.AppToken},
+	c := newChatFixture(t, "sl", "slack", more, map[string]string{"token": slacktest.Token,
+		"app-token": slacktest.AppToken},
 		fmt.Sprintf("%sapi = %q\npreviews = false\nusers = [%q]\n", retryQuickly, sl.URL, ann.ID))
 	c.secrets = append(c.secrets, "ticket=")
 	c.thread, c.early = "sl:"+slacktest.TeamID+"."+slacktest.BotID+":"+ann.Private().ID, true
@@ -257,7 +266,9 @@ func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *chatFixt
 	room := ann.NewRoom(true, bot)
 	bot.Joins(room)
 	c := newChatFixture(t, "mx", "matrix", more, map[string]string{"token": bot.Token},
-		fmt.Sprintf("%shomeserver = %q\npoll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\npreviews = false\nadmins = [%q]\n", retryQuickly, way.URL, ann.ID))
+		fmt.Sprintf(
+			"%shomeserver = %q\npoll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\npreviews = false\nadmins = [%q]\n",
+			retryQuickly, way.URL, ann.ID))
 	c.thread, c.early = "mx:"+url.QueryEscape(bot.ID)+":"+url.QueryEscape(room), true
 	c.say, c.texts = func(text string) { ann.Says(room, text) }, func() []string { return ann.Texts(room, bot) }
 	c.failSend = func(f platformtest.Fault) { way.Fail("send", f) }
@@ -273,7 +284,8 @@ func newWebhookFixture(t *testing.T, more string) *chatFixture {
 	receiver := webhooktest.NewReceiver(t)
 	c := newChatFixture(t, "ops", "webhook", more, map[string]string{"token": webhooktest.Secret},
 		fmt.Sprintf("url = %q\nallow = [\"127.0.0.1\"]\n", receiver.URL))
-	c.secrets, c.thread, c.texts = []string{strings.TrimPrefix(webhooktest.Secret, "whsec_")}, "ops:webhook:lobby", receiver.Texts
+	c.secrets, c.thread, c.texts = []string{strings.TrimPrefix(webhooktest.Secret, "whsec_")}, "ops:webhook:lobby",
+		receiver.Texts
 	c.failSend, c.limit = func(f platformtest.Fault) { receiver.Fail(f) }, platformtest.Fault{Status: 429, RetryAfter: 1}
 	c.sends = func() int { return len(receiver.Posts()) }
 	program := func() *webhooktest.Program {

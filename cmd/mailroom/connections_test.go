@@ -92,7 +92,8 @@ func TestABridgeWhoseTokenIsRefusedExits(t *testing.T) {
 	b := newBridgeFixture(t, "")
 	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
 	b.start(b.command(""))
-	if code := b.server.waitExit(t); code != exitConfig || !strings.Contains(b.server.output.all(), "the workspace's token was rejected") {
+	if code := b.server.waitExit(t); code != exitConfig || !strings.Contains(b.server.output.all(),
+		"the workspace's token was rejected") {
 		t.Errorf("exit code %d: %s", code, b.server.output.all())
 	}
 }
@@ -113,7 +114,9 @@ func TestASlowPlatformDelaysNoOther(t *testing.T) {
 		settings += fmt.Sprintf(platformTable, name, p.URL, polltest.Workspace, fmt.Sprintf("token_file = %q", secret))
 	}
 	newFixture(t, settings).process(&process{})
-	slow.WaitFor(t, "the maximum number of concurrent replies", func(s polltest.Traffic) bool { return s.Calls[polltest.Delegate] == channel.MaxDeliveries })
+	slow.WaitFor(t, "the maximum number of concurrent replies", func(s polltest.Traffic) bool {
+		return s.Calls[polltest.Delegate] == channel.MaxDeliveries
+	})
 	quick.Add(polltest.Canvas("c-1", "hello"))
 	quick.WaitAcked(t, 1)
 	if n := slow.Traffic().Calls[polltest.Delegate]; n != channel.MaxDeliveries {
@@ -129,7 +132,8 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	p := polltest.New(t)
 	p.Down()
 	secret := filepath.Join(t.TempDir(), "secret")
-	h := newFixture(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q", secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
+	h := newFixture(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q",
+		secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
 	h.process(&process{})
 	h.waitChannel("mol", api.ChannelFailed)
 	if err := os.WriteFile(secret, []byte(polltest.Token+"\n"), 0o600); err != nil {
@@ -168,7 +172,8 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if got := strings.Join(states, " "); got != "starting failed queued gave_up queued connected" {
 		t.Errorf("states in the log: %s", got)
 	}
-	h.wantMetrics(`mailroom_channel_state{channel="mol",state="connected"} 1`, `mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
+	h.wantMetrics(`mailroom_channel_state{channel="mol",state="connected"} 1`,
+		`mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
 }
 
 // wantMetrics checks that the metrics contain these lines.

@@ -168,7 +168,8 @@ func backlog(t *testing.T, dir datadir.Dir, threads int) {
 		l := thread.NewState(&mailroom.Thread{ID: fmt.Sprint("t", i)})
 		for j := range 3 {
 			in := thread.Submit{
-				Thread: l.ID, Run: fmt.Sprint("r", i, "-", j), Key: fmt.Sprint("k", j), Agent: "a", Owner: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("do")}},
+				Thread: l.ID, Run: fmt.Sprint("r", i, "-", j), Key: fmt.Sprint("k", j), Agent: "a", Owner: "ann",
+				Messages: []thread.NewMessage{{Parts: mailroom.Text("do")}},
 			}
 			if _, err := l.Submit(in, thread.Resolved{Agent: "a"}, time.Now().UTC().Truncate(time.Microsecond)); err != nil {
 				t.Fatal(err)
@@ -214,7 +215,8 @@ func TestAKilledCopyIsRefusedByServersAndCanBeRepeated(t *testing.T) {
 				break
 			}
 			for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"doctor"}} {
-				if code, stderr := x.server.run(t.Context(), new(bytes.Buffer), args...); code == exitDone || args[0] == "serve" && !strings.Contains(stderr, "unfinished copy of another store: repeat the command `mailroom store copy`") {
+				if code, stderr := x.server.run(t.Context(), new(bytes.Buffer), args...); code == exitDone || args[0] == "serve" &&
+					!strings.Contains(stderr, "unfinished copy of another store: repeat the command `mailroom store copy`") {
 					t.Errorf("killed at %q, then %s: exit code %d, %s", words, args[0], code, stderr)
 				}
 			}
@@ -280,10 +282,12 @@ func TestACopyThatCannotWorkIsRefused(t *testing.T) {
 	m.copies(from, to, exitDone, "compared 1 threads")
 	m.copies(from, to, exitFailed, "new/mailroom.db already exists: name another folder")
 	var out bytes.Buffer
-	if code, stderr := full.run(t.Context(), &out, "store", "copy", "--from", from, "--to", to+"2", "-o", "json"); code != exitDone || !strings.Contains(out.String(), `"runs":3,`) || stderr != "" {
+	if code, stderr := full.run(t.Context(), &out, "store", "copy", "--from", from, "--to", to+"2", "-o",
+		"json"); code != exitDone || !strings.Contains(out.String(), `"runs":3,`) || stderr != "" {
 		t.Errorf("as JSON: exit code %d, %s%s", code, out.String(), stderr)
 	}
-	if _, stderr := full.run(t.Context(), &out, "store", "copy", "--from", nowhere, "--to", to); strings.Contains(stderr, "secret") {
+	if _, stderr := full.run(t.Context(), &out, "store", "copy", "--from", nowhere, "--to", to); strings.Contains(stderr,
+		"secret") {
 		t.Errorf("an error shows the password: %s", stderr)
 	}
 }

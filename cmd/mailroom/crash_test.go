@@ -80,7 +80,8 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 		r, err := h.client().Run(t.Context(), bystander)
 		h.must(err)
 		if r.Status != mailroom.StatusRunning || r.Attempt != attempt {
-			t.Fatalf("the other run is %s in attempt %d with %d crashes, want it to run in attempt %d", r.Status, r.Attempt, r.Crashes, attempt)
+			t.Fatalf("the other run is %s in attempt %d with %d crashes, want it to run in attempt %d", r.Status, r.Attempt,
+				r.Crashes, attempt)
 		}
 		return r
 	}
@@ -133,7 +134,8 @@ func (h *fixture) wantReports(p *process) {
 	last := reports[2]
 	line, err := p.until("previous server crashed")
 	h.must(err)
-	if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "report="+last) || !strings.Contains(line, "charged_to_runs=true") {
+	if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "report="+last) ||
+		!strings.Contains(line, "charged_to_runs=true") {
 		h.t.Errorf("log line %q, want WARN with the name of %s", line, last)
 	}
 	text, err := os.ReadFile(last)

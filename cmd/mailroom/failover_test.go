@@ -27,7 +27,8 @@ func (p *producers) start(ctx context.Context, t *testing.T, name int, h *fixtur
 	c := h.client()
 	p.ended.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			in := api.Submit{Thread: fmt.Sprint("t", name), Key: fmt.Sprint("key-", i), Messages: []api.NewMessage{{Text: "hello"}}}
+			in := api.Submit{Thread: fmt.Sprint("t", name), Key: fmt.Sprint("key-", i),
+				Messages: []api.NewMessage{{Text: "hello"}}}
 			for {
 				out, err := c.Submit(t.Context(), in)
 				if err == nil {

@@ -147,9 +147,11 @@ func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 			n.al.Sync()
 			replies, marked := n.al.Messages("bot"), n.count(devOut, outbound.KindRepeated)
 			if len(n.agentInputs()) != c.inputs || len(replies) != c.replies || marked != c.marked {
-				t.Errorf("%d attempts, replies %q, %d marked; want %d, %d replies, %d", len(n.agentInputs()), replies, marked, c.inputs, c.replies, c.marked)
+				t.Errorf("%d attempts, replies %q, %d marked; want %d, %d replies, %d", len(n.agentInputs()), replies, marked,
+					c.inputs, c.replies, c.marked)
 			}
-			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.count(devThread, entry.KindQueued), len(n.agentInputs()), len(replies), marked)
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.count(devThread, entry.KindQueued), len(n.agentInputs()),
+				len(replies), marked)
 		})
 	}
 	if err := tab.Flush(); err != nil {
@@ -241,7 +243,8 @@ func TestAnIRCNetworkIsAddedAfterItsTest(t *testing.T) {
 	if err != nil || o.Server != server.Addr || o.Nick != "bot" || len(o.Join) != 2 || secrets.Server != "sesame" {
 		t.Errorf("options %+v, %v", o, err)
 	}
-	if code, output := add("sesame", "", "--agent", "echo"); code != exitUsage || !strings.Contains(output, "channel irc already") {
+	if code, output := add("sesame", "", "--agent", "echo"); code != exitUsage ||
+		!strings.Contains(output, "channel irc already") {
 		t.Errorf("the same name again: exit code %d, %s", code, output)
 	}
 }

@@ -30,8 +30,9 @@ to an agent, "mailroom issue show" also shows the run.`,
 				return err
 			}
 			t := bd.Main{
-				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue", Version: command.ReadVersion().Version,
-				RunOf: func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
+				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue",
+				Version: command.ReadVersion().Version,
+				RunOf:   func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
 			if code := t.Run(cmd.Context(), args); code != command.ExitDone {
 				return &command.PrintedError{Code: code, Reason: "the command failed"}

@@ -35,7 +35,8 @@ func killPlatforms() map[string]func(t *testing.T) func(t *testing.T, more strin
 	}
 	for name, start := range matrixHomes {
 		for _, restarts := range []bool{false, true} {
-			platforms[fmt.Sprintf("Matrix %s, restarted %t", name, restarts)] = func(t *testing.T) func(t *testing.T, more string) *chatFixture {
+			platforms[fmt.Sprintf("Matrix %s, restarted %t", name, restarts)] = func(t *testing.T) func(t *testing.T,
+				more string) *chatFixture {
 				h, n := start(t), 0
 				return func(t *testing.T, more string) *chatFixture {
 					n++
@@ -73,7 +74,8 @@ func killPoints(hold chan struct{}) []killPoint {
 	}
 	return []killPoint{
 		{
-			when: "after the inbound commit, while the agent runs", more: "test $text != one || test $MAILROOM_ATTEMPT != 1 || cat gate;",
+			when:     "after the inbound commit, while the agent runs",
+			more:     "test $text != one || test $MAILROOM_ATTEMPT != 1 || cat gate;",
 			loseAcks: true, until: func(c *chatFixture) { c.waitAgentInputs(1) }, inputs: 2,
 		},
 		{
@@ -81,13 +83,17 @@ func killPoints(hold chan struct{}) []killPoint {
 			until: func(c *chatFixture) { c.waitEntries(c.out(), entry.KindRescheduled, 1) }, inputs: 1,
 		},
 		{
-			when: "in the send, before the platform has it", fault: func(*chatFixture) platformtest.Fault { return platformtest.Fault{Hang: true} },
+			when: "in the send, before the platform has it", fault: func(*chatFixture) platformtest.Fault {
+				return platformtest.Fault{Hang: true}
+			},
 			until: func(c *chatFixture) {
 				platformtest.WaitFor(c.t, "the send", func() bool { return c.sends() == 1 })
 			}, inputs: 1, unknown: true,
 		},
 		{
-			when: "after the send, before its receipt", fault: func(*chatFixture) platformtest.Fault { return platformtest.Fault{Hold: hold} },
+			when: "after the send, before its receipt", fault: func(*chatFixture) platformtest.Fault {
+				return platformtest.Fault{Hold: hold}
+			},
 			until: func(c *chatFixture) { c.waitTexts("ONE") }, inputs: 1, unknown: true, arrived: true,
 		},
 		{when: "after everything", until: completed, inputs: 1},
@@ -177,7 +183,8 @@ func (k killPoint) play(t *testing.T, c *chatFixture) string {
 	texts, inputs := c.texts(), len(c.agentInputs())-1
 	marked, runs := c.count(c.out(), outbound.KindRepeated), c.count(c.thread, entry.KindQueued)-1
 	if inputs != k.inputs || marked != marks || runs != in || !slices.Equal(texts, append(want, "LAST")) {
-		t.Errorf("%d runs, %d inputs of the agent, replies %q, %d marked; want %d, %d, %q, %d", runs, inputs, texts, marked, in, k.inputs, append(want, "LAST"), marks)
+		t.Errorf("%d runs, %d inputs of the agent, replies %q, %d marked; want %d, %d, %q, %d", runs, inputs, texts, marked,
+			in, k.inputs, append(want, "LAST"), marks)
 	}
 	if c.check != nil {
 		c.check(failed)

@@ -37,7 +37,8 @@ submit_burst = 12
 
 // request sends a request to a server and returns the response, and the problem if the body is one.
 // Headers are "Name: value".
-func (p *process) request(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response, api.Problem) {
+func (p *process) request(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response,
+	api.Problem) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
@@ -86,15 +87,20 @@ func TestAServerEnforcesItsLimits(t *testing.T) {
 		code              mailroom.Code
 	}{
 		{"a 5 MiB body", "POST /v1/threads/t/interrupt", strings.Repeat(" ", 5<<20), []string{auth}, 413, mailroom.CodeTooLarge},
-		{"10,000-deep JSON", "PATCH /v1/threads/t", `{"metadata":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, []string{auth}, 400, mailroom.CodeInvalid},
+		{"10,000-deep JSON", "PATCH /v1/threads/t", `{"metadata":` + strings.Repeat("[", 10_000) + strings.Repeat("]",
+			10_000) + `}`, []string{auth}, 400, mailroom.CodeInvalid},
 		{"a header of 16 KiB", "GET /healthz", "", []string{"X-A: " + strings.Repeat("a", 16<<10)}, 431, ""},
 		{"a foreign host", "GET /v1/threads", "", []string{auth, "Host: evil.example"}, 403, mailroom.CodeForbidden},
 		{"a configured host", "GET /v1/threads", "", []string{auth, "Host: mail.example.org"}, 200, ""},
-		{"a configured host and its own origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org"}, 404, mailroom.CodeNotFound},
+		{"a configured host and its own origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Host: mail.example.org",
+			"Origin: https://mail.example.org"}, 404, mailroom.CodeNotFound},
 		{"a foreign origin", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
-		{"a configured origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Origin: https://app.example.org"}, 404, mailroom.CodeNotFound},
-		{"a preflight of a configured origin", "OPTIONS /v1/messages", "", []string{"Origin: https://app.example.org", "Access-Control-Request-Method: POST"}, 204, ""},
-		{"a preflight of a foreign origin", "OPTIONS /v1/messages", "", []string{"Origin: https://evil.example", "Access-Control-Request-Method: POST"}, 403, mailroom.CodeForbidden},
+		{"a configured origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Origin: https://app.example.org"}, 404,
+			mailroom.CodeNotFound},
+		{"a preflight of a configured origin", "OPTIONS /v1/messages", "", []string{"Origin: https://app.example.org",
+			"Access-Control-Request-Method: POST"}, 204, ""},
+		{"a preflight of a foreign origin", "OPTIONS /v1/messages", "", []string{"Origin: https://evil.example",
+			"Access-Control-Request-Method: POST"}, 403, mailroom.CodeForbidden},
 		{"a read from a foreign origin", "GET /v1/threads", "", []string{auth, "Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
 		{"the origin null", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: null"}, 403, mailroom.CodeForbidden},
 	} {
@@ -113,9 +119,11 @@ func TestAServerEnforcesItsLimits(t *testing.T) {
 // checkSlowClients sends requests that never end and waits until the server closes the connection.
 func checkSlowClients(t *testing.T, p *process, auth string) {
 	for name, tc := range map[string]struct{ first, then, answer string }{
-		"a slow header":                  {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ", "a", ""},
-		"a slow body":                    {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + auth + "\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 400 Bad Request"},
-		"a slow body without a token":    {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 401 Unauthorized"},
+		"a slow header": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ", "a", ""},
+		"a slow body": {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + auth +
+			"\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 400 Bad Request"},
+		"a slow body without a token": {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n{",
+			" ", "HTTP/1.1 401 Unauthorized"},
 		"an idle connection":             {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "HTTP/1.1 200 OK"},
 		"a connection without a request": {"", "", ""},
 	} {
@@ -210,7 +218,8 @@ func checkSubmitRate(t *testing.T, p *process, web *http.Client, auth string) {
 		}
 		after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 		if resp.StatusCode != 429 || problem.Code != mailroom.CodeRateLimited || err != nil || after != 1 {
-			t.Errorf("a submit over the limit: %d %q, Retry-After %q, want 429 rate_limited and 1", resp.StatusCode, problem.Code, resp.Header.Get("Retry-After"))
+			t.Errorf("a submit over the limit: %d %q, Retry-After %q, want 429 rate_limited and 1", resp.StatusCode,
+				problem.Code, resp.Header.Get("Retry-After"))
 		}
 		if !strings.Contains(problem.Detail, "limits.submits") {
 			t.Errorf("the error %q does not name limits.submits", problem.Detail)
@@ -237,7 +246,8 @@ func checkStreamLimit(t *testing.T, p *process, web *http.Client, auth string) {
 	if err := open[0].Body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "), client.WithHTTPClient(web), client.WithBackoff(10*time.Millisecond, 50*time.Millisecond))
+	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "), client.WithHTTPClient(web),
+		client.WithBackoff(10*time.Millisecond, 50*time.Millisecond))
 	for ev, err := range c.Follow(t.Context(), client.FollowQuery{Thread: "paced"}) {
 		if err != nil || ev.Entry.Seq != 1 {
 			t.Errorf("a stream after one was closed: %+v, %v", ev, err)

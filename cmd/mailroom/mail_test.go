@@ -29,12 +29,14 @@ type bdClone struct {
 func newBdClone(t *testing.T, name, url, token string) *bdClone {
 	t.Helper()
 	c := &bdClone{t: t, name: name, dir: t.TempDir()}
-	c.env = append(os.Environ(), "BD_ACTOR="+name, "BEADS_AGENT_NAME="+name, "AGENT_MAIL_URL="+url, "AGENT_MAIL_TOKEN="+token,
+	c.env = append(os.Environ(), "BD_ACTOR="+name, "BEADS_AGENT_NAME="+name, "AGENT_MAIL_URL="+url,
+		"AGENT_MAIL_TOKEN="+token,
 		"AGENT_MAIL_TIMEOUT=60", "GORACE=atexit_sleep_ms=0")
 	if err := tracker.FolderAt(filepath.Join(c.dir, ".beads")).Init(); err != nil {
 		t.Fatal(err)
 	}
-	c.write("issues.jsonl", `{"id":"x-1","title":"Fix the roof","status":"open","created_at":"2026-01-02T03:04:05Z","updated_at":"2026-01-02T03:04:05Z"}`+"\n")
+	c.write("issues.jsonl",
+		`{"id":"x-1","title":"Fix the roof","status":"open","created_at":"2026-01-02T03:04:05Z","updated_at":"2026-01-02T03:04:05Z"}`+"\n")
 	return c
 }
 
@@ -132,7 +134,8 @@ func TestAgentsInClonesShareIssuesThroughTheServerAndItsKill(t *testing.T) {
 	if codes[0]+codes[1] != 1 {
 		t.Fatalf("exit codes %v, want one 0 and one 1: %q", codes, outputs)
 	}
-	words := regexp.MustCompile(`^Error: x-1 is reserved by ` + winner.name + ` until (\S+) \(.*\)\n$`).FindStringSubmatch(refusal)
+	words := regexp.MustCompile(`^Error: x-1 is reserved by ` + winner.name +
+		` until (\S+) \(.*\)\n$`).FindStringSubmatch(refusal)
 	if words == nil {
 		t.Fatalf("output of the loser %q, want the holder and the end of the reservation", refusal)
 	}
@@ -147,7 +150,8 @@ func TestAgentsInClonesShareIssuesThroughTheServerAndItsKill(t *testing.T) {
 	// Commands work without the server.
 	first.kill()
 	code, output := winner.bd("close", "x-1", "--reason", "done")
-	if code != 0 || strings.Count(output, "\n") != 1 || !strings.HasPrefix(output, "Warning: agent mail at "+url+" cannot be reached (connection refused)") {
+	if code != 0 || strings.Count(output, "\n") != 1 || !strings.HasPrefix(output, "Warning: agent mail at "+url+
+		" cannot be reached (connection refused)") {
 		t.Errorf("close without the server: exit code %d, %q", code, output)
 	}
 	var second process

@@ -40,7 +40,8 @@ func run() int {
 		stop()
 		cancel()
 	})()
-	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ, Unsetenv: os.Unsetenv, Name: os.Args[0]}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ,
+		Unsetenv: os.Unsetenv, Name: os.Args[0]}
 	return m.Run(ctx, os.Args[1:])
 }
 
@@ -61,7 +62,8 @@ type Main struct {
 // Run runs the command in args and returns its exit code. Cancelling ctx
 // means Ctrl-C.
 func (m *Main) Run(ctx context.Context, args []string) int {
-	con := &command.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Environ: m.Environ, Unsetenv: m.Unsetenv, Name: m.Name}
+	con := &command.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Environ: m.Environ,
+		Unsetenv: m.Unsetenv, Name: m.Name}
 	parsed := false // the command line is valid
 	root := rootCommand(con)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -91,9 +93,11 @@ func checkContext(con *command.Console, cmd *cobra.Command) error {
 	if con.Context == "" || con.Context == endpoint.Local || len(words) == 0 {
 		return nil
 	}
-	if slices.Contains([]string{"bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"}, words[0]) ||
+	if slices.Contains([]string{"bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"},
+		words[0]) ||
 		len(words) > 1 && (words[0] == "channels" || words[0] == "notify") && words[1] == "add" {
-		return command.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s", strings.Join(words, " "))
+		return command.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s",
+			strings.Join(words, " "))
 	}
 	return nil
 }
@@ -109,8 +113,10 @@ func rootCommand(con *command.Console) *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().BoolP("version", "v", false, "print the version")
-	root.PersistentFlags().StringVar(&con.Data, "data", "", "data folder of the server (default $MAILROOM_DATA, $XDG_DATA_HOME/mailroom or ~/.local/share/mailroom)")
-	root.PersistentFlags().StringVar(&con.Context, "context", "", "name of the server, see mailroom context (default $MAILROOM_CONTEXT)")
+	root.PersistentFlags().StringVar(&con.Data, "data", "",
+		"data folder of the server (default $MAILROOM_DATA, $XDG_DATA_HOME/mailroom or ~/.local/share/mailroom)")
+	root.PersistentFlags().StringVar(&con.Context, "context", "",
+		"name of the server, see mailroom context (default $MAILROOM_CONTEXT)")
 	channels := cli.Channels(con, node.ChannelStates())
 	channels.AddCommand(addChannelCommand(con))
 	notify := cli.Notify(con)
@@ -122,7 +128,8 @@ func rootCommand(con *command.Console) *cobra.Command {
 	cli.AddCompletions(con, root)
 	root.InitDefaultCompletionCmd("completion")
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
-		c.RunE = func(cmd *cobra.Command, args []string) error { // cobra's own shows the help for an unknown shell, and succeeds
+		// cobra's own shows the help for an unknown shell, and succeeds
+		c.RunE = func(cmd *cobra.Command, args []string) error {
 			return command.UsageErrorf(cmd, "missing subcommand: bash, fish, powershell or zsh")
 		}
 	}

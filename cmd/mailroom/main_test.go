@@ -159,7 +159,8 @@ agent = "echo"
 url = "https://hooks.example.org"
 token_env = "CHANNEL_SECRET"
 `)
-	env := map[string]string{"TARGET_SECRET": "hush", "CHANNEL_SECRET": "hush", "MAILROOM_TOKEN": "hush", "KEPT": "kept", "MAILROOM_DATA": string(h.dir)}
+	env := map[string]string{"TARGET_SECRET": "hush", "CHANNEL_SECRET": "hush", "MAILROOM_TOKEN": "hush", "KEPT": "kept",
+		"MAILROOM_DATA": string(h.dir)}
 	ctx, stop := context.WithCancel(t.Context())
 	output := &transcript{log: io.Discard, grown: make(chan struct{}, 1)}
 	var mu sync.Mutex
@@ -182,7 +183,8 @@ token_env = "CHANNEL_SECRET"
 		t.Errorf("serve: exit code %d: %s", got, output.text.String())
 	}
 	if want := map[string]string{"KEPT": "kept", "MAILROOM_DATA": string(h.dir)}; !maps.Equal(env, want) {
-		t.Errorf("the environment of the server has %q, want %q", slices.Sorted(maps.Keys(env)), slices.Sorted(maps.Keys(want)))
+		t.Errorf("the environment of the server has %q, want %q", slices.Sorted(maps.Keys(env)),
+			slices.Sorted(maps.Keys(want)))
 	}
 }
 

@@ -174,7 +174,8 @@ func TestAConversationOnMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.configure(string(settings) + "poll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
+	h.configure(string(settings) +
+		"poll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
 	h.serve()
 
 	ann := newElement(t, d.URL, "ann")

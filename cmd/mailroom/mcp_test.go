@@ -27,7 +27,8 @@ func (h *fixture) mcpClient(thread string) *mcpClient {
 	h.t.Helper()
 	cmd := exec.Command("mailroom", "mcp", "--thread", thread)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), h.t.Output()
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(h.t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(h.t.Context(),
+		&sdk.CommandTransport{Command: cmd}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -144,7 +145,8 @@ func TestAMessageSentDuringAKillIsSentOnce(t *testing.T) {
 	h.process(p)
 	me := h.mcpClient("mine")
 	var row mcp.Row
-	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "mine", "--agent", "inbox", "--detach", "one"); code != exitDone {
+	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "mine", "--agent", "inbox", "--detach",
+		"one"); code != exitDone {
 		t.Fatalf("send: exit code %d: %s", code, stderr)
 	}
 	me.must("wait_for_message", nil, &row)
@@ -233,9 +235,10 @@ func TestACallOfAnUnknownToolEndsNoProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	over["over HTTP"], err = sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{
-		Endpoint: p.url + "/mcp", HTTPClient: &http.Client{Transport: bearerTransport(token)}, MaxRetries: -1,
-	}, nil)
+	over["over HTTP"], err = sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(),
+		&sdk.StreamableClientTransport{
+			Endpoint: p.url + "/mcp", HTTPClient: &http.Client{Transport: bearerTransport(token)}, MaxRetries: -1,
+		}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,12 +51,14 @@ func TestAFileOfAChatIsReadByAnAgentOfAnotherServer(t *testing.T) {
 	}} {
 		again()
 		text := fmt.Sprint("what is this, ", i)
-		b.ann.Sends(b.ann.Private(), text, telegramtest.MessageOptions{File: "photo.jpg", Photo: true, Content: []byte(content)})
+		b.ann.Sends(b.ann.Private(), text, telegramtest.MessageOptions{File: "photo.jpg", Photo: true,
+			Content: []byte(content)})
 		want = append(want, strings.ToUpper(text))
 		b.tg.WaitFor(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), want) })
 		chat.waitEntries(b.out(), entry.KindCompleted, len(want))
 		where := read(filepath.Join(string(chat.dir), "where")) // the agents use the folder of the first
-		if seen := read(filepath.Join(string(chat.dir), "seen")); seen != content || !strings.HasPrefix(where, string(agent.dir.Files())) {
+		if seen := read(filepath.Join(string(chat.dir), "seen")); seen != content ||
+			!strings.HasPrefix(where, string(agent.dir.Files())) {
 			t.Errorf("the agent has read %d bytes of %s, want the %d of a file of its server", len(seen), where, len(content))
 		}
 	}

@@ -26,12 +26,15 @@ func TestNoServerAdmitsATokenOnceItsRevocationIsAnswered(t *testing.T) {
 	}
 	first, second := c.all[0], c.all[1]
 	create := func(name string) (secrets []string) {
-		made, err := first.client().Accounts().CreateToken(t.Context(), api.NewToken{Name: name, Scopes: []auth.Permission{auth.PermissionRead, auth.PermissionSubmit}})
+		made, err := first.client().Accounts().CreateToken(t.Context(),
+			api.NewToken{Name: name, Scopes: []auth.Permission{auth.PermissionRead, auth.PermissionSubmit}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		own := first.as(made.Secret)
-		limited, err := own.Accounts().CreateLimitedToken(t.Context(), api.NewLimitedToken{Scopes: []auth.Permission{auth.PermissionRead, auth.PermissionSubmit}, ExpiresAt: time.Now().Add(time.Hour)})
+		limited, err := own.Accounts().CreateLimitedToken(t.Context(),
+			api.NewLimitedToken{Scopes: []auth.Permission{auth.PermissionRead, auth.PermissionSubmit},
+				ExpiresAt: time.Now().Add(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +45,8 @@ func TestNoServerAdmitsATokenOnceItsRevocationIsAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url.URL+"/v1/messages", strings.NewReader(`{"text":"x"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url.URL+"/v1/messages",
+			strings.NewReader(`{"text":"x"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +62,9 @@ func TestNoServerAdmitsATokenOnceItsRevocationIsAnswered(t *testing.T) {
 	for i, frozen := range []bool{false, true, false} {
 		secrets := create(fmt.Sprint("ann", i))
 		for _, secret := range secrets {
-			platformtest.WaitFor(t, "the other server to know the token", func() bool { return submit(second, secret) == http.StatusAccepted })
+			platformtest.WaitFor(t, "the other server to know the token", func() bool {
+				return submit(second, secret) == http.StatusAccepted
+			})
 		}
 		if frozen {
 			sendSignal(t, second, syscall.SIGSTOP)

@@ -71,7 +71,9 @@ func TestASessionStaysOnItsServer(t *testing.T) {
 	if err := os.WriteFile(program, []byte(sessionProgram), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	h.configure(fmt.Sprintf("isolation = \"none\"\ndefault_agent = \"codex\"\n[agents.codex]\nkind = \"codex\"\nprogram = %q\n[node]\nsticky_grace = \"1h\"\n", program))
+	h.configure(
+		fmt.Sprintf(
+			"isolation = \"none\"\ndefault_agent = \"codex\"\n[agents.codex]\nkind = \"codex\"\nprogram = %q\n[node]\nsticky_grace = \"1h\"\n", program))
 	c := newNodes(h, 2)
 	for _, n := range c.all {
 		n.serve()
@@ -110,7 +112,8 @@ func TestASessionStaysOnItsServer(t *testing.T) {
 	other.wantReply(other.submitTo("talk", "six"), "new with the transcript, turn 1: six")
 	owner.serve()
 	owner.wantReply(owner.submitTo("talk", "seven"), "resumed, turn 2: seven")
-	page, err := owner.client().Entries(t.Context(), "talk", client.EntriesQuery{Limit: 500, Kinds: []string{exec.KindSession}})
+	page, err := owner.client().Entries(t.Context(), "talk", client.EntriesQuery{Limit: 500,
+		Kinds: []string{exec.KindSession}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +123,8 @@ func TestASessionStaysOnItsServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := exec.Session{Program: "codex", Session: last.Session, Lost: lost, Why: "the program does not know the session", Messages: 10}
+	want := exec.Session{Program: "codex", Session: last.Session, Lost: lost, Why: "the program does not know the session",
+		Messages: 10}
 	if len(page.Items) != 2 || last != want || last.Session == lost {
 		t.Errorf("%d sessions, the last %+v, want 2 and %+v", len(page.Items), last, want)
 	}

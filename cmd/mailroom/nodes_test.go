@@ -58,8 +58,10 @@ func newNodesOn(cluster *pgtest.Cluster, database string, first *fixture, n int)
 		if i > 0 {
 			h = &fixture{t: t, dir: datadir.Dir(t.TempDir())}
 		}
-		h.configure(fmt.Sprintf("lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\n%s\n[token]\noperator_file = %q\n",
-			settings, database, token))
+		h.configure(
+			fmt.Sprintf(
+				"lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\n%s\n[token]\noperator_file = %q\n",
+				settings, database, token))
 		c.all = append(c.all, h)
 	}
 	t.Cleanup(func() { // before the database ends
@@ -216,15 +218,19 @@ func TestServersHearOfEachOthersWork(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "")
 	// A run writes a part of its reply and waits for a line of its own.
-	h.configure(fmt.Sprintf("isolation = \"none\"\ndefault_agent = \"wait\"\nruns = 1\n[agents.wait]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
-		fmt.Sprintf("cd %q; read -r text; echo begin $text; until test -e open-$text; do sleep 0.02; done; echo end $text", string(h.dir))))
+	h.configure(
+		fmt.Sprintf(
+			"isolation = \"none\"\ndefault_agent = \"wait\"\nruns = 1\n[agents.wait]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
+			fmt.Sprintf("cd %q; read -r text; echo begin $text; until test -e open-$text; do sleep 0.02; done; echo end $text",
+				string(h.dir))))
 	c := newNodes(h, 2)
 	for _, n := range c.all {
 		n.serve()
 	}
 	for _, kind := range []string{"wire", "cut"} {
 		submit := func(thread string) string {
-			out, err := c.all[0].client().Submit(t.Context(), api.Submit{Thread: kind + thread, Messages: []api.NewMessage{{Text: kind + thread}}})
+			out, err := c.all[0].client().Submit(t.Context(), api.Submit{Thread: kind + thread,
+				Messages: []api.NewMessage{{Text: kind + thread}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +263,8 @@ func TestServersHearOfEachOthersWork(t *testing.T) {
 					t.Fatal(err)
 				}
 				all.Wait()
-				if want := fmt.Sprintf("begin %[1]s\nend %[1]s\n", kind+thread); out[0].String() != want || out[1].String() != want {
+				if want := fmt.Sprintf("begin %[1]s\nend %[1]s\n", kind+thread); out[0].String() != want ||
+					out[1].String() != want {
 					t.Errorf("followed %q and %q, want %q", out[0].String(), out[1].String(), want)
 				}
 				continue

@@ -26,14 +26,18 @@ import (
 func TestAServerDrainsBesideOthers(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "")
-	h.configure(fmt.Sprintf("isolation = \"none\"\ndefault_agent = \"wait\"\n[agents.wait]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
-		fmt.Sprintf("cd %q; read -r text; until test $text != slow || test -e open; do sleep 0.02; done; echo done $text", string(h.dir))))
+	h.configure(
+		fmt.Sprintf(
+			"isolation = \"none\"\ndefault_agent = \"wait\"\n[agents.wait]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
+			fmt.Sprintf("cd %q; read -r text; until test $text != slow || test -e open; do sleep 0.02; done; echo done $text",
+				string(h.dir))))
 	c := newNodes(h, 2)
 	stopping, other := c.all[0], c.all[1]
 	stopping.serve()
 	stopping.waitDuty()
 	submit := func(thread, text string) string {
-		out, err := stopping.client().Submit(t.Context(), api.Submit{Thread: thread, Messages: []api.NewMessage{{Text: text}}})
+		out, err := stopping.client().Submit(t.Context(),
+			api.Submit{Thread: thread, Messages: []api.NewMessage{{Text: text}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +106,8 @@ func TestTablesAreMigratedWithoutAServer(t *testing.T) {
 	check := func(code int, want string, args ...string) {
 		t.Helper()
 		var out bytes.Buffer
-		if got, stderr := h.run(t.Context(), &out, append([]string{"migrate"}, args...)...); got != code || !strings.Contains(out.String()+stderr, want) {
+		if got, stderr := h.run(t.Context(), &out, append([]string{"migrate"}, args...)...); got != code ||
+			!strings.Contains(out.String()+stderr, want) {
 			t.Errorf("migrate %q: exit code %d, %s%s, want %d and %q", args, got, out.String(), stderr, code, want)
 		}
 	}
@@ -120,7 +125,8 @@ func TestTablesAreMigratedWithoutAServer(t *testing.T) {
 	defer conn.Close(t.Context())
 	set := func(minCode int) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), "UPDATE mailroom.schema_version SET version = 99, min_code = $1", minCode); err != nil {
+		if _, err := conn.Exec(t.Context(), "UPDATE mailroom.schema_version SET version = 99, min_code = $1",
+			minCode); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +134,8 @@ func TestTablesAreMigratedWithoutAServer(t *testing.T) {
 	set(98)
 	check(exitServer, tooOld)
 	refused := &process{}
-	if err := refused.start(string(h.dir), append(os.Environ(), "MAILROOM_DATA="+string(h.dir))); err == nil || !strings.Contains(refused.output.all(), tooOld) {
+	if err := refused.start(string(h.dir), append(os.Environ(), "MAILROOM_DATA="+string(h.dir))); err == nil ||
+		!strings.Contains(refused.output.all(), tooOld) {
 		t.Errorf("a server on tables for newer programs: error %v, output %s", err, refused.output.all())
 	}
 	set(1) // of a newer program, which lets older ones run

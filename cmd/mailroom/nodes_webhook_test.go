@@ -39,7 +39,9 @@ func TestWebhooksArriveAtEveryServer(t *testing.T) {
 		p.next()
 	}
 	answered(first)
-	if a := p.post(second, func(r *http.Request) { r.Header.Set("webhook-signature", "v1,"+strings.Repeat("A", 43)+"=") }); a.Code != http.StatusUnauthorized {
+	if a := p.post(second, func(r *http.Request) {
+		r.Header.Set("webhook-signature", "v1,"+strings.Repeat("A", 43)+"=")
+	}); a.Code != http.StatusUnauthorized {
 		t.Errorf("a message with another signature got %d %s, want 401", a.Code, a.Body)
 	}
 
@@ -107,7 +109,9 @@ func (p *poster) wantAccepted(to *fixture) {
 // waitAccepted posts the current message to a server that has just started.
 func (p *poster) waitAccepted(to *fixture) {
 	p.t.Helper()
-	platformtest.WaitFor(p.t, "the server to accept a message", func() bool { return p.post(to, nil).Code == http.StatusAccepted })
+	platformtest.WaitFor(p.t, "the server to accept a message", func() bool {
+		return p.post(to, nil).Code == http.StatusAccepted
+	})
 }
 
 // next goes to the next message.

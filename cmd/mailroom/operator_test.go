@@ -32,7 +32,8 @@ func readAttempts() [][2]string {
 		{"read the store", `grep -q . "$DATA/mailroom.db"`},
 		{"read another thread's file", `grep -q theirs "$THEIRS"`},
 		{"read the token through another process", `grep -q . /proc/[0-9]*/root"$DATA/token"`},
-		{"read the token past the mount", `umount "$DATA"; unshare -m umount "$DATA"; nsenter -t "$PPID" -m grep -q . "$DATA/token" || grep -q . "$DATA/token"`},
+		{"read the token past the mount",
+			`umount "$DATA"; unshare -m umount "$DATA"; nsenter -t "$PPID" -m grep -q . "$DATA/token" || grep -q . "$DATA/token"`},
 		{"read a secret of the server's environment", `cat /proc/[0-9]*/environ | grep -aq hush-from-the-server`},
 		{"read the secret of a target", `grep -q . "$SECRET"`},
 		{"get a variable with the secret of a channel", `test -n "$MAILROOM_TEST_SECRET"`},
@@ -83,7 +84,8 @@ func TestAnAgentIsNotTheOperator(t *testing.T) {
 			last := i == len(readAttempts())-1
 			switch {
 			case last && got[a[0]] != (s.own || s.open):
-				t.Errorf("server of %s, %s: the agent can read its own file: %t, want %t", s.server, s.shown, got[a[0]], s.own || s.open)
+				t.Errorf("server of %s, %s: the agent can read its own file: %t, want %t", s.server, s.shown, got[a[0]],
+					s.own || s.open)
 			case !last && got[a[0]] && (!s.open || neverPossible(a[0])):
 				t.Errorf("server of %s, %s: the agent can %s", s.server, s.shown, a[0])
 			}
@@ -114,7 +116,8 @@ func isolationCases(t *testing.T) (all []isolationCase) {
 			}
 			all = append(all, isolationCase{server: server, isolation: string(kind), shown: string(kind), own: true})
 			if server == "root" && kind == proc.KindNamespace {
-				all = append(all, isolationCase{server: server, isolation: string(kind), user: "nobody", shown: "namespace, user nobody", own: true})
+				all = append(all, isolationCase{server: server, isolation: string(kind), user: "nobody",
+					shown: "namespace, user nobody", own: true})
 			}
 		}
 		if server == "root" {
@@ -148,8 +151,9 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	for path, text := range map[string][]byte{
-		program: binary, filepath.Join(base, "script"): []byte(script.String()), filepath.Join(data, "mailroom.toml"): []byte(settings),
-		mine: []byte("mine"), theirs: []byte("theirs"),
+		program: binary, filepath.Join(base, "script"): []byte(script.String()),
+		filepath.Join(data, "mailroom.toml"): []byte(settings),
+		mine:                                 []byte("mine"), theirs: []byte("theirs"),
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o755)); err != nil {
 			t.Fatal(err)
@@ -171,9 +175,10 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 		err = errors.Join(os.Chmod(filepath.Dir(base), 0o755), os.Chmod(data, 0o700))
 		if s.server == "ordinary" {
 			p.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}
-			err = errors.Join(err, os.Chown(base, ordinaryUID, ordinaryUID), os.Chown(secret, ordinaryUID, ordinaryUID), filepath.WalkDir(data, func(path string, _ fs.DirEntry, e error) error {
-				return errors.Join(e, os.Chown(path, ordinaryUID, ordinaryUID))
-			}))
+			err = errors.Join(err, os.Chown(base, ordinaryUID, ordinaryUID), os.Chown(secret, ordinaryUID, ordinaryUID),
+				filepath.WalkDir(data, func(path string, _ fs.DirEntry, e error) error {
+					return errors.Join(e, os.Chown(path, ordinaryUID, ordinaryUID))
+				}))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -205,12 +210,14 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 // settings returns the configuration of a server whose files are in base.
 func (s isolationCase) settings(base, theirs string) string {
 	secret := filepath.Join(base, "secret")
-	return fmt.Sprintf("[agents.probe]\nkind = \"exec\"\ncommand = [\"/bin/sh\", %q]\ndir = \"/\"\nisolation = %q\nuser = %q\n"+
-		"env_allow = [\"PATH\", \"HOME\", \"TMPDIR\", \"MAILROOM_TEST_SECRET\"]\n"+
-		"env = { DATA = %q, THEIRS = %q, MAILROOM = %q, SECRET = %q }\n[agents.tour]\npace = \"0s\"\n"+
-		"[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = %q\n"+
-		"[channels.hooks]\nkind = \"webhook\"\nagent = \"tour\"\nurl = \"https://hooks.example.org\"\ntoken_env = \"MAILROOM_TEST_SECRET\"\n",
-		filepath.Join(base, "script"), s.isolation, s.user, filepath.Join(base, "data"), theirs, filepath.Join(base, "mailroom"), secret, secret)
+	return fmt.Sprintf(
+		"[agents.probe]\nkind = \"exec\"\ncommand = [\"/bin/sh\", %q]\ndir = \"/\"\nisolation = %q\nuser = %q\n"+
+			"env_allow = [\"PATH\", \"HOME\", \"TMPDIR\", \"MAILROOM_TEST_SECRET\"]\n"+
+			"env = { DATA = %q, THEIRS = %q, MAILROOM = %q, SECRET = %q }\n[agents.tour]\npace = \"0s\"\n"+
+			"[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = %q\n"+
+			"[channels.hooks]\nkind = \"webhook\"\nagent = \"tour\"\nurl = \"https://hooks.example.org\"\ntoken_env = \"MAILROOM_TEST_SECRET\"\n",
+		filepath.Join(base, "script"), s.isolation, s.user, filepath.Join(base, "data"), theirs,
+		filepath.Join(base, "mailroom"), secret, secret)
 }
 
 // runAgent creates a ticket, and runs the agent with a file in its thread. It returns the agent's reply

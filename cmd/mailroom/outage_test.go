@@ -40,7 +40,8 @@ type observation struct {
 
 func newOutageFixture(t *testing.T) *outageFixture {
 	t.Helper()
-	p := &outageFixture{telegramFixture: newTelegramFixture(t, ""), shown: map[string]string{}, seen: map[string][]string{}}
+	p := &outageFixture{telegramFixture: newTelegramFixture(t, ""), shown: map[string]string{},
+		seen: map[string][]string{}}
 	irc := irctest.Start(t)
 	settings, err := os.ReadFile(p.dir.Config())
 	if err != nil {
@@ -200,7 +201,8 @@ func TestAFailingPlatformIsReportedAndAffectsNoOther(t *testing.T) {
 	p.waitState(api.ChannelConnected)
 	p.waitReplies("ONE", "TWO")
 
-	p.waitEntries("out:tg:700100200:1001", "run.completed", 2) // a frozen answer to the second message would have it sent again
+	// a frozen answer to the second message would have it sent again
+	p.waitEntries("out:tg:700100200:1001", "run.completed", 2)
 	p.logAction("Telegram's connections are half-open")
 	p.tg.Freeze()
 	p.waitState(api.ChannelSilent)
@@ -244,7 +246,8 @@ func TestAFailingPlatformIsReportedAndAffectsNoOther(t *testing.T) {
 		t.Errorf("states of IRC: %q, want connected at the end only", net)
 	}
 	if inputs := p.agentInputs(); len(inputs) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
-		t.Errorf("%d inputs of the agent, want %d: %q; replies on IRC: %q", len(inputs), 4+p.asked, inputs, p.al.Messages("bot"))
+		t.Errorf("%d inputs of the agent, want %d: %q; replies on IRC: %q", len(inputs), 4+p.asked, inputs,
+			p.al.Messages("bot"))
 	}
 	output := p.server.output.all()
 	for _, token := range []string{telegramtest.Token, wrong, other} {
@@ -272,13 +275,15 @@ func TestAPollThatOutlivesItsServerDelaysTheNextConnection(t *testing.T) {
 	way.BlackholeOpen()
 	b.server.kill()
 	b.ann.Sends(b.ann.Private(), "one")
-	conflict := telegramtest.Fault{Status: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
+	conflict := telegramtest.Fault{Status: 409,
+		Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
 	b.tg.Fail("getUpdates", conflict, conflict)
 	b.serve()
 	b.tg.WaitFor(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"ONE"}) })
 	got := states(b.changes())
 	got = got[slices.Index(got[1:], api.ChannelStarting)+1:] // of the second process
-	if want := []string{api.ChannelStarting, api.ChannelQueued, api.ChannelConnected}; !slices.Equal(got[:min(len(got), len(want))], want) {
+	if want := []string{api.ChannelStarting, api.ChannelQueued,
+		api.ChannelConnected}; !slices.Equal(got[:min(len(got), len(want))], want) {
 		t.Errorf("states %q, want %q", got, want)
 	}
 	if inputs := b.agentInputs(); len(inputs) != 1 || b.tg.Pending() > 1 {

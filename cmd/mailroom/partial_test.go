@@ -170,10 +170,12 @@ func TestTextOfAnInterruptedAttemptIsKeptAndNotRepeated(t *testing.T) {
 	begin()
 	token, err := h.dir.Token()
 	h.must(err)
-	c := client.New("http://mailroom", token, client.WithHTTPClient(&http.Client{Transport: where}), client.WithBackoff(10*time.Millisecond, 100*time.Millisecond))
+	c := client.New("http://mailroom", token, client.WithHTTPClient(&http.Client{Transport: where}),
+		client.WithBackoff(10*time.Millisecond, 100*time.Millisecond))
 	send := func(agent string, attempts int) *streamReader {
 		t.Helper()
-		sent, err := c.Submit(t.Context(), api.Submit{Thread: fmt.Sprintf("%s-%d", agent, time.Now().UnixNano()), Agent: agent, Text: "hello", MaxAttempts: &attempts})
+		sent, err := c.Submit(t.Context(), api.Submit{Thread: fmt.Sprintf("%s-%d", agent, time.Now().UnixNano()),
+			Agent: agent, Text: "hello", MaxAttempts: &attempts})
 		h.must(err)
 		return newStreamReader(t, c, sent.Run)
 	}

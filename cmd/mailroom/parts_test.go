@@ -42,7 +42,9 @@ func TestAKillBetweenThePartsOfAReplyRepeatsNothing(t *testing.T) {
 	if answers == 0 || answers > 2 { // Telegram cannot tell whether the answer arrived before the kill
 		t.Errorf("the command is answered %d times", answers)
 	}
-	if lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "line ") }); len(lines) != 1000 || !slices.IsSorted(lines) {
+	if lines = slices.DeleteFunc(lines, func(l string) bool {
+		return !strings.HasPrefix(l, "line ")
+	}); len(lines) != 1000 || !slices.IsSorted(lines) {
 		t.Errorf("%d lines, sorted %t", len(lines), slices.IsSorted(lines))
 	}
 	b.server.kill()

@@ -105,8 +105,9 @@ func TestRealAgentContinuesItsSessionAfterItsServerIsKilled(t *testing.T) {
 
 func TestRealAgentOrphanedByAKillIsKilledAndItsRunContinues(t *testing.T) {
 	for name, tool := range map[string]fakemodel.Call{
-		"codex":  {Name: "exec_command", Input: map[string]any{"cmd": "tail -f /dev/null", "yield_time_ms": 30000}},
-		"claude": {Name: "Bash", Input: map[string]any{"command": "tail -f /dev/null", "description": "Wait", "timeout": 600000}},
+		"codex": {Name: "exec_command", Input: map[string]any{"cmd": "tail -f /dev/null", "yield_time_ms": 30000}},
+		"claude": {Name: "Bash", Input: map[string]any{"command": "tail -f /dev/null", "description": "Wait",
+			"timeout": 600000}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int64
@@ -138,7 +139,8 @@ func TestRealAgentOrphanedByAKillIsKilledAndItsRunContinues(t *testing.T) {
 // waitProcesses waits until fit accepts the commands of the test's processes.
 func (h *fixture) waitProcesses(what string, fit func(commands []string) bool) []string {
 	h.t.Helper()
-	for late := time.Now().Add(waitTimeout); ; <-time.After(10 * time.Millisecond) { // the start and end of foreign processes cannot be awaited
+	// the start and end of foreign processes cannot be awaited
+	for late := time.Now().Add(waitTimeout); ; <-time.After(10 * time.Millisecond) {
 		commands := agentProcesses(h.t)
 		if fit(commands) {
 			return commands

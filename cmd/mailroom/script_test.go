@@ -26,7 +26,9 @@ import (
 
 func TestMain(m *testing.M) {
 	commands := machinetest.Main{M: m, Packages: []string{"mailroom/cmd/mailroom", "mailroom/cmd/bd"}}
-	testscript.Main(commands, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.RunProcess(context.Background(), "bd", "")) }})
+	testscript.Main(commands, map[string]func(){"mailroom": crashingChild, "bd": func() {
+		os.Exit(bd.RunProcess(context.Background(), "bd", ""))
+	}})
 }
 
 // TestSessions runs each file of testdata as a session of a user. In addition to the commands of
@@ -97,7 +99,8 @@ type processKey struct{}
 func current(ts *testscript.TestScript) *process { return ts.Value(processKey{}).(*process) }
 
 func scriptServer(ts *testscript.TestScript, _ bool, args []string) {
-	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"), "MAILROOM_DATA="+ts.Getenv("MAILROOM_DATA"), "PATH="+ts.Getenv("PATH"))
+	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"), "MAILROOM_DATA="+ts.Getenv("MAILROOM_DATA"),
+		"PATH="+ts.Getenv("PATH"))
 	port, err := machinetest.Hold() // until the end of the script: what talks to a killed server meets no other one
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(port.Release()) })

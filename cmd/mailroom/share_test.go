@@ -21,7 +21,8 @@ func TestOneTokenCannotTakeEverySlot(t *testing.T) {
 	admin := client.New(p.url, secret)
 	t.Cleanup(admin.CloseIdle)
 	as := func(name string) *client.Client {
-		made, err := admin.Accounts().CreateToken(t.Context(), api.NewToken{Name: name, Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}})
+		made, err := admin.Accounts().CreateToken(t.Context(),
+			api.NewToken{Name: name, Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}})
 		h.must(err)
 		c := client.New(p.url, made.Secret)
 		t.Cleanup(c.CloseIdle)

@@ -40,13 +40,15 @@ func newWaitingServer(t *testing.T) *waitingServer {
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	s := &waitingServer{fixture: &fixture{t: t, dir: datadir.Dir(t.TempDir())}, database: c, address: machinetest.Reserve(t), started: make(chan error, 1)}
+	s := &waitingServer{fixture: &fixture{t: t, dir: datadir.Dir(t.TempDir())}, database: c,
+		address: machinetest.Reserve(t), started: make(chan error, 1)}
 	s.configure(fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n", c.URL()))
 	s.server = &process{}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.started <- s.server.start(string(s.dir), append(os.Environ(), "MAILROOM_DATA="+string(s.dir)), "--listen", s.address)
+		s.started <- s.server.start(string(s.dir), append(os.Environ(), "MAILROOM_DATA="+string(s.dir)),
+			"--listen", s.address)
 	}()
 	t.Cleanup(func() {
 		<-ended
@@ -83,7 +85,8 @@ func TestTheStartWaitsForADatabaseThatDoesNotAnswer(t *testing.T) {
 	}
 	status, text := s.get("/v1/threads")
 	var p api.Problem
-	if err := json.Unmarshal([]byte(text), &p); err != nil || status != http.StatusServiceUnavailable || p.Code != mailroom.CodeUnavailable {
+	if err := json.Unmarshal([]byte(text), &p); err != nil || status != http.StatusServiceUnavailable ||
+		p.Code != mailroom.CodeUnavailable {
 		t.Errorf("a request: got %d %s, want unavailable", status, text)
 	}
 	if strings.Contains(text, "user") || strings.Contains(text, "/run") {
@@ -100,7 +103,8 @@ func TestTheStartWaitsForADatabaseThatDoesNotAnswer(t *testing.T) {
 		return status == http.StatusOK
 	})
 	log := s.server.output.all()
-	if got := strings.Count(log, "the database does not answer: the start waits for it"); got != 1 || !strings.Contains(log, "start_timeout=10m0s") || !strings.Contains(log, "the database answers") {
+	if got := strings.Count(log, "the database does not answer: the start waits for it"); got != 1 ||
+		!strings.Contains(log, "start_timeout=10m0s") || !strings.Contains(log, "the database answers") {
 		t.Errorf("the log tells %d times that the server waits, want once, with the timeout and the end:\n%s", got, log)
 	}
 	s.must(s.server.shutdown())

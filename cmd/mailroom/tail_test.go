@@ -27,7 +27,8 @@ func TestTailContinuesWhereItWasInterrupted(t *testing.T) {
 	code, stderr := h.run(ctx, out, "tail", "--kind", "message", "--kind", "run.failed")
 	sender.Wait()
 	if code != exitInterrupted || !strings.Contains(out.text.String(), out.want) {
-		t.Errorf("tail: exit code %d, want %d and a line with %q: %s%s", code, exitInterrupted, out.want, out.text.String(), stderr)
+		t.Errorf("tail: exit code %d, want %d and a line with %q: %s%s", code, exitInterrupted, out.want,
+			out.text.String(), stderr)
 	}
 	again := regexp.MustCompile(`\n  mailroom tail --after (\S+)\n`).FindStringSubmatch(stderr)
 	if again == nil {

@@ -47,7 +47,8 @@ func (h *fixture) writeCertificate(serial int64, names ...string) (cert, key str
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	h.must(err)
 	cert, key = filepath.Join(string(h.dir), "cert.pem"), filepath.Join(string(h.dir), "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: encoded}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed},
+		key: {Type: "PRIVATE KEY", Bytes: encoded}} {
 		h.must(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 		// Each certificate has another modification time, even if the clock of the disk is coarse.
 		h.must(os.Chtimes(path, time.Time{}, time.Now().Add(time.Duration(serial)*time.Second)))
@@ -73,14 +74,16 @@ func TestAServerSpeaksHTTPSAndReloadsARenewedCertificate(t *testing.T) {
 	send := func(text string) {
 		t.Helper()
 		var out bytes.Buffer
-		if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", text); code != exitDone || out.String() != text+"\n" {
+		if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", text); code != exitDone ||
+			out.String() != text+"\n" {
 			t.Errorf("send: exit code %d, %q, %s", code, out.String(), stderr)
 		}
 	}
 	send("over TLS")
 
 	insecureClient := func() *http.Client {
-		web := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		web := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		t.Cleanup(web.CloseIdleConnections)
 		return web
 	}
@@ -146,7 +149,8 @@ func (s *stallingReader) Close() error {
 // TestReadersThatStopReadingAreCutOffOverHTTP2 has a client that stops reading one stream, and one that
 // stops reading its connection.
 func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
-	h, p := newTLSFixture(t, "log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
+	h, p := newTLSFixture(t,
+		"log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
 	server, err := endpoint.Find(&command.Console{Data: string(h.dir)})
 	h.must(err)
@@ -159,9 +163,11 @@ func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	queued, err := c.Submit(t.Context(), api.Submit{Thread: "later", Text: "a", NotBefore: &later})
 	h.must(err)
-	insecure := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	insecure := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer insecure.CloseIdleConnections()
-	if resp, problem := p.request(t, insecure, "GET", "/v1/runs/"+queued.Run+"/wait?timeout=600ms", "", h.authorization()); resp.StatusCode != 200 {
+	if resp, problem := p.request(t, insecure, "GET", "/v1/runs/"+queued.Run+"/wait?timeout=600ms", "",
+		h.authorization()); resp.StatusCode != 200 {
 		t.Errorf("GET wait: %d %s, want 200", resp.StatusCode, problem.Detail)
 	}
 	for name, most := range map[string]int{"a stream": 1 << 40, "a connection": 64 << 10} {
@@ -180,7 +186,8 @@ func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 			DialContext: dial, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window},
 		}}
-		resp, problem := p.request(t, web, "GET", "/v1/threads/long/stream", "", h.authorization(), "X-Request-ID: "+strings.ReplaceAll(name, " ", "-"))
+		resp, problem := p.request(t, web, "GET", "/v1/threads/long/stream", "", h.authorization(), "X-Request-ID: "+
+			strings.ReplaceAll(name, " ", "-"))
 		if resp.StatusCode != 200 || resp.Proto != "HTTP/2.0" {
 			t.Fatalf("%s: %d %s over %s", name, resp.StatusCode, problem.Detail, resp.Proto)
 		}
@@ -209,7 +216,9 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 	threads := func(ca string) (code int, stderr string) {
 		var output bytes.Buffer
 		env := map[string]string{"MAILROOM_URL": p.url, "MAILROOM_TOKEN": token, "MAILROOM_CA": ca}
-		m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &output, Env: func(name string) string { return env[name] }}
+		m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &output, Env: func(name string) string {
+			return env[name]
+		}}
 		return m.Run(t.Context(), []string{"threads"}), output.String()
 	}
 	if code, stderr := threads(""); code != exitServer || !strings.Contains(stderr, "MAILROOM_CA") {
@@ -218,7 +227,8 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 	if code, stderr := threads(filepath.Join(string(h.dir), "cert.pem")); code != exitDone {
 		t.Errorf("with MAILROOM_CA: exit code %d, %s", code, stderr)
 	}
-	for ca, want := range map[string]string{h.dir.Config(): "no certificate in", "/nowhere.pem": "set MAILROOM_CA to a file with certificates"} {
+	for ca, want := range map[string]string{h.dir.Config(): "no certificate in",
+		"/nowhere.pem": "set MAILROOM_CA to a file with certificates"} {
 		if code, stderr := threads(ca); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("MAILROOM_CA=%s: exit code %d, %s", ca, code, stderr)
 		}
@@ -232,7 +242,8 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 	h.must(err)
 	address = bytes.Replace(address, []byte(p.url), []byte(other.URL), 1)
 	h.must(os.WriteFile(filepath.Join(string(h.dir), "server.json"), address, 0o600))
-	if code, stderr := h.run(t.Context(), io.Discard, "threads"); code != exitServer || !strings.Contains(stderr, "is not the one in") {
+	if code, stderr := h.run(t.Context(), io.Discard, "threads"); code != exitServer ||
+		!strings.Contains(stderr, "is not the one in") {
 		t.Errorf("another certificate: exit code %d, %s, want %d", code, stderr, exitServer)
 	}
 }
@@ -265,13 +276,17 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 		t.Errorf("stream: %d %s, %v, %s; want 200 with run.completed", resp.StatusCode, problem.Detail, err, got)
 	}
 	evil := []string{auth, "Host: mail.example.org", "Origin: https://evil.example"}
-	if resp, problem = outside.request(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`, evil...); problem.Code != mailroom.CodeForbidden {
+	if resp, problem = outside.request(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`,
+		evil...); problem.Code != mailroom.CodeForbidden {
 		t.Errorf("from another origin: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
-	if resp, problem = outside.request(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.CodeForbidden {
+	if resp, problem = outside.request(t, proxy.Client(), "GET", "/v1/threads", "", auth,
+		"Host: other.example.org"); problem.Code != mailroom.CodeForbidden {
 		t.Errorf("to another host: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
-	if resp, _ = outside.request(t, proxy.Client(), "GET", "/chat", "", "Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+	if resp, _ = outside.request(t, proxy.Client(), "GET", "/chat", "",
+		"Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"),
+		"text/html") {
 		t.Errorf("GET /chat: %d %s, want 200 text/html", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
 	if conn, resp, err := socket(t, proxy.Client(), proxy.URL, page[:3]...); err != nil {

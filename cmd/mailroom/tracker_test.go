@@ -37,8 +37,10 @@ func newTrackerFixture(t *testing.T, more string) *trackerFixture {
 	if err := w.tracker.Init(); err != nil {
 		t.Fatal(err)
 	}
-	w.fixture = newFixture(t, fmt.Sprintf("[agents.fix]\nkind = \"exec\"\nenv_allow = [\"PATH\"]\ncommand = [\"sh\", \"-c\", %q]\n"+
-		"[tracker]\nfolder = %q\nagent = \"fix\"\ninterval = \"20ms\"\n", "read -r _ title; echo \"$title\" >>inputs; "+more+" echo \"$title is done\"", project))
+	w.fixture = newFixture(t,
+		fmt.Sprintf("[agents.fix]\nkind = \"exec\"\nenv_allow = [\"PATH\"]\ncommand = [\"sh\", \"-c\", %q]\n"+
+			"[tracker]\nfolder = %q\nagent = \"fix\"\ninterval = \"20ms\"\n", "read -r _ title; echo \"$title\" >>inputs; "+more+
+			" echo \"$title is done\"", project))
 	settings, err := os.ReadFile(w.dir.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +77,8 @@ func (w *trackerFixture) wait(what string, good func() bool) {
 func (w *trackerFixture) create() {
 	w.t.Helper()
 	_, err := w.tracker.Update(w.t.Context(), func(t *tracker.Tracker) error {
-		_, err := t.Create(tracker.NewIssue{Issue: tracker.Issue{ID: "x-roof", Title: "Roof"}}, tracker.Signature{Actor: "ann", At: time.Now()})
+		_, err := t.Create(tracker.NewIssue{Issue: tracker.Issue{ID: "x-roof", Title: "Roof"}},
+			tracker.Signature{Actor: "ann", At: time.Now()})
 		return err
 	})
 	if err != nil {
@@ -229,8 +232,10 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 			w.start()
 			w.wait("the end of all work", w.done)
 			it, runs, attempts := w.issue(), w.runs("issue:x-roof"), w.agentCalls()
-			if len(runs) != 1 || attempts != c.attempts || len(it.Comments) != 1 || it.Comments[0].Text != "Roof is done" || it.CloseReason != "Roof is done" {
-				t.Errorf("%d runs, %d attempts, want 1 and %d; close reason %q, %d comments, want \"Roof is done\" and 1", len(runs), attempts, c.attempts, it.CloseReason, len(it.Comments))
+			if len(runs) != 1 || attempts != c.attempts || len(it.Comments) != 1 || it.Comments[0].Text != "Roof is done" ||
+				it.CloseReason != "Roof is done" {
+				t.Errorf("%d runs, %d attempts, want 1 and %d; close reason %q, %d comments, want \"Roof is done\" and 1",
+					len(runs), attempts, c.attempts, it.CloseReason, len(it.Comments))
 			}
 			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%s\n", c.when, len(runs), attempts, len(it.Comments), it.Status)
 		})

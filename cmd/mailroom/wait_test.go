@@ -96,7 +96,8 @@ func TestAnswersReachTheRunThatAsks(t *testing.T) {
 		out.Reset()
 		code, stderr := h.run(t.Context(), &out, test.args...)
 		if all := out.String() + stderr; code != test.code || !strings.Contains(all, test.want) {
-			t.Errorf("mailroom %s: exit code %d and\n%s\nwant %d and %q", strings.Join(test.args, " "), code, all, test.code, test.want)
+			t.Errorf("mailroom %s: exit code %d and\n%s\nwant %d and %q", strings.Join(test.args, " "), code, all,
+				test.code, test.want)
 		}
 	}
 }
@@ -150,7 +151,8 @@ func TestAQuestionOfAChildIsShown(t *testing.T) {
 	var out bytes.Buffer
 	open := func() (tickets api.Page[api.Ticket]) {
 		out.Reset()
-		if code, stderr := h.run(t.Context(), &out, "tickets", "--filter", "state:open kind:input", "-o", "json"); code != exitDone {
+		if code, stderr := h.run(t.Context(), &out, "tickets", "--filter", "state:open kind:input", "-o",
+			"json"); code != exitDone {
 			t.Fatalf("tickets: exit code %d: %s", code, stderr)
 		}
 		h.must(json.Unmarshal(out.Bytes(), &tickets))
@@ -164,7 +166,8 @@ func TestAQuestionOfAChildIsShown(t *testing.T) {
 		t.Fatalf("answer: exit code %d: %s", code, stderr)
 	}
 	out.Reset()
-	if code, stderr := h.run(t.Context(), &out, "attach", "t"); code != exitDone || out.String() != "the child: decided \"now\"\n" {
+	if code, stderr := h.run(t.Context(), &out, "attach", "t"); code != exitDone ||
+		out.String() != "the child: decided \"now\"\n" {
 		t.Errorf("attach: exit code %d, %q\n%s", code, out.String(), stderr)
 	}
 	out.Reset()

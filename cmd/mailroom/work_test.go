@@ -74,7 +74,8 @@ func (h *fixture) startRunIn(thread, text, seen string) (run string) {
 func (h *fixture) startRunOf(agent, thread, text, seen string) (run string) {
 	h.t.Helper()
 	var out bytes.Buffer
-	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", thread, "--agent", agent, "--detach", "-o", "json", text)
+	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", thread, "--agent", agent, "--detach", "-o",
+		"json", text)
 	var sent store.Submitted
 	if err := json.Unmarshal(out.Bytes(), &sent); code != exitDone || err != nil {
 		h.t.Fatalf("send: exit code %d, %v: %s", code, err, stderr)
@@ -180,7 +181,8 @@ func TestARemoteWorkerThatSleptIsFenced(t *testing.T) {
 	h.startWorker("sh", "-c", "cat; echo , again")
 	r := h.waitRun(run)
 	if r.Status != mailroom.StatusCompleted || r.Attempt != 2 || r.Reply == nil || *r.Reply != "one, again\n" {
-		t.Errorf("run is %s, attempt %d, reply %v; want completed, 2 and the reply of the second worker", r.Status, r.Attempt, r.Reply)
+		t.Errorf("run is %s, attempt %d, reply %v; want completed, 2 and the reply of the second worker", r.Status,
+			r.Attempt, r.Reply)
 	}
 	kinds := h.entryKinds()
 	want := []string{
@@ -221,7 +223,8 @@ func TestAStopReachesASilentCommandOfARemoteWorker(t *testing.T) {
 	if r := h.waitRun(run); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
 		t.Errorf("run is %s, attempt %d; want cancelled, 1", r.Status, r.Attempt)
 	}
-	want := []string{"message so far", "run.queued", "run.started", "run.stop_requested", "message so far (partial)", "run.cancelled"}
+	want := []string{"message so far", "run.queued", "run.started", "run.stop_requested", "message so far (partial)",
+		"run.cancelled"}
 	if diff := cmp.Diff(want, h.entryKinds()); diff != "" {
 		t.Error(diff)
 	}
@@ -251,7 +254,8 @@ func TestARemoteWorkerReleasesItsRunsAtShutdown(t *testing.T) {
 		}
 	}
 	// The agent stays known for a day: its runs wait.
-	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "far", "--detach", "more"); code != exitDone {
+	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "far", "--detach",
+		"more"); code != exitDone {
 		t.Errorf("send to an agent without a worker: exit code %d: %s", code, stderr)
 	}
 }
@@ -265,19 +269,22 @@ func TestAWorkerInAnotherLanguage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := h.startProcess(exec.Command("node", "../../docs/examples/worker.mjs"), "MAILROOM_URL="+p.url, "MAILROOM_TOKEN="+token)
+	w := h.startProcess(exec.Command("node", "../../docs/examples/worker.mjs"), "MAILROOM_URL="+p.url,
+		"MAILROOM_TOKEN="+token)
 	if _, err := w.until("serving js"); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", "--agent", "js", "hello"); code != exitWaiting || !strings.Contains(out.String(), "You said hello.") {
+	if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", "--agent", "js", "hello"); code != exitWaiting ||
+		!strings.Contains(out.String(), "You said hello.") {
 		t.Fatalf("send: exit code %d, %q: %s", code, out.String(), stderr)
 	}
 	if code, stderr := h.run(t.Context(), io.Discard, "approve", "t"); code != exitDone {
 		t.Fatalf("approve: exit code %d: %s", code, stderr)
 	}
 	out.Reset()
-	if code, stderr := h.run(t.Context(), &out, "attach", "t"); code != exitDone || !strings.Contains(out.String(), "HELLO") {
+	if code, stderr := h.run(t.Context(), &out, "attach", "t"); code != exitDone ||
+		!strings.Contains(out.String(), "HELLO") {
 		t.Errorf("attach: exit code %d, %q: %s", code, out.String(), stderr)
 	}
 	want := []string{

@@ -67,7 +67,8 @@ type Send struct {
 func New(thread string, first int64) *Log {
 	return &Log{
 		Thread: thread, First: first, Last: first - 1, Runs: map[string]*Run{}, Tickets: map[string]*Ticket{},
-		Unread: map[string]*Message{}, Reservations: map[string]int64{}, messages: map[int64]*Message{}, seed: maphash.MakeSeed(),
+		Unread: map[string]*Message{}, Reservations: map[string]int64{}, messages: map[int64]*Message{},
+		seed: maphash.MakeSeed(),
 	}
 }
 

@@ -68,7 +68,8 @@ func (l *Log) message(e mailroom.Entry) {
 	}
 	l.decode(e, &body)
 	if body.Seq != e.Seq || body.Run != e.Run {
-		l.bad(RuleMessage, e.Run, "message %s at entry %d of run %s claims to be entry %d of run %s", body.ID, e.Seq, e.Run, body.Seq, body.Run)
+		l.bad(RuleMessage, e.Run, "message %s at entry %d of run %s claims to be entry %d of run %s", body.ID, e.Seq, e.Run,
+			body.Seq, body.Run)
 	}
 	if body.Role == mailroom.RoleAssistant {
 		l.transition(e, l.run(e), StateRunning, StateRunning)
@@ -151,7 +152,8 @@ func (l *Log) changed(e mailroom.Entry, r *Run) {
 		return
 	}
 	if m.Fate != FateUnread && (m.Fate != FateOwnRun || r.Read) && r.State != StatePurged {
-		l.bad(RuleMessage, e.Run, "entry %d, %s, changes message %s, which was already %s", e.Seq, e.Kind, body.Message, m.Fate)
+		l.bad(RuleMessage, e.Run, "entry %d, %s, changes message %s, which was already %s", e.Seq, e.Kind,
+			body.Message, m.Fate)
 	}
 	if e.Kind == entry.KindEdited {
 		m.Content = e.Seq

@@ -16,7 +16,8 @@ func (l *Log) threadEntry(e mailroom.Entry) {
 		var body store.Reservation
 		l.decode(e, &body)
 		if body.Fence != e.Seq {
-			l.bad(RuleReservation, "", "entry %d makes reservation %s with fence %d, which should be its seq", e.Seq, body.ID, body.Fence)
+			l.bad(RuleReservation, "", "entry %d makes reservation %s with fence %d, which should be its seq", e.Seq, body.ID,
+				body.Fence)
 		}
 		l.Reservations[body.ID] = e.Seq
 	case entry.KindReleased, entry.KindLapsed:

@@ -28,7 +28,8 @@ const (
 
 func (s State) String() string {
 	return [...]string{
-		"not queued yet", "queued", "running", "between attempts", "waiting", "completed", "failed", "cancelled", "older than the log",
+		"not queued yet", "queued", "running", "between attempts", "waiting", "completed", "failed", "cancelled",
+		"older than the log",
 	}[s]
 }
 
@@ -117,7 +118,8 @@ func (l *Log) run(e mailroom.Entry) *Run {
 		want++
 	}
 	if e.Attempt != want && r.State != StatePurged {
-		l.bad(RuleAttempt, e.Run, "entry %d, %s of run %s, has attempt %d, which should be %d", e.Seq, e.Kind, e.Run, e.Attempt, want)
+		l.bad(RuleAttempt, e.Run, "entry %d, %s of run %s, has attempt %d, which should be %d", e.Seq, e.Kind, e.Run,
+			e.Attempt, want)
 	}
 	r.Attempt = e.Attempt
 	return r

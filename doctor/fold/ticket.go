@@ -63,10 +63,12 @@ func (l *Log) decided(e mailroom.Entry, r *Run) {
 		l.badTicket(e.Run, id, "entry %d, %s, is about ticket %s of run %s, which was never opened", e.Seq, e.Kind, id, e.Run)
 		return
 	case k.State != mailroom.TicketOpen:
-		l.badTicket(e.Run, id, "entry %d, %s, is about ticket %s of run %s, which is already %s", e.Seq, e.Kind, id, e.Run, k.State)
+		l.badTicket(e.Run, id, "entry %d, %s, is about ticket %s of run %s, which is already %s", e.Seq, e.Kind, id,
+			e.Run, k.State)
 	}
 	if over := !k.expires.IsZero() && !k.expires.After(e.At); over != expiry {
-		l.badTicket(e.Run, id, "entry %d, %s, is of %s; ticket %s of run %s expires at %s", e.Seq, e.Kind, e.At, id, e.Run, k.expires)
+		l.badTicket(e.Run, id, "entry %d, %s, is of %s; ticket %s of run %s expires at %s", e.Seq, e.Kind, e.At, id,
+			e.Run, k.expires)
 	}
 	k.State, k.Verdict = mailroom.TicketDecided, body.Decision
 	if expiry {

@@ -310,7 +310,8 @@ func TestStaleCommentsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range []example{
-		{"links", "", "package x\nimport \"mailroom/store\"\n// f uses [store.Store], [store.Store.Read], [store.Store.Size], [f] and [T.m].\nfunc f() {}\ntype T int\nfunc (T) m() {}", 0},
+		{"links", "",
+			"package x\nimport \"mailroom/store\"\n// f uses [store.Store], [store.Store.Read], [store.Store.Size], [f] and [T.m].\nfunc f() {}\ntype T int\nfunc (T) m() {}", 0},
 		{"another module", "", "package x\nimport \"time\"\n// f uses [time.Nothing], list[0] and [words].\nfunc f() {}", 0},
 		{"a name that is gone", "", "package x\nimport \"mailroom/store\"\n// f uses [store.Reader] and [store.Store.Write].\nfunc f() {}", 2},
 		{"an own name that is gone", "", "package x\n// f uses [Reader], [openRun] and [T.n].\nfunc f() {}\ntype T int", 3},

@@ -30,7 +30,8 @@ func checkExpressions(f *file) []string {
 			switch {
 			case !ok:
 			case selector(call.Fun) == "regexp.MustCompile":
-				found = append(found, f.finding(call.Pos(), "each process compiles this expression at its start: use lazyregexp.New"))
+				found = append(found,
+					f.finding(call.Pos(), "each process compiles this expression at its start: use lazyregexp.New"))
 			case selector(call.Fun) == "lazyregexp.New":
 				if err := compiles(call.Args); err != nil {
 					found = append(found, f.finding(call.Pos(), "%v", err))

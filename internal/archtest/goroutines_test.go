@@ -26,7 +26,9 @@ func checkGoroutines(f *file) []string {
 	var found []string
 	check := func(at ast.Node, started ast.Expr) {
 		if !guarded(started) && !f.excused(at.Pos()) {
-			found = append(found, f.finding(at.Pos(), "a panic in this goroutine ends the process: begin it with defer recovery.Log, Error or Handle"))
+			found = append(found,
+				f.finding(at.Pos(),
+					"a panic in this goroutine ends the process: begin it with defer recovery.Log, Error or Handle"))
 		}
 	}
 	ast.Inspect(f.ast, func(n ast.Node) bool {

@@ -129,8 +129,11 @@ func within(folder, base string) bool {
 func checkImports(f *file) []string {
 	from := f.folder()
 	if f.test { // tests may import any package, but the random model must stay independent of the fold
-		if i := slices.IndexFunc(f.ast.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"mailroom/doctor/fold"` }); i >= 0 && !within(from, "doctor") && !within(from, "torture") {
-			return []string{f.finding(f.ast.Imports[i].Pos(), "tests of %s import the fold, which judges logs independently of them", from)}
+		if i := slices.IndexFunc(f.ast.Imports, func(i *ast.ImportSpec) bool {
+			return i.Path.Value == `"mailroom/doctor/fold"`
+		}); i >= 0 && !within(from, "doctor") && !within(from, "torture") {
+			return []string{f.finding(f.ast.Imports[i].Pos(),
+				"tests of %s import the fold, which judges logs independently of them", from)}
 		}
 		return nil
 	}

@@ -91,7 +91,8 @@ func (all methods) define(f *file, decl *ast.GenDecl, spec *ast.TypeSpec) {
 		}
 		if target, ok := embeddedKey(f, field.Type); ok {
 			t.embedded = append(t.embedded, target)
-		} else if _, named := field.Type.(*ast.SelectorExpr); named && t.isSeam || t.isSeam && baseName(field.Type) == "error" {
+		} else if _, named := field.Type.(*ast.SelectorExpr); named && t.isSeam ||
+			t.isSeam && baseName(field.Type) == "error" {
 			t.foreign++
 		}
 	}
@@ -195,7 +196,9 @@ func checkMethods(files []*file) []string {
 				most = maxExcusedMethods
 			}
 			if n := len(names); n > most {
-				found = append(found, t.file.finding(t.at, "%s has %d methods with the embedded ones, the budget is %d, or %d with a reason", t.name, n, maxMethods, maxExcusedMethods))
+				found = append(found,
+					t.file.finding(t.at, "%s has %d methods with the embedded ones, the budget is %d, or %d with a reason", t.name, n,
+						maxMethods, maxExcusedMethods))
 			}
 			continue
 		}
@@ -226,7 +229,8 @@ func TestEmbeddedMethodsAreCounted(t *testing.T) {
 	}
 	inner := "type inner interface {\n" + list(100, 6, "M%d()\n") + "}\n"
 	concrete := func(exported, others int) string {
-		return "package bus\ntype S struct{}\n" + list(0, exported, "func (s *S) M%d() {}\n") + list(0, others, "func (S) m%d() {}\n")
+		return "package bus\ntype S struct{}\n" + list(0, exported, "func (s *S) M%d() {}\n") + list(0, others,
+			"func (S) m%d() {}\n")
 	}
 	outer := "type O struct { *S }\nfunc (*O) N() {}\n"
 	for _, x := range []struct {

@@ -59,7 +59,8 @@ func written(t *testing.T) (files []string) {
 		}
 		base := d.Name()
 		switch {
-		case d.IsDir() && p != root && (strings.HasPrefix(base, ".") || slices.Contains([]string{"testdata", "bin", "node_modules"}, base)):
+		case d.IsDir() && p != root && (strings.HasPrefix(base, ".") ||
+			slices.Contains([]string{"testdata", "bin", "node_modules"}, base)):
 			return fs.SkipDir
 		case d.IsDir(), base == "phrases_test.go":
 		case slices.Contains([]string{".go", ".js", ".mjs", ".md", ".toml"}, path.Ext(base)) || base == "Makefile":

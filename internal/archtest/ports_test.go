@@ -37,7 +37,8 @@ func checkPorts(f *file) []string {
 			}
 		}
 		ast.Inspect(function, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && selector(call.Fun) == "net.Listen" && len(call.Args) == 2 && !anyPort(call.Args[1]) {
+			if call, ok := n.(*ast.CallExpr); ok && selector(call.Fun) == "net.Listen" && len(call.Args) == 2 &&
+				!anyPort(call.Args[1]) {
 				report(call.Pos(), "nothing kept the port to listen on")
 			}
 			return true
@@ -130,7 +131,8 @@ func TestClosedPortsAreFound(t *testing.T) {
 		{"closed, for its address", "bus/x_test.go", body(listen + "l.Close()\nreturn l.Addr().String()"), 1},
 		{"closed by defer", "bus/x_test.go", body(listen + "defer l.Close()\nreturn l.Addr().String()"), 1},
 		{"closed in the result", "bus/x_test.go", body(listen + "return l.Addr(), l.Close()"), 1},
-		{"closed, with a reason", "bus/x_test.go", body(strings.TrimSpace(listen) + " // archtest: it is a foreign one.\ndefer l.Close()\ng(l.Addr())"), 0},
+		{"closed, with a reason", "bus/x_test.go",
+			body(strings.TrimSpace(listen) + " // archtest: it is a foreign one.\ndefer l.Close()\ng(l.Addr())"), 0},
 		{"served", "bus/x_test.go", body(listen + "go serve(l)\ndefer l.Close()\ng(l.Addr())"), 0},
 		{"accepts", "bus/x_test.go", body(listen + "l.Accept()\nl.Close()\ng(l.Addr())"), 0},
 		{"kept", "bus/x_test.go", body(listen + "s.l = l\nl.Close()\ng(l.Addr())"), 0},

@@ -23,9 +23,9 @@ var (
 // promised is the head of a table of promises. Each of its rows has a number or none, the promise, and the tests.
 const promised = "| | promise | tests |"
 
-// proofs checks that each row of the tables of promises names something in its last cell, that the numbers are in order, that no
-// promise stands outside of a table, and that all names in last cells are known, as are all names of tests elsewhere. rows is how
-// many promises there are.
+// proofs checks that each row of the tables of promises names something in its last cell, that the numbers are in
+// order, that no promise stands outside of a table, and that all names in last cells are known, as are all names of
+// tests elsewhere. rows is how many promises there are.
 func proofs(doc string, known map[string]bool) (rows int, found []string) {
 	last, inside := 0, false
 	for line := range strings.Lines(doc) {
@@ -191,7 +191,8 @@ func TestBrokenProofsAreFound(t *testing.T) {
 		{"two tables", head + "| 1 | **One.** | `ledger.TestA` |\n\n## Next\n\n" + head + "| 2 | **Two.** | `ledger.TestA` |\n", 2, nil},
 		{"one without a number", head + "| 1 | **One.** | `ledger.TestA` |\n| | **Two.** | `start.txtar` |\n", 2, nil},
 		{"another table", "| a | b |\n| --- | --- |\n| `x` | |\n", 0, nil},
-		{"no proof", head + "| 1 | **One** `ledger.TestA`. | |\n| 2 | **Two.** | `ledger.TestA` |\n", 2, []string{"row 1 has no promise or no proof"}},
+		{"no proof", head + "| 1 | **One** `ledger.TestA`. | |\n| 2 | **Two.** | `ledger.TestA` |\n", 2,
+			[]string{"row 1 has no promise or no proof"}},
 		{"no proof and no number", head + "| | **One.** | |\n", 1, []string{"row 1 has no promise or no proof"}},
 		{"no promise", head + "| 1 | | `ledger.TestA` |\n", 1, []string{"row 1 has no promise or no proof"}},
 		{"a proof of words", head + "| 1 | **One.** | by hand |\n", 1, []string{"row 1 has no promise or no proof"}},
@@ -201,9 +202,11 @@ func TestBrokenProofsAreFound(t *testing.T) {
 		{"a session that is gone", head + "| 1 | **One.** | `end.txtar` |\n", 1, []string{"there is no end.txtar"}},
 		{"a point that is gone", head + "| 1 | **One.** | `make torture` (`at dawn`) |\n", 1, []string{"there is no at dawn"}},
 		{"in the text", "By `ledger.FuzzB`.\n", 0, []string{"there is no ledger.FuzzB"}},
-		{"a number left out", head + "| 1 | **One.** | `ledger.TestA` |\n| 3 | **Two.** | `ledger.TestA` |\n", 2, []string{"promise 3 is number 2"}},
+		{"a number left out", head + "| 1 | **One.** | `ledger.TestA` |\n| 3 | **Two.** | `ledger.TestA` |\n", 2,
+			[]string{"promise 3 is number 2"}},
 		{"a list", "1. **One.**\n", 0, []string{"a promise in no table: 1. **One.**"}},
-		{"a table cut in two", head + "| 1 | **One.** | `ledger.TestA` |\n\n| 2 | **Two.** | `ledger.TestA` |\n", 1, []string{"a promise in no table: | 2 | **Two.** | `ledger.TestA` |"}},
+		{"a table cut in two", head + "| 1 | **One.** | `ledger.TestA` |\n\n| 2 | **Two.** | `ledger.TestA` |\n", 1,
+			[]string{"a promise in no table: | 2 | **Two.** | `ledger.TestA` |"}},
 	} {
 		if rows, got := proofs(e.doc, known); rows != e.rows || !slices.Equal(got, e.want) {
 			t.Errorf("%s: got %d, %q, want %d, %q", e.name, rows, got, e.rows, e.want)

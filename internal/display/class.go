@@ -139,7 +139,8 @@ func selects(r, v rune) bool {
 
 // extends reports whether r is shown as a part of the character before it.
 func extends(r rune) bool {
-	return isCombining(r) || r == keycap || r == zwj || r >= 0xfe00 && r <= 0xfe0f || r >= 0x1f3fb && r <= 0x1f3ff || r >= 0xe0000 && r <= 0xe0fff
+	return isCombining(r) || r == keycap || r == zwj || r >= 0xfe00 && r <= 0xfe0f || r >= 0x1f3fb && r <= 0x1f3ff ||
+		r >= 0xe0000 && r <= 0xe0fff
 }
 
 // regionTags returns the tags at the start of s that make a flag of the black flag before

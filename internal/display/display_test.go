@@ -51,7 +51,9 @@ func named() []example {
 	return []example{
 		same("plain", `rm -rf "/tmp/x y" && echo ⟦done⟧ äöü 漢字 𝒳`),
 		{"override", "approve \u202e)txt.exe", "approve ⟦U+202E⟧)txt.exe", "approve ⟦U+202E⟧)txt.exe"},
-		{"embeddings and isolates", "\u202aa\u202bb\u202cc\u202dd\u2066e\u2067f\u2068g\u2069", "⟦U+202A⟧a⟦U+202B⟧b⟦U+202C⟧c⟦U+202D⟧d⟦U+2066⟧e⟦U+2067⟧f⟦U+2068⟧g⟦U+2069⟧", "⟦U+202A⟧a⟦U+202B⟧b⟦U+202C⟧c⟦U+202D⟧d⟦U+2066⟧e⟦U+2067⟧f⟦U+2068⟧g⟦U+2069⟧"},
+		{"embeddings and isolates", "\u202aa\u202bb\u202cc\u202dd\u2066e\u2067f\u2068g\u2069",
+			"⟦U+202A⟧a⟦U+202B⟧b⟦U+202C⟧c⟦U+202D⟧d⟦U+2066⟧e⟦U+2067⟧f⟦U+2068⟧g⟦U+2069⟧",
+			"⟦U+202A⟧a⟦U+202B⟧b⟦U+202C⟧c⟦U+202D⟧d⟦U+2066⟧e⟦U+2067⟧f⟦U+2068⟧g⟦U+2069⟧"},
 		{"zero width", "a\u200bb\u2060c\ufeffd\u00ade", "a⟦U+200B⟧b⟦U+2060⟧c⟦U+FEFF⟧d⟦U+00AD⟧e", "a⟦U+200B⟧b⟦U+2060⟧c⟦U+FEFF⟧d⟦U+00AD⟧e"},
 		{"joiners between Latin letters", "pay\u200cpal\u200d.com", "pay⟦U+200C⟧pal⟦U+200D⟧.com", "pay⟦U+200C⟧pal⟦U+200D⟧.com"},
 		{"escape", "\x1b[2J\x07\x00\u009b", "⟦U+001B⟧[2J⟦U+0007⟧⟦U+0000⟧⟦U+009B⟧", "⟦U+001B⟧[2J⟦U+0007⟧⟦U+0000⟧⟦U+009B⟧"},
@@ -80,7 +82,8 @@ func named() []example {
 		{"digit with a selector", "1\ufe0f2", "1⟦U+FE0F⟧2", "1⟦U+FE0F⟧2"},
 		{"emoji joined to nothing", "👩\u200d x", "👩⟦U+200D⟧ x", "👩⟦U+200D⟧ x"},
 		same("variant of an ideograph", "葛\U000e0100飾区"),
-		{"stacked", "a" + strings.Repeat("\u0301", 9), "a" + strings.Repeat("\u0301", 8) + "⟦U+0301⟧", "a" + strings.Repeat("\u0301", 8) + "⟦U+0301⟧"},
+		{"stacked", "a" + strings.Repeat("\u0301", 9), "a" + strings.Repeat("\u0301", 8) + "⟦U+0301⟧",
+			"a" + strings.Repeat("\u0301", 8) + "⟦U+0301⟧"},
 		{"blank letters", "\u3164\u115f\uffa0\u2800", "⟦U+3164⟧⟦U+115F⟧⟦U+FFA0⟧\u2800", "⟦U+3164⟧⟦U+115F⟧⟦U+FFA0⟧\u2800"},
 		same("a mark as text", "⟦U+202E⟧"),
 		same("empty", ""),
@@ -111,7 +114,8 @@ func shared() cases {
 		s := random(r, []rune(alphabet))
 		c.Random = append(c.Random, example{In: s, Text: display.Text(s), Line: display.Line(s)})
 	}
-	for _, s := range []string{"", "hello", strings.Repeat("x", 1300), "ab⟦U+202E⟧cd", "a⟦b⟧c", "👩\u200d🚀!", "e\u0301\u0302x", strings.Repeat("👍🏽", 4), strings.Repeat("\u0301", 30)} {
+	for _, s := range []string{"", "hello", strings.Repeat("x", 1300), "ab⟦U+202E⟧cd", "a⟦b⟧c", "👩\u200d🚀!",
+		"e\u0301\u0302x", strings.Repeat("👍🏽", 4), strings.Repeat("\u0301", 30)} {
 		for n := range 8 {
 			c.Cut = append(c.Cut, cutting{s, n, display.Cut(s, n)})
 		}
@@ -158,7 +162,8 @@ func TestSharedCases(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, made); diff != "" {
-		t.Errorf("the shared cases differ from what this package does (-shared +now); if it is right, run go test ./internal/display -update:\n%s", diff)
+		t.Errorf(
+			"the shared cases differ from what this package does (-shared +now); if it is right, run go test ./internal/display -update:\n%s", diff)
 	}
 }
 
@@ -245,7 +250,8 @@ func FuzzText(f *testing.F) {
 		}
 		n := len(s) % 7
 		cut := display.Cut(s, n)
-		if head, _, ok := strings.Cut(cut, "… ("); utf8.RuneCountInString(s) <= n && cut != s || ok && cut != s && utf8.RuneCountInString(head) > n {
+		if head, _, ok := strings.Cut(cut, "… ("); utf8.RuneCountInString(s) <= n && cut != s || ok && cut != s &&
+			utf8.RuneCountInString(head) > n {
 			t.Errorf("Cut(%+q, %d) is %+q", s, n, cut)
 		}
 	})

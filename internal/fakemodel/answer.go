@@ -33,7 +33,8 @@ func (o *stream) responses(a Answer) {
 		return
 	}
 	for n, c := range a.Calls {
-		item := map[string]any{"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", o.id, n), "call_id": c.id("call", o.id, n), "name": c.Name}
+		item := map[string]any{"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", o.id, n), "call_id": c.id("call", o.id,
+			n), "name": c.Name}
 		if c.Custom {
 			item["type"], item["input"] = "custom_tool_call", c.Input
 		} else {
@@ -82,7 +83,8 @@ func (o *stream) messages(a Answer) {
 	o.event("message_start", map[string]any{"message": map[string]any{
 		"id": fmt.Sprintf("msg_%d", o.id), "type": "message", "role": "assistant", "model": o.model,
 		"content": []any{}, "stop_reason": nil, "stop_sequence": nil,
-		"usage": map[string]any{"input_tokens": InputTokens - CachedTokens, "cache_read_input_tokens": CachedTokens, "cache_creation_input_tokens": 0, "output_tokens": 1},
+		"usage": map[string]any{"input_tokens": InputTokens - CachedTokens, "cache_read_input_tokens": CachedTokens,
+			"cache_creation_input_tokens": 0, "output_tokens": 1},
 	}})
 	index := 0
 	begin := func(block map[string]any) {

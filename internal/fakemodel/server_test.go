@@ -79,12 +79,14 @@ func kinds(t *testing.T, resp *http.Response) []string {
 
 func TestBothAPIsSendTheirEvents(t *testing.T) {
 	s := start(t, func(Request) Answer {
-		return Answer{Reasoning: "hm", Text: []string{"Hello ", "you"}, Calls: []Call{{Name: "look", Input: map[string]string{"at": "it"}}}}
+		return Answer{Reasoning: "hm", Text: []string{"Hello ", "you"},
+			Calls: []Call{{Name: "look", Input: map[string]string{"at": "it"}}}}
 	})
 	for path, want := range map[string][]string{
 		"/v1/responses": {
 			"response.created", "response.output_item.done", // the reasoning
-			"response.output_item.added", "response.output_text.delta", "response.output_text.delta", "response.output_item.done",
+			"response.output_item.added", "response.output_text.delta", "response.output_text.delta",
+			"response.output_item.done",
 			"response.output_item.done", "response.completed",
 		},
 		"/v1/messages": {
@@ -101,20 +103,23 @@ func TestBothAPIsSendTheirEvents(t *testing.T) {
 
 func TestRequestsAreRecorded(t *testing.T) {
 	s := start(t, func(Request) Answer { return Reply("yes") })
-	post(t, s.URL+"/v1/responses", `{"model":"a","instructions":"be good","tools":[{"name":"shell"},{"type":"web_search"}],"input":[
+	post(t, s.URL+"/v1/responses",
+		`{"model":"a","instructions":"be good","tools":[{"name":"shell"},{"type":"web_search"}],"input":[
 		{"type":"message","role":"user","content":[{"type":"input_text","text":"<environment_context>"},{"type":"input_text","text":"one"}]},
 		{"type":"message","role":"assistant","content":[{"type":"output_text","text":"yes"}]},
 		{"type":"reasoning"},
 		{"type":"function_call","name":"shell","arguments":"{}"},
 		{"type":"function_call_output","output":"done"}]}`)
-	post(t, s.URL+"/v1/messages", `{"model":"b","system":[{"type":"text","text":"be good"}],"tools":[{"name":"Bash"}],"messages":[
+	post(t, s.URL+"/v1/messages",
+		`{"model":"b","system":[{"type":"text","text":"be good"}],"tools":[{"name":"Bash"}],"messages":[
 		{"role":"user","content":"one"},
 		{"role":"assistant","content":[{"type":"text","text":"yes"},{"type":"tool_use","name":"Bash","input":{"a":1}}]},
 		{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"done"}]}]},
 		{"role":"system","content":"and hurry"}]}`)
 	want := []Request{
 		{API: APIResponses, Model: "a", System: "be good", Tools: []string{"shell", "web_search"}, Turns: []Turn{
-			{"user", "<environment_context>"}, {"user", "one"}, {"assistant", "yes"}, {"reasoning", ""}, {"tool-call", "shell {}"}, {"tool-result", "done"},
+			{"user", "<environment_context>"}, {"user", "one"}, {"assistant", "yes"}, {"reasoning", ""},
+			{"tool-call", "shell {}"}, {"tool-result", "done"},
 		}},
 		{API: APIMessages, Model: "b", System: "be good", Tools: []string{"Bash"}, Turns: []Turn{
 			{"user", "one"}, {"assistant", "yes"}, {"tool-call", `Bash {"a":1}`}, {"tool-result", "done"}, {"system", "and hurry"},
@@ -168,7 +173,8 @@ func TestHangLastsUntilTheServerIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bodies []*bufio.Reader
-	for path, piece := range map[string]string{"/v1/responses": "response.output_text.delta", "/v1/messages": "content_block_delta"} {
+	for path, piece := range map[string]string{"/v1/responses": "response.output_text.delta",
+		"/v1/messages": "content_block_delta"} {
 		r := bufio.NewReader(post(t, s.URL+path, `{}`).Body)
 		for next(t, r)["type"] != piece {
 		}

@@ -88,7 +88,8 @@ func (p *scriptRun) runScene(ctx context.Context, name string) error {
 	case "child":
 		return p.runChild(ctx)
 	case "note":
-		note := mailroom.Send{Name: p.sceneName("note"), Thread: p.script.To, Parts: mailroom.Text(fmt.Sprintf("note %s %d", p.run.ID, p.checkpoint.Next))}
+		note := mailroom.Send{Name: p.sceneName("note"), Thread: p.script.To,
+			Parts: mailroom.Text(fmt.Sprintf("note %s %d", p.run.ID, p.checkpoint.Next))}
 		return p.finishScene(ctx, mailroom.Step{Sends: []mailroom.Send{note}})
 	case "fail":
 		if p.run.Failures == 0 {

@@ -15,7 +15,8 @@ const folder = "MAILROOM_TEST_COMMANDS"
 // Build writes the programs of packages to path, a file or an existing folder. It builds as make does, so that the
 // build cache is shared: tests with the race detector set CGO_ENABLED=1, with which much would be compiled again.
 func Build(path, tags string, packages ...string) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", path}, packages...)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", path},
+		packages...)
 	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

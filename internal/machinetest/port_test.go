@@ -82,7 +82,8 @@ func TestTheSystemGivesAReservedPortToNobody(t *testing.T) {
 				t.Fatalf("the system gave the reserved port %s to another socket", addr)
 			}
 		}
-		if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close(), accepted.Close(), ln.Close()); err != nil && !strings.Contains(err.Error(), "reset") {
+		if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close(), accepted.Close(), ln.Close()); err != nil &&
+			!strings.Contains(err.Error(), "reset") {
 			t.Fatal(err)
 		}
 	}

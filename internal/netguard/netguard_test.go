@@ -17,23 +17,28 @@ import (
 func TestOnlyPublicAddressesAreDialed(t *testing.T) {
 	for address, want := range map[string]string{
 		"93.184.216.34": "", "1.1.1.1": "", "172.15.0.1": "", "172.32.0.1": "", "100.63.255.255": "", "100.128.0.0": "",
-		"2606:2800:220:1::1": "", "2a00:1450::1": "", "64:ff9b::5db8:d822": "", "2002:5db8:d822::1": "", "::ffff:93.184.216.34": "",
+		"2606:2800:220:1::1": "", "2a00:1450::1": "", "64:ff9b::5db8:d822": "", "2002:5db8:d822::1": "",
+		"::ffff:93.184.216.34": "",
 
 		"127.0.0.1": "loopback", "127.8.8.8": "loopback", "::1": "loopback",
 		"0.0.0.0": "unspecified", "::": "unspecified", "0.1.2.3": "this network",
-		"10.0.0.1": "private", "172.16.0.1": "private", "172.31.255.255": "private", "192.168.1.1": "private", "fd00::1": "private", "fc00::1": "private",
+		"10.0.0.1": "private", "172.16.0.1": "private", "172.31.255.255": "private", "192.168.1.1": "private",
+		"fd00::1": "private", "fc00::1": "private",
 		"fd00:ec2::254":   "private", // metadata of a cloud
 		"169.254.169.254": "link-local", "fe80::1": "link-local", "fe80::1%eth0": "link-local",
 		"100.64.0.1": "NAT", "100.127.255.255": "NAT", "100.100.100.200": "NAT",
 		"168.63.129.16": "metadata", "192.0.0.192": "protocols",
 		"224.0.0.1": "multicast", "239.1.1.1": "multicast", "ff02::1": "multicast",
 		"255.255.255.255": "reserved", "240.0.0.1": "reserved", "198.18.0.1": "benchmarks", "198.19.255.255": "benchmarks",
-		"192.0.2.1": "documentation", "198.51.100.1": "documentation", "203.0.113.1": "documentation", "2001:db8::1": "documentation", "3fff::1": "documentation",
+		"192.0.2.1": "documentation", "198.51.100.1": "documentation", "203.0.113.1": "documentation",
+		"2001:db8::1": "documentation", "3fff::1": "documentation",
 		"::ffff:127.0.0.1": "loopback", "::ffff:10.0.0.1": "private", "::ffff:169.254.169.254": "link-local",
-		"64:ff9b::7f00:1": "loopback", "64:ff9b::a00:1": "private", "64:ff9b::a9fe:a9fe": "link-local", "64:ff9b:1::1": "local IPv4 translation",
+		"64:ff9b::7f00:1": "loopback", "64:ff9b::a00:1": "private", "64:ff9b::a9fe:a9fe": "link-local",
+		"64:ff9b:1::1":  "local IPv4 translation",
 		"2002:7f00:1::": "loopback", "2002:a00:1::1": "private", "2002:c0a8:101::1": "private",
 		"2001:0:4136:e378:8000:63bf:3fff:fdd2": "protocols", // Teredo
-		"::127.0.0.1":                          "not a public address", "::a00:1": "not a public address", "fec0::1": "not a public address", "100::1": "not a public address", "4000::1": "not a public address",
+		"::127.0.0.1":                          "not a public address", "::a00:1": "not a public address",
+		"fec0::1": "not a public address", "100::1": "not a public address", "4000::1": "not a public address",
 	} {
 		err := netguard.Policy{}.Check(netip.MustParseAddr(address))
 		switch {
@@ -63,7 +68,8 @@ func TestAllowedAddressesAreDialed(t *testing.T) {
 		}
 	}
 	for host, want := range map[string]bool{
-		"127.0.0.1": true, "localhost": true, "10.2.0.1": false, "::1": false, "fd00:1::1": true, "example.org": true, "8.8.8.8": true,
+		"127.0.0.1": true, "localhost": true, "10.2.0.1": false, "::1": false, "fd00:1::1": true, "example.org": true,
+		"8.8.8.8": true,
 	} {
 		if got := p.CheckHost(host) == nil; got != want {
 			t.Errorf("host %s is allowed: %t", host, got)
@@ -72,7 +78,8 @@ func TestAllowedAddressesAreDialed(t *testing.T) {
 	if err := (netguard.Policy{}).CheckHost("localhost"); !errors.Is(err, netguard.ErrRefused) {
 		t.Errorf("localhost with an empty policy: %v", err)
 	}
-	for _, text := range []string{"10.0.0.1/8", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0", "ten", "", "10.0.0.0/33"} {
+	for _, text := range []string{"10.0.0.1/8", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0", "ten", "",
+		"10.0.0.0/33"} {
 		if _, err := netguard.Prefixes([]string{text}); err == nil {
 			t.Errorf("ParsePrefix(%q) succeeded, want an error", text)
 		}
@@ -81,9 +88,12 @@ func TestAllowedAddressesAreDialed(t *testing.T) {
 
 func TestOnlyHTTPSURLsAreAcceptedAndErrorsQuoteNoURL(t *testing.T) {
 	for text, want := range map[string]string{
-		"https://example.org/hook?a=b": "", "https://example.org:8443": "", "http://127.0.0.1:9000/": "", "http://localhost/": "", "http://[::1]:1/": "",
-		"http://example.org/": "not https", "ftp://example.org": "not a URL", "https://": "not a URL", "example.org": "not a URL", "https:example.org": "not a URL",
-		"https://u:hush@example.org/": "password", "https://example.org/#hush": "fragment", "https://exa mple.org/hush": "not a URL", "": "not a URL",
+		"https://example.org/hook?a=b": "", "https://example.org:8443": "", "http://127.0.0.1:9000/": "",
+		"http://localhost/": "", "http://[::1]:1/": "",
+		"http://example.org/": "not https", "ftp://example.org": "not a URL", "https://": "not a URL",
+		"example.org": "not a URL", "https:example.org": "not a URL",
+		"https://u:hush@example.org/": "password", "https://example.org/#hush": "fragment",
+		"https://exa mple.org/hush": "not a URL", "": "not a URL",
 	} {
 		_, err := netguard.URL(text, false)
 		switch {
@@ -133,7 +143,8 @@ func TestANameThatResolvesToAForbiddenAddressIsRefused(t *testing.T) {
 		}
 		return a.Body.Close()
 	}
-	if err := get(p); !errors.Is(err, netguard.ErrRefused) || !strings.Contains(err.Error(), "127.0.0.1 is a loopback address") || conns.Load() != 0 {
+	if err := get(p); !errors.Is(err, netguard.ErrRefused) || !strings.Contains(err.Error(),
+		"127.0.0.1 is a loopback address") || conns.Load() != 0 {
 		t.Errorf("%v, after %d connections", err, conns.Load())
 	}
 	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -182,7 +193,8 @@ func TestAResponseWithALongHeaderFails(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	client := &http.Client{Transport: netguard.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}.Transport()}
+	client := &http.Client{Transport: netguard.Policy{Allow: []netip.Prefix{netip.MustParsePrefix(
+		"127.0.0.0/8")}}.Transport()}
 	defer client.CloseIdleConnections()
 	a, err := client.Get(s.URL)
 	if err == nil {

@@ -84,7 +84,8 @@ func binaries() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("PostgreSQL is not installed: run make programs, which names what is missing, or as root installs it")
+	return "",
+		errors.New("PostgreSQL is not installed: run make programs, which names what is missing, or as root installs it")
 }
 
 // Start creates a cluster and starts it. PostgreSQL refuses to run as root, so root starts it as the
@@ -202,7 +203,8 @@ func (c *Cluster) URL() string {
 
 // Restart starts the server after Kill or Stop, and waits until it accepts connections.
 func (c *Cluster) Restart(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("PostgreSQL is not ready after %s", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("PostgreSQL is not ready after %s",
+		startTimeout))
 	defer cancel()
 	for {
 		err := c.start()

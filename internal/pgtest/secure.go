@@ -31,6 +31,7 @@ func (c *Cluster) secure(o Options) (err error) {
 		return fmt.Errorf("reserve a port: %w", err)
 	}
 	c.port = c.held.Number
-	c.settings = slices.Concat(c.settings, []string{"ssl=on", "listen_addresses=127.0.0.1", "port=" + strconv.Itoa(c.port)})
+	c.settings = slices.Concat(c.settings, []string{"ssl=on", "listen_addresses=127.0.0.1",
+		"port=" + strconv.Itoa(c.port)})
 	return nil
 }

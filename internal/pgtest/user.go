@@ -32,7 +32,9 @@ func unprivileged() (credential, error) {
 			return credential{uint32(uid), uint32(gid)}, nil
 		}
 	}
-	return credential{}, errors.New("PostgreSQL refuses to run as root, and neither of the users `postgres` and `nobody` exists: run this as another user")
+	return credential{},
+		errors.New(
+			"PostgreSQL refuses to run as root, and neither of the users `postgres` and `nobody` exists: run this as another user")
 }
 
 func (c credential) credential() *syscall.Credential {

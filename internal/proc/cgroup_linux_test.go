@@ -21,7 +21,10 @@ func newCgroupFiles(t *testing.T, path, root string) *cgroupFiles {
 	t.Helper()
 	f := &cgroupFiles{t, t.TempDir(), t.TempDir()}
 	f.write(filepath.Join(f.self, "cgroup"), "8:pids:/elsewhere\n0::"+path+"\n")
-	f.write(filepath.Join(f.self, "mountinfo"), fmt.Sprintf("22 1 0:20 / /proc rw - proc proc rw\n30 1 0:26 %s %s rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n", root, f.tree))
+	f.write(filepath.Join(f.self, "mountinfo"),
+		fmt.Sprintf(
+			"22 1 0:20 / /proc rw - proc proc rw\n30 1 0:26 %s %s rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+			root, f.tree))
 	return f
 }
 
@@ -58,12 +61,15 @@ func TestACgroupIsDividedOnlyIfItIsDelegated(t *testing.T) {
 		base         string // of the children; "": none
 		want         string // in the error
 	}{
-		"a unit with Delegate=":          {"/system.slice/mailroom.service", "/", "/system.slice/mailroom.service", "", "cpu pids", "/system.slice/mailroom.service", ""},
-		"with DelegateSubgroup= too":     {"/system.slice/mailroom.service/main", "/", "/system.slice/mailroom.service", "", "pids", "/system.slice/mailroom.service", ""},
+		"a unit with Delegate=": {"/system.slice/mailroom.service", "/", "/system.slice/mailroom.service", "",
+			"cpu pids", "/system.slice/mailroom.service", ""},
+		"with DelegateSubgroup= too": {"/system.slice/mailroom.service/main", "/", "/system.slice/mailroom.service", "",
+			"pids", "/system.slice/mailroom.service", ""},
 		"a container":                    {"/", "/", "", "/", "pids", "/", ""},
 		"a second server in a container": {"/mailroom-server", "/", "", "/", "pids", "/", ""},
 		"a mount of a part":              {"/docker/1/a", "/docker/1", "/a", "", "pids", "/a", ""},
-		"a unit without it":              {"/system.slice/mailroom.service", "/", "", "", "pids", "", "is not delegated to the server"},
+		"a unit without it": {"/system.slice/mailroom.service", "/", "", "", "pids", "",
+			"is not delegated to the server"},
 		"another service in a container": {"/init.scope", "/", "", "/", "pids", "", "is not delegated to the server"},
 		"without the controller":         {"/a", "/", "/a", "", "cpu memory", "", "has no controller pids"},
 		"outside the mount":              {"/../b", "/", "/b", "", "pids", "", "no cgroup of version 2"},
@@ -109,7 +115,8 @@ func TestAChildStartsInACgroupWithItsLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(g.base, childCgroups+"*")); len(left) != 1 || !strings.Contains(left[0], fmt.Sprint(os.Getppid())) {
+	if left, _ := filepath.Glob(filepath.Join(g.base, childCgroups+"*")); len(left) != 1 ||
+		!strings.Contains(left[0], fmt.Sprint(os.Getppid())) {
 		t.Errorf("left after the start: %q, want those of a live process", left)
 	}
 	child, err := g.create(60)
@@ -119,10 +126,12 @@ func TestAChildStartsInACgroupWithItsLimit(t *testing.T) {
 	attr := &syscall.SysProcAttr{}
 	child.startIn(attr)
 	var at, want syscall.Stat_t
-	if err := syscall.Fstat(attr.CgroupFD, &at); err != nil || syscall.Stat(child.dir, &want) != nil || at.Ino != want.Ino || !attr.UseCgroupFD {
+	if err := syscall.Fstat(attr.CgroupFD, &at); err != nil || syscall.Stat(child.dir, &want) != nil ||
+		at.Ino != want.Ino || !attr.UseCgroupFD {
 		t.Errorf("starts in another folder: %v", err)
 	}
-	if got, err := os.ReadFile(filepath.Join(child.dir, "pids.max")); err != nil || string(got) != fmt.Sprint(60+shimTasks) {
+	if got, err := os.ReadFile(filepath.Join(child.dir, "pids.max")); err != nil ||
+		string(got) != fmt.Sprint(60+shimTasks) {
 		t.Errorf("pids.max is %q, %v", got, err)
 	}
 	child.remove() // the file system of the test keeps a folder with files, as that of cgroups one with processes

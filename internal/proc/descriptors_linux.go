@@ -18,7 +18,8 @@ const firstInherited = 3
 // process was started with, such as the files and sockets of a supervisor. This process keeps them.
 func HideDescriptors() error {
 	err := unix.CloseRange(firstInherited, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // before Linux 5.11, or a filter
+	// before Linux 5.11, or a filter
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
 		err = hideListed("/proc/self/fd")
 	}
 	if err != nil {

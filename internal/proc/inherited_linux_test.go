@@ -78,7 +78,8 @@ func TestAChildHasNoTerminalOfItsParent(t *testing.T) {
 		}
 	})
 	var got output
-	if _, err := start(t, shell(t, script, longLimits)).Run(t.Context(), "", got.emit); err != nil || got.text.String() != "own\n" {
+	if _, err := start(t, shell(t, script, longLimits)).Run(t.Context(), "", got.emit); err != nil ||
+		got.text.String() != "own\n" {
 		t.Errorf("without isolation: %q, %v", got.text.String(), err)
 	}
 }
@@ -116,7 +117,8 @@ func TestASecretThatWasReplacedIsHiddenFromTheNextChild(t *testing.T) {
 func TestAMissingPathClosesNoFolder(t *testing.T) {
 	dir := t.TempDir()
 	forEachKind(t, func(t *testing.T, kind Kind) {
-		got := runIsolated(t, "echo new >\"$DIR/new\" && echo made", Isolation{Kind: kind, Hide: []string{filepath.Join(dir, "missing")}}, "DIR="+dir)
+		got := runIsolated(t, "echo new >\"$DIR/new\" && echo made",
+			Isolation{Kind: kind, Hide: []string{filepath.Join(dir, "missing")}}, "DIR="+dir)
 		if got != "made\n" {
 			t.Errorf("a program cannot create a file beside a hidden path that does not exist: %q", got)
 		}
@@ -145,7 +147,8 @@ func runCapless() {
 				break
 			}
 		}
-		fmt.Println(syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), "PROC_TEST_DROPPED=1"))) // returns only an error
+		// returns only an error
+		fmt.Println(syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), "PROC_TEST_DROPPED=1")))
 		return
 	}
 	err := Try(context.Background(), KindLandlock)

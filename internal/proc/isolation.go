@@ -60,7 +60,8 @@ func (i Isolation) Ineffective() (limits []string, why string) {
 		}
 		return limits, "they need Linux"
 	case root && r.Processes > 0 && i.Cgroup == nil: // RLIMIT_NPROC, see setrlimit(2); a user namespace changes nothing
-		return []string{"max_processes"}, "Linux does not limit the processes of root; set user, or Delegate=pids in the unit of the server"
+		return []string{"max_processes"},
+			"Linux does not limit the processes of root; set user, or Delegate=pids in the unit of the server"
 	}
 	return nil, ""
 }

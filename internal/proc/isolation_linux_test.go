@@ -80,7 +80,8 @@ func runIsolated(t *testing.T, script string, i Isolation, env ...string) string
 func TestHiddenFilesCannotBeAccessed(t *testing.T) {
 	data := t.TempDir()
 	for name, text := range map[string]string{
-		"token": "hush", "files/ab/mine": "a picture", "files/ab/theirs": "hush", "work/kept": "kept", "outside": "hush", "beside": "seen",
+		"token": "hush", "files/ab/mine": "a picture", "files/ab/theirs": "hush", "work/kept": "kept", "outside": "hush",
+		"beside": "seen",
 	} {
 		path := filepath.Join(data, "data", name)
 		if name == "outside" || name == "beside" {
@@ -110,14 +111,16 @@ true
 		dir := filepath.Join(data, "data")
 		got := runIsolated(t, script, Isolation{
 			Kind: kind, Hide: []string{dir, filepath.Join(data, "outside"), filepath.Join(data, "missing")},
-			Show: []string{filepath.Join(dir, "files/ab/mine"), filepath.Join(dir, "files/ab/gone"), filepath.Join(dir, "files/ab/link")},
+			Show: []string{filepath.Join(dir, "files/ab/mine"), filepath.Join(dir, "files/ab/gone"),
+				filepath.Join(dir, "files/ab/link")},
 			Keep: []string{filepath.Join(dir, "work")},
 		}, "D="+data)
 		want := "token: refused\nfiles/ab/link: refused\nfiles/ab/theirs: refused\n../outside: refused\n../beside: seen\nfiles/ab/mine: a picture\nwork/kept: kept\nworked\n"
 		if kind == KindNone {
 			want = "token: hush\nfiles/ab/link: hush\nfiles/ab/theirs: hush\n../outside: hush\n../beside: seen\nfiles/ab/mine: a picture\nwork/kept: kept\n" +
 				"token: changed\nfiles/ab/theirs: changed\nmade a file\nworked\nfiles/ab/mine: changed\n"
-			for name, text := range map[string]string{"token": "hush\n", "files/ab/theirs": "hush\n", "files/ab/mine": "a picture\n"} {
+			for name, text := range map[string]string{"token": "hush\n", "files/ab/theirs": "hush\n",
+				"files/ab/mine": "a picture\n"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +153,8 @@ func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		runIsolated(t, "exec 4>"+pipe+"; echo x >&4; "+strings.Replace(bareOrphanInSession, "exec 3>&-; ", "", 1), Isolation{Kind: kind})
+		runIsolated(t, "exec 4>"+pipe+"; echo x >&4; "+strings.Replace(bareOrphanInSession, "exec 3>&-; ", "", 1),
+			Isolation{Kind: kind})
 		if err := r.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +171,8 @@ func TestNoOrphanOutlivesAParentThatIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		parent := exec.Command(os.Args[0])
-		parent.Env = []string{"PATH=" + os.Getenv("PATH"), "PROC_TEST_ROLE=isolating", "PROC_TEST_KIND=" + string(kind), "PROC_TEST_PIPE=" + pipe}
+		parent.Env = []string{"PATH=" + os.Getenv("PATH"), "PROC_TEST_ROLE=isolating", "PROC_TEST_KIND=" + string(kind),
+			"PROC_TEST_PIPE=" + pipe}
 		parent.Stderr = os.Stderr
 		if err := parent.Start(); err != nil {
 			t.Fatal(err)
@@ -196,7 +201,8 @@ func TestNoOrphanOutlivesAParentThatIsKilled(t *testing.T) {
 // holds a pipe, and never waits for it.
 func runIsolatingParent() {
 	_, err := Start(Spec{
-		Command:   []string{"/bin/sh", "-c", "exec 4>" + os.Getenv("PROC_TEST_PIPE") + "; " + bareOrphanInSession + "echo x >&4; sleep 1000"},
+		Command: []string{"/bin/sh", "-c", "exec 4>" + os.Getenv("PROC_TEST_PIPE") + "; " + bareOrphanInSession +
+			"echo x >&4; sleep 1000"},
 		Env:       []string{"PATH=" + os.Getenv("PATH")},
 		Isolation: &Isolation{Kind: Kind(os.Getenv("PROC_TEST_KIND"))},
 	})
@@ -209,7 +215,8 @@ func runIsolatingParent() {
 
 func TestResourcesAreLimited(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
-		got := runIsolated(t, "for l in c n f; do ulimit -S$l; ulimit -H$l; done", Isolation{Kind: kind, Resources: Resources{OpenFiles: 123, FileSize: 512 << 4}})
+		got := runIsolated(t, "for l in c n f; do ulimit -S$l; ulimit -H$l; done",
+			Isolation{Kind: kind, Resources: Resources{OpenFiles: 123, FileSize: 512 << 4}})
 		if want := "0\n0\n123\n123\n16\n16\n"; got != want {
 			t.Errorf("limits are %q, want %q", got, want)
 		}
@@ -236,13 +243,15 @@ func TestAnIsolatedChildReachesNoOtherProcess(t *testing.T) {
 		if kind == KindNone || kind == KindLandlock && (err != nil || version < 6) { // before Linux 6.12
 			return
 		}
-		if got := runIsolated(t, "kill -0 $OUTSIDE 2>/dev/null && echo signals; true", Isolation{Kind: kind}, "OUTSIDE="+outside); got != "" {
+		if got := runIsolated(t, "kill -0 $OUTSIDE 2>/dev/null && echo signals; true", Isolation{Kind: kind},
+			"OUTSIDE="+outside); got != "" {
 			t.Errorf("the child %s a process outside", got)
 		}
 		if kind != KindNamespace {
 			return
 		}
-		if got := runIsolated(t, "ls -d /proc/$OUTSIDE 2>/dev/null; echo $$", Isolation{Kind: kind}, "OUTSIDE="+outside); strings.Contains(got, "/proc") || len(strings.TrimSpace(got)) > 2 {
+		if got := runIsolated(t, "ls -d /proc/$OUTSIDE 2>/dev/null; echo $$", Isolation{Kind: kind},
+			"OUTSIDE="+outside); strings.Contains(got, "/proc") || len(strings.TrimSpace(got)) > 2 {
 			t.Errorf("the child sees processes outside: %q", got)
 		}
 	})
@@ -259,7 +268,9 @@ func TestAnIsolatedChildOfRootHasLimitedCapabilities(t *testing.T) {
 		if kind == KindNone {
 			return
 		}
-		got := runIsolated(t, "while read -r name value; do case $name in CapEff:|CapBnd:|CapAmb:) echo $value;; esac; done </proc/self/status", Isolation{Kind: kind})
+		got := runIsolated(t,
+			"while read -r name value; do case $name in CapEff:|CapBnd:|CapAmb:) echo $value;; esac; done </proc/self/status",
+			Isolation{Kind: kind})
 		sets := strings.Fields(got)
 		if len(sets) != 3 {
 			t.Fatalf("got the sets %q", got)
@@ -280,7 +291,8 @@ func TestAnIsolatedChildOfRootHasLimitedCapabilities(t *testing.T) {
 
 func TestAnIsolatedChildReportsItsExit(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
-		for script, want := range map[string]string{"exit 7": "exit status 7", "kill -9 $$": "signal: killed", "kill -TERM $$": "signal: terminated"} {
+		for script, want := range map[string]string{"exit 7": "exit status 7", "kill -9 $$": "signal: killed",
+			"kill -TERM $$": "signal: terminated"} {
 			spec := shell(t, script, longLimits)
 			spec.Isolation = &Isolation{Kind: kind}
 			exit, err := start(t, spec).Run(t.Context(), "", discard)
@@ -290,7 +302,8 @@ func TestAnIsolatedChildReportsItsExit(t *testing.T) {
 		}
 		spec := Spec{Command: []string{"/nowhere/at/all"}, Isolation: &Isolation{Kind: kind}}
 		_, err := Start(spec)
-		if want := "fork/exec /nowhere/at/all: no such file or directory"; err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+		if want := "fork/exec /nowhere/at/all: no such file or directory"; err == nil || err.Error() != want ||
+			!errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	})

@@ -51,7 +51,8 @@ func (p *plan) restrict() error {
 		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
 	}
 	attr.Handled_access_fs = rules.folder
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Offsetof(attr.Quiet_access_fs), 0)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)),
+		unsafe.Offsetof(attr.Quiet_access_fs), 0)
 	if errno != 0 {
 		return &opError{"use Landlock", errno}
 	}

@@ -124,7 +124,8 @@ func TestExitReportsHowTheChildEnded(t *testing.T) {
 		{"kill -9 $$", Exit{Code: -1, Signal: "killed"}, "signal: killed"},
 		{"true", Exit{}, "exit status 0"},
 		{"i=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done",
-			Exit{Stderr: []byte("984\n985\n986\n987\n988\n989\n990\n991\n992\n993\n994\n995\n996\n997\n998\n999\n")}, "exit status 0"},
+			Exit{Stderr: []byte("984\n985\n986\n987\n988\n989\n990\n991\n992\n993\n994\n995\n996\n997\n998\n999\n")},
+			"exit status 0"},
 	}
 	for _, c := range cases {
 		got, err := start(t, shell(t, c.script, longLimits)).Run(t.Context(), "", discard)

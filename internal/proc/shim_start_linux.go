@@ -221,6 +221,8 @@ func (c *Child) endShim() *SurvivorsError {
 	if c.tree.shim == 0 {
 		return nil
 	}
-	left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), []stopStage{{syscall.SIGKILL, killWait}}, nil)) // stop returns no other error here
+	// stop returns no other error here
+	left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), []stopStage{{syscall.SIGKILL, killWait}},
+		nil))
 	return left
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // supervised are the signals that a supervisor may leave ignored or blocked.
-var supervised = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGCHLD, syscall.SIGUSR1}
+var supervised = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE,
+	syscall.SIGCHLD, syscall.SIGUSR1}
 
 func init() {
 	switch os.Getenv("PROC_TEST_ROLE") {

@@ -253,7 +253,8 @@ func (c *Child) finish(ctx context.Context, t *stream, why error, emit Emit) (Ex
 	ladder := c.stopStages(why)
 	t.pipes.Go(func() {
 		defer recovery.Handle(nil, "program stop", func(*recovery.Panic) { c.closePipes(t); stopped <- nil })
-		left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), ladder, c.exited)) // stop returns no other error here
+		// stop returns no other error here
+		left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), ladder, c.exited))
 		if left == nil {
 			left = c.endShim()
 		}

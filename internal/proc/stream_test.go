@@ -31,7 +31,8 @@ func TestInputCanFollowOutput(t *testing.T) {
 
 func TestAnUnclosedInputDoesNotDelayTheExit(t *testing.T) {
 	in := NewInput(strings.Repeat("x", 1<<20)) // more than a pipe holds
-	if exit, why := start(t, shell(t, "exit 0", longLimits)).RunWithInput(t.Context(), in, discard); why != nil || !exit.Success() {
+	if exit, why := start(t, shell(t, "exit 0", longLimits)).RunWithInput(t.Context(), in, discard); why != nil ||
+		!exit.Success() {
 		t.Errorf("ended with %v, %v", exit, why)
 	}
 	in.Write("after the exit")
@@ -39,10 +40,11 @@ func TestAnUnclosedInputDoesNotDelayTheExit(t *testing.T) {
 	in = NewInput("")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
-	_, why := start(t, shell(t, "echo ready; exec sleep 1000", longLimits)).RunWithInput(ctx, in, func(context.Context, []byte) error {
-		cancel(stop)
-		return nil
-	})
+	_, why := start(t, shell(t, "echo ready; exec sleep 1000", longLimits)).RunWithInput(ctx, in,
+		func(context.Context, []byte) error {
+			cancel(stop)
+			return nil
+		})
 	if !errors.Is(why, stop) {
 		t.Errorf("stop reason %v, want %v", why, stop)
 	}
@@ -79,7 +81,9 @@ func TestOutputThatWaitsIsNoSilence(t *testing.T) {
 			s := &stream{out: make(chan []byte, 1), life: make(chan struct{}, 1)}
 			s.read.Add(1)
 			s.out <- []byte("x")
-			if why := c.watch(t.Context(), s, func(context.Context, []byte) error { return e.emitted }); !errors.Is(why, e.want) {
+			if why := c.watch(t.Context(), s, func(context.Context, []byte) error {
+				return e.emitted
+			}); !errors.Is(why, e.want) {
 				t.Fatalf("%s: stopped with %v, want %v", name, why, e.want)
 			}
 			closeAll([]*os.File{r, w})

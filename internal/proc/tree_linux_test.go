@@ -91,7 +91,8 @@ func TestNothingOfATreeOutlivesTheChild(t *testing.T) {
 
 func TestTheLastFilterOfTheOutputMayFinish(t *testing.T) {
 	var got output
-	exit, err := start(t, shell(t, "(while kill -0 $$ 2>/dev/null; do :; done; echo last) & echo first", longLimits)).Run(t.Context(), "", got.emit)
+	exit, err := start(t, shell(t, "(while kill -0 $$ 2>/dev/null; do :; done; echo last) & echo first",
+		longLimits)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() || got.text.String() != "first\nlast\n" {
 		t.Errorf("output %q, ended with %v, %v", got.text.String(), exit, err)
 	}
@@ -99,7 +100,8 @@ func TestTheLastFilterOfTheOutputMayFinish(t *testing.T) {
 
 func TestAnUnfoundPipeHolderDoesNotBlockRun(t *testing.T) {
 	var got output
-	exit, err := start(t, shell(t, "(env -i setsid sh -c 'echo $$; exec sleep 1000' & )", longLimits)).Run(t.Context(), "", got.emit)
+	exit, err := start(t, shell(t, "(env -i setsid sh -c 'echo $$; exec sleep 1000' & )", longLimits)).Run(t.Context(),
+		"", got.emit)
 	if err != nil || !exit.Success() {
 		t.Errorf("ended with %v, %v; want success", exit, err)
 	}
@@ -129,7 +131,8 @@ func readLines(t *testing.T, c *Child, n int) string {
 // clear their environment and leave the group and session.
 func TestATreeThatForksWhileItIsKilled(t *testing.T) {
 	argument := fmt.Sprintf("1000.%d", os.Getpid())
-	spec := shell(t, "echo ready; i=0; while [ $i -lt 100 ]; do env -i setsid sleep "+argument+" & i=$((i+1)); done; wait", longLimits)
+	spec := shell(t, "echo ready; i=0; while [ $i -lt 100 ]; do env -i setsid sleep "+argument+" & i=$((i+1)); done; wait",
+		longLimits)
 	spec.Urgent = func(error) bool { return true }
 	var got output
 	ctx := got.cancelOn(t, "ready")
@@ -308,7 +311,8 @@ func TestParseStat(t *testing.T) {
 	// A line as the kernel writes it, with a name that imitates further fields.
 	const tail = "4194560 109 0 0 0 1 2 3 4 20 0 3 0 8675309 1 2 3"
 	got, err := parseStat("42 (a) R 1 (b) S 7 40 39 0 -1 " + tail)
-	want := process{pid: 42, parent: 7, group: 40, session: 39, state: 'S', threads: 3, start: 8675309, used: 1 + 2 + 3 + 4}
+	want := process{pid: 42, parent: 7, group: 40, session: 39, state: 'S', threads: 3, start: 8675309,
+		used: 1 + 2 + 3 + 4}
 	if err != nil {
 		t.Fatal(err)
 	}

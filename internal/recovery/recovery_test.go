@@ -19,7 +19,8 @@ func TestAPanicBecomesAnErrorWithItsStack(t *testing.T) {
 		return fmt.Errorf("none is %d", none[len(none)])
 	}
 	p, ok := errors.AsType[*recovery.Panic](explode())
-	if !ok || p.Value != "runtime error: index out of range [0] with length 0" || !strings.Contains(p.Stack, "recovery_test.go") {
+	if !ok || p.Value != "runtime error: index out of range [0] with length 0" ||
+		!strings.Contains(p.Stack, "recovery_test.go") {
 		t.Errorf("got %+v, want the panic and where it was", p)
 	}
 	calm := func() (err error) {
@@ -39,7 +40,8 @@ func TestALoggedPanicIsOneLineOfBoundedLength(t *testing.T) {
 		panic("a\nlevel=INFO msg=forged " + strings.Repeat("x", 1<<20))
 	}()
 	line := out.String()
-	if strings.Count(line, "\n") != 1 || !strings.Contains(line, `msg="panic recovered" in="a reader" panic="\"a\\nlevel=INFO`) {
+	if strings.Count(line, "\n") != 1 ||
+		!strings.Contains(line, `msg="panic recovered" in="a reader" panic="\"a\\nlevel=INFO`) {
 		t.Errorf("logged %.200q, want one line", line)
 	}
 	if len(line) > 40<<10 {

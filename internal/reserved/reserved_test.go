@@ -36,14 +36,16 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 		{"Alert:phone", "", auth.Operator, "", false},
 	} {
 		prefix, owner, agent := reserved.Prefix(test.id), reserved.Owner(test.id), reserved.Agent(test.id)
-		if server := reserved.ForServer(test.id); prefix != test.prefix || owner != test.owner || agent != test.agent || server != test.server {
+		if server := reserved.ForServer(test.id); prefix != test.prefix || owner != test.owner || agent != test.agent ||
+			server != test.server {
 			t.Errorf("%s: got %q, owner %q, agent %q, for the server %v; want %+v", test.id, prefix, owner, agent, server, test)
 		}
 	}
 }
 
 func TestOnlyPartsOfTheServerAreReservedAgents(t *testing.T) {
-	for agent, want := range map[string]bool{alert.AgentName("x"): true, channel.AgentName("x"): true, "echo": false, "alert": false} {
+	for agent, want := range map[string]bool{alert.AgentName("x"): true, channel.AgentName("x"): true, "echo": false,
+		"alert": false} {
 		if got := reserved.IsAgent(agent); got != want {
 			t.Errorf("%s: got %v, want %v", agent, got, want)
 		}

@@ -22,7 +22,8 @@ func TestEachLevelOverridesTheOneAbove(t *testing.T) {
 		{"first", retry.Policy{First: time.Second}, top, retry.Policy{Attempts: 5, First: time.Second, Most: 30 * time.Second}},
 		{"most", retry.Policy{Most: time.Hour}, top, retry.Policy{Attempts: 5, First: 250 * ms, Most: time.Hour}},
 		{"all", retry.Policy{Attempts: 1, First: ms, Most: 2 * ms}, top, retry.Policy{Attempts: 1, First: ms, Most: 2 * ms}},
-		{"a first above the most of the level above", retry.Policy{First: time.Minute}, top, retry.Policy{Attempts: 5, First: time.Minute, Most: time.Minute}},
+		{"a first above the most of the level above", retry.Policy{First: time.Minute}, top,
+			retry.Policy{Attempts: 5, First: time.Minute, Most: time.Minute}},
 		{"a most below the first of the level above", retry.Policy{Most: 10 * ms}, top, retry.Policy{Attempts: 5, First: 10 * ms, Most: 10 * ms}},
 	} {
 		if got := c.own.Over(c.above); got != c.is {
@@ -43,7 +44,8 @@ func TestTheDefaultIsThatOfTheManual(t *testing.T) {
 // drawDelays draws two delays within the bounds, the shorter one first. All magnitudes are as likely.
 func drawDelays(t *rapid.T) retry.Policy {
 	draw := func(name string) time.Duration {
-		unit := rapid.SampledFrom([]time.Duration{ms, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, name+" unit")
+		unit := rapid.SampledFrom([]time.Duration{ms, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t,
+			name+" unit")
 		return time.Duration(rapid.IntRange(1, 365).Draw(t, name)) * unit
 	}
 	first, most := draw("first"), draw("most")

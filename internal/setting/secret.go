@@ -23,8 +23,10 @@ func (s *Secret) Hold(text string) { s.value, s.held = text, true }
 // set; "" makes them optional.
 func (s *Secret) Settings(name, what, missing string) []Setting {
 	return []Setting{
-		{Key: name + "_env", Doc: "Environment variable of the server that holds " + what + ".", Value: Text(&s.Env), Secret: s, Missing: missing},
-		{Key: name + "_file", Doc: "File that holds it instead, readable only by its owner.", Value: Text(&s.File), Secret: s, Missing: missing},
+		{Key: name + "_env", Doc: "Environment variable of the server that holds " + what + ".", Value: Text(&s.Env),
+			Secret: s, Missing: missing},
+		{Key: name + "_file", Doc: "File that holds it instead, readable only by its owner.", Value: Text(&s.File), Secret: s,
+			Missing: missing},
 	}
 }
 

@@ -136,12 +136,16 @@ func Int(p *int, least, most int) Value {
 
 // Bool is true or false.
 func Bool(p *bool) Value {
-	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return is, ok }, func(is bool) any { return is })
+	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return is, ok }, func(is bool) any {
+		return is
+	})
 }
 
 // Not is the opposite of *p.
 func Not(p *bool) Value {
-	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return !is, ok }, func(is bool) any { return !is })
+	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return !is, ok }, func(is bool) any {
+		return !is
+	})
 }
 
 // Text is a string without control characters.
@@ -177,7 +181,9 @@ func OneOf[S ~string](p *S, allowed ...S) Value {
 
 // Either is one of two strings, which mean false and true.
 func Either(p *bool, no, yes string) Value {
-	return Of(p, "one of "+no+", "+yes, func(v any) (is, ok bool) { return v == yes, v == yes || v == no }, func(is bool) any {
+	return Of(p, "one of "+no+", "+yes, func(v any) (is, ok bool) {
+		return v == yes, v == yes || v == no
+	}, func(is bool) any {
 		if is {
 			return yes
 		}
@@ -188,7 +194,8 @@ func Either(p *bool, no, yes string) Value {
 // ParseBaseURL parses the base URL of a service. example is a valid one.
 func ParseBaseURL(s, example string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(s, "/"))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return nil, errors.New("not a base URL: use one such as " + example + ", without credentials, query or fragment")
 	}
 	return u, nil

@@ -41,7 +41,8 @@ func TestResultsOfGoTestArePrintedAndFailuresAreRepeated(t *testing.T) {
 	if ok {
 		t.Error("passed")
 	}
-	if !strings.Contains(results, "\nok  \texample/good\t") || strings.Contains(printed, "quiet") || strings.Contains(printed, "=== RUN") {
+	if !strings.Contains(results, "\nok  \texample/good\t") || strings.Contains(printed, "quiet") ||
+		strings.Contains(printed, "=== RUN") {
 		t.Errorf("printed %s", printed)
 	}
 	for _, want := range []string{
@@ -51,7 +52,8 @@ func TestResultsOfGoTestArePrintedAndFailuresAreRepeated(t *testing.T) {
 		"a goroutine leaked", "FAIL\texample/exits\t",
 	} {
 		if strings.Count(results, want) != 1 || strings.Count(summary, want) != 1 {
-			t.Errorf("%q is printed %d times at once and %d times in the summary, want once each", want, strings.Count(results, want), strings.Count(summary, want))
+			t.Errorf("%q is printed %d times at once and %d times in the summary, want once each", want,
+				strings.Count(results, want), strings.Count(summary, want))
 		}
 	}
 	// TestA, TestB, TestGood and TestD passed; TestBad, TestPanics and two packages failed.
@@ -66,7 +68,8 @@ func TestAPackageWhoseEndIsNotReportedFailed(t *testing.T) {
 		printf '%s\n' '{"Action":"run","Package":"example/lost","Test":"TestA"}'
 		printf '%s\n' '{"Action":"output","Package":"example/lost","Test":"TestA","Output":"last words\n"}'
 		exit 1`)})
-	if ok || !strings.Contains(printed, "last words\nFAIL\texample/lost\n") || !strings.Contains(printed, "\n0 passed, 1 failed\n") {
+	if ok || !strings.Contains(printed, "last words\nFAIL\texample/lost\n") ||
+		!strings.Contains(printed, "\n0 passed, 1 failed\n") {
 		t.Errorf("%t, printed %s", ok, printed)
 	}
 }
@@ -93,7 +96,8 @@ func TestKeptOutputIsBounded(t *testing.T) {
 	}
 	kept.add("the end")
 	text := kept.String()
-	if len(text) > 200 || !strings.HasPrefix(text, "… (earlier lines are left out)\n") || !strings.HasSuffix(text, "the end\n") {
+	if len(text) > 200 || !strings.HasPrefix(text, "… (earlier lines are left out)\n") ||
+		!strings.HasSuffix(text, "the end\n") {
 		t.Errorf("kept %q", text)
 	}
 }

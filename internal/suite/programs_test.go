@@ -81,7 +81,8 @@ func (m *machine) read(name string) string {
 }
 
 func needed() []string {
-	return []string{"go", "git", "compiler", "node", "chromium", "ngircd", "exim", "postgres", "caddy", "nginx", "python3", "openssl", "curl"}
+	return []string{"go", "git", "compiler", "node", "chromium", "ngircd", "exim", "postgres", "caddy", "nginx", "python3",
+		"openssl", "curl"}
 }
 
 func TestAllMissingProgramsAreNamedAtOnceWithTheCommandThatInstallsThem(t *testing.T) {
@@ -92,7 +93,8 @@ func TestAllMissingProgramsAreNamedAtOnceWithTheCommandThatInstallsThem(t *testi
 		t.Errorf("%v, calls %q", err, m.calls())
 	}
 	for _, want := range []string{
-		"Go 1.26", "git", "a C compiler", "Node 20.10", "Chromium", "ngircd", "Exim", "PostgreSQL", "caddy", "nginx", "python3", "openssl",
+		"Go 1.26", "git", "a C compiler", "Node 20.10", "Chromium", "ngircd", "Exim", "PostgreSQL", "caddy", "nginx",
+		"python3", "openssl",
 		".ci/programs go git compiler node chromium ngircd exim postgres caddy nginx python3 openssl\n",
 		"git gcc libc6-dev chromium fonts-dejavu-core ngircd exim4-daemon-light postgresql caddy nginx python3 openssl,",
 	} {
@@ -151,7 +153,8 @@ func TestAnExistingConfigurationOfClustersKeepsItsOtherSettings(t *testing.T) {
 func TestWhatAptGetCouldNotInstallIsNamed(t *testing.T) {
 	m := newMachine(t, "0", false)
 	printed, err := m.check("ngircd", "exim")
-	if err == nil || !strings.Contains(printed, "the IRC server ngircd") || !strings.Contains(printed, "the mail server Exim") {
+	if err == nil || !strings.Contains(printed, "the IRC server ngircd") ||
+		!strings.Contains(printed, "the mail server Exim") {
 		t.Errorf("%v, printed %s", err, printed)
 	}
 }

@@ -168,7 +168,8 @@ func (s *suite) execute(ctx context.Context, t *track) error {
 
 // countPackages returns how many packages have tests, or 0 if go cannot list them; then the tests say why.
 func countPackages(ctx context.Context, pattern string) int {
-	list := exec.CommandContext(ctx, "go", "list", "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", pattern)
+	list := exec.CommandContext(ctx, "go", "list", "-e", "-f",
+		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", pattern)
 	out, err := list.Output()
 	if err != nil {
 		return 0

@@ -54,9 +54,11 @@ func TestTheLastLinesSayHowItEnded(t *testing.T) {
 	if !ok || last[0] != "13 passed, 0 failed" || !strings.HasPrefix(last[1], "ok: make test passed in 0:") {
 		t.Errorf("%t, the last lines are %q", ok, last)
 	}
-	printed, ok = play(t, step{name: "one", args: sh("echo 12 passed, 1 failed; exit 1")}, step{name: "two", args: sh("exit 3")})
+	printed, ok = play(t, step{name: "one", args: sh("echo 12 passed, 1 failed; exit 1")},
+		step{name: "two", args: sh("exit 3")})
 	last = lastLines(printed, 2)
-	if ok || last[0] != "12 passed, 2 failed" || !regexp.MustCompile(`^FAILED: make test, after 0:\d\d: one, two$`).MatchString(last[1]) {
+	if ok || last[0] != "12 passed, 2 failed" ||
+		!regexp.MustCompile(`^FAILED: make test, after 0:\d\d: one, two$`).MatchString(last[1]) {
 		t.Errorf("%t, the last lines are %q", ok, last)
 	}
 }
@@ -76,20 +78,24 @@ func TestAStepRunsOnlyIfTheStepsItNeedsPassed(t *testing.T) {
 		step{name: "web", args: sh("echo web runs"), needs: []string{"build"}},
 		step{name: "pages", args: sh("echo pages run"), needs: []string{"web"}},
 		step{name: "lint", args: sh("echo lint runs"), after: []string{"build", "pages"}})
-	if ok || strings.Contains(printed, "| web runs") || strings.Contains(printed, "| pages run") || !strings.Contains(printed, "lint    | lint runs\n") {
+	if ok || strings.Contains(printed, "| web runs") || strings.Contains(printed, "| pages run") ||
+		!strings.Contains(printed, "lint    | lint runs\n") {
 		t.Errorf("%t, printed %s", ok, printed)
 	}
-	if !strings.Contains(printed, "not run: build did not pass") || !strings.Contains(printed, "not run: web did not pass") {
+	if !strings.Contains(printed, "not run: build did not pass") ||
+		!strings.Contains(printed, "not run: web did not pass") {
 		t.Errorf("the reasons are missing: %s", printed)
 	}
-	if last := lastLines(printed, 2); last[0] != "1 passed, 1 failed" || !strings.HasSuffix(last[1], ": build, web, pages") {
+	if last := lastLines(printed, 2); last[0] != "1 passed, 1 failed" ||
+		!strings.HasSuffix(last[1], ": build, web, pages") {
 		t.Errorf("the last lines are %q", last)
 	}
 }
 
 func TestAStepWaitsOnlyForStepsBeforeIt(t *testing.T) {
 	for _, steps := range [][]step{{{name: "a", needs: []string{"b"}}, {name: "b"}}, {{name: "a", after: []string{"a"}}}} {
-		if _, err := newSuite(steps, newScreen(&page{})); err == nil || !strings.Contains(err.Error(), "not a step before it") {
+		if _, err := newSuite(steps, newScreen(&page{})); err == nil || !strings.Contains(err.Error(),
+			"not a step before it") {
 			t.Errorf("steps %v: %v", steps, err)
 		}
 	}
@@ -97,7 +103,8 @@ func TestAStepWaitsOnlyForStepsBeforeIt(t *testing.T) {
 
 func TestParallelStepsPrintWholeLinesWithTheirNames(t *testing.T) {
 	const script = `i=0; while [ $i -lt 200 ]; do printf "%s" "$0"; printf "%s" "-$i" >&1; printf "\n"; i=$((i+1)); done`
-	printed, _ := play(t, step{name: "one", args: append(sh(script), "first")}, step{name: "two", args: append(sh(script), "second")})
+	printed, _ := play(t, step{name: "one", args: append(sh(script), "first")},
+		step{name: "two", args: append(sh(script), "second")})
 	for i := range 200 {
 		for _, want := range []string{fmt.Sprintf("one     | first-%d\n", i), fmt.Sprintf("two     | second-%d\n", i)} {
 			if strings.Count(printed, want) != 1 {
@@ -141,7 +148,8 @@ func TestProgressIsPrintedWhileAStepIsSilent(t *testing.T) {
 			}
 		}
 	}}
-	s, err := newSuite([]step{{name: "silent", args: append(sh(`until [ -e "$0" ]; do sleep 0.01; done`), release)}}, newScreen(p))
+	s, err := newSuite([]step{{name: "silent", args: append(sh(`until [ -e "$0" ]; do sleep 0.01; done`), release)}},
+		newScreen(p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +168,8 @@ func TestAnInterruptEndsTheProcessesOfAStepAndIsInTheSummary(t *testing.T) {
 	}}
 	// The child holds the output of the step open: run returns only because the child has ended.
 	script := "sleep 1000 & echo started; wait"
-	s, err := newSuite([]step{{name: "long", args: sh(script)}, {name: "next", args: sh("true"), after: []string{"long"}}}, newScreen(p))
+	s, err := newSuite([]step{{name: "long", args: sh(script)}, {name: "next", args: sh("true"), after: []string{"long"}}},
+		newScreen(p))
 	if err != nil {
 		t.Fatal(err)
 	}

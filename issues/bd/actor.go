@@ -40,7 +40,8 @@ func (m *Main) actorName(ctx context.Context) string {
 func (m *Main) userName(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, tracker.GitTimeout)
 	defer cancel()
-	if out, err := tracker.Git(ctx, m.Dir, "config", "user.name").Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
+	if out, err := tracker.Git(ctx, m.Dir, "config", "user.name").Output(); err == nil &&
+		len(strings.TrimSpace(string(out))) > 0 {
 		return strings.TrimSpace(string(out))
 	}
 	if name := m.Env("USER"); name != "" {

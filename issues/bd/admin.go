@@ -126,7 +126,8 @@ func (e export) write(to io.Writer, t *tracker.Tracker) (n int, err error) {
 func importCommand(m *Main) *cobra.Command {
 	var from string
 	var dry, keep bool
-	cmd := &cobra.Command{Use: "import [FILE]", Short: "Import issues from JSON lines, merging existing ones", Args: cobra.MaximumNArgs(1),
+	cmd := &cobra.Command{Use: "import [FILE]", Short: "Import issues from JSON lines, merging existing ones",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Import issues from JSON lines, merging existing ones.
 
 FILE can be the backup of a database, such as .beads/backup: a folder with issues.jsonl and the
@@ -151,7 +152,8 @@ files dependencies.jsonl, labels.jsonl and comments.jsonl, which belong to it.`,
 		}
 		other, invalid := tracker.Parse(raw)
 		if len(invalid) > 0 {
-			return mailroom.Errorf(mailroom.CodeInvalid, "the input has %s, the first: %v; nothing was imported", count(len(invalid), "invalid line"), invalid[0])
+			return mailroom.Errorf(mailroom.CodeInvalid, "the input has %s, the first: %v; nothing was imported",
+				count(len(invalid), "invalid line"), invalid[0])
 		}
 		var came tracker.ImportResult
 		var splits []tracker.Split
@@ -172,10 +174,12 @@ files dependencies.jsonl, labels.jsonl and comments.jsonl, which belong to it.`,
 			return err
 		}
 		if m.out.json {
-			return m.out.printJSON(map[string]any{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped, "records": came.Records, "renamed": renamed(splits), "dropped": dropped(contests)})
+			return m.out.printJSON(map[string]any{"created": came.New, "updated": came.Changed, "unchanged": came.Same,
+				"skipped": came.Skipped, "records": came.Records, "renamed": renamed(splits), "dropped": dropped(contests)})
 		}
 		if came.Records > 0 {
-			return m.out.report("%d new, %d changed, %d unchanged, %d skipped, %s new", came.New, came.Changed, came.Same, came.Skipped, count(came.Records, "other record"))
+			return m.out.report("%d new, %d changed, %d unchanged, %d skipped, %s new", came.New, came.Changed, came.Same,
+				came.Skipped, count(came.Records, "other record"))
 		}
 		return m.out.report("%d new, %d changed, %d unchanged, %d skipped", came.New, came.Changed, came.Same, came.Skipped)
 	}
@@ -247,7 +251,8 @@ func syncCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "sync", Short: "Merge conflicts that git has marked in the file", Args: noArgs}
 	var status bool
 	cmd.Flags().BoolVar(&status, "status", false, "only report whether git has marked conflicts in the file")
-	ignoredFlags(cmd, "flush-only", "import-only", "no-push", "no-pull", "from-main", "full", "merge", "rename-on-import", "dry-run")
+	ignoredFlags(cmd, "flush-only", "import-only", "no-push", "no-pull", "from-main", "full", "merge",
+		"rename-on-import", "dry-run")
 	cmd.Flags().StringP("message", "m", "", "accepted and ignored")
 	_ = cmd.Flags().MarkHidden("message") // the flag is there
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -336,7 +341,8 @@ func renameCommand(m *Main) *cobra.Command {
 		if dry {
 			return m.out.report("Would rename %s from prefix %s- to %s-.", count(n, "issue"), from, to)
 		}
-		return m.out.report("Renamed %s to prefix %s-. Branches and clones that still have the old ids bring them back when they are merged: rename there too.",
+		return m.out.report(
+			"Renamed %s to prefix %s-. Branches and clones that still have the old ids bring them back when they are merged: rename there too.",
 			count(n, "issue"), to)
 	}
 	return cmd
@@ -370,37 +376,40 @@ func (m *Main) rename(ctx context.Context, to string, dry bool) (from string, n 
 }
 
 func infoCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "info", Short: "Show the tracker's folder, size and mail state", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		dir, err := m.folder()
-		if err != nil {
-			return err
-		}
-		return m.read(func(t *tracker.Tracker) error {
-			set := m.settings(dir)
-			file, err := dir.Stat()
+	return &cobra.Command{Use: "info", Short: "Show the tracker's folder, size and mail state", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := m.folder()
 			if err != nil {
 				return err
 			}
-			if m.out.json {
-				return m.out.printJSON(map[string]any{
-					"file": dir.File(), "size": file.Size(), "issue_count": len(t.List(tracker.Filter{All: true})), "prefix": set.Prefix,
-					"mode": "direct", "daemon_connected": false, "version": m.Version, "agent_mail": m.mailJSON(),
-				})
-			}
-			return m.out.printRows(append([][]safeText{
-				cells("file", dir.File()), cells("size", fmt.Sprintf("%d bytes", file.Size())),
-				cells("issues", number(len(t.List(tracker.Filter{All: true})))), cells("prefix", set.Prefix),
-			}, m.mailRows()...))
-		})
-	}}
+			return m.read(func(t *tracker.Tracker) error {
+				set := m.settings(dir)
+				file, err := dir.Stat()
+				if err != nil {
+					return err
+				}
+				if m.out.json {
+					return m.out.printJSON(map[string]any{
+						"file": dir.File(), "size": file.Size(), "issue_count": len(t.List(tracker.Filter{All: true})),
+						"prefix": set.Prefix,
+						"mode":   "direct", "daemon_connected": false, "version": m.Version, "agent_mail": m.mailJSON(),
+					})
+				}
+				return m.out.printRows(append([][]safeText{
+					cells("file", dir.File()), cells("size", fmt.Sprintf("%d bytes", file.Size())),
+					cells("issues", number(len(t.List(tracker.Filter{All: true})))), cells("prefix", set.Prefix),
+				}, m.mailRows()...))
+			})
+		}}
 }
 
 func versionCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		if m.out.json {
-			return m.out.printJSON(map[string]string{"version": m.Version})
-		}
-		_, err := fmt.Fprintf(m.Stdout, "bd version %s\n", m.Version)
-		return err
-	}}
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if m.out.json {
+				return m.out.printJSON(map[string]string{"version": m.Version})
+			}
+			_, err := fmt.Fprintf(m.Stdout, "bd version %s\n", m.Version)
+			return err
+		}}
 }

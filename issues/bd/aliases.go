@@ -73,7 +73,8 @@ const noHooks = "no git hooks are needed; the file in the work tree is the only 
 
 // gitHooks are the hooks that versions of bd installed.
 func gitHooks() []string {
-	return []string{"pre-commit", "post-commit", "prepare-commit-msg", "commit-msg", "post-merge", "pre-push", "post-checkout", "post-rewrite"}
+	return []string{"pre-commit", "post-commit", "prepare-commit-msg", "commit-msg", "post-merge", "pre-push",
+		"post-checkout", "post-rewrite"}
 }
 
 // calledByHook reports whether a command line that names no command comes from a git hook that a version of bd left in

@@ -32,7 +32,8 @@ func readImport(m *Main, path string) (string, error) {
 		return text, err
 	}
 	text, added, left := tracker.JoinTables(text, rows)
-	m.out.logf("Read the backup of a database, with %s beside its issues (dependencies, labels, comments)", count(added, "row"))
+	m.out.logf("Read the backup of a database, with %s beside its issues (dependencies, labels, comments)",
+		count(added, "row"))
 	const most = 5
 	for _, row := range left[:min(len(left), most)] {
 		m.out.logf("Warning: left out: %s", row)
@@ -50,7 +51,8 @@ func readTables(folder string) (rows tracker.Tables, found bool, err error) {
 		return rows, false, err
 	}
 	defer dir.Close() // read only: nothing can be lost
-	for name, into := range map[string]*string{"dependencies.jsonl": &rows.Dependencies, "labels.jsonl": &rows.Labels, "comments.jsonl": &rows.Comments} {
+	for name, into := range map[string]*string{"dependencies.jsonl": &rows.Dependencies, "labels.jsonl": &rows.Labels,
+		"comments.jsonl": &rows.Comments} {
 		raw, err := dir.Read(name, tracker.MaxFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

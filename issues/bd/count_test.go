@@ -21,7 +21,8 @@ func TestCountsAgreeWithTheirNouns(t *testing.T) {
 	file := filepath.Join(dir, ".beads", "issues.jsonl")
 	run("create", "not counted") // a file without a readable line is not written
 	run("create", "nor this")
-	for n, want := range []struct{ issues, lines string }{{"2 issues", "1 invalid line"}, {"3 issues", "2 invalid lines"}, {"4 issues", ""}} {
+	for n, want := range []struct{ issues, lines string }{{"2 issues", "1 invalid line"}, {"3 issues", "2 invalid lines"},
+		{"4 issues", ""}} {
 		if n == 0 {
 			if out, _ := run("doctor"); !strings.Contains(out, want.issues+", no problems") {
 				t.Errorf("with %s: %q", want.issues, out)
@@ -50,7 +51,8 @@ func TestCountsAgreeWithTheirNouns(t *testing.T) {
 
 func TestHelpShowsNoEmptyDefault(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"list", "--help"}, {"create", "--help"}} {
-		if _, out, _ := invoke(t, t.TempDir(), args...); !strings.Contains(out, "--lock-timeout") || strings.Contains(out, "(default )") {
+		if _, out, _ := invoke(t, t.TempDir(), args...); !strings.Contains(out, "--lock-timeout") ||
+			strings.Contains(out, "(default )") {
 			t.Errorf("bd %v: %s", args, out)
 		}
 	}

@@ -37,7 +37,9 @@ func initCommand(m *Main) *cobra.Command {
 			return err
 		}
 		if used.via != "" {
-			return mailroom.Errorf(mailroom.CodeConflict, "a tracker is used from here already, in %s: %s; for another one: BEADS_DIR=%s bd init", used.Path(), used.via, path)
+			return mailroom.Errorf(mailroom.CodeConflict,
+				"a tracker is used from here already, in %s: %s; for another one: BEADS_DIR=%s bd init", used.Path(),
+				used.via, path)
 		}
 		dir := tracker.FolderAt(path)
 		if prefix == "" && dir.Exists() { // its issues have a prefix
@@ -220,7 +222,8 @@ func createCommand(m *Main) *cobra.Command {
 	var labels, deps []string
 	var id, parent, title, plan string
 	var silent, dry bool
-	cmd := &cobra.Command{Use: "create TITLE", Aliases: []string{"new"}, Short: "Create an issue", Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "create TITLE", Aliases: []string{"new"}, Short: "Create an issue",
+		Args: cobra.MaximumNArgs(1)}
 	f.bind(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&title, "title", "", "the title, instead of the argument")
@@ -309,7 +312,8 @@ func (o *output) printID(it *tracker.Issue) error {
 }
 
 // create adds an issue and prints it once it is on disk.
-func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print func(*tracker.Tracker, *tracker.Issue) error) error {
+func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print func(*tracker.Tracker,
+	*tracker.Issue) error) error {
 	made, after, err := m.createAll(ctx, []tracker.NewIssue{d}, dry)
 	if err != nil {
 		return err
@@ -318,7 +322,8 @@ func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print f
 }
 
 // createAll adds issues, all or none. With dry, nothing is written.
-func (m *Main) createAll(ctx context.Context, drafts []tracker.NewIssue, dry bool) (made []*tracker.Issue, after *tracker.Tracker, err error) {
+func (m *Main) createAll(ctx context.Context, drafts []tracker.NewIssue, dry bool) (made []*tracker.Issue,
+	after *tracker.Tracker, err error) {
 	dir, err := m.folder()
 	if err != nil {
 		return nil, nil, err

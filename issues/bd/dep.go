@@ -46,7 +46,8 @@ type dependencyJSON struct {
 func depAddCommand(m *Main) *cobra.Command {
 	var kind, other, alike string
 	cmd := &cobra.Command{Use: "add ISSUE OTHER", Short: "Make an issue depend on another", Args: cobra.RangeArgs(1, 3)}
-	cmd.Flags().StringVarP(&kind, "type", "t", tracker.DependencyBlocks, "blocks, related, parent-child, discovered-from, or another word")
+	cmd.Flags().StringVarP(&kind, "type", "t", tracker.DependencyBlocks,
+		"blocks, related, parent-child, discovered-from, or another word")
 	cmd.Flags().StringVar(&other, "blocked-by", "", "the other issue, instead of the argument")
 	cmd.Flags().StringVar(&alike, "depends-on", "", "the same as --blocked-by")
 	_ = cmd.Flags().MarkHidden("depends-on") // the flag is there
@@ -58,7 +59,8 @@ func depAddCommand(m *Main) *cobra.Command {
 			case "depends-on", "blocked-by", "needs", "on":
 				ids = []string{ids[0], ids[2]}
 			default:
-				return usage("%q is not one of blocks, depends-on; for other relations: %s %s %s --type related", ids[1], cmd.CommandPath(), ids[0], ids[2])
+				return usage("%q is not one of blocks, depends-on; for other relations: %s %s %s --type related", ids[1],
+					cmd.CommandPath(), ids[0], ids[2])
 			}
 		}
 		on := trimAll(append(append([]string{}, ids[1:]...), other, alike))
@@ -99,42 +101,43 @@ func relateCommand(m *Main, name string) *cobra.Command {
 	if name == "unrelate" {
 		short, status = "Remove a link between two issues", "removed"
 	}
-	return &cobra.Command{Use: name + " ISSUE OTHER", Short: short, Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, ids []string) error {
-		var out dependencyJSON
-		by := m.signature(cmd.Context())
-		err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
-			one, err := t.Find(ids[0])
-			if err != nil {
-				return err
-			}
-			other, err := t.Find(ids[1])
-			if err != nil {
-				return err
-			}
-			out = dependencyJSON{one.ID, other.ID, status, kind}
-			for _, pair := range [][2]string{{one.ID, other.ID}, {other.ID, one.ID}} {
-				if name == "relate" {
-					_, err = t.AddDependency(pair[0], pair[1], kind, by)
-				} else {
-					_, _, err = t.RemoveDependency(pair[0], pair[1], kind, by)
-				}
+	return &cobra.Command{Use: name + " ISSUE OTHER", Short: short, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			var out dependencyJSON
+			by := m.signature(cmd.Context())
+			err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
+				one, err := t.Find(ids[0])
 				if err != nil {
 					return err
 				}
+				other, err := t.Find(ids[1])
+				if err != nil {
+					return err
+				}
+				out = dependencyJSON{one.ID, other.ID, status, kind}
+				for _, pair := range [][2]string{{one.ID, other.ID}, {other.ID, one.ID}} {
+					if name == "relate" {
+						_, err = t.AddDependency(pair[0], pair[1], kind, by)
+					} else {
+						_, _, err = t.RemoveDependency(pair[0], pair[1], kind, by)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if m.out.json {
-			return m.out.printJSON(out)
-		}
-		if name == "unrelate" {
-			return m.out.report("%s and %s are no longer related", out.Issue, out.On)
-		}
-		return m.out.report("%s and %s are related", out.Issue, out.On)
-	}}
+			if m.out.json {
+				return m.out.printJSON(out)
+			}
+			if name == "unrelate" {
+				return m.out.report("%s and %s are no longer related", out.Issue, out.On)
+			}
+			return m.out.report("%s and %s are related", out.Issue, out.On)
+		}}
 }
 
 // direction parses up (dependents) or down (dependencies).
@@ -195,7 +198,8 @@ func depListCommand(m *Main) *cobra.Command {
 }
 
 func depRemoveCommand(m *Main) *cobra.Command {
-	cmd := &cobra.Command{Use: "remove ISSUE OTHER", Aliases: []string{"rm"}, Short: "Remove a dependency", Args: cobra.ExactArgs(2)}
+	cmd := &cobra.Command{Use: "remove ISSUE OTHER", Aliases: []string{"rm"}, Short: "Remove a dependency",
+		Args: cobra.ExactArgs(2)}
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var out dependencyJSON
 		err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
@@ -248,7 +252,8 @@ func depTreeCommand(m *Main) *cobra.Command {
 			}
 			list := []any{}
 			for _, n := range nodes {
-				list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under}, extra{"truncated", n.Cut}))
+				list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under},
+					extra{"truncated", n.Cut}))
 			}
 			return m.out.printJSON(list)
 		})
@@ -257,33 +262,35 @@ func depTreeCommand(m *Main) *cobra.Command {
 }
 
 func depCyclesCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "cycles", Short: "Find dependency cycles", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		return m.read(func(t *tracker.Tracker) error {
-			rings := t.Cycles()
-			if m.out.json {
-				list := []any{}
+	return &cobra.Command{Use: "cycles", Short: "Find dependency cycles", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return m.read(func(t *tracker.Tracker) error {
+				rings := t.Cycles()
+				if m.out.json {
+					list := []any{}
+					for _, ring := range rings {
+						list = append(list, issuesJSON(t, ring, nil))
+					}
+					return m.out.printJSON(list)
+				}
+				if len(rings) == 0 {
+					return m.out.report("No dependency cycles.")
+				}
 				for _, ring := range rings {
-					list = append(list, issuesJSON(t, ring, nil))
+					if err := m.out.report("%s", strings.Join(append(issueIDs(ring), ring[0].ID), " → ")); err != nil {
+						return err
+					}
 				}
-				return m.out.printJSON(list)
-			}
-			if len(rings) == 0 {
-				return m.out.report("No dependency cycles.")
-			}
-			for _, ring := range rings {
-				if err := m.out.report("%s", strings.Join(append(issueIDs(ring), ring[0].ID), " → ")); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}}
+				return nil
+			})
+		}}
 }
 
 func labelCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Manage labels"}
 	change := func(use, short, done string, split func(words []string) (ids, add, remove []string)) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(2), RunE: func(cmd *cobra.Command, words []string) error {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(2), RunE: func(cmd *cobra.Command,
+			words []string) error {
 			ids, add, remove := split(words)
 			label := words[len(words)-1]
 			var changed []map[string]string
@@ -323,56 +330,62 @@ func labelCommand(m *Main) *cobra.Command {
 		}}
 	}
 	cmd.AddCommand(
-		change("add ID… LABEL", "Add a label to issues", "added", func(w []string) (ids, add, remove []string) { return w[:len(w)-1], w[len(w)-1:], nil }),
-		change("remove ID… LABEL", "Remove a label from issues", "removed", func(w []string) (ids, add, remove []string) { return w[:len(w)-1], nil, w[len(w)-1:] }),
-		&cobra.Command{Use: "list ID", Short: "List the labels of an issue", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
-			return m.read(func(t *tracker.Tracker) error {
-				it, err := t.Find(ids[0])
-				if err != nil {
-					return err
-				}
-				labels := slices.Sorted(slices.Values(it.Labels))
-				if m.out.json {
-					return m.out.printJSON(append([]string{}, labels...))
-				}
-				return m.out.print(cells(labels...)...)
-			})
-		}},
+		change("add ID… LABEL", "Add a label to issues", "added", func(w []string) (ids, add, remove []string) {
+			return w[:len(w)-1], w[len(w)-1:], nil
+		}),
+		change("remove ID… LABEL", "Remove a label from issues", "removed", func(w []string) (ids, add, remove []string) {
+			return w[:len(w)-1], nil, w[len(w)-1:]
+		}),
+		&cobra.Command{Use: "list ID", Short: "List the labels of an issue", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, ids []string) error {
+				return m.read(func(t *tracker.Tracker) error {
+					it, err := t.Find(ids[0])
+					if err != nil {
+						return err
+					}
+					labels := slices.Sorted(slices.Values(it.Labels))
+					if m.out.json {
+						return m.out.printJSON(append([]string{}, labels...))
+					}
+					return m.out.print(cells(labels...)...)
+				})
+			}},
 		labelListAllCommand(m),
 	)
 	return cmd
 }
 
 func labelListAllCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "list-all", Short: "List all labels", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		return m.read(func(t *tracker.Tracker) error {
-			type count struct {
-				Label string `json:"label"`
-				Count int    `json:"count"`
-			}
-			at := map[string]int{}
-			for _, it := range t.All() {
-				if it.Status != tracker.StatusTombstone {
-					for _, l := range it.Labels {
-						at[l]++
+	return &cobra.Command{Use: "list-all", Short: "List all labels", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return m.read(func(t *tracker.Tracker) error {
+				type count struct {
+					Label string `json:"label"`
+					Count int    `json:"count"`
+				}
+				at := map[string]int{}
+				for _, it := range t.All() {
+					if it.Status != tracker.StatusTombstone {
+						for _, l := range it.Labels {
+							at[l]++
+						}
 					}
 				}
-			}
-			list := []count{}
-			for l, n := range at {
-				list = append(list, count{l, n})
-			}
-			sort.Slice(list, func(i, j int) bool { return list[i].Label < list[j].Label })
-			if m.out.json {
-				return m.out.printJSON(list)
-			}
-			var rows [][]safeText
-			for _, c := range list {
-				rows = append(rows, cells(c.Label, number(c.Count)))
-			}
-			return m.out.printRows(rows)
-		})
-	}}
+				list := []count{}
+				for l, n := range at {
+					list = append(list, count{l, n})
+				}
+				sort.Slice(list, func(i, j int) bool { return list[i].Label < list[j].Label })
+				if m.out.json {
+					return m.out.printJSON(list)
+				}
+				var rows [][]safeText
+				for _, c := range list {
+					rows = append(rows, cells(c.Label, number(c.Count)))
+				}
+				return m.out.printRows(rows)
+			})
+		}}
 }
 
 // commentJSON is a comment in JSON output.

@@ -88,13 +88,17 @@ func checkFile(m *Main) error {
 		found = append(found, finding)
 	}
 	if aside > 0 {
-		found = append(found, fmt.Sprintf("quarantine.jsonl has %s of the file; bring them back with: %s doctor --restore", count(aside, "line"), name))
+		found = append(found, fmt.Sprintf("quarantine.jsonl has %s of the file; bring them back with: %s doctor --restore",
+			count(aside, "line"), name))
 	}
 	if lost > 0 {
-		notes = append(notes, fmt.Sprintf("quarantine.jsonl has %s that nothing can read; delete the file once you need none of it", count(lost, "line")))
+		notes = append(notes,
+			fmt.Sprintf("quarantine.jsonl has %s that nothing can read; delete the file once you need none of it",
+				count(lost, "line")))
 	}
 	if m.out.json {
-		err = m.out.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...), "notes": append([]string{}, notes...)})
+		err = m.out.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{},
+			found...), "notes": append([]string{}, notes...)})
 	} else {
 		err = m.out.print(cells(append(found, notes...)...)...)
 		if err == nil && len(found) == 0 {
@@ -111,7 +115,8 @@ func checkFile(m *Main) error {
 func renamed(splits []tracker.Split) []map[string]any {
 	found := []map[string]any{}
 	for _, s := range splits {
-		found = append(found, map[string]any{"id": s.ID, "new_id": s.Moved.ID, "title": s.Moved.Title, "kept_title": s.Kept.Title, "check": append([]string{}, s.Unsure...)})
+		found = append(found, map[string]any{"id": s.ID, "new_id": s.Moved.ID, "title": s.Moved.Title,
+			"kept_title": s.Kept.Title, "check": append([]string{}, s.Unsure...)})
 	}
 	return found
 }

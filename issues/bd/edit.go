@@ -57,15 +57,16 @@ func editCommand(m *Main) *cobra.Command {
 		if err != nil || text == was {
 			return err
 		}
-		return m.updateEach(cmd.Context(), []string{id}, m.anonymousSignature(), "Updated", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
-			return t.Update(id, by, func(it *tracker.Issue) error {
-				if *part(it) != was {
-					return mailroom.Errorf(mailroom.CodeConflict, "%s was changed while you edited it; edit it again", it.ID)
-				}
-				*part(it) = text
-				return nil
+		return m.updateEach(cmd.Context(), []string{id}, m.anonymousSignature(), "Updated", false,
+			func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+				return t.Update(id, by, func(it *tracker.Issue) error {
+					if *part(it) != was {
+						return mailroom.Errorf(mailroom.CodeConflict, "%s was changed while you edited it; edit it again", it.ID)
+					}
+					*part(it) = text
+					return nil
+				})
 			})
-		})
 	}
 	return cmd
 }

@@ -26,14 +26,16 @@ func everydayCommands(m *Main) []*cobra.Command {
 
 func deferCommand(m *Main) *cobra.Command {
 	var until string
-	cmd := &cobra.Command{Use: "defer ID…", Short: "Defer issues: they are listed but not ready", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "defer ID…", Short: "Defer issues: they are listed but not ready",
+		Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVar(&until, "until", "", "time at which they become ready: 2026-01-31, +2w, tomorrow")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		at, err := parseTime(until)
 		if err != nil {
 			return err
 		}
-		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Deferred", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Deferred", false, func(t *tracker.Tracker, id string,
+			by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if it.Status == tracker.StatusClosed {
 					return mailroom.Errorf(mailroom.CodeConflict, "%s is closed; open it first with: bd reopen %s", it.ID, it.ID)
@@ -47,67 +49,73 @@ func deferCommand(m *Main) *cobra.Command {
 }
 
 func undeferCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "undefer ID…", Short: "Open deferred issues again", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, ids []string) error {
-		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Opened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
-			return t.Update(id, by, func(it *tracker.Issue) error {
-				if it.Status != tracker.StatusDeferred && it.DeferUntil.IsZero() {
-					return mailroom.Errorf(mailroom.CodeConflict, "%s is not deferred, it is %s", it.ID, it.Status)
-				}
-				if it.DeferUntil = (time.Time{}); it.Status == tracker.StatusDeferred {
-					it.Status = tracker.StatusOpen
-				}
-				return nil
+	return &cobra.Command{Use: "undefer ID…", Short: "Open deferred issues again", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Opened", false, func(t *tracker.Tracker, id string,
+				by tracker.Signature) (*tracker.Issue, error) {
+				return t.Update(id, by, func(it *tracker.Issue) error {
+					if it.Status != tracker.StatusDeferred && it.DeferUntil.IsZero() {
+						return mailroom.Errorf(mailroom.CodeConflict, "%s is not deferred, it is %s", it.ID, it.Status)
+					}
+					if it.DeferUntil = (time.Time{}); it.Status == tracker.StatusDeferred {
+						it.Status = tracker.StatusOpen
+					}
+					return nil
+				})
 			})
-		})
-	}}
+		}}
 }
 
 func childrenCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "children ID", Short: "List the children of an issue, including closed ones", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
-		return m.read(func(t *tracker.Tracker) error {
-			it, err := t.Find(ids[0])
-			if err != nil {
-				return err
-			}
-			return m.out.printList(t, t.List(tracker.Filter{Parent: it.ID, All: true}))
-		})
-	}}
+	return &cobra.Command{Use: "children ID", Short: "List the children of an issue, including closed ones",
+		Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
+			return m.read(func(t *tracker.Tracker) error {
+				it, err := t.Find(ids[0])
+				if err != nil {
+					return err
+				}
+				return m.out.printList(t, t.List(tracker.Filter{Parent: it.ID, All: true}))
+			})
+		}}
 }
 
 // graphCommand draws what an issue depends on and what depends on it.
 func graphCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "graph ID", Short: "Draw the dependencies and dependents of an issue", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
-		return m.read(func(t *tracker.Tracker) error {
-			down, err := t.Tree(ids[0], 0, false)
-			if err != nil {
-				return err
-			}
-			up, err := t.Tree(ids[0], 0, true)
-			if err != nil {
-				return err
-			}
-			if m.out.json {
-				nodes := func(tree []tracker.Node) []any {
-					list := []any{}
-					for _, n := range tree[1:] { // without the issue itself
-						list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under}, extra{"truncated", n.Cut}))
-					}
-					return list
+	return &cobra.Command{Use: "graph ID", Short: "Draw the dependencies and dependents of an issue",
+		Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
+			return m.read(func(t *tracker.Tracker) error {
+				down, err := t.Tree(ids[0], 0, false)
+				if err != nil {
+					return err
 				}
-				return m.out.printJSON(map[string]any{"root": issueJSON(t, down[0].Issue), "dependencies": nodes(down), "dependents": nodes(up)})
-			}
-			if err := m.out.print("Depends on"); err != nil {
-				return err
-			}
-			if err := m.out.printTree(down); err != nil {
-				return err
-			}
-			if err := m.out.print("", "Depended on by"); err != nil {
-				return err
-			}
-			return m.out.printTree(up)
-		})
-	}}
+				up, err := t.Tree(ids[0], 0, true)
+				if err != nil {
+					return err
+				}
+				if m.out.json {
+					nodes := func(tree []tracker.Node) []any {
+						list := []any{}
+						for _, n := range tree[1:] { // without the issue itself
+							list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under},
+								extra{"truncated", n.Cut}))
+						}
+						return list
+					}
+					return m.out.printJSON(map[string]any{"root": issueJSON(t, down[0].Issue), "dependencies": nodes(down),
+						"dependents": nodes(up)})
+				}
+				if err := m.out.print("Depends on"); err != nil {
+					return err
+				}
+				if err := m.out.printTree(down); err != nil {
+					return err
+				}
+				if err := m.out.print("", "Depended on by"); err != nil {
+					return err
+				}
+				return m.out.printTree(up)
+			})
+		}}
 }
 
 // duplicatesCommand finds issues with equal content.
@@ -148,7 +156,8 @@ func duplicatesCommand(m *Main) *cobra.Command {
 			for _, g := range groups {
 				list = append(list, map[string]any{"keep": g[0].ID, "issues": issuesJSON(after, g, nil)})
 			}
-			return m.out.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list, "closed": append([]string{}, issueIDs(closed)...)})
+			return m.out.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list, "closed": append([]string{},
+				issueIDs(closed)...)})
 		}
 		rows := [][]safeText{}
 		for _, g := range groups {
@@ -187,28 +196,31 @@ func duplicateGroups(t *tracker.Tracker) (groups [][]*tracker.Issue) {
 }
 
 func whereCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "where", Short: "Print the tracker's folder", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		dir, err := m.folder()
-		if err != nil {
-			return err
-		}
-		if m.out.json {
-			return m.out.printJSON(map[string]string{"path": dir.Path(), "file": dir.File(), "prefix": m.settings(dir).Prefix, "via": m.found.via})
-		}
-		if m.found.via != "" {
-			return m.out.print(line(dir.Path()), line("  ("+m.found.via+")"))
-		}
-		return m.out.print(line(dir.Path()))
-	}}
+	return &cobra.Command{Use: "where", Short: "Print the tracker's folder", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := m.folder()
+			if err != nil {
+				return err
+			}
+			if m.out.json {
+				return m.out.printJSON(map[string]string{"path": dir.Path(), "file": dir.File(), "prefix": m.settings(dir).Prefix,
+					"via": m.found.via})
+			}
+			if m.found.via != "" {
+				return m.out.print(line(dir.Path()), line("  ("+m.found.via+")"))
+			}
+			return m.out.print(line(dir.Path()))
+		}}
 }
 
 func quickstartCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "quickstart", Short: "Print the first commands to try", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		if m.out.json {
-			return m.out.printJSON(map[string]string{"text": quickstart})
-		}
-		return m.out.print(safeText(strings.TrimRight(quickstart, "\n")))
-	}}
+	return &cobra.Command{Use: "quickstart", Short: "Print the first commands to try", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if m.out.json {
+				return m.out.printJSON(map[string]string{"text": quickstart})
+			}
+			return m.out.print(safeText(strings.TrimRight(quickstart, "\n")))
+		}}
 }
 
 const quickstart = `bd init                        create a tracker in this folder
@@ -224,13 +236,16 @@ bd prime                       print instructions for agents
 // configCommand reads and changes .beads/config.toml.
 func configCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Manage settings in .beads/config.toml"}
-	set := &cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, words []string) error {
-		return m.configure(cmd.Context(), words[0], words[1])
-	}}
-	unset := &cobra.Command{Use: "unset KEY", Short: "Remove a setting", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, words []string) error {
-		return m.configure(cmd.Context(), words[0], "")
-	}}
-	get := &cobra.Command{Use: "get KEY", Short: "Print a setting", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, words []string) error {
+	set := &cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, words []string) error {
+			return m.configure(cmd.Context(), words[0], words[1])
+		}}
+	unset := &cobra.Command{Use: "unset KEY", Short: "Remove a setting", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, words []string) error {
+			return m.configure(cmd.Context(), words[0], "")
+		}}
+	get := &cobra.Command{Use: "get KEY", Short: "Print a setting", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command,
+		words []string) error {
 		dir, err := m.folder()
 		if err != nil {
 			return err
@@ -245,26 +260,27 @@ func configCommand(m *Main) *cobra.Command {
 		}
 		return m.out.print(line(*to))
 	}}
-	list := &cobra.Command{Use: "list", Short: "Print all settings", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		dir, err := m.folder()
-		if err != nil {
-			return err
-		}
-		set := m.settings(dir)
-		all, rows := map[string]string{}, [][]safeText{}
-		for _, key := range settingKeys() {
-			to, err := set.at(key)
+	list := &cobra.Command{Use: "list", Short: "Print all settings", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			dir, err := m.folder()
 			if err != nil {
 				return err
 			}
-			all[key] = *to
-			rows = append(rows, cells(key, *to))
-		}
-		if m.out.json {
-			return m.out.printJSON(all)
-		}
-		return m.out.printRows(rows)
-	}}
+			set := m.settings(dir)
+			all, rows := map[string]string{}, [][]safeText{}
+			for _, key := range settingKeys() {
+				to, err := set.at(key)
+				if err != nil {
+					return err
+				}
+				all[key] = *to
+				rows = append(rows, cells(key, *to))
+			}
+			if m.out.json {
+				return m.out.printJSON(all)
+			}
+			return m.out.printRows(rows)
+		}}
 	cmd.AddCommand(get, set, unset, list)
 	return cmd
 }
@@ -284,7 +300,8 @@ func (s *settings) at(key string) (*string, error) {
 	case "mail.project":
 		return &s.Mail.Project, nil
 	}
-	return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown setting %q; known are %s", key, strings.Join(settingKeys(), ", "))
+	return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown setting %q; known are %s", key,
+		strings.Join(settingKeys(), ", "))
 }
 
 // configure changes a setting; "" removes it.

@@ -71,7 +71,8 @@ func (m *Main) locate() (place, error) {
 			return at, err
 		}
 		if dir == filepath.Dir(dir) {
-			return place{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: %s init", cmp.Or(m.Name, "bd"))
+			return place{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: %s init",
+				cmp.Or(m.Name, "bd"))
 		}
 	}
 }
@@ -152,10 +153,12 @@ func foreign(path string) error {
 	for _, name := range names {
 		switch {
 		case name == "beads.jsonl":
-			return mailroom.Errorf(mailroom.CodeInvalid, "the issues of %s are in %s, the name of an older version; rename it: git mv %s %s",
+			return mailroom.Errorf(mailroom.CodeInvalid,
+				"the issues of %s are in %s, the name of an older version; rename it: git mv %s %s",
 				path, name, filepath.Join(path, name), filepath.Join(path, "issues.jsonl"))
 		case strings.HasSuffix(name, ".db"), name == "dolt", name == "embeddeddolt":
-			return mailroom.Errorf(mailroom.CodeInvalid, "the issues of %s are in a database, %s, of another version of bd; write them to a file with that version: bd export -o %s",
+			return mailroom.Errorf(mailroom.CodeInvalid,
+				"the issues of %s are in a database, %s, of another version of bd; write them to a file with that version: bd export -o %s",
 				path, name, filepath.Join(path, "issues.jsonl"))
 		}
 	}
@@ -191,7 +194,8 @@ func commonGit(top string) string {
 	git = absolute(top, strings.TrimSpace(git))
 	back := absolute(git, oneLine(git, "gitdir"))
 	common := oneLine(git, "commondir")
-	if common = absolute(git, common); git == common || !sameFile(back, at) || !sameFile(filepath.Dir(git), filepath.Join(common, "worktrees")) {
+	if common = absolute(git, common); git == common || !sameFile(back, at) ||
+		!sameFile(filepath.Dir(git), filepath.Join(common, "worktrees")) {
 		return "" // a submodule, or a file that only claims to be a worktree: the folder of one is in its repository
 	}
 	return common

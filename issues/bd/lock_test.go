@@ -47,8 +47,10 @@ func TestLockTimeoutNamesTheHolder(t *testing.T) {
 				t.Errorf("bd %v ended with %d after %s", args, code, took)
 			}
 			lines := strings.Split(talk, "\n")
-			if len(lines) != 3 || !strings.HasPrefix(lines[0], "Waiting for the tracker, which is locked by process ") || !strings.Contains(lines[0], `("bd import", since `) ||
-				!strings.HasPrefix(lines[1], "Error: the tracker was locked for "+limit.String()) || !strings.Contains(lines[1], "--lock-timeout") {
+			if len(lines) != 3 || !strings.HasPrefix(lines[0], "Waiting for the tracker, which is locked by process ") ||
+				!strings.Contains(lines[0], `("bd import", since `) ||
+				!strings.HasPrefix(lines[1], "Error: the tracker was locked for "+limit.String()) ||
+				!strings.Contains(lines[1], "--lock-timeout") {
 				t.Errorf("bd %v prints %q", args, talk)
 			}
 		}

@@ -30,7 +30,8 @@ func closedIssues(issues []*tracker.Issue) (moves []transition) {
 
 // claimed reports whether work on the issue has started.
 func (v transition) claimed() bool {
-	return v.is.Status == tracker.StatusInProgress && v.was != nil && (v.was.Status != tracker.StatusInProgress || v.was.Assignee != v.is.Assignee)
+	return v.is.Status == tracker.StatusInProgress && v.was != nil && (v.was.Status != tracker.StatusInProgress ||
+		v.was.Assignee != v.is.Assignee)
 }
 
 // closed reports whether the issue was closed.
@@ -46,7 +47,8 @@ func (v transition) leavesWork() bool {
 	case tracker.StatusClosed, tracker.StatusTombstone:
 		return v.was == nil || v.was.Status != v.is.Status
 	}
-	return v.was != nil && slices.Contains([]tracker.Status{tracker.StatusInProgress, tracker.StatusHooked, tracker.StatusBlocked, tracker.StatusClosed}, v.was.Status)
+	return v.was != nil && slices.Contains([]tracker.Status{tracker.StatusInProgress, tracker.StatusHooked,
+		tracker.StatusBlocked, tracker.StatusClosed}, v.was.Status)
 }
 
 // mailbox returns the mail client of the command. It is nil if no server is configured, or after a
@@ -67,7 +69,8 @@ func (m *Main) mailbox() *mail.Client {
 		return nil
 	}
 	if set.Token = m.Env("AGENT_MAIL_TOKEN"); set.Token != "" && m.Env("AGENT_MAIL_URL") == "" && !isLocal(set.URL) {
-		m.out.logf("Warning: %s names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too; continuing without it", settingsFile)
+		m.out.logf(
+			"Warning: %s names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too; continuing without it", settingsFile)
 		return nil
 	}
 	set.Agent = m.Env("BEADS_AGENT_NAME")
@@ -80,7 +83,8 @@ func (m *Main) mailbox() *mail.Client {
 		longest := mail.MaxTimeout.Seconds()
 		seconds, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(seconds > 0 && seconds <= longest) {
-			m.out.logf("Warning: invalid AGENT_MAIL_TIMEOUT %q; use a positive number of seconds up to %g; continuing with %s", text, longest, mail.DefaultTimeout)
+			m.out.logf("Warning: invalid AGENT_MAIL_TIMEOUT %q; use a positive number of seconds up to %g; continuing with %s",
+				text, longest, mail.DefaultTimeout)
 			seconds = mail.DefaultTimeout.Seconds()
 		}
 		set.Timeout = time.Duration(seconds * float64(time.Second))
@@ -154,7 +158,8 @@ func (m *Main) refusal(err error) error {
 
 // reserveReady reserves the first ready issue that is unassigned and not reserved by another agent.
 // It returns "" without a server.
-func (m *Main) reserveReady(ctx context.Context, find func(*tracker.Tracker) ([]*tracker.Issue, error), free func(*tracker.Issue) bool) (string, error) {
+func (m *Main) reserveReady(ctx context.Context, find func(*tracker.Tracker) ([]*tracker.Issue, error),
+	free func(*tracker.Issue) bool) (string, error) {
 	const most = 50 // attempts; more would take too long
 	if m.readonly || m.mailbox() == nil {
 		return "", nil
@@ -246,7 +251,8 @@ func (m *Main) mailJSON() map[string]any {
 	if !ok {
 		return map[string]any{"enabled": false}
 	}
-	out := map[string]any{"enabled": true, "url": s.URL, "agent": s.Agent, "asked": s.BackoffUntil.IsZero(), "kept": s.Queued}
+	out := map[string]any{"enabled": true, "url": s.URL, "agent": s.Agent, "asked": s.BackoffUntil.IsZero(),
+		"kept": s.Queued}
 	if !s.BackoffUntil.IsZero() {
 		out["asked_again_at"], out["reason"] = s.BackoffUntil.UTC().Format(time.RFC3339), s.Reason
 	}
@@ -262,7 +268,8 @@ func (m *Main) mailRows() [][]safeText {
 	if !s.BackoffUntil.IsZero() {
 		state = fmt.Sprintf("%s; next attempt in %d s", s.Reason, int(time.Until(s.BackoffUntil).Seconds())+1)
 	}
-	return [][]safeText{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", count(s.Queued, "call")+" queued")}
+	return [][]safeText{cells("mail", s.URL+", as "+s.Agent), cells("", state),
+		cells("", count(s.Queued, "call")+" queued")}
 }
 
 func (m *Main) mailStatus() (mail.Status, bool) {

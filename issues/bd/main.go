@@ -74,7 +74,8 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return exitDone
 	}
 	if cmd == root && calledByHook(m.Env, args) {
-		m.out.logf("Warning: ignored a call by a git hook: %s %s (%v); remove it from the hook", cmd.CommandPath(), strings.Join(args, " "), err)
+		m.out.logf("Warning: ignored a call by a git hook: %s %s (%v); remove it from the hook", cmd.CommandPath(),
+			strings.Join(args, " "), err)
 		return exitDone
 	}
 	if held, ok := errors.AsType[heldError](err); ok {
@@ -108,7 +109,8 @@ cache: each command reads the file and replaces it atomically.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			m.entered, m.command = true, cmd.CommandPath()
 			if m.lockWait <= 0 {
-				return mailroom.Errorf(mailroom.CodeInvalid, "invalid lock timeout %s; use a positive duration such as 30s", m.lockWait)
+				return mailroom.Errorf(mailroom.CodeInvalid, "invalid lock timeout %s; use a positive duration such as 30s",
+					m.lockWait)
 			}
 			return nil
 		},
@@ -120,20 +122,25 @@ cache: each command reads the file and replaces it atomically.`,
 	root.SetVersionTemplate("bd version {{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.BoolVar(&m.out.json, "json", false, "print JSON only")
-	flags.StringVar(&m.actor, "actor", "", "name for changes (default $BD_ACTOR, $BEADS_ACTOR, or git's user.name with the session of codex or claude, or the worktree)")
+	flags.StringVar(&m.actor, "actor", "",
+		"name for changes (default $BD_ACTOR, $BEADS_ACTOR, or git's user.name with the session of codex or claude, or the worktree)")
 	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder (default: search upwards for .beads)")
 	flags.BoolVarP(&m.out.quiet, "quiet", "q", false, "print errors and warnings only")
-	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
+	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(),
+		"how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
 	flags.Lookup("lock-timeout").DefValue = "0s" // not shown, because the text has the default
 	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
-	for _, name := range []string{"verbose", "no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox", "allow-stale"} {
+	for _, name := range []string{"verbose", "no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox",
+		"allow-stale"} {
 		flags.BoolP(name, map[string]string{"verbose": "v"}[name], false, "accepted and ignored")
 		_ = flags.MarkHidden(name) // the flag is there
 	}
 	root.Flags().BoolP("version", "V", false, "print the version")
 	root.AddCommand(
-		initCommand(m), createCommand(m), quickCommand(m), updateCommand(m), closeCommand(m), reopenCommand(m), deleteCommand(m),
-		showCommand(m), listCommand(m), readyCommand(m), blockedCommand(m), staleCommand(m), searchCommand(m), countCommand(m), statsCommand(m),
+		initCommand(m), createCommand(m), quickCommand(m), updateCommand(m), closeCommand(m), reopenCommand(m),
+		deleteCommand(m),
+		showCommand(m), listCommand(m), readyCommand(m), blockedCommand(m), staleCommand(m), searchCommand(m),
+		countCommand(m), statsCommand(m),
 		depCommand(m), labelCommand(m), commentsCommand(m), commentCommand(m), epicCommand(m),
 		exportCommand(m), importCommand(m), mergeCommand(m), syncCommand(m), compactCommand(m), renameCommand(m),
 		doctorCommand(m), infoCommand(m), trustCommand(m), primeCommand(m), versionCommand(m),
@@ -211,7 +218,9 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 		return f(t)
 	})
 	if locked, ok := errors.AsType[*tracker.LockedError](err); ok {
-		return mailroom.Errorf(mailroom.CodeConflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
+		return mailroom.Errorf(mailroom.CodeConflict,
+			"the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout",
+			locked.Waited.Round(time.Millisecond), locked.Holder)
 	}
 	if err == nil && !m.changed && m.found.via != "" && !m.out.quiet {
 		m.out.logf("Changed the tracker in %s: %s", dir.Path(), m.found.via)
@@ -227,7 +236,8 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 // about it, so nothing of it is an error.
 func (m *Main) warn(t *tracker.Tracker, invalid []tracker.InvalidLine) {
 	if len(invalid) > 0 {
-		m.out.logf("Warning: left in place: %s of the file; see %s doctor; %v", count(len(invalid), "invalid line"), cmp.Or(m.Name, "bd"), invalid[0])
+		m.out.logf("Warning: left in place: %s of the file; see %s doctor; %v", count(len(invalid), "invalid line"),
+			cmp.Or(m.Name, "bd"), invalid[0])
 	}
 	const most = 20
 	splits := t.Splits()
@@ -265,9 +275,10 @@ const lockNotice = 2 * time.Second
 
 // waiting returns the folder with the lock options of the command.
 func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
-	return dir.WithWait(tracker.WaitOptions{Command: m.command, Max: m.lockWait, NoticeAfter: lockNotice, OnWait: func(h tracker.Holder) {
-		m.out.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
-	}})
+	return dir.WithWait(tracker.WaitOptions{Command: m.command, Max: m.lockWait, NoticeAfter: lockNotice,
+		OnWait: func(h tracker.Holder) {
+			m.out.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
+		}})
 }
 
 // ShortLived tunes the runtime for a process with a single invocation: the garbage collector runs
@@ -283,7 +294,8 @@ func ShortLived() {
 func RunProcess(ctx context.Context, name, version string) int {
 	ShortLived()
 	dir, err := os.Getwd()
-	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name, Version: version}
+	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name,
+		Version: version}
 	if err != nil {
 		m.out = newOutput(m.Stdout, m.Stderr, m.Env)
 		m.out.printError(err, "")

@@ -69,7 +69,8 @@ func parsePlan(text string) (drafts []tracker.NewIssue, err error) {
 			if err := end(); err != nil {
 				return nil, err
 			}
-			draft, section = &tracker.NewIssue{Issue: tracker.Issue{Title: strings.TrimSpace(title), Priority: tracker.PriorityNormal}}, ""
+			draft, section = &tracker.NewIssue{Issue: tracker.Issue{Title: strings.TrimSpace(title),
+				Priority: tracker.PriorityNormal}}, ""
 		case draft == nil: // text before the first issue
 		case sub && !fenced:
 			section = strings.ToLower(strings.TrimSpace(name))
@@ -81,7 +82,8 @@ func parsePlan(text string) (drafts []tracker.NewIssue, err error) {
 		return nil, err
 	}
 	if len(drafts) == 0 {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "the plan has no issues; start each with a heading such as: ## Fix the roof")
+		return nil, mailroom.Errorf(mailroom.CodeInvalid,
+			"the plan has no issues; start each with a heading such as: ## Fix the roof")
 	}
 	return drafts, nil
 }
@@ -119,7 +121,8 @@ func setSections(d *tracker.NewIssue, parts map[string]string) error {
 			}
 			d.Priority = p
 		default:
-			return mailroom.Errorf(mailroom.CodeInvalid, "unknown section %q of %q; known are Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria, Notes", name, d.Title)
+			return mailroom.Errorf(mailroom.CodeInvalid,
+				"unknown section %q of %q; known are Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria, Notes", name, d.Title)
 		}
 	}
 	return nil

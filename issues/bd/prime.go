@@ -19,7 +19,8 @@ const (
 // any folder.
 func primeCommand(m *Main) *cobra.Command {
 	var stealth, standard bool
-	cmd := &cobra.Command{Use: "prime", Short: "Print instructions for agents", Args: noArgs, Long: `Print instructions for agents.
+	cmd := &cobra.Command{Use: "prime", Short: "Print instructions for agents", Args: noArgs,
+		Long: `Print instructions for agents.
 
 The text of .beads/PRIME.md replaces the default. Without a tracker nothing is printed, so
 that hooks can call it in any folder.`}

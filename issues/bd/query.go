@@ -56,7 +56,8 @@ func (f *filters) bind(cmd *cobra.Command) {
 func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 	out = tracker.Filter{
 		All: f.all, Type: f.kind, Assignee: f.assignee, Free: f.free, Labels: f.labels, AnyLabel: f.anyLabel, Title: f.title,
-		Unlabelled: f.unlabelled, Undescribed: f.undescribed, Orphans: f.orphans, InDescription: f.inDescription, InNotes: f.inNotes,
+		Unlabelled: f.unlabelled, Undescribed: f.undescribed, Orphans: f.orphans, InDescription: f.inDescription,
+		InNotes: f.inNotes,
 	}
 	for _, s := range strings.Split(f.status, ",") {
 		switch s = strings.TrimSpace(s); s {
@@ -65,7 +66,8 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 			out.All = true
 		default:
 			if !tracker.Status(s).Known() {
-				return out, mailroom.Errorf(mailroom.CodeInvalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", s)
+				return out, mailroom.Errorf(mailroom.CodeInvalid,
+					"status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", s)
 			}
 			out.Statuses = append(out.Statuses, tracker.Status(s))
 		}
@@ -223,12 +225,14 @@ func readyCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "ready", Short: "List open issues that nothing blocks", Args: noArgs}
 	f.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&order, "sort", order, "priority (then the oldest), oldest, or hybrid (those of two days by priority, then the oldest)")
+	flags.StringVar(&order, "sort", order,
+		"priority (then the oldest), oldest, or hybrid (those of two days by priority, then the oldest)")
 	flags.BoolVar(&f.free, "unassigned", false, "only unassigned issues")
 	flags.BoolVar(&claim, "claim", false, "claim the first unassigned issue")
 	flags.BoolVar(&explain, "explain", false, "also show what blocks the others")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !slices.Contains([]tracker.Order{tracker.OrderHybrid, tracker.OrderPriority, tracker.OrderAge}, tracker.Order(order)) {
+		if !slices.Contains([]tracker.Order{tracker.OrderHybrid, tracker.OrderPriority, tracker.OrderAge},
+			tracker.Order(order)) {
 			return mailroom.Errorf(mailroom.CodeInvalid, "sort %q is not one of priority, oldest, hybrid", order)
 		}
 		find := func(t *tracker.Tracker) ([]*tracker.Issue, error) {
@@ -254,7 +258,8 @@ func readyCommand(m *Main) *cobra.Command {
 }
 
 // claimReady claims the first ready issue that is unassigned and not reserved by another agent.
-func (m *Main) claimReady(cmd *cobra.Command, by tracker.Signature, find func(*tracker.Tracker) ([]*tracker.Issue, error)) error {
+func (m *Main) claimReady(cmd *cobra.Command, by tracker.Signature, find func(*tracker.Tracker) ([]*tracker.Issue,
+	error)) error {
 	ctx := cmd.Context()
 	errTaken := errors.New("claimed by another command")
 	free := func(it *tracker.Issue) bool { return it.Assignee == "" || it.Assignee == by.Actor }

@@ -55,7 +55,8 @@ func readRedirect(path string) (*redirection, error) {
 		return nil, nil
 	}
 	if strings.ContainsAny(text, "\n\x00") {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s must have one line, the path of another tracker's folder; mend it, or remove it", file)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid,
+			"%s must have one line, the path of another tracker's folder; mend it, or remove it", file)
 	}
 	target := absolute(filepath.Dir(path), text)
 	// "bd worktree create" of early 2026 wrote paths relative to .beads itself. Of the two only one exists.
@@ -76,14 +77,18 @@ func (f finder) redirected(path string) (place, error) {
 	}
 	to := tracker.FolderAt(r.target)
 	if !to.Exists() {
-		return place{}, mailroom.Errorf(mailroom.CodeInvalid, "%s names %s, where no tracker is; mend that file or remove it, or name the tracker with --db or BEADS_DIR", r.file, r.target)
+		return place{}, mailroom.Errorf(mailroom.CodeInvalid,
+			"%s names %s, where no tracker is; mend that file or remove it, or name the tracker with --db or BEADS_DIR",
+			r.file, r.target)
 	}
 	if next, err := readRedirect(r.target); err != nil || next != nil {
-		return place{}, mailroom.Errorf(mailroom.CodeInvalid, "%s names %s, which redirects again; let it name the last folder", r.file, r.target)
+		return place{}, mailroom.Errorf(mailroom.CodeInvalid,
+			"%s names %s, which redirects again; let it name the last folder", r.file, r.target)
 	}
 	if !ownRedirect(path, r) && !f.trusts(r) {
 		return place{}, untrustedRedirect{r, mailroom.Errorf(mailroom.CodeForbidden,
-			"%s, which came with this project, leads to the tracker %s; allow that with: bd trust; or remove that file", r.file, r.target)}
+			"%s, which came with this project, leads to the tracker %s; allow that with: bd trust; or remove that file",
+			r.file, r.target)}
 	}
 	return place{Folder: to, via: r.file + " redirects there", redirect: r}, nil
 }
@@ -114,7 +119,8 @@ func ownRedirect(path string, r *redirection) bool {
 	name := ":(icase)" + filepath.Base(path) + "/" + redirectFile
 	git := tracker.Git(ctx, filepath.Dir(path), "ls-files", "--error-unmatch", "--", name)
 	git.Env = slices.DeleteFunc(git.Env, func(v string) bool {
-		return strings.HasPrefix(v, "GIT_INDEX_FILE=") || strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_WORK_TREE=")
+		return strings.HasPrefix(v, "GIT_INDEX_FILE=") || strings.HasPrefix(v, "GIT_DIR=") ||
+			strings.HasPrefix(v, "GIT_WORK_TREE=")
 	}) // git sets them for its hooks
 	exit, ok := errors.AsType[*exec.ExitError](git.Run())
 	return ok && exit.ExitCode() == 1 // it is not in git's index; any other answer says nothing

@@ -53,7 +53,8 @@ func readSettings(dir tracker.Folder) (s settings, err error) {
 	}
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := wrong.Position()
-		return settings{}, fmt.Errorf("%s of the tracker, line %d: %s", settingsFile, line, strings.TrimPrefix(wrong.Error(), "toml: "))
+		return settings{}, fmt.Errorf("%s of the tracker, line %d: %s", settingsFile, line,
+			strings.TrimPrefix(wrong.Error(), "toml: "))
 	}
 	return settings{}, fmt.Errorf("read %s of the tracker: %w", settingsFile, err)
 }

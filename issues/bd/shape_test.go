@@ -13,7 +13,8 @@ import (
 // FuzzIndented checks that valid JSON is formatted as by encoding/json.
 func FuzzIndented(f *testing.F) {
 	for _, text := range []string{
-		`{}`, `[]`, `{"a":{},"b":[],"c":[{}]}`, ` { "a" : [ 1 , 2.5e-3 , { "b" : null } ] , "c" : "x\"y\\" } `, `{"a":[ ],"b":{
+		`{}`, `[]`, `{"a":{},"b":[],"c":[{}]}`, ` { "a" : [ 1 , 2.5e-3 , { "b" : null } ] , "c" : "x\"y\\" } `,
+		`{"a":[ ],"b":{
 }}`, `"text"`, `-1.5`, `"\\"`, `["\\\"","]"]`,
 	} {
 		f.Add([]byte(text))
@@ -50,7 +51,8 @@ func TestATreeIsDrawn(t *testing.T) {
 		id    string
 		depth int
 	}{{"a", 0}, {"b", 1}, {"c", 2}, {"d", 3}, {"e", 2}, {"f", 1}, {"g", 2}} {
-		nodes = append(nodes, tracker.Node{Issue: &tracker.Issue{ID: n.id, Status: tracker.StatusOpen, Title: "t"}, Depth: n.depth})
+		nodes = append(nodes, tracker.Node{Issue: &tracker.Issue{ID: n.id, Status: tracker.StatusOpen, Title: "t"},
+			Depth: n.depth})
 	}
 	want := "a P0 open t\n├─ b P0 open t\n│  ├─ c P0 open t\n│  │  └─ d P0 open t\n│  └─ e P0 open t\n└─ f P0 open t\n   └─ g P0 open t\n"
 	err := o.printTree(nodes)

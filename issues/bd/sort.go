@@ -42,7 +42,8 @@ func (s *sorting) sort(found []*tracker.Issue) error {
 	if order := orders[s.by]; order != nil {
 		slices.SortStableFunc(found, order)
 	} else if s.by != "" {
-		return mailroom.Errorf(mailroom.CodeInvalid, "sort %q is not one of priority, created, updated, closed, status, id, title, type, assignee", s.by)
+		return mailroom.Errorf(mailroom.CodeInvalid,
+			"sort %q is not one of priority, created, updated, closed, status, id, title, type, assignee", s.by)
 	}
 	if s.reverse {
 		slices.Reverse(found)

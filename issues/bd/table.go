@@ -91,7 +91,8 @@ func (o *output) printTable(found []*tracker.Issue) error {
 		return o.report("No issues.")
 	}
 	return o.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
-		return []safeText{line(it.ID), o.urgency(it.Priority), line(it.Type), o.status(it.Status), line(it.Assignee), line(it.Title)}
+		return []safeText{line(it.ID), o.urgency(it.Priority), line(it.Type), o.status(it.Status), line(it.Assignee),
+			line(it.Title)}
 	}))
 }
 
@@ -111,7 +112,8 @@ func (o *output) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error 
 		return o.report("No issue is blocked.")
 	}
 	return o.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
-		return []safeText{line(it.ID), o.urgency(it.Priority), line(it.Title), "← " + line(strings.Join(issueIDs(t.BlockedBy(it)), ", "))}
+		return []safeText{line(it.ID), o.urgency(it.Priority), line(it.Title),
+			"← " + line(strings.Join(issueIDs(t.BlockedBy(it)), ", "))}
 	}))
 }
 
@@ -148,7 +150,8 @@ func (o *output) printTree(nodes []tracker.Node) error {
 		if n.Cut {
 			more = " …"
 		}
-		if err := o.print(branches[i] + line(n.Issue.ID) + " " + o.urgency(n.Issue.Priority) + " " + o.status(n.Issue.Status) + " " + line(n.Issue.Title) + more); err != nil {
+		if err := o.print(branches[i] + line(n.Issue.ID) + " " + o.urgency(n.Issue.Priority) + " " +
+			o.status(n.Issue.Status) + " " + line(n.Issue.Title) + more); err != nil {
 			return err
 		}
 	}
@@ -177,12 +180,15 @@ func (o *output) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 	if it.Assignee != "" {
 		head += ", assigned to " + line(it.Assignee)
 	}
-	lines := []safeText{o.colour(blue, it.ID) + "  " + line(it.Title), head, safeText(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
+	lines := []safeText{o.colour(blue, it.ID) + "  " + line(it.Title), head,
+		safeText(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
 	if it.Status == tracker.StatusClosed {
 		lines = append(lines, safeText(fmt.Sprintf("closed %s: ", day(it.ClosedAt)))+block(it.CloseReason))
 	}
 	if it.Status == tracker.StatusTombstone {
-		lines = append(lines, safeText(strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), line(it.DeletedBy), block(it.DeleteReason)), ": ")))
+		lines = append(lines,
+			safeText(strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), line(it.DeletedBy),
+				block(it.DeleteReason)), ": ")))
 	}
 	if len(it.Labels) > 0 {
 		lines = append(lines, "labels "+line(strings.Join(it.Labels, ", ")))
@@ -272,14 +278,16 @@ func (o *output) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
 		list := []any{}
 		for _, e := range epics {
 			list = append(list, map[string]any{
-				"epic": issueJSON(t, e.Issue), "total_children": e.Children, "closed_children": e.Closed, "eligible_for_close": e.Done(),
+				"epic": issueJSON(t, e.Issue), "total_children": e.Children, "closed_children": e.Closed,
+				"eligible_for_close": e.Done(),
 			})
 		}
 		return o.printJSON(list)
 	}
 	var rows [][]safeText
 	for _, e := range epics {
-		rows = append(rows, cells(e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children), e.Issue.Title))
+		rows = append(rows, cells(e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children),
+			e.Issue.Title))
 	}
 	return o.printRows(rows)
 }
@@ -303,26 +311,29 @@ func count(n int, thing string) string {
 }
 
 func statsCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by status", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		return m.read(func(t *tracker.Tracker) error {
-			s := t.Stats(time.Now())
-			if m.out.json {
-				return m.out.printJSON(map[string]any{
-					"total_issues": s.Total, "open_issues": s.Open, "in_progress_issues": s.InProgress, "closed_issues": s.Closed,
-					"blocked_issues": s.Blocked, "deferred_issues": s.Deferred, "ready_issues": s.Ready, "tombstone_issues": s.Tombstones,
-					"pinned_issues": s.Pinned, "epics_eligible_for_closure": s.EpicsDone, "average_lead_time_hours": s.LeadTime.Hours(),
-				})
-			}
-			var rows [][]safeText
-			for _, r := range []struct {
-				name string
-				n    int
-			}{
-				{"open", s.Open}, {"in progress", s.InProgress}, {"closed", s.Closed}, {"ready", s.Ready}, {"blocked", s.Blocked},
-			} {
-				rows = append(rows, cells(r.name, number(r.n), bar(r.n, s.Total)))
-			}
-			return m.out.printRows(append(rows, cells("all", number(s.Total), "")))
-		})
-	}}
+	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by status", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return m.read(func(t *tracker.Tracker) error {
+				s := t.Stats(time.Now())
+				if m.out.json {
+					return m.out.printJSON(map[string]any{
+						"total_issues": s.Total, "open_issues": s.Open, "in_progress_issues": s.InProgress, "closed_issues": s.Closed,
+						"blocked_issues": s.Blocked, "deferred_issues": s.Deferred, "ready_issues": s.Ready,
+						"tombstone_issues": s.Tombstones,
+						"pinned_issues":    s.Pinned, "epics_eligible_for_closure": s.EpicsDone,
+						"average_lead_time_hours": s.LeadTime.Hours(),
+					})
+				}
+				var rows [][]safeText
+				for _, r := range []struct {
+					name string
+					n    int
+				}{
+					{"open", s.Open}, {"in progress", s.InProgress}, {"closed", s.Closed}, {"ready", s.Ready}, {"blocked", s.Blocked},
+				} {
+					rows = append(rows, cells(r.name, number(r.n), bar(r.n, s.Total)))
+				}
+				return m.out.printRows(append(rows, cells("all", number(s.Total), "")))
+			})
+		}}
 }

@@ -24,7 +24,8 @@ func parseTimeAt(text string, now time.Time) (time.Time, error) {
 	if at, ok := parseRelative(strings.ToLower(strings.TrimSpace(text)), now); ok {
 		return at, nil
 	}
-	return time.Time{}, mailroom.Errorf(mailroom.CodeInvalid, "invalid time %q; use 2026-01-31, 2026-01-31T15:04:05Z, +6h, +1d, +2w, tomorrow or next monday", text)
+	return time.Time{}, mailroom.Errorf(mailroom.CodeInvalid,
+		"invalid time %q; use 2026-01-31, 2026-01-31T15:04:05Z, +6h, +1d, +2w, tomorrow or next monday", text)
 }
 
 func parseRelative(text string, now time.Time) (time.Time, bool) {

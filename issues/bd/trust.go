@@ -130,7 +130,8 @@ func (m *Main) trustedMail(dir tracker.Folder) mailSettings {
 		return mailSettings{}
 	}
 	if !m.trusts(dir, set) {
-		m.out.logf("Warning: %s names an agent mail server but is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)", settingsFile)
+		m.out.logf(
+			"Warning: %s names an agent mail server but is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)", settingsFile)
 		return mailSettings{}
 	}
 	return *set.Mail
@@ -215,7 +216,8 @@ func (m *Main) printTrust(dir tracker.Folder, set settings) error {
 		named = *set.Mail
 	}
 	if m.out.json {
-		return m.out.printJSON(map[string]any{"folder": realPath(dir.Path()), "trusted": is, "url": named.URL, "project": named.Project})
+		return m.out.printJSON(map[string]any{"folder": realPath(dir.Path()), "trusted": is, "url": named.URL,
+			"project": named.Project})
 	}
 	state := "not trusted: its mail settings are ignored"
 	if is {
@@ -224,5 +226,6 @@ func (m *Main) printTrust(dir tracker.Folder, set settings) error {
 	if named == (mailSettings{}) {
 		state = strings.TrimSuffix(state, ": its mail settings are ignored") + "; no server is configured"
 	}
-	return m.out.printRows([][]safeText{cells("folder", realPath(dir.Path())), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
+	return m.out.printRows([][]safeText{cells("folder", realPath(dir.Path())), cells("server", named.URL),
+		cells("project", named.Project), cells("state", state)})
 }

@@ -41,7 +41,8 @@ func updateCommand(m *Main) *cobra.Command {
 			by = m.signature(cmd.Context())
 		}
 		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.StatusInProgress
-		return m.updateEach(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+		return m.updateEach(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string,
+			by tracker.Signature) (*tracker.Issue, error) {
 			if claim {
 				it, err := t.Find(id)
 				if err == nil && !force {
@@ -59,7 +60,9 @@ func updateCommand(m *Main) *cobra.Command {
 				if err != nil {
 					return nil, err
 				}
-				if _, err := t.UpdateLabels(id, set, slices.DeleteFunc(slices.Clone(it.Labels), func(l string) bool { return slices.Contains(set, l) }), by); err != nil {
+				if _, err := t.UpdateLabels(id, set, slices.DeleteFunc(slices.Clone(it.Labels), func(l string) bool {
+					return slices.Contains(set, l)
+				}), by); err != nil {
 					return nil, err
 				}
 			}
@@ -82,7 +85,8 @@ func updateCommand(m *Main) *cobra.Command {
 // anySet reports whether a flag for a change was given.
 func anySet(cmd *cobra.Command) bool {
 	for _, name := range []string{
-		"title", "status", "description", "design", "acceptance", "notes", "assignee", "type", "priority", "external-ref", "estimate",
+		"title", "status", "description", "design", "acceptance", "notes", "assignee", "type", "priority", "external-ref",
+		"estimate",
 		"add-label", "remove-label", "set-labels", "claim", "parent", "due", "defer", "append-notes", "body-file", "stdin",
 	} {
 		if cmd.Flags().Changed(name) {
@@ -93,8 +97,11 @@ func anySet(cmd *cobra.Command) bool {
 }
 
 // updateEach applies f to several issues, all or none. With starts, it reserves them first.
-func (m *Main) updateEach(ctx context.Context, ids []string, by tracker.Signature, done string, starts bool, f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error)) error {
-	return m.updateEachThen(ctx, ids, by, done, starts, f, func(*tracker.Tracker, []*tracker.Issue) error { return errDefaultPrint })
+func (m *Main) updateEach(ctx context.Context, ids []string, by tracker.Signature, done string, starts bool,
+	f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error)) error {
+	return m.updateEachThen(ctx, ids, by, done, starts, f, func(*tracker.Tracker, []*tracker.Issue) error {
+		return errDefaultPrint
+	})
 }
 
 // errDefaultPrint makes updateEachThen print the default result.
@@ -103,7 +110,8 @@ var errDefaultPrint = errors.New("print the default result")
 // updateEachThen is updateEach with a function that prints the changed issues.
 func (m *Main) updateEachThen(
 	ctx context.Context, ids []string, by tracker.Signature, done string, starts bool,
-	f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error), print func(after *tracker.Tracker, changed []*tracker.Issue) error,
+	f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error),
+	print func(after *tracker.Tracker, changed []*tracker.Issue) error,
 ) error {
 	var changed []*tracker.Issue
 	var moves []transition
@@ -172,24 +180,29 @@ func closeCommand(m *Main) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var before map[string]bool
 		var freed []*tracker.Issue
-		err := m.updateEachThen(cmd.Context(), ids, m.anonymousSignature(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
-			if next && before == nil {
-				before = map[string]bool{}
-				for _, it := range t.Ready(tracker.Filter{}, tracker.OrderPriority, by.At) {
-					before[it.ID] = true
+		err := m.updateEachThen(cmd.Context(), ids, m.anonymousSignature(), "Closed", false,
+			func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+				if next && before == nil {
+					before = map[string]bool{}
+					for _, it := range t.Ready(tracker.Filter{}, tracker.OrderPriority, by.At) {
+						before[it.ID] = true
+					}
 				}
-			}
-			return t.Close(id, reason, by)
-		}, func(after *tracker.Tracker, closed []*tracker.Issue) error {
-			if !next {
+				return t.Close(id, reason, by)
+			}, func(after *tracker.Tracker, closed []*tracker.Issue) error {
+				if !next {
+					return errDefaultPrint
+				}
+				freed = slices.DeleteFunc(after.Ready(tracker.Filter{}, tracker.OrderPriority, time.Now()),
+					func(it *tracker.Issue) bool {
+						return before[it.ID]
+					})
+				if m.out.json {
+					return m.out.printJSON(map[string]any{"closed": issuesJSON(after, closed, nil), "unblocked": issuesJSON(after,
+						freed, nil)})
+				}
 				return errDefaultPrint
-			}
-			freed = slices.DeleteFunc(after.Ready(tracker.Filter{}, tracker.OrderPriority, time.Now()), func(it *tracker.Issue) bool { return before[it.ID] })
-			if m.out.json {
-				return m.out.printJSON(map[string]any{"closed": issuesJSON(after, closed, nil), "unblocked": issuesJSON(after, freed, nil)})
-			}
-			return errDefaultPrint
-		})
+			})
 		if err != nil || len(freed) == 0 || m.out.json || m.out.quiet {
 			return err
 		}
@@ -206,17 +219,18 @@ func reopenCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "reopen ID…", Short: "Open issues again", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVarP(&reason, "reason", "r", "", "reason, added as a comment")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return m.updateEach(cmd.Context(), ids, m.signature(cmd.Context()), "Reopened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
-			if strings.TrimSpace(reason) != "" {
-				if _, err := t.AddComment(id, "Reopened: "+reason, by); err != nil {
-					return nil, err
+		return m.updateEach(cmd.Context(), ids, m.signature(cmd.Context()), "Reopened", false,
+			func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+				if strings.TrimSpace(reason) != "" {
+					if _, err := t.AddComment(id, "Reopened: "+reason, by); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return t.Update(id, by, func(it *tracker.Issue) error {
-				it.Status = tracker.StatusOpen
-				return nil
+				return t.Update(id, by, func(it *tracker.Issue) error {
+					it.Status = tracker.StatusOpen
+					return nil
+				})
 			})
-		})
 	}
 	return cmd
 }
@@ -225,7 +239,8 @@ func deleteCommand(m *Main) *cobra.Command {
 	var force, cascade, dry bool
 	var reason string
 	cmd := &cobra.Command{
-		Use: "delete ID…", Short: "Delete issues, leaving tombstones so that merges do not restore them", Args: cobra.MinimumNArgs(1),
+		Use: "delete ID…", Short: "Delete issues, leaving tombstones so that merges do not restore them",
+		Args: cobra.MinimumNArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&force, "force", "f", false, "delete; without it, only show what would be deleted")

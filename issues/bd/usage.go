@@ -53,7 +53,8 @@ func requireSubcommands(m *Main, cmd *cobra.Command) {
 }
 
 func needsCommand(group *cobra.Command) error {
-	return usage("%s needs a command: %s; see: %s --help", group.CommandPath(), strings.Join(commandNames(group), ", "), group.CommandPath())
+	return usage("%s needs a command: %s; see: %s --help", group.CommandPath(), strings.Join(commandNames(group), ", "),
+		group.CommandPath())
 }
 
 func unknownCommand(group *cobra.Command, word string) error {
@@ -89,7 +90,8 @@ func flagError(_ *cobra.Command, err error) error {
 
 // helpCommand returns the command that prints help.
 func helpCommand(m *Main, root *cobra.Command) *cobra.Command {
-	return &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", RunE: func(_ *cobra.Command, words []string) error {
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", RunE: func(_ *cobra.Command,
+		words []string) error {
 		cmd := root
 		for _, word := range words {
 			at := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })

@@ -35,17 +35,20 @@ func TestUnknownSubcommandsAreRefused(t *testing.T) {
 			}
 			args := append(append([]string{}, group...), word)
 			code, out, talk := invoke(t, dir, args...)
-			if code != exitUsage || out != "" || !strings.HasPrefix(talk, "Error: unknown command") || strings.Count(talk, "\n") != 1 {
+			if code != exitUsage || out != "" || !strings.HasPrefix(talk, "Error: unknown command") ||
+				strings.Count(talk, "\n") != 1 {
 				t.Errorf("bd %v: exit %d, stdout %q, stderr %q", args, code, out, talk)
 			}
 			code, out, _ = invoke(t, dir, append(args, "--json")...)
 			var said struct{ Error, Hint string }
-			if err := json.Unmarshal([]byte(out), &said); code != exitUsage || err != nil || !strings.HasPrefix(said.Error, "unknown command") || said.Hint == "" {
+			if err := json.Unmarshal([]byte(out), &said); code != exitUsage || err != nil || !strings.HasPrefix(said.Error,
+				"unknown command") || said.Hint == "" {
 				t.Errorf("bd %v --json: exit %d, %v, %s", args, code, err, out)
 			}
 		}
 	}
-	for _, args := range [][]string{{"dep"}, {"label", "--json"}, {"--json"}, {"list", "x"}, {"list", "--frob"}, {"show"}} {
+	for _, args := range [][]string{{"dep"}, {"label", "--json"}, {"--json"}, {"list", "x"}, {"list", "--frob"},
+		{"show"}} {
 		if code, out, talk := invoke(t, dir, args...); code != exitUsage || strings.Contains(out, "Usage:") {
 			t.Errorf("bd %v: exit %d, stdout %q, stderr %q", args, code, out, talk)
 		}

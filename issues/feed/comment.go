@@ -28,7 +28,8 @@ func issueText(t *tracker.Tracker, it *tracker.Issue) string {
 	if len(it.Labels) > 0 {
 		fmt.Fprintf(&b, ", labelled %s", strings.Join(it.Labels, ", "))
 	}
-	fmt.Fprintf(&b, ". It is claimed for you, %s. Your final reply becomes a comment and closes the issue; do not close it yourself. `bd show %s` shows its current state.\n", it.Assignee, it.ID)
+	fmt.Fprintf(&b,
+		". It is claimed for you, %s. Your final reply becomes a comment and closes the issue; do not close it yourself. `bd show %s` shows its current state.\n", it.Assignee, it.ID)
 	for _, part := range []struct{ title, text string }{
 		{"", it.Description}, {"Design", it.Design}, {"Acceptance criteria", it.Acceptance}, {"Notes", it.Notes},
 	} {
@@ -54,7 +55,8 @@ func issueText(t *tracker.Tracker, it *tracker.Issue) string {
 		b.WriteString("\n## Comments\n")
 	}
 	for _, c := range it.Comments {
-		fmt.Fprintf(&b, "\n%s, %s:\n\n%s\n", cmp.Or(c.Author, "unknown"), c.CreatedAt.UTC().Format("2006-01-02 15:04"), strings.TrimSpace(c.Text))
+		fmt.Fprintf(&b, "\n%s, %s:\n\n%s\n", cmp.Or(c.Author, "unknown"), c.CreatedAt.UTC().Format("2006-01-02 15:04"),
+			strings.TrimSpace(c.Text))
 	}
 	return truncate(b.String(), maxMessage, "\n… (truncated; see bd show "+it.ID+")\n")
 }
@@ -98,7 +100,9 @@ func (w *Watcher) failureText(it *tracker.Issue, run *mailroom.Run) string {
 		}
 		fmt.Fprintf(&b, " in attempt %d", run.Attempt)
 	}
-	fmt.Fprintf(&b, "\n\nTo resume: %s run retry %s\nTo start over, after adding details if needed: bd update %s --status open", w.options.Command, run.ID, it.ID)
+	fmt.Fprintf(&b,
+		"\n\nTo resume: %s run retry %s\nTo start over, after adding details if needed: bd update %s --status open",
+		w.options.Command, run.ID, it.ID)
 	return b.String()
 }
 
@@ -108,7 +112,8 @@ func (w *Watcher) questionText(d channel.Delivery) string {
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
-	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, truncate(strings.TrimSpace(k.Prompt), maxComment/2, "… (truncated)"))}
+	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, truncate(strings.TrimSpace(k.Prompt), maxComment/2,
+		"… (truncated)"))}
 	if k.Action != "" {
 		shown := truncate(string(bytes.ToValidUTF8(k.Arguments, nil)), maxShown, "… (truncated)")
 		lines = append(lines, strings.TrimSpace(k.Action+" "+shown))
@@ -117,7 +122,8 @@ func (w *Watcher) questionText(d channel.Delivery) string {
 	if k.Kind == mailroom.TicketInput {
 		lines = append(lines, fmt.Sprintf("To answer: %s answer %s TEXT", w.options.Command, k.ID))
 	} else {
-		lines = append(lines, fmt.Sprintf("To allow it: %s approve %s", w.options.Command, k.ID), fmt.Sprintf("To refuse it: %s deny %s", w.options.Command, k.ID))
+		lines = append(lines, fmt.Sprintf("To allow it: %s approve %s", w.options.Command, k.ID),
+			fmt.Sprintf("To refuse it: %s deny %s", w.options.Command, k.ID))
 	}
 	return strings.Join(lines, "\n")
 }

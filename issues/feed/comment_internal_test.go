@@ -13,20 +13,24 @@ import (
 
 func TestLongTextsAreTruncatedWithANote(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
-	run := &mailroom.Run{ID: "r", Thread: "issue:x-a", Agent: "codex", Status: mailroom.StatusFailed, Reply: &long, Error: &mailroom.RunError{Message: long}}
+	run := &mailroom.Run{ID: "r", Thread: "issue:x-a", Agent: "codex", Status: mailroom.StatusFailed, Reply: &long,
+		Error: &mailroom.RunError{Message: long}}
 	it := &tracker.Issue{ID: "x-a", Title: "t", Description: long}
 	w := &Watcher{options: Options{Command: "mailroom"}}
-	ask := channel.Delivery{Run: run, Ticket: &mailroom.Ticket{ID: "t", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "write", Arguments: []byte(`"` + long + `"`)}}
+	ask := channel.Delivery{Run: run, Ticket: &mailroom.Ticket{ID: "t", Kind: mailroom.TicketApproval, Prompt: "May I?",
+		Action: "write", Arguments: []byte(`"` + long + `"`)}}
 	for name, c := range map[string]struct {
 		text string
 		most int
 		end  string
 	}{
-		"an issue":   {issueText(tracker.New(), it), maxMessage, "… (truncated; see bd show x-a)\n"},
-		"a reply":    {replyText(run), maxComment, "… (truncated; full text in thread issue:x-a)"},
-		"a reason":   {closeReason(run), maxReason, "é…"},
-		"an error":   {w.failureText(it, run), maxComment, "…\n\nTo resume: mailroom run retry r\nTo start over, after adding details if needed: bd update x-a --status open"},
-		"a question": {w.questionText(ask), maxShown + 200, "… (truncated)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
+		"an issue": {issueText(tracker.New(), it), maxMessage, "… (truncated; see bd show x-a)\n"},
+		"a reply":  {replyText(run), maxComment, "… (truncated; full text in thread issue:x-a)"},
+		"a reason": {closeReason(run), maxReason, "é…"},
+		"an error": {w.failureText(it, run), maxComment,
+			"…\n\nTo resume: mailroom run retry r\nTo start over, after adding details if needed: bd update x-a --status open"},
+		"a question": {w.questionText(ask), maxShown + 200,
+			"… (truncated)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
 	} {
 		if len(c.text) > c.most || !strings.HasSuffix(c.text, c.end) || !utf8.ValidString(c.text) {
 			t.Errorf("%s has %d bytes and ends with %q", name, len(c.text), c.text[len(c.text)-100:])

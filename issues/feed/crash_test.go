@@ -49,7 +49,8 @@ func TestFiftyConcurrentIssuesEachRunOnceDespiteEdits(t *testing.T) {
 			t.Errorf("issue %s is %+v", id, it)
 		}
 		// An edit may precede the claim. An edit after it does not change the key.
-		if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count(id) != 1 || len(w.runs("issue:"+id)) != 1 {
+		if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count(id) != 1 ||
+			len(w.runs("issue:"+id)) != 1 {
 			t.Errorf("%s: %d attempts, comments %q", id, w.agent.count(id), got)
 		}
 	}
@@ -140,7 +141,8 @@ func TestARestartAtAnyStepResumes(t *testing.T) {
 				w.waitRun("x-a", mailroom.StatusCompleted)
 				// The channel may find the file missing first, and then starts no delivery.
 				w.waitFor("the delivery fails or cannot start", func() bool {
-					return w.countEntries("out:issue:x-a", entry.KindRescheduled) > 0 || w.runner.State().Condition != channel.ConditionConnected
+					return w.countEntries("out:issue:x-a", entry.KindRescheduled) > 0 ||
+						w.runner.State().Condition != channel.ConditionConnected
 				})
 			},
 			mend: func(w *fixture) { w.rename(w.folder.File()+".away", w.folder.File()) },
@@ -224,7 +226,8 @@ func TestTheLastCommentAndTheCloseAreOneWrite(t *testing.T) {
 	w.rename(away, w.folder.File())
 	w.deliver(channel.Delivery{Run: run, Text: "done"}) // no other writer runs
 	it := w.issue("x-a")
-	if it.Status != tracker.StatusClosed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
+	if it.Status != tracker.StatusClosed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) &&
+		it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
 		t.Errorf("issue is %s, closed at %v, comments %+v", it.Status, it.ClosedAt, it.Comments)
 	}
 }
@@ -238,7 +241,8 @@ func (w *fixture) deliver(d channel.Delivery) {
 	}
 	var link *channel.Host
 	ctx, cancel := context.WithCancel(w.t.Context())
-	r := channel.New(channel.Options{Name: "issue", Kind: feed.Kind, Ledger: w.ledger, Connect: func(_ context.Context, l *channel.Host) (channel.Adapter, error) {
+	r := channel.New(channel.Options{Name: "issue", Kind: feed.Kind, Ledger: w.ledger, Connect: func(_ context.Context,
+		l *channel.Host) (channel.Adapter, error) {
 		link = l
 		cancel()
 		return nil, errors.New("that is all")
@@ -256,7 +260,8 @@ func TestAnUnreadableTrackerIsRetried(t *testing.T) {
 	w.start()
 	w.waitFor("the reported error", func() bool {
 		s := w.runner.State()
-		return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
+		return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "no tracker in "+w.folder.Path()) &&
+			strings.Contains(s.Reason, "bd init")
 	})
 	w.rename(away, w.folder.Path())
 	w.create("x-a")
@@ -289,8 +294,9 @@ func TestAnUnwritableIssueDoesNotBlockOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = file.WriteString(`{"id":"x-odd","title":"Odd","status":"open","priority":0,"issue_type":"task","metadata":"theirs"}` + "\n" +
-		`{"id":"x-wrong","title":"Wrong","status":"open","priority":-3,"issue_type":"task"}` + "\nno issue\n")
+	_, err = file.WriteString(
+		`{"id":"x-odd","title":"Odd","status":"open","priority":0,"issue_type":"task","metadata":"theirs"}` + "\n" +
+			`{"id":"x-wrong","title":"Wrong","status":"open","priority":-3,"issue_type":"task"}` + "\nno issue\n")
 	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +322,8 @@ func TestAThreadOfAnotherOwnerBlocksItsIssue(t *testing.T) {
 	w.options.Interval = time.Hour // started for its ledger only
 	w.start()
 	if _, err := w.ledger.Submit(t.Context(), thread.Submit{
-		Thread: "issue:x-a", Agent: "codex", Owner: "bob", Messages: []thread.NewMessage{{Parts: mailroom.Text("mine")}}, Sender: "bob",
+		Thread: "issue:x-a", Agent: "codex", Owner: "bob", Messages: []thread.NewMessage{{Parts: mailroom.Text("mine")}},
+		Sender: "bob",
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,9 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 		}
 		if text != "" && !hasComment(it, author, text, d.Run.CreatedAt) {
 			at := writeTime(it.UpdatedAt)
-			if err := updateIssue(t, claim{it, m}, at, func(it *tracker.Issue, _ *marker) { addComment(it, author, text, d.Run.CreatedAt, at) }); err != nil {
+			if err := updateIssue(t, claim{it, m}, at, func(it *tracker.Issue, _ *marker) {
+				addComment(it, author, text, d.Run.CreatedAt, at)
+			}); err != nil {
 				return err
 			}
 			if it, err = t.Find(it.ID); err != nil {

@@ -55,7 +55,8 @@ func newFixtureOn(t *testing.T, folder tracker.Folder) *fixture {
 	w := &fixture{
 		t: t, folder: folder, store: memory.New(), agent: &scriptedAgent{}, logs: &channeltest.LogBuffer{}, stop: func() {},
 	}
-	w.options = feed.Options{Folder: folder, Agent: "codex", Types: []string{"bug", "feature", "task", "chore"}, Interval: 5 * time.Millisecond}
+	w.options = feed.Options{Folder: folder, Agent: "codex", Types: []string{"bug", "feature", "task", "chore"},
+		Interval: 5 * time.Millisecond}
 	t.Cleanup(func() {
 		w.stop()
 		if err := w.store.Close(); err != nil {
@@ -92,13 +93,15 @@ func (w *fixture) start() *fixture {
 	}
 	w.runner = channel.New(channel.Options{
 		Name: "issue", Kind: feed.Kind, Connect: watch.Connect, Ledger: faultyLedger{w.ledger, w.ledgerFault}, Log: log,
-		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, ParkAfter: -1, IdleTimeout: watch.ReconnectPolicy().IdleTimeout},
+		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond,
+			ParkAfter: -1, IdleTimeout: watch.ReconnectPolicy().IdleTimeout},
 	})
 	agents := map[string]engine.Agent{channel.AgentName("issue"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}}
 	for _, name := range append([]string{w.options.Agent}, w.options.Agents...) {
 		agents[name] = engine.Agent{Agent: w.agent, Limit: w.limit}
 	}
-	e := engine.New(w.ledger.Workers(), b, engine.Options{Agents: agents, Local: true, ShutdownGrace: 50 * time.Millisecond, StopGrace: time.Second, Log: log})
+	e := engine.New(w.ledger.Workers(), b, engine.Options{Agents: agents, Local: true,
+		ShutdownGrace: 50 * time.Millisecond, StopGrace: time.Second, Log: log})
 	_, w.stop = channeltest.StartServer(w.t, w.ledger, e, w.runner)
 	return w
 }
@@ -180,7 +183,8 @@ func (w *fixture) create(ids ...string) {
 	w.t.Helper()
 	w.edit(func(t *tracker.Tracker) error {
 		for _, id := range ids {
-			if _, err := t.Create(tracker.NewIssue{Issue: tracker.Issue{ID: id, Title: "Do " + id, Priority: tracker.PriorityNormal}}, ann()); err != nil {
+			if _, err := t.Create(tracker.NewIssue{Issue: tracker.Issue{ID: id, Title: "Do " + id,
+				Priority: tracker.PriorityNormal}}, ann()); err != nil {
 				return err
 			}
 		}

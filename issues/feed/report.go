@@ -45,7 +45,8 @@ func (f *findings) report(l *channel.Host, found []string, read bool) {
 func findingsOf(file string, t *tracker.Tracker, invalid []tracker.InvalidLine) (found []string) {
 	if len(invalid) > 0 {
 		first := invalid[0]
-		found = append(found, fmt.Sprintf("%d lines of %s cannot be read: line %d: %v", len(invalid), file, first.Number, first.Err))
+		found = append(found, fmt.Sprintf("%d lines of %s cannot be read: line %d: %v", len(invalid), file, first.Number,
+			first.Err))
 	}
 	for _, s := range t.Splits() {
 		text := fmt.Sprintf("the id %s was given to two issues in %s; one of them is now %s", s.ID, file, s.Moved.ID)
@@ -55,8 +56,9 @@ func findingsOf(file string, t *tracker.Tracker, invalid []tracker.InvalidLine) 
 		found = append(found, text)
 	}
 	for _, c := range t.Contests() {
-		found = append(found, fmt.Sprintf("two copies of issue %s in %s have another %s; the next change of the file drops one value, "+
-			"which git still has: see it with: bd doctor", c.ID, file, c.Member))
+		found = append(found,
+			fmt.Sprintf("two copies of issue %s in %s have another %s; the next change of the file drops one value, "+
+				"which git still has: see it with: bd doctor", c.ID, file, c.Member))
 	}
 	return found
 }

@@ -54,7 +54,8 @@ func (r *receiver) reserve(ctx context.Context, issue, agent string) (ours bool,
 		return true, nil
 	}
 	_, err = r.options.Projects.Reserve(ctx, project.Reserve{
-		Project: r.options.Project, Names: []string{reservationName(issue)}, Holder: agent, By: operator(), Reason: reservationReason, TTL: reservationTTL,
+		Project: r.options.Project, Names: []string{reservationName(issue)}, Holder: agent, By: operator(),
+		Reason: reservationReason, TTL: reservationTTL,
 	})
 	switch mailroom.CodeOf(err) {
 	case "":
@@ -102,7 +103,8 @@ func (r *receiver) syncReservations(ctx context.Context) error {
 		if held[issue] || had.holder == "" {
 			continue
 		}
-		_, err := r.options.Projects.ReleaseNames(ctx, r.options.Project, had.holder, []string{reservationName(issue)}, operator())
+		_, err := r.options.Projects.ReleaseNames(ctx, r.options.Project, had.holder, []string{reservationName(issue)},
+			operator())
 		if ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable {
 			return err
 		}
@@ -124,7 +126,8 @@ func (r *receiver) loadReservations(ctx context.Context) error {
 	return r.host.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Reservations(store.ReservationQuery{Thread: thread})
 		for _, row := range rows {
-			if issue, ok := strings.CutPrefix(row.Name, reservationName("")); ok && row.Reason == reservationReason && row.Owner == auth.Operator {
+			if issue, ok := strings.CutPrefix(row.Name, reservationName("")); ok && row.Reason == reservationReason &&
+				row.Owner == auth.Operator {
 				r.reserved[issue] = reservation{holder: row.Holder} // renewed or released by syncReservations
 			}
 		}

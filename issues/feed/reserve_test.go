@@ -17,12 +17,14 @@ import (
 
 // bob is an agent in another clone.
 func bob() *auth.Token {
-	return &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}, Namespace: "project:"}
+	return &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead},
+		Namespace: "project:"}
 }
 
 func (w *fixture) bobReserves(id string) error {
 	w.t.Helper()
-	_, err := w.ledger.Projects().Reserve(w.t.Context(), project.Reserve{Project: "shop", Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
+	_, err := w.ledger.Projects().Reserve(w.t.Context(), project.Reserve{Project: "shop",
+		Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
 	return err
 }
 
@@ -76,7 +78,8 @@ func TestReservedIssuesAreSkipped(t *testing.T) {
 	if it := w.issue("x-a"); it.Status != tracker.StatusOpen || it.Assignee != "" {
 		t.Errorf("bob's issue is %s and assigned to %s", it.Status, it.Assignee)
 	}
-	if _, err := w.ledger.Projects().ReleaseNames(t.Context(), "shop", "bob", []string{".beads/issues/x-a"}, bob()); err != nil {
+	if _, err := w.ledger.Projects().ReleaseNames(t.Context(), "shop", "bob", []string{".beads/issues/x-a"},
+		bob()); err != nil {
 		t.Fatal(err)
 	}
 	w.stop()

@@ -54,7 +54,8 @@ func (r *receiver) refresh() (t *tracker.Tracker, changed bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("stat tracker: %w", err)
 	}
-	if r.info != nil && !r.recent && os.SameFile(info, r.info) && info.Size() == r.info.Size() && info.ModTime().Equal(r.info.ModTime()) {
+	if r.info != nil && !r.recent && os.SameFile(info, r.info) && info.Size() == r.info.Size() &&
+		info.ModTime().Equal(r.info.ModTime()) {
 		return r.tracker, false, nil
 	}
 	t, invalid, err := r.options.Folder.Read()
@@ -110,7 +111,9 @@ func (r *receiver) scan(ctx context.Context) (again bool, err error) {
 	if all {
 		r.lastFullScan, r.wakeUp = time.Now(), false
 	}
-	found := slices.DeleteFunc(slices.Clone(r.claims), func(c claim) bool { return r.abandoned[c.Key] || !all && !c.Concluded.IsZero() })
+	found := slices.DeleteFunc(slices.Clone(r.claims), func(c claim) bool {
+		return r.abandoned[c.Key] || !all && !c.Concluded.IsZero()
+	})
 	runs, err := r.runs(ctx, found)
 	if err != nil {
 		return false, err
@@ -148,7 +151,8 @@ func (r *receiver) reportProgress(ready, room int) {
 
 // reconcile makes the ledger match the file: it submits claims that were not submitted, and cancels
 // runs that have not started and whose issue was taken back. It reports whether it cancelled a run.
-func (r *receiver) reconcile(ctx context.Context, t *tracker.Tracker, found []claim, runs map[string]*mailroom.Run) (stopped bool, err error) {
+func (r *receiver) reconcile(ctx context.Context, t *tracker.Tracker, found []claim,
+	runs map[string]*mailroom.Run) (stopped bool, err error) {
 	for _, c := range found {
 		run := runs[c.Key]
 		switch {
@@ -158,12 +162,14 @@ func (r *receiver) reconcile(ctx context.Context, t *tracker.Tracker, found []cl
 			}
 		case run == nil:
 		case run.NeverStarted() && !c.isUnchanged(run) && c.Concluded.IsZero():
-			r.host.Log().Info("issue taken back before its run started; cancelling", "issue", c.issue.ID, "run", run.ID, "status", c.issue.Status)
+			r.host.Log().Info("issue taken back before its run started; cancelling", "issue", c.issue.ID, "run", run.ID,
+				"status", c.issue.Status)
 			if err := r.host.Cancel(ctx, run.ID); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 				return stopped, err
 			}
 			stopped, r.info = true, nil // an open issue can be claimed again
-		case run.Status.Finished() && (!started(run) && c.issue.Status == tracker.StatusClosed || c.issue.Status == tracker.StatusTombstone):
+		case run.Status.Finished() && (!started(run) && c.issue.Status == tracker.StatusClosed ||
+			c.issue.Status == tracker.StatusTombstone):
 			r.abandoned[c.Key] = true
 		}
 	}

@@ -84,7 +84,8 @@ func New(o Options) (*Watcher, error) {
 // timeout covers two scans that wait for the lock.
 func (w *Watcher) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{
-		InitialDelay: time.Second, MaxDelay: 5 * time.Second, ParkAfter: -1, IdleTimeout: 2*w.options.Interval + 2*w.options.LockTimeout,
+		InitialDelay: time.Second, MaxDelay: 5 * time.Second, ParkAfter: -1,
+		IdleTimeout: 2*w.options.Interval + 2*w.options.LockTimeout,
 	}
 }
 
@@ -179,7 +180,8 @@ func (w *Watcher) update(ctx context.Context, l *channel.Host, change func(*trac
 	})
 	w.findings.report(l, found, false)
 	if locked, ok := errors.AsType[*tracker.LockedError](err); ok && ctx.Err() == nil {
-		return fmt.Errorf("%s is locked by another process (waited %s): %s", w.options.Folder.File(), w.options.LockTimeout, locked.Holder)
+		return fmt.Errorf("%s is locked by another process (waited %s): %s", w.options.Folder.File(), w.options.LockTimeout,
+			locked.Holder)
 	}
 	return err
 }

@@ -41,7 +41,8 @@ func TestAReadyIssueRunsAndIsClosedWithTheReply(t *testing.T) {
 	if it.CloseReason != "All dry now." || it.Assignee != "codex" || it.ClosedAt.IsZero() {
 		t.Errorf("closed with %q, assigned to %s", it.CloseReason, it.Assignee)
 	}
-	if last := it.Comments[len(it.Comments)-1]; last.Author != "codex" || last.Text != "All dry now.\n\nIt took tiles." || last.ID != 2 {
+	if last := it.Comments[len(it.Comments)-1]; last.Author != "codex" || last.Text != "All dry now.\n\nIt took tiles." ||
+		last.ID != 2 {
 		t.Errorf("last comment %+v", last)
 	}
 	const want = "# Do x-roof\n\nIssue x-roof, task, priority 2, labelled house. It is claimed for you, codex. Your final reply becomes a comment and closes the issue; do not close it yourself. `bd show x-roof` shows its current state.\n" +
@@ -108,11 +109,13 @@ func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 	it := w.issue("x-a")
 	got := comments(it)
 	slices.Sort(got)
-	if diff := cmp.Diff([]string{"codex: I look at it.", "mailroom: codex failed in attempt 1 (permanent): no such model"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"codex: I look at it.", "mailroom: codex failed in attempt 1 (permanent): no such model"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	last := it.Comments[slices.IndexFunc(it.Comments, func(c tracker.Comment) bool { return c.Author == "mailroom" })]
-	if !strings.Contains(last.Text, "mailroom run retry "+run.ID) || !strings.Contains(last.Text, "bd update x-a --status open") {
+	if !strings.Contains(last.Text, "mailroom run retry "+run.ID) || !strings.Contains(last.Text,
+		"bd update x-a --status open") {
 		t.Errorf("the comment has no instructions: %s", last.Text)
 	}
 	work, open := gatedWork("done after all")
@@ -121,10 +124,12 @@ func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 	if _, err := w.ledger.Retry(t.Context(), thread.Retry{Run: run.ID, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	w.set("x-a", func(it *tracker.Issue) { it.Notes = "looked at again" }) // without this, only a full scan detects the change
+	// without this, only a full scan detects the change
+	w.set("x-a", func(it *tracker.Issue) { it.Notes = "looked at again" })
 	w.waitStatus("x-a", tracker.StatusInProgress)
 	open()
-	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "done after all" || it.Notes != "looked at again" {
+	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "done after all" ||
+		it.Notes != "looked at again" {
 		t.Errorf("issue %+v", it)
 	}
 	w.waitDelivered("x-a")
@@ -138,7 +143,8 @@ func TestARunWithoutAReplyClosesItsIssue(t *testing.T) {
 	w.agent.setWork(func(context.Context, mailroom.Session) error { return nil })
 	w.create("x-a")
 	w.start()
-	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "codex finished without a reply" || len(it.Comments) > 0 {
+	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "codex finished without a reply" ||
+		len(it.Comments) > 0 {
 		t.Errorf("close reason %q, comments %q", it.CloseReason, comments(it))
 	}
 }
@@ -158,13 +164,15 @@ func TestAQuestionBecomesACommentAndItsAnswerResumesTheRun(t *testing.T) {
 	w.waitComment("x-a")
 	it := w.issue("x-a")
 	id := thread.TicketID(run.ID, "colour")
-	if diff := cmp.Diff([]string{"mailroom: codex asks: Which colour?"}, comments(it)); diff != "" || !strings.Contains(it.Comments[0].Text, "mailroom answer "+id) {
+	if diff := cmp.Diff([]string{"mailroom: codex asks: Which colour?"}, comments(it)); diff != "" ||
+		!strings.Contains(it.Comments[0].Text, "mailroom answer "+id) {
 		t.Errorf("%s: %q", diff, comments(it))
 	}
 	if it.Status != tracker.StatusInProgress {
 		t.Errorf("issue is %s before the answer", it.Status)
 	}
-	if _, err := w.ledger.Decide(t.Context(), thread.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
+	if _, err := w.ledger.Decide(t.Context(), thread.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer,
+		Answer: []byte(`"red"`), By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "It is red" {
@@ -204,7 +212,8 @@ func TestAReopenedIssueRunsAgainInItsThread(t *testing.T) {
 	w.waitFor("a second run", func() bool { return w.agent.count("x-a") == 2 })
 	w.waitStatus("x-a", tracker.StatusClosed)
 	w.waitDelivered("x-a")
-	if runs := w.runs("issue:x-a"); len(runs) != 2 || runs[0].SubmitKey == runs[1].SubmitKey || !strings.Contains(w.agent.input("x-a"), "Once more.") {
+	if runs := w.runs("issue:x-a"); len(runs) != 2 || runs[0].SubmitKey == runs[1].SubmitKey ||
+		!strings.Contains(w.agent.input("x-a"), "Once more.") {
 		t.Errorf("%d runs in its thread", len(runs))
 	}
 	if got := comments(w.issue("x-a")); !slices.Equal(got, []string{"codex: done", "codex: done"}) {
@@ -231,7 +240,8 @@ func TestAnIssueReopenedByItsAgentIsNotClaimedAgain(t *testing.T) {
 	}
 	// A later message of the agent is not a change of the issue either.
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "Really not.") })
-	if _, err := w.ledger.Submit(t.Context(), thread.Submit{Thread: "issue:x-a", Messages: []thread.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
+	if _, err := w.ledger.Submit(t.Context(), thread.Submit{Thread: "issue:x-a",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.waitFor("the comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
@@ -385,7 +395,8 @@ func TestAnIssueRenamedDuringItsRunIsClosed(t *testing.T) {
 	open()
 	w.waitStatus("y-a", tracker.StatusClosed)
 	w.waitDelivered("x-a")
-	if got := comments(w.issue("y-a")); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 || w.agent.count("y-a") > 0 {
+	if got := comments(w.issue("y-a")); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 ||
+		w.agent.count("y-a") > 0 {
 		t.Errorf("comments %q, %d and %d attempts", got, w.agent.count("x-a"), w.agent.count("y-a"))
 	}
 }
@@ -397,12 +408,14 @@ func TestRepliesInAnIssuesThreadBecomeComments(t *testing.T) {
 	w.waitStatus("x-a", tracker.StatusClosed)
 	w.waitDelivered("x-a")
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "They are red.") })
-	if _, err := w.ledger.Submit(t.Context(), thread.Submit{Thread: "issue:x-a", Messages: []thread.NewMessage{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
+	if _, err := w.ledger.Submit(t.Context(), thread.Submit{Thread: "issue:x-a",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.waitFor("it is a comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
 	w.waitDelivered("x-a")
-	if it := w.issue("x-a"); it.Status != tracker.StatusClosed || it.CloseReason != "done" || comments(it)[1] != "codex: They are red." {
+	if it := w.issue("x-a"); it.Status != tracker.StatusClosed || it.CloseReason != "done" ||
+		comments(it)[1] != "codex: They are red." {
 		t.Errorf("issue is %s, close reason %q, comments %q", it.Status, it.CloseReason, comments(it))
 	}
 }

@@ -17,7 +17,8 @@ import (
 // line without the token.
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{
-		``, `{}`, `null`, `{"id":`, "<html>\x1b[31m", `{"error":"f is reserved by bob","holder":"bob","expires_at":"2031-02-03T04:05:06Z"}`,
+		``, `{}`, `null`, `{"id":`, "<html>\x1b[31m",
+		`{"error":"f is reserved by bob","holder":"bob","expires_at":"2031-02-03T04:05:06Z"}`,
 		`{"error":"no t0ken for you"}`, `{"error":{"code":1},"holder":7}`, "\xff",
 	} {
 		for _, status := range []int{200, 201, 204, 301, 400, 401, 404, 409, 422, 429, 500, 999} {
@@ -58,7 +59,8 @@ func FuzzAnswer(f *testing.F) {
 				t.Errorf("Retry-After %q starts a backoff of %s", retry, on)
 			}
 		}
-		if got.verdict != verdictDone && said == "" || strings.Contains(said, "t0ken") || utf8.RuneCountInString(said) > maxQuote+100 ||
+		if got.verdict != verdictDone && said == "" || strings.Contains(said, "t0ken") ||
+			utf8.RuneCountInString(said) > maxQuote+100 ||
 			strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(said) {
 			t.Errorf("response %d %q: message %q", status, body, said)
 		}
@@ -69,7 +71,8 @@ func FuzzAnswer(f *testing.F) {
 func FuzzFile(f *testing.F) {
 	const digest = "0123"
 	for _, text := range []string{
-		``, `null`, `[]`, `{"servers":null}`, `{"servers":{"0123":null}}`, `{"servers":{"0123":{"kept":[null,{"release":"x"}],"holds":{"ann x-1":null}}}}`,
+		``, `null`, `[]`, `{"servers":null}`, `{"servers":{"0123":null}}`,
+		`{"servers":{"0123":{"kept":[null,{"release":"x"}],"holds":{"ann x-1":null}}}}`,
 		`{"servers":{"0123":{"silence":{"until":"2031-02-03T04:05:06Z"},"sender":{},"holds":{"ann x-1":[{}]}},"":{}}}`,
 	} {
 		f.Add(text)

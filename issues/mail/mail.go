@@ -96,7 +96,8 @@ func Open(folder string, s Settings, warn func(message string)) (*Client, error)
 	}
 	s.Timeout = min(s.Timeout, MaxTimeout)
 	u.RawQuery, u.Fragment, u.RawFragment = "", "", ""
-	b := &Client{settings: s, base: strings.TrimRight(u.String(), "/"), place: stateFile{folder}, warn: warn, command: rand.Text(), reserved: map[string]bool{}}
+	b := &Client{settings: s, base: strings.TrimRight(u.String(), "/"), place: stateFile{folder}, warn: warn,
+		command: rand.Text(), reserved: map[string]bool{}}
 	sum := sha256.Sum256([]byte(b.base + "\x00" + s.Token))
 	b.digest = hex.EncodeToString(sum[:16])
 	u.User = nil
@@ -199,7 +200,9 @@ func (b *Client) addHolds(ctx context.Context, issues []string) {
 			if off := s.activeBackoff(now); off != nil {
 				b.skipServer(off, now)
 			}
-			releasing := slices.ContainsFunc(s.Queued, func(c Call) bool { return c.Agent == b.settings.Agent && slices.Contains(issues, c.Issue) })
+			releasing := slices.ContainsFunc(s.Queued, func(c Call) bool {
+				return c.Agent == b.settings.Agent && slices.Contains(issues, c.Issue)
+			})
 			if wait = !b.disabled && releasing && s.busy(b.command, now); wait {
 				return false
 			}

@@ -262,7 +262,8 @@ func TestAServerIsKnownByItsAddressAndToken(t *testing.T) {
 
 func TestCorruptStateFileIsReplaced(t *testing.T) {
 	d, ctx := newFakeServer(t), t.Context()
-	for _, text := range []string{"", "{", "null", "[]", `{"servers":7}`, `{"servers":{"` + strings.Repeat("0", 32) + `":null}}`} {
+	for _, text := range []string{"", "{", "null", "[]", `{"servers":7}`, `{"servers":{"` + strings.Repeat("0", 32) +
+		`":null}}`} {
 		folder := t.TempDir()
 		if err := os.WriteFile(filepath.Join(folder, fileState), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -338,11 +339,14 @@ func TestAnswersAreReadUpToABound(t *testing.T) {
 	}))
 	defer server.Close()
 	var warned string
-	b, err := Open(t.TempDir(), Settings{URL: server.URL, Agent: "ann", Timeout: time.Minute}, func(message string) { warned = message })
+	b, err := Open(t.TempDir(), Settings{URL: server.URL, Agent: "ann", Timeout: time.Minute}, func(message string) {
+		warned = message
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Reserve(t.Context(), "x-1"); err != nil || !strings.Contains(warned, "its answer is larger than 1048576 bytes") {
+	if err := b.Reserve(t.Context(), "x-1"); err != nil ||
+		!strings.Contains(warned, "its answer is larger than 1048576 bytes") {
 		t.Errorf("%v, and it warned %q", err, warned)
 	}
 }
@@ -392,7 +396,8 @@ func TestCommandStopsAfterAServerFailure(t *testing.T) {
 	b.Enqueue(t.Context(), Release("x-1"))
 	b.Flush(t.Context())
 	d.wantCalls(t, telling)
-	if len(warned) != 1 || !strings.Contains(warned[0], "cannot be reached (it closed the connection); going on without it, 1 call is queued") {
+	if len(warned) != 1 || !strings.Contains(warned[0],
+		"cannot be reached (it closed the connection); going on without it, 1 call is queued") {
 		t.Errorf("warnings %q", warned)
 	}
 }
@@ -423,14 +428,16 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 	if s := b.status(t); s.Queued != 1 || !s.BackoffUntil.IsZero() {
 		t.Errorf("status %+v, want 1 queued call and no backoff", s)
 	}
-	if len(warned) != 1 || !strings.Contains(warned[0], "did not answer all requests within 1m0s; going on without a reservation") {
+	if len(warned) != 1 || !strings.Contains(warned[0],
+		"did not answer all requests within 1m0s; going on without a reservation") {
 		t.Errorf("warnings %q", warned)
 	}
 }
 
 func TestWrongClockDoesNotDisableAServer(t *testing.T) {
 	now := time.Now()
-	for ahead, want := range map[time.Duration]bool{-time.Second: false, time.Second: true, maxBackoff: true, 10000 * time.Hour: false} {
+	for ahead, want := range map[time.Duration]bool{-time.Second: false, time.Second: true, maxBackoff: true,
+		10000 * time.Hour: false} {
 		s := &server{Backoff: &backoff{Until: now.Add(ahead)}, Sender: &sender{Until: now.Add(ahead)}}
 		if got := s.activeBackoff(now) != nil; got != want {
 			t.Errorf("a silence until %s from now is on: %v, want %v", ahead, got, want)

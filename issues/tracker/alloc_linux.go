@@ -16,7 +16,8 @@ func makeSlice[T any](n int) []T {
 	end := begin + uintptr(n)*unsafe.Sizeof(*new(T))
 	if end-begin >= largePage/8 {
 		begin, end = begin&^(largePage-1), (end+largePage-1)&^(largePage-1)
-		_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, begin, end-begin, syscall.MADV_HUGEPAGE) // advisory; an error changes nothing
+		// advisory; an error changes nothing
+		_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, begin, end-begin, syscall.MADV_HUGEPAGE)
 	}
 	return all
 }

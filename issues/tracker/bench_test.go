@@ -13,11 +13,14 @@ func many(n int) string {
 	at := time.Date(2025, 1, 1, 0, 0, 0, 123456789, time.UTC)
 	for i := range n {
 		it := &Issue{
-			ID: fmt.Sprintf("proj-%05d", i), Title: fmt.Sprintf("Issue number %d of many", i), Description: strings.Repeat("Some words about it. ", 12),
-			Status: StatusOpen, Priority: i % 5, Type: "task", CreatedAt: at, UpdatedAt: at.Add(time.Duration(i) * time.Second), Labels: []string{"one", "two"},
+			ID: fmt.Sprintf("proj-%05d", i), Title: fmt.Sprintf("Issue number %d of many", i),
+			Description: strings.Repeat("Some words about it. ", 12),
+			Status:      StatusOpen, Priority: i % 5, Type: "task", CreatedAt: at,
+			UpdatedAt: at.Add(time.Duration(i) * time.Second), Labels: []string{"one", "two"},
 		}
 		if i > 0 {
-			it.Dependencies = []Dependency{{On: fmt.Sprintf("proj-%05d", i/2), Type: DependencyBlocks, CreatedAt: at, CreatedBy: "ann"}}
+			it.Dependencies = []Dependency{{On: fmt.Sprintf("proj-%05d", i/2), Type: DependencyBlocks, CreatedAt: at,
+				CreatedBy: "ann"}}
 		}
 		t.put(it)
 	}

@@ -13,7 +13,9 @@ func TestLongChainOfParentsTakesLinearTime(t *testing.T) {
 	const n = 50_000
 	var text strings.Builder
 	for i := range n {
-		fmt.Fprintf(&text, `{"id":"x-%06d","title":"t","status":"open","dependencies":[{"depends_on_id":"x-%06d","type":"parent-child"}]}`+"\n", i, i+1)
+		fmt.Fprintf(&text,
+			`{"id":"x-%06d","title":"t","status":"open","dependencies":[{"depends_on_id":"x-%06d","type":"parent-child"}]}`+"\n",
+			i, i+1)
 	}
 	tr, invalid := Parse(text.String())
 	if found := tr.Ready(Filter{}, OrderPriority, time.Now()); len(found) != n || len(invalid) > 0 {

@@ -89,12 +89,15 @@ func (it *Issue) validate() error {
 		return mailroom.Errorf(mailroom.CodeInvalid, "a title must have 1 to %d characters, not %d", maxTitle, n)
 	}
 	if it.Priority < PriorityCritical || it.Priority > PriorityBacklog {
-		return mailroom.Errorf(mailroom.CodeInvalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, PriorityCritical, PriorityBacklog)
+		return mailroom.Errorf(mailroom.CodeInvalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority,
+			PriorityCritical, PriorityBacklog)
 	}
 	if !it.Status.Known() || it.Status == StatusTombstone {
-		return mailroom.Errorf(mailroom.CodeInvalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", it.Status)
+		return mailroom.Errorf(mailroom.CodeInvalid,
+			"status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", it.Status)
 	}
-	for _, s := range []string{it.Title, it.Description, it.Design, it.Acceptance, it.Notes, it.Assignee, it.Type, it.ExternalRef, it.CloseReason} {
+	for _, s := range []string{it.Title, it.Description, it.Design, it.Acceptance, it.Notes, it.Assignee, it.Type,
+		it.ExternalRef, it.CloseReason} {
 		if !utf8.ValidString(s) {
 			return mailroom.Errorf(mailroom.CodeInvalid, "text is not valid UTF-8")
 		}
@@ -203,7 +206,8 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by Si
 	for _, it := range tied {
 		if it.Status != StatusTombstone && !force {
 			on := it.Dependencies[slices.IndexFunc(it.Dependencies, isDoomed)].On
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s; delete both with --cascade, or remove the dependency with --force", it.ID, on)
+			return nil, mailroom.Errorf(mailroom.CodeConflict,
+				"%s depends on %s; delete both with --cascade, or remove the dependency with --force", it.ID, on)
 		}
 	}
 	for _, it := range tied {
@@ -229,7 +233,9 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by Si
 func (t *Tracker) Dependents(id string) []*Issue {
 	var found []*Issue
 	for _, it := range t.issues.all() {
-		if it.Status != StatusTombstone && slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == id }) {
+		if it.Status != StatusTombstone && slices.ContainsFunc(it.Dependencies, func(d Dependency) bool {
+			return d.On == id
+		}) {
 			found = append(found, it)
 		}
 	}
@@ -273,7 +279,8 @@ func (t *Tracker) AddDependency(id, on, kind string, by Signature) (*Issue, erro
 	case slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == other.ID && d.Type == kind }):
 		return it, nil
 	case (kind == DependencyBlocks || kind == DependencyParentChild) && t.reaches(other.ID, it.ID, kind):
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "%s already depends on %s: this would create a cycle", other.ID, it.ID)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "%s already depends on %s: this would create a cycle",
+			other.ID, it.ID)
 	}
 	return t.Update(it.ID, by, func(it *Issue) error {
 		it.Dependencies = append(it.Dependencies, Dependency{On: other.ID, Type: kind, CreatedAt: by.At, CreatedBy: by.Actor})
@@ -346,7 +353,9 @@ func (t *Tracker) SetParent(id, parent string, by Signature) (*Issue, error) {
 		return it, nil
 	}
 	it, err = t.Update(it.ID, by, func(it *Issue) error {
-		it.Dependencies = slices.DeleteFunc(it.Dependencies, func(d Dependency) bool { return d.Type == DependencyParentChild })
+		it.Dependencies = slices.DeleteFunc(it.Dependencies, func(d Dependency) bool {
+			return d.Type == DependencyParentChild
+		})
 		return nil
 	})
 	if err != nil || parent == "" {
@@ -418,7 +427,8 @@ func (t *Tracker) AddComment(id, text string, by Signature) (Comment, error) {
 func (t *Tracker) UpdateLabels(id string, add, remove []string, by Signature) (*Issue, error) {
 	for _, l := range add {
 		if strings.TrimSpace(l) == "" || strings.ContainsAny(l, ",\n\x00") {
-			return nil, mailroom.Errorf(mailroom.CodeInvalid, "invalid label %q: it must not be blank or contain commas or line breaks", l)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid,
+				"invalid label %q: it must not be blank or contain commas or line breaks", l)
 		}
 	}
 	return t.Update(id, by, func(it *Issue) error {

@@ -123,7 +123,8 @@ func TestDependencyCyclesAreRefused(t *testing.T) {
 	if rings := tr.Cycles(); len(rings) != 0 {
 		t.Errorf("cycles %v, want none", rings)
 	}
-	tr.edit(tr.issues.get("x-c")).Dependencies = []Dependency{{On: "x-a", Type: DependencyBlocks}} // a merge can cause this
+	// a merge can cause this
+	tr.edit(tr.issues.get("x-c")).Dependencies = []Dependency{{On: "x-a", Type: DependencyBlocks}}
 	if rings := tr.Cycles(); len(rings) != 1 || len(rings[0]) != 3 || rings[0][0].ID != "x-a" {
 		t.Errorf("cycles %v, want one of all three, from x-a", rings)
 	}
@@ -133,7 +134,8 @@ func TestDependenciesOfADuplicateMove(t *testing.T) {
 	tr := made(t, "kept", "duplicate", "waits", "waits for both", "needed", "needed by what needs it", "parent", "child")
 	for _, d := range [][3]string{
 		{"x-c", "x-b", DependencyBlocks}, {"x-d", "x-a", DependencyBlocks}, {"x-d", "x-b", DependencyBlocks}, {"x-a", "x-b", "related"},
-		{"x-b", "x-e", DependencyBlocks}, {"x-f", "x-a", DependencyBlocks}, {"x-b", "x-f", DependencyBlocks}, {"x-b", "x-g", DependencyParentChild}, {"x-h", "x-b", DependencyParentChild},
+		{"x-b", "x-e", DependencyBlocks}, {"x-f", "x-a", DependencyBlocks}, {"x-b", "x-f", DependencyBlocks},
+		{"x-b", "x-g", DependencyParentChild}, {"x-h", "x-b", DependencyParentChild},
 	} {
 		must(tr.AddDependency(d[0], d[1], d[2], ann()))(t)
 	}
@@ -172,10 +174,12 @@ func TestReadyExcludesBlockedIssues(t *testing.T) {
 		slices.Sort(ids)
 		return ids
 	}
-	if got, want := ids(tr.Ready(Filter{}, OrderPriority, ann().At)), []string{"x-c", "x-d", "x-f"}; !slices.Equal(got, want) {
+	if got, want := ids(tr.Ready(Filter{}, OrderPriority, ann().At)), []string{"x-c", "x-d", "x-f"}; !slices.Equal(got,
+		want) {
 		t.Errorf("ready: got %v, want %v", got, want)
 	}
-	if got, want := ids(tr.BlockedIssues()), []string{"x-a", "x-b"}; !slices.Equal(got, want) { // a child of a blocked parent is blocked
+	// a child of a blocked parent is blocked
+	if got, want := ids(tr.BlockedIssues()), []string{"x-a", "x-b"}; !slices.Equal(got, want) {
 		t.Errorf("waiting: got %v, want %v", got, want)
 	}
 	must(tr.Update("x-c", ann(), func(it *Issue) error { it.Status = StatusInProgress; return nil }))(t)
@@ -186,7 +190,8 @@ func TestReadyExcludesBlockedIssues(t *testing.T) {
 
 // TestAChangeOfNothingChangesNothing: a new time of change would win the merge with a real change of another clone.
 func TestAChangeOfNothingChangesNothing(t *testing.T) {
-	read, invalid := Parse(`{"id":"x-a","title":"one","status":"in_progress","assignee":"ann","labels":["l"],"created_at":"2026-01-01T10:00:00Z","updated_at":"2026-01-01T10:00:00Z"}` + "\n")
+	read, invalid := Parse(
+		`{"id":"x-a","title":"one","status":"in_progress","assignee":"ann","labels":["l"],"created_at":"2026-01-01T10:00:00Z","updated_at":"2026-01-01T10:00:00Z"}` + "\n")
 	if len(invalid) > 0 {
 		t.Fatal(invalid)
 	}
@@ -214,7 +219,8 @@ func TestAChangeOfNothingChangesNothing(t *testing.T) {
 func TestOnlyWhatIsClosedIsDone(t *testing.T) {
 	now := ann().At
 	for status, blocks := range map[Status]bool{
-		StatusOpen: true, StatusInProgress: true, StatusBlocked: true, StatusDeferred: true, StatusHooked: true, "in_review": true, "": true,
+		StatusOpen: true, StatusInProgress: true, StatusBlocked: true, StatusDeferred: true, StatusHooked: true,
+		"in_review": true, "": true,
 		StatusClosed: false, StatusPinned: false,
 	} {
 		tr := made(t, "first", "second")
@@ -240,7 +246,9 @@ func TestOnlyWhatIsClosedIsDone(t *testing.T) {
 		must(tr.AddDependency("x-c", "x-b", DependencyParentChild, ann()))(t)
 		must(tr.Update("x-a", ann(), func(it *Issue) error { is.edit(it); return nil }))(t)
 		for _, id := range []string{"x-b", "x-c"} {
-			if ready := slices.ContainsFunc(tr.Ready(Filter{}, OrderPriority, now), func(it *Issue) bool { return it.ID == id }); ready == is.off {
+			if ready := slices.ContainsFunc(tr.Ready(Filter{}, OrderPriority, now), func(it *Issue) bool {
+				return it.ID == id
+			}); ready == is.off {
 				t.Errorf("%s below an epic that is %s: ready is %v", id, name, ready)
 			}
 		}
@@ -254,7 +262,8 @@ func TestReadyIssuesAreSorted(t *testing.T) {
 		id       string
 		priority int
 		age      time.Duration
-	}{{"new-low", 3, time.Hour}, {"new-high", 0, time.Hour}, {"old-low", 4, 90 * time.Hour}, {"older-high", 0, 99 * time.Hour}} {
+	}{{"new-low", 3, time.Hour}, {"new-high", 0, time.Hour}, {"old-low", 4, 90 * time.Hour}, {"older-high", 0,
+		99 * time.Hour}} {
 		by := Signature{Actor: "ann", At: now.Add(-it.age)}
 		must(tr.Create(NewIssue{Issue: Issue{ID: "x-" + it.id, Title: it.id, Priority: it.priority}}, by))(t)
 	}
@@ -284,7 +293,8 @@ func TestDeleteLeavesATombstoneWithoutDependencies(t *testing.T) {
 		t.Errorf("%d deleted issues, including dependents, want 3", len(gone))
 	}
 	must(tr.Delete([]string{"x-a"}, "double", false, true, ann()))(t)
-	if dead := tr.issues.get("x-a"); dead.Status != StatusTombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {
+	if dead := tr.issues.get("x-a"); dead.Status != StatusTombstone || dead.DeletedBy != "ann" ||
+		dead.DeleteReason != "double" || dead.OriginalType != "task" {
 		t.Errorf("tombstone %+v", dead)
 	}
 	if deps := tr.issues.get("x-b").Dependencies; len(deps) != 0 {
@@ -302,7 +312,8 @@ func TestIDsAreFoundByAUniquePart(t *testing.T) {
 	for _, id := range []string{"proj-abc", "proj-abc.1", "proj-xyz", "other-abd"} {
 		must(tr.Create(NewIssue{Issue: Issue{ID: id, Title: id}}, ann()))(t)
 	}
-	for part, want := range map[string]string{"proj-abc": "proj-abc", "xyz": "proj-xyz", "abc": "proj-abc", "bd": "other-abd", "abc.1": "proj-abc.1"} {
+	for part, want := range map[string]string{"proj-abc": "proj-abc", "xyz": "proj-xyz", "abc": "proj-abc",
+		"bd": "other-abd", "abc.1": "proj-abc.1"} {
 		if it, err := tr.Find(part); err != nil || it.ID != want {
 			t.Errorf("%s: got %v, %v, want %s", part, it, err, want)
 		}
@@ -392,7 +403,8 @@ func TestARenameFollowsEachMentionOfAnIssue(t *testing.T) {
 	if n := must(tr.Rename("x", "yy", ann()))(t); n != 2 || len(invalid) > 0 {
 		t.Fatalf("%d were renamed, want 2; invalid: %v", n, invalid)
 	}
-	want := strings.NewReplacer(`"x-1"`, `"yy-1"`, `"x-1.2"`, `"yy-1.2"`, "see x-1.", "see yy-1.", `\nx-1.2`, `\nyy-1.2`, "(x-1)", "(yy-1)", "and x-1:", "and yy-1:",
+	want := strings.NewReplacer(`"x-1"`, `"yy-1"`, `"x-1.2"`, `"yy-1.2"`, "see x-1.", "see yy-1.", `\nx-1.2`, `\nyy-1.2`,
+		"(x-1)", "(yy-1)", "and x-1:", "and yy-1:",
 		"in x-1.", "in yy-1.", `"note":"x-1"`, `"note":"x-1"`, `{"id":"x-1"}`, `{"id":"x-1"}`).Replace(line)
 	got := tr.Line(tr.issues.get("z-1"))
 	if diff := cmp.Diff(strings.Split(want, `,"`), strings.Split(got, `,"`)); diff != "" {

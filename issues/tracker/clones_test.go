@@ -85,7 +85,8 @@ func (k knowledge) clone() knowledge {
 	out := knowledge{}
 	for word, f := range k {
 		c := *f
-		c.comments, c.labels, c.removed, c.depends = maps.Clone(f.comments), maps.Clone(f.labels), maps.Clone(f.removed), maps.Clone(f.depends)
+		c.comments, c.labels, c.removed, c.depends = maps.Clone(f.comments), maps.Clone(f.labels), maps.Clone(f.removed),
+			maps.Clone(f.depends)
 		c.title.replaced = maps.Clone(f.title.replaced)
 		out[word] = &c
 	}
@@ -101,10 +102,12 @@ func (k knowledge) learn(other knowledge, title func(word string) string) (wrong
 			k[word] = theirs
 			continue
 		}
-		for _, set := range [][2]map[string]bool{{ours.comments, theirs.comments}, {ours.labels, theirs.labels}, {ours.removed, theirs.removed}, {ours.depends, theirs.depends}} {
+		for _, set := range [][2]map[string]bool{{ours.comments, theirs.comments}, {ours.labels, theirs.labels},
+			{ours.removed, theirs.removed}, {ours.depends, theirs.depends}} {
 			maps.Copy(set[0], set[1])
 		}
-		ours.closed, ours.deleted, ours.dropped = ours.closed || theirs.closed, ours.deleted || theirs.deleted, ours.dropped || theirs.dropped
+		ours.closed, ours.deleted, ours.dropped = ours.closed || theirs.closed, ours.deleted ||
+			theirs.deleted, ours.dropped || theirs.dropped
 		a, b := ours.title, theirs.title
 		switch {
 		case a.value == b.value || a.replaced[b.value]:
@@ -169,7 +172,8 @@ func (w *world) pick(t *Tracker, what string) *Issue {
 func (w *world) create(c *clone) {
 	w.change(c, func(t *Tracker, by Signature) {
 		word := w.word()
-		n := NewIssue{Prefix: "x", Issue: Issue{Title: rapid.SampledFrom([]string{"same", word}).Draw(w.T, "title"), Design: word, Description: word, Priority: PriorityNormal}}
+		n := NewIssue{Prefix: "x", Issue: Issue{Title: rapid.SampledFrom([]string{"same", word}).Draw(w.T, "title"),
+			Design: word, Description: word, Priority: PriorityNormal}}
 		switch rapid.IntRange(0, 3).Draw(w.T, "kind of id") {
 		case 0:
 			n.ID = rapid.SampledFrom([]string{"x-one", "x-two"}).Draw(w.T, "chosen id")
@@ -183,8 +187,9 @@ func (w *world) create(c *clone) {
 			return // the id is taken, or the parent is too deep
 		}
 		c.known[word] = &fate{
-			actor: c.name, comments: map[string]bool{}, labels: map[string]bool{}, removed: map[string]bool{}, depends: map[string]bool{},
-			title: written{it.Title, map[string]bool{}},
+			actor: c.name, comments: map[string]bool{}, labels: map[string]bool{}, removed: map[string]bool{},
+			depends: map[string]bool{},
+			title:   written{it.Title, map[string]bool{}},
 		}
 		if n.Parent != "" {
 			c.known[word].depends[wordOf(t.issues.get(n.Parent))] = true
@@ -380,7 +385,8 @@ func (w *world) check(c *clone) {
 		} else if dead {
 			continue
 		}
-		want := fmt.Sprintf("by %s, comments %v, labels %v, closed %v", known.actor, sorted(known.comments), sorted(without(known.labels, known.removed)), known.closed)
+		want := fmt.Sprintf("by %s, comments %v, labels %v, closed %v", known.actor, sorted(known.comments),
+			sorted(without(known.labels, known.removed)), known.closed)
 		comments, labels := map[string]bool{}, map[string]bool{}
 		for _, said := range it.Comments {
 			comments[said.Text] = true
@@ -388,7 +394,8 @@ func (w *world) check(c *clone) {
 		for _, l := range it.Labels {
 			labels[l] = true
 		}
-		got := fmt.Sprintf("by %s, comments %v, labels %v, closed %v", it.CreatedBy, sorted(comments), sorted(labels), it.Status == StatusClosed)
+		got := fmt.Sprintf("by %s, comments %v, labels %v, closed %v", it.CreatedBy, sorted(comments), sorted(labels),
+			it.Status == StatusClosed)
 		if diff := cmp.Diff(want, got); diff != "" {
 			w.Fatalf("%s: %s (-want +got):\n%s\n%s", c.name, it, diff, c.file)
 		}
@@ -419,12 +426,14 @@ func (w *world) checkReferences(c *clone, t *Tracker, it *Issue, known *fate) {
 	}
 	for word := range maps.Keys(known.depends) {
 		if !got[word] && !c.known[word].deleted {
-			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got), sorted(known.depends), c.file)
+			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got), sorted(known.depends),
+				c.file)
 		}
 	}
 	for word := range got {
 		if !known.depends[word] && !c.known[word].dropped {
-			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got), sorted(known.depends), c.file)
+			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got), sorted(known.depends),
+				c.file)
 		}
 	}
 }
@@ -471,7 +480,8 @@ func randomClones(t *testing.T, ways []string, bases bool) {
 		w := &world{T: rt, unsure: map[string]bool{}, now: time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC)}
 		w.commit("")
 		for _, name := range []string{"ann", "bob", "cleo"} {
-			w.clones = append(w.clones, &clone{name: name, known: knowledge{}, old: map[string]bool{}, unlogged: map[string]bool{}})
+			w.clones = append(w.clones, &clone{name: name, known: knowledge{}, old: map[string]bool{},
+				unlogged: map[string]bool{}})
 		}
 		steps := rapid.IntRange(5, 40).Draw(rt, "steps")
 		for range steps {

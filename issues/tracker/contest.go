@@ -22,7 +22,8 @@ func (c Contest) String() string {
 	if c.Guessed {
 		what = "two copies differ in"
 	}
-	return fmt.Sprintf("%s: %s %s; %s is kept, %s is dropped", c.ID, what, c.Member, shortened(c.Kept), shortened(c.Dropped))
+	return fmt.Sprintf("%s: %s %s; %s is kept, %s is dropped", c.ID, what, c.Member, shortened(c.Kept),
+		shortened(c.Dropped))
 }
 
 // shortened returns the begin of a value.

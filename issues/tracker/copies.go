@@ -29,7 +29,8 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 		t.codec.complete(&scanner{}, it)
 		group := append([]*Issue{t.issues.get(it.ID)}, others[it.ID]...)
 		i := slices.IndexFunc(group, func(other *Issue) bool { return sameOrigin(other, it) })
-		if i >= 0 && t.Line(group[i]) == t.Line(it) || i < 0 && t.isOld(t.Line(it)) && wasRemoved(t, it) && movedCopy(t, it) == nil {
+		if i >= 0 && t.Line(group[i]) == t.Line(it) || i < 0 && t.isOld(t.Line(it)) && wasRemoved(t, it) &&
+			movedCopy(t, it) == nil {
 			continue
 		}
 		if i >= 0 && !asked {

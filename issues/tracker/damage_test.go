@@ -46,7 +46,8 @@ func TestCopiesUnderTwoIDsAreUnited(t *testing.T) {
 	const created = `"title":"one","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-02T03:04:05.123Z","created_by":"ann"`
 	old := read(`{"id":"p-1",` + created + `,"updated_at":"2026-01-04T03:04:05Z","labels":["kept"]}`)
 	name := movedID(old.ID, old)
-	read(`{"id":"` + name + `",` + created + `,"updated_at":"2026-01-03T03:04:05Z","dependencies":[{"issue_id":"` + name + `","depends_on_id":"p-1","type":"blocks"}]}`)
+	read(`{"id":"` + name + `",` + created + `,"updated_at":"2026-01-03T03:04:05Z","dependencies":[{"issue_id":"` + name +
+		`","depends_on_id":"p-1","type":"blocks"}]}`)
 	moveIssues(tr, map[string]string{"p-1": name})
 	if tr.issues.has("p-1") || len(tr.issues.order) != 1 {
 		t.Fatalf("%d issues", len(tr.issues.order))
@@ -64,7 +65,8 @@ func TestADependencyOnARemovedIssueGoesWithIt(t *testing.T) {
 		if on != "" {
 			depends = `,"dependencies":[{"issue_id":"` + id + `","depends_on_id":"` + on + `","type":"blocks"}]`
 		}
-		return `{"id":"` + id + `","title":"` + id + `","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-02T03:04:05Z",` +
+		return `{"id":"` + id + `","title":"` + id +
+			`","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-02T03:04:05Z",` +
 			`"updated_at":"2026-01-02T03:04:05Z"` + depends + "}\n"
 	}
 	base := line("x-1", "")

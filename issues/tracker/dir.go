@@ -15,10 +15,10 @@ import (
 	"mailroom"
 )
 
-// Dir is an open folder that came with a project, such as .beads of a cloned repository. The author of the project chose
-// what is in the folder, so nothing in it is trusted: a file must be a regular file of the folder itself, links are never
-// followed, pipes and devices are never opened, and every read has a size limit. Its methods take names of files directly
-// in it.
+// Dir is an open folder that came with a project, such as .beads of a cloned repository. The author of the project
+// chose what is in the folder, so nothing in it is trusted: a file must be a regular file of the folder itself, links
+// are never followed, pipes and devices are never opened, and every read has a size limit. Its methods take names of
+// files directly in it.
 type Dir struct {
 	root *os.Root
 	path string
@@ -35,7 +35,8 @@ func OpenDir(path string) (*Dir, error) {
 	case err != nil:
 		return nil, err
 	case seen.Mode()&fs.ModeSymlink != 0:
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is a link, and a project's links are not followed; replace it with the folder, or name its target", path)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid,
+			"%s is a link, and a project's links are not followed; replace it with the folder, or name its target", path)
 	case !seen.IsDir():
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is not a folder; move it away", path)
 	}
@@ -89,7 +90,8 @@ func (d *Dir) regular(name string, info fs.FileInfo) error {
 	case mode.IsRegular():
 		return nil
 	case mode&fs.ModeSymlink != 0:
-		return mailroom.Errorf(mailroom.CodeInvalid, "%s is a link, and a project's links are not followed; put a regular file in its place, or remove it", at)
+		return mailroom.Errorf(mailroom.CodeInvalid,
+			"%s is a link, and a project's links are not followed; put a regular file in its place, or remove it", at)
 	case mode.IsDir():
 		kind = "a folder"
 	case mode&fs.ModeNamedPipe != 0:
@@ -150,7 +152,8 @@ func (d *Dir) ReadInto(into *bytes.Buffer, file *os.File, name string, max int64
 }
 
 func (d *Dir) tooLarge(name string, max int64) error {
-	return mailroom.Errorf(mailroom.CodeTooLarge, "%s is larger than %d bytes; make it smaller", filepath.Join(d.path, name), max)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "%s is larger than %d bytes; make it smaller",
+		filepath.Join(d.path, name), max)
 }
 
 // Create writes a file that does not exist yet. An error for one that exists is
@@ -172,7 +175,8 @@ func (d *Dir) Append(name string, text []byte, max int64) error {
 		return err
 	}
 	if info.Size()+int64(len(text)) > max {
-		return errors.Join(mailroom.Errorf(mailroom.CodeTooLarge, "%s would exceed %d bytes; move it away", filepath.Join(d.path, name), max), file.Close())
+		return errors.Join(mailroom.Errorf(mailroom.CodeTooLarge, "%s would exceed %d bytes; move it away",
+			filepath.Join(d.path, name), max), file.Close())
 	}
 	_, err = file.Write(text)
 	return errors.Join(err, file.Sync(), file.Close())

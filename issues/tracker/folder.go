@@ -142,7 +142,8 @@ func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (inv
 }
 
 // update implements Update. With repair set it also writes a file that Update refuses.
-func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, repair bool) (invalid []InvalidLine, err error) {
+func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, repair bool) (invalid []InvalidLine,
+	err error) {
 	dir, err := f.open()
 	if err != nil {
 		return nil, err
@@ -192,8 +193,9 @@ func CheckReadable(t *Tracker, invalid []InvalidLine, name string) error {
 		return mailroom.Errorf(mailroom.CodeInvalid, "%s is UTF-16 text; convert it to UTF-8 with: bd doctor --restore", name)
 	}
 	if all := len(t.issues.order) + len(t.others); len(invalid)*2 > all {
-		return mailroom.Errorf(mailroom.CodeInvalid, "%d of %d lines of %s cannot be read, the first: %v; nothing was written: "+
-			"repair it with bd doctor --restore, or get an older copy from git", len(invalid), all, name, invalid[0])
+		return mailroom.Errorf(mailroom.CodeInvalid,
+			"%d of %d lines of %s cannot be read, the first: %v; nothing was written: "+
+				"repair it with bd doctor --restore, or get an older copy from git", len(invalid), all, name, invalid[0])
 	}
 	return nil
 }
@@ -211,13 +213,16 @@ func (f Folder) read(dir *Dir) (text string, seen fs.FileInfo, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	defer file.Close()                                                                          // read only: nothing can be lost
-	all := bytes.NewBuffer(makeSlice[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0]) // spare room to detect the end of the file
+	// read only: nothing can be lost
+	defer file.Close()
+	// spare room to detect the end of the file
+	all := bytes.NewBuffer(makeSlice[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0])
 	if err = dir.ReadInto(all, file, fileIssues, MaxFile); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
 	if n := bytes.Count(all.Bytes(), []byte{'\n'}); n > maxLines {
-		return "", nil, mailroom.Errorf(mailroom.CodeTooLarge, "%s has %d lines, more than the limit of %d; make it smaller", f.File(), n, maxLines)
+		return "", nil, mailroom.Errorf(mailroom.CodeTooLarge, "%s has %d lines, more than the limit of %d; make it smaller",
+			f.File(), n, maxLines)
 	}
 	// A copy would take as long as the read, and nothing else refers to the bytes.
 	return unsafe.String(unsafe.SliceData(all.Bytes()), all.Len()), seen, nil
@@ -242,7 +247,8 @@ func checkSize(lines []string, name string) error {
 		size += len(line)
 	}
 	if size > MaxFile || len(lines) > maxLines {
-		return mailroom.Errorf(mailroom.CodeTooLarge, "%s would have %d issues in %d bytes; the limits are %d and %d", name, len(lines), size, maxLines, MaxFile)
+		return mailroom.Errorf(mailroom.CodeTooLarge, "%s would have %d issues in %d bytes; the limits are %d and %d", name,
+			len(lines), size, maxLines, MaxFile)
 	}
 	return nil
 }
@@ -255,7 +261,9 @@ var errReplaced = errors.New("the file was changed by another program")
 
 // replace writes lines to the file if it is still the one described by seen.
 func (f Folder) replace(dir *Dir, lock *Lock, lines []string, seen fs.FileInfo) error {
-	err := lock.Replace(fileIssues, seen.Mode().Perm(), func(to io.Writer) error { return write(to, lines) }, func() error {
+	err := lock.Replace(fileIssues, seen.Mode().Perm(), func(to io.Writer) error {
+		return write(to, lines)
+	}, func() error {
 		now, err := dir.Stat(fileIssues)
 		if err == nil && (!os.SameFile(now, seen) || now.Size() != seen.Size() || !now.ModTime().Equal(seen.ModTime())) {
 			err = errReplaced

@@ -21,7 +21,8 @@ func Git(ctx context.Context, folder string, args ...string) *exec.Cmd {
 	settings := []string{"-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit"}
 	git := exec.CommandContext(ctx, "git", append(settings, args...)...)
 	git.Dir = folder
-	git.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
+	git.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0",
+		"GIT_OPTIONAL_LOCKS=0")
 	git.WaitDelay = time.Second
 	return git
 }

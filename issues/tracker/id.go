@@ -25,7 +25,8 @@ const (
 func (t *Tracker) newID(prefix string, it *Issue, actor string) string {
 	for n := t.idLength(); ; n = min(n+1, longestID) {
 		for nonce := range 10 {
-			id := prefix + "-" + hashID(n, it.Title, it.Description, actor, it.CreatedAt.Format(time.RFC3339Nano), strconv.Itoa(nonce))
+			id := prefix + "-" + hashID(n, it.Title, it.Description, actor, it.CreatedAt.Format(time.RFC3339Nano),
+				strconv.Itoa(nonce))
 			if !t.issues.has(id) {
 				return id
 			}
@@ -60,7 +61,8 @@ func hashID(n int, words ...string) string {
 // childID returns the next free child id of parent.
 func (t *Tracker) childID(parent string) (string, error) {
 	if strings.Count(parent, ".") >= maxNesting {
-		return "", mailroom.Errorf(mailroom.CodeInvalid, "%s is nested %d levels deep and cannot have children", parent, maxNesting)
+		return "", mailroom.Errorf(mailroom.CodeInvalid, "%s is nested %d levels deep and cannot have children", parent,
+			maxNesting)
 	}
 	most := 0 // a number that was used before a gap is not used again
 	first, _ := t.issues.search(parent + ".")
@@ -86,8 +88,12 @@ func CheckPrefix(prefix string) error {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
 	}
-	if prefix == "" || len(prefix) > 64 || strings.HasSuffix(prefix, "-") || slices.ContainsFunc([]rune(prefix), func(r rune) bool { return !plain(r) }) {
-		return mailroom.Errorf(mailroom.CodeInvalid, "invalid id prefix %q: use 1 to 64 letters, digits or any of - _ . and do not end with -", prefix)
+	if prefix == "" || len(prefix) > 64 || strings.HasSuffix(prefix, "-") || slices.ContainsFunc([]rune(prefix),
+		func(r rune) bool {
+			return !plain(r)
+		}) {
+		return mailroom.Errorf(mailroom.CodeInvalid,
+			"invalid id prefix %q: use 1 to 64 letters, digits or any of - _ . and do not end with -", prefix)
 	}
 	return nil
 }

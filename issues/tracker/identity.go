@@ -50,7 +50,8 @@ func (it *Issue) isPlaceholder() bool {
 // compareOrigins orders issues with one id: the first keeps the id. The order uses nothing that an
 // edit changes, so that all clones decide alike, whatever they merge first.
 func compareOrigins(a, b *Issue) int {
-	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.CreatedBy, b.CreatedBy), cmp.Compare(a.Title, b.Title), cmp.Compare(a.Description, b.Description))
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.CreatedBy, b.CreatedBy), cmp.Compare(a.Title, b.Title),
+		cmp.Compare(a.Description, b.Description))
 }
 
 const (

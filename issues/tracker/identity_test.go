@@ -40,7 +40,9 @@ func TestCopiesOfOneIssueHaveOneOrigin(t *testing.T) {
 		{"the same second of a program without fractions, two actors", created(second, "ann", "a"), created(second, "bob", "a"), false},
 		{"the same second, none edited, two titles", created(second, "ann", "a"), created(second, "ann", "b"), false},
 		{"the same title of two actors", created(at, "ann", "a"), created(at.Add(time.Hour), "bob", "a"), false},
-		{"the same title and another text", created(at, "ann", "a"), func(it *Issue) { it.CreatedAt, it.Description = at.Add(time.Hour), "b" }, false},
+		{"the same title and another text", created(at, "ann", "a"), func(it *Issue) {
+			it.CreatedAt, it.Description = at.Add(time.Hour), "b"
+		}, false},
 		{"one actor, another time and title", created(at, "ann", "a"), created(at.Add(time.Hour), "ann", "b"), false},
 		{"a tombstone of another issue", created(at, "ann", "a"), func(it *Issue) {
 			created(at.Add(time.Hour), "bob", "b")(it)
@@ -99,7 +101,8 @@ func TestAnIDIsSplitIntoABoundedNumberOfIssues(t *testing.T) {
 	text := ""
 	for i := range 200 {
 		at := time.Date(2026, 1, 1, 0, 0, 0, i+1, time.UTC)
-		text += (&Tracker{codec: newCodec()}).Line(&Issue{ID: "x-1", Title: at.String(), Status: StatusOpen, CreatedAt: at, UpdatedAt: at}) + "\n"
+		text += (&Tracker{codec: newCodec()}).Line(&Issue{ID: "x-1", Title: at.String(), Status: StatusOpen, CreatedAt: at,
+			UpdatedAt: at}) + "\n"
 	}
 	tr, invalid := Parse(text)
 	if got := len(tr.All()); got != maxOrigins+1 || got+len(invalid) != 200 {
@@ -113,7 +116,8 @@ func TestAnIDIsSplitIntoABoundedNumberOfIssues(t *testing.T) {
 // TestAReferenceThatMayMeanTwoIssuesIsSaid reads a union merge, which does not tell the sides.
 func TestAReferenceThatMayMeanTwoIssuesIsSaid(t *testing.T) {
 	issue := func(id, by, at, dependencies string) string {
-		return `{"id":"` + id + `","title":"` + id + by + `","status":"open","created_at":"2026-01-0` + at + `Z","created_by":"` + by + `","updated_at":"2026-01-0` + at + `Z"` + dependencies + "}\n"
+		return `{"id":"` + id + `","title":"` + id + by + `","status":"open","created_at":"2026-01-0` + at +
+			`Z","created_by":"` + by + `","updated_at":"2026-01-0` + at + `Z"` + dependencies + "}\n"
 	}
 	on := func(by, at string) string {
 		return `,"dependencies":[{"depends_on_id":"x-1","type":"blocks","created_at":"2026-01-0` + at + `Z","created_by":"` + by + `"}]`

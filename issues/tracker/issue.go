@@ -25,7 +25,8 @@ const (
 
 // Known reports whether a command may set the status.
 func (s Status) Known() bool {
-	return slices.Contains([]Status{StatusOpen, StatusInProgress, StatusBlocked, StatusDeferred, StatusPinned, StatusHooked, StatusClosed, StatusTombstone}, s)
+	return slices.Contains([]Status{StatusOpen, StatusInProgress, StatusBlocked, StatusDeferred, StatusPinned,
+		StatusHooked, StatusClosed, StatusTombstone}, s)
 }
 
 // Priorities, the most urgent first.
@@ -88,7 +89,8 @@ const (
 // this: "waits-for" and "conditional-blocks" of beads also say when the other issue counts as done, which only its
 // program knows; that the issue waits is the safe reading. Type is also left out.
 func (d Dependency) Blocks() bool {
-	return slices.Contains([]string{DependencyBlocks, "", "blocked-by", "depends-on", "waits-for", "conditional-blocks"}, d.Type)
+	return slices.Contains([]string{DependencyBlocks, "", "blocked-by", "depends-on", "waits-for", "conditional-blocks"},
+		d.Type)
 }
 
 // Comment is a remark on an issue.

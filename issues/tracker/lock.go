@@ -180,7 +180,8 @@ func (l *Lock) writeHolder(name, base, command string) error {
 			return errors.Join(err, l.Unlock())
 		}
 	}
-	raw, err := json.Marshal(Holder{PID: os.Getpid(), Command: cut(command), Since: time.Now().UTC().Truncate(time.Second), Temporary: l.temporary})
+	raw, err := json.Marshal(Holder{PID: os.Getpid(), Command: cut(command), Since: time.Now().UTC().Truncate(time.Second),
+		Temporary: l.temporary})
 	if err != nil {
 		return errors.Join(fmt.Errorf("encode the lock holder: %w", err), l.Unlock())
 	}

@@ -49,12 +49,13 @@ func TestALockWaitNamesTheHolderAndTimesOut(t *testing.T) {
 		since := time.Now()
 		begin := time.Now()
 		var notices []time.Duration
-		_, err := d.Lock(t.Context(), "lock", "file", WaitOptions{Max: 30 * time.Second, NoticeAfter: 2 * time.Second, OnWait: func(h Holder) {
-			if h.PID != os.Getpid() || h.Command != "bd update" || !h.Since.Equal(since.Truncate(time.Second)) {
-				t.Errorf("holder %+v", h)
-			}
-			notices = append(notices, time.Since(begin))
-		}})
+		_, err := d.Lock(t.Context(), "lock", "file", WaitOptions{Max: 30 * time.Second, NoticeAfter: 2 * time.Second,
+			OnWait: func(h Holder) {
+				if h.PID != os.Getpid() || h.Command != "bd update" || !h.Since.Equal(since.Truncate(time.Second)) {
+					t.Errorf("holder %+v", h)
+				}
+				notices = append(notices, time.Since(begin))
+			}})
 		locked, ok := errors.AsType[*LockedError](err)
 		if !ok || locked.Holder.Command != "bd update" || !strings.Contains(err.Error(), `("bd update", since`) {
 			t.Errorf("error %v", err)
@@ -116,7 +117,8 @@ func TestTheTemporaryFileOfAKilledHolderIsRemoved(t *testing.T) {
 		if err := d.Create(name, "left"); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(d.Path("lock"), []byte(strings.Replace(string(raw), killed.temporary, name, 1)), 0o600); err != nil {
+		if err := os.WriteFile(d.Path("lock"), []byte(strings.Replace(string(raw), killed.temporary, name, 1)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		if name == killed.temporary {

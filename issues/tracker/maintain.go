@@ -150,7 +150,8 @@ func (t *Tracker) Notes() (found []string) {
 	for _, it := range t.issues.all() {
 		found = append(found, unreadMembers(it)...)
 		if from := it.MovedFrom(); from != "" && !told[it.ID] {
-			found = append(found, fmt.Sprintf("%s (%s) was %s in the clone that created it; that id belongs to another issue", it.ID, it.Title, from))
+			found = append(found, fmt.Sprintf("%s (%s) was %s in the clone that created it; that id belongs to another issue",
+				it.ID, it.Title, from))
 		}
 	}
 	found = append(found, renamedCopies(t)...)
@@ -181,7 +182,8 @@ func unreadMembers(it *Issue) (found []string) {
 		return nil // it is reported as invalid
 	}
 	for _, f := range parts {
-		name := map[string]string{"type": "issue_type", "deps": "dependencies", "depends_on": "dependencies", "blocked_by": "dependencies"}[f.name]
+		name := map[string]string{"type": "issue_type", "deps": "dependencies", "depends_on": "dependencies",
+			"blocked_by": "dependencies"}[f.name]
 		if name == "" || name == "issue_type" && it.Type != "" {
 			continue
 		}
@@ -203,7 +205,9 @@ func renamedCopies(t *Tracker) (found []string) {
 		}
 		key := origin{it.CreatedAt.UTC().Format(time.RFC3339Nano), it.CreatedBy, it.ID[at:]}
 		if other := first[key]; other != nil {
-			found = append(found, fmt.Sprintf("%s and %s are one issue, %q: its prefix was changed in one copy; delete the one that you do not use", other.ID, it.ID, it.Title))
+			found = append(found,
+				fmt.Sprintf("%s and %s are one issue, %q: its prefix was changed in one copy; delete the one that you do not use",
+					other.ID, it.ID, it.Title))
 			continue
 		}
 		first[key] = it

@@ -59,7 +59,9 @@ func members() []member {
 			func(a, b *Issue) bool { return slices.Equal(a.Labels, b.Labels) }},
 		{"dependencies", readDependencies, writeDependencies,
 			func(a, b *Issue) bool {
-				return slices.EqualFunc(a.Dependencies, b.Dependencies, func(x, y Dependency) bool { return x.text(a.ID) == y.text(b.ID) })
+				return slices.EqualFunc(a.Dependencies, b.Dependencies, func(x, y Dependency) bool {
+					return x.text(a.ID) == y.text(b.ID)
+				})
 			}},
 		{"comments", readComments, writeComments,
 			func(a, b *Issue) bool {

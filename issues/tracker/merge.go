@@ -136,7 +136,8 @@ func (c *codec) merge(a, b *Issue) *Issue {
 // combine implements merge for issues that are not deleted.
 func (c *codec) combine(a, b *Issue) *Issue {
 	older, newer := a, b
-	if at := a.UpdatedAt.Compare(b.UpdatedAt); at > 0 || at == 0 && a.line > b.line { // the line decides the order of members
+	// the line decides the order of members
+	if at := a.UpdatedAt.Compare(b.UpdatedAt); at > 0 || at == 0 && a.line > b.line {
 		older, newer = b, a
 	}
 	out := *newer
@@ -166,7 +167,9 @@ func (c *codec) combine(a, b *Issue) *Issue {
 		}
 	}
 	out.Labels = union(newer.Labels, older.Labels, labelKey, labelKey)
-	out.Dependencies = union(newer.Dependencies, older.Dependencies, dependencyKey, func(d Dependency) string { return d.text(out.ID) })
+	out.Dependencies = union(newer.Dependencies, older.Dependencies, dependencyKey, func(d Dependency) string {
+		return d.text(out.ID)
+	})
 	out.Comments = union(newer.Comments, older.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
 	return &out
 }
@@ -194,7 +197,8 @@ func (c *codec) mergeTied(a, b *Issue) *Issue {
 // changed after the tombstone expired. Otherwise it returns nil.
 func winningTombstone(a, b *Issue) *Issue {
 	wins := func(dead, other *Issue) bool {
-		return dead.Status == StatusTombstone && other.Status != StatusTombstone && other.UpdatedAt.Before(dead.DeletedAt.Add(tombstoneTTL))
+		return dead.Status == StatusTombstone && other.Status != StatusTombstone &&
+			other.UpdatedAt.Before(dead.DeletedAt.Add(tombstoneTTL))
 	}
 	switch {
 	case wins(a, b):

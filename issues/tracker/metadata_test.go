@@ -36,7 +36,8 @@ func TestMetadataOfOthersIsPreserved(t *testing.T) {
 }
 
 func TestMetadataThatIsNoObjectIsLeftUnchanged(t *testing.T) {
-	tr, _ := Parse(`{"id":"x-a","title":"one","metadata":"theirs"}` + "\n" + `{"id":"x-b","title":"two","metadata":null}` + "\n")
+	tr, _ := Parse(`{"id":"x-a","title":"one","metadata":"theirs"}` + "\n" + `{"id":"x-b","title":"two","metadata":null}` +
+		"\n")
 	for id, code := range map[string]mailroom.Code{"x-a": mailroom.CodeConflict, "x-b": ""} {
 		_, err := tr.Update(id, ann(), func(it *Issue) error { return it.SetMetadata("ours", "1") })
 		wantCode(t, id, err, code)

@@ -71,7 +71,8 @@ func (r *renamer) lines(t *Tracker, was []*Issue, renamed []Issue) {
 	text := unsafe.String(unsafe.SliceData(out), len(out)) // nothing else refers to the bytes
 	begin := 0
 	for i, it := range was {
-		renamed[i] = Issue{ID: r.id(it.ID), line: text[begin:ends[i]], number: it.number, cr: it.cr, unchanged: true, lazy: true}
+		renamed[i] = Issue{ID: r.id(it.ID), line: text[begin:ends[i]], number: it.number, cr: it.cr, unchanged: true,
+			lazy: true}
 		begin = ends[i]
 	}
 }

@@ -20,7 +20,8 @@ type Split struct {
 
 // String describes the split for the user.
 func (s Split) String() string {
-	text := fmt.Sprintf("%s was given to two issues: %s keeps it, %s is now %s", s.ID, s.Kept.described(), s.Moved.described(), s.Moved.ID)
+	text := fmt.Sprintf("%s was given to two issues: %s keeps it, %s is now %s", s.ID, s.Kept.described(),
+		s.Moved.described(), s.Moved.ID)
 	if len(s.Unsure) > 0 {
 		text += fmt.Sprintf("; check which of the two is meant in %s", strings.Join(s.Unsure, ", "))
 	}
@@ -142,7 +143,8 @@ func followMoves(sides []*Tracker) {
 			}
 			for i, side := range sides {
 				it, kept := side.issues.get(old), other.issues.get(old)
-				if i != j && it != nil && !side.issues.has(moved.ID) && sameOrigin(it, moved) && (kept == nil || !sameOrigin(it, kept)) {
+				if i != j && it != nil && !side.issues.has(moved.ID) && sameOrigin(it, moved) &&
+					(kept == nil || !sameOrigin(it, kept)) {
 					moves[i][old] = moved.ID
 				}
 			}
@@ -278,7 +280,9 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 		if id != it.ID {
 			d.raw = replaceText(d.raw, "issue_id", id)
 		}
-		if !slices.ContainsFunc(out.Dependencies, func(x Dependency) bool { return dependencyKey(x) == dependencyKey(d) }) || d.On == "" {
+		if !slices.ContainsFunc(out.Dependencies, func(x Dependency) bool {
+			return dependencyKey(x) == dependencyKey(d)
+		}) || d.On == "" {
 			out.Dependencies = append(out.Dependencies, d)
 		}
 	}
@@ -304,7 +308,8 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 // but they follow their issue when its id changes.
 func references() []string {
 	return []string{
-		"replies_to", "relates_to", "duplicate_of", "superseded_by", "parent", "parent_id", "epic_id", "thread_id", "hook_bead", "role_bead",
+		"replies_to", "relates_to", "duplicate_of", "superseded_by", "parent", "parent_id", "epic_id", "thread_id",
+		"hook_bead", "role_bead",
 		"depends_on", "blocked_by", "blocks", "related", "children", "deps", "discovered_from",
 	}
 }

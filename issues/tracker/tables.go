@@ -17,7 +17,8 @@ type Tables struct{ Dependencies, Labels, Comments string }
 // whose issue is not in the backup, or that cannot be read, are left out and described.
 func JoinTables(issues string, rows Tables) (joined string, added int, left []string) {
 	lists := map[string]map[string][]string{} // elements by member and issue
-	for _, table := range []struct{ member, text string }{{"dependencies", rows.Dependencies}, {"labels", rows.Labels}, {"comments", rows.Comments}} {
+	for _, table := range []struct{ member, text string }{{"dependencies", rows.Dependencies}, {"labels", rows.Labels},
+		{"comments", rows.Comments}} {
 		lists[table.member] = map[string][]string{}
 		number := 0
 		for line := range strings.Lines(table.text) {
@@ -57,7 +58,8 @@ func JoinTables(issues string, rows Tables) (joined string, added int, left []st
 	}
 	for _, member := range []string{"dependencies", "labels", "comments"} {
 		for id, elements := range lists[member] {
-			left = append(left, fmt.Sprintf("%d rows of %s.jsonl for %s, which is not in the backup, or has a list of its own", len(elements), member, id))
+			left = append(left, fmt.Sprintf("%d rows of %s.jsonl for %s, which is not in the backup, or has a list of its own",
+				len(elements), member, id))
 		}
 	}
 	slices.Sort(left)

@@ -12,7 +12,8 @@ const (
 )
 
 func statusMembers() []string {
-	return []string{memberStatus, "closed_at", "close_reason", "deleted_at", "deleted_by", "delete_reason", "original_type"}
+	return []string{memberStatus, "closed_at", "close_reason", "deleted_at", "deleted_by", "delete_reason",
+		"original_type"}
 }
 
 // version is an issue with its parsed line.
@@ -112,9 +113,15 @@ func (m *threeWay) choose(name string) string {
 	case "labels":
 		out.Labels = mergeElements(m.base.Labels, m.ours.Labels, m.theirs.Labels, out.Labels, labelKey, labelKey)
 	case "dependencies":
-		out.Dependencies = mergeElements(m.base.Dependencies, m.ours.Dependencies, m.theirs.Dependencies, out.Dependencies, dependencyKey, func(d Dependency) string { return d.text(out.ID) })
+		out.Dependencies = mergeElements(m.base.Dependencies, m.ours.Dependencies, m.theirs.Dependencies, out.Dependencies,
+			dependencyKey, func(d Dependency) string {
+				return d.text(out.ID)
+			})
 	case "comments":
-		out.Comments = mergeElements(m.base.Comments, m.ours.Comments, m.theirs.Comments, out.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
+		out.Comments = mergeElements(m.base.Comments, m.ours.Comments, m.theirs.Comments, out.Comments, commentKey,
+			func(c Comment) string {
+				return c.text(out.ID)
+			})
 	default:
 		return side.raw[name]
 	}

@@ -154,7 +154,9 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 		}
 	}
 	// A match of everything after the prefix takes precedence over a partial match.
-	if exact := slices.DeleteFunc(slices.Clone(found), func(name string) bool { return !strings.HasSuffix(name, "-"+id) }); len(exact) == 1 {
+	if exact := slices.DeleteFunc(slices.Clone(found), func(name string) bool {
+		return !strings.HasSuffix(name, "-"+id)
+	}); len(exact) == 1 {
 		found = exact
 	}
 	switch len(found) {
@@ -168,7 +170,8 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 	if len(found) > most {
 		shown += ", …"
 	}
-	return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q matches %d issues: %s; give more of the id", id, len(found), shown)
+	return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q matches %d issues: %s; give more of the id", id,
+		len(found), shown)
 }
 
 // put adds a new or changed issue, or replaces the issue with the same id.

@@ -30,13 +30,16 @@ func TestAChangeOfOneFieldChangesNothingElse(t *testing.T) {
 		old    string
 		new    string
 	}{
-		"nothing":         {func(*Issue) {}, ``, ``},
-		"priority":        {func(it *Issue) { it.Priority = 3 }, `"priority":0`, `"priority":3`},
-		"title":           {func(it *Issue) { it.Title = "tea" }, `"caf\u00e9"`, `"tea"`},
-		"a new member":    {func(it *Issue) { it.Assignee = "bob" }, `"custom"`, `"custom"`},
-		"labels":          {func(it *Issue) { it.Labels = append(it.Labels, "c") }, `["b","a"]`, `["b","a","c"]`},
-		"no labels":       {func(it *Issue) { it.Labels = nil }, `"labels":["b","a"],`, ``},
-		"one more remark": {func(it *Issue) { it.Comments = append(it.Comments, Comment{ID: 8}) }, `"mood":"good"}`, `"mood":"good"},{"id":8,"issue_id":"x-1","author":"","text":"","created_at":"0001-01-01T00:00:00Z"}`},
+		"nothing":      {func(*Issue) {}, ``, ``},
+		"priority":     {func(it *Issue) { it.Priority = 3 }, `"priority":0`, `"priority":3`},
+		"title":        {func(it *Issue) { it.Title = "tea" }, `"caf\u00e9"`, `"tea"`},
+		"a new member": {func(it *Issue) { it.Assignee = "bob" }, `"custom"`, `"custom"`},
+		"labels":       {func(it *Issue) { it.Labels = append(it.Labels, "c") }, `["b","a"]`, `["b","a","c"]`},
+		"no labels":    {func(it *Issue) { it.Labels = nil }, `"labels":["b","a"],`, ``},
+		"one more remark": {func(it *Issue) {
+			it.Comments = append(it.Comments, Comment{ID: 8})
+		}, `"mood":"good"}`,
+			`"mood":"good"},{"id":8,"issue_id":"x-1","author":"","text":"","created_at":"0001-01-01T00:00:00Z"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr, it := one(t, foreign)
@@ -44,7 +47,8 @@ func TestAChangeOfOneFieldChangesNothingElse(t *testing.T) {
 			want := strings.Replace(foreign, test.old, test.new, 1)
 			if name == "a new member" {
 				want = strings.Replace(foreign, `"custom"`, `"custom"`, 1)
-				want = strings.Replace(want, `"created_at":"2025-01-02T03:04:05.120`, `"assignee":"bob","created_at":"2025-01-02T03:04:05.120`, 1)
+				want = strings.Replace(want, `"created_at":"2025-01-02T03:04:05.120`,
+					`"assignee":"bob","created_at":"2025-01-02T03:04:05.120`, 1)
 			}
 			if diff := cmp.Diff(want+"\n", tr.Text()); diff != "" {
 				t.Errorf("line (-want +got):\n%s", diff)
@@ -76,7 +80,8 @@ func TestMalformedMemberIsPreserved(t *testing.T) {
 	tr.edit(it).Title = "u"
 	it.Dependencies = append(it.Dependencies, Dependency{On: "d"})
 	want := strings.Replace(odd, `"t"`, `"u"`, 1)
-	want = strings.Replace(want, `0}]`, `0},{"issue_id":"a","depends_on_id":"d","type":"","created_at":"0001-01-01T00:00:00Z","created_by":""}]`, 1)
+	want = strings.Replace(want, `0}]`,
+		`0},{"issue_id":"a","depends_on_id":"d","type":"","created_at":"0001-01-01T00:00:00Z","created_by":""}]`, 1)
 	if diff := cmp.Diff(want+"\n", tr.Text()); diff != "" {
 		t.Errorf("line (-want +got):\n%s", diff)
 	}
@@ -93,11 +98,13 @@ func issueGen() *rapid.Generator[*Issue] {
 	return rapid.Custom(func(t *rapid.T) *Issue {
 		it := &Issue{
 			ID: "x-1", Title: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "title"),
-			Notes:     rapid.SampledFrom([]string{"", "c", "d"}).Draw(t, "notes"),
-			Status:    rapid.SampledFrom([]Status{StatusOpen, StatusInProgress, StatusClosed, StatusTombstone}).Draw(t, "status"),
+			Notes: rapid.SampledFrom([]string{"", "c", "d"}).Draw(t, "notes"),
+			Status: rapid.SampledFrom([]Status{StatusOpen, StatusInProgress, StatusClosed, StatusTombstone}).Draw(t,
+				"status"),
 			Priority:  rapid.IntRange(0, 4).Draw(t, "priority"),
 			CreatedAt: moment(t, "created").Add(time.Nanosecond), UpdatedAt: moment(t, "updated"),
-			Labels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"l1", "l2", "l3"}), 0, 3, rapid.ID[string]).Draw(t, "labels"),
+			Labels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"l1", "l2", "l3"}), 0, 3, rapid.ID[string]).Draw(t,
+				"labels"),
 		}
 		it.Description = "created " + it.CreatedAt.String() // copies of one issue have one origin
 		switch it.Status {
@@ -107,10 +114,12 @@ func issueGen() *rapid.Generator[*Issue] {
 			it.UpdatedAt = it.UpdatedAt.AddDate(1, 0, 0)
 			it.DeletedAt = it.UpdatedAt
 		}
-		for _, on := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x-2", "x-3"}), 0, 2, rapid.ID[string]).Draw(t, "deps") {
+		for _, on := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x-2", "x-3"}), 0, 2, rapid.ID[string]).Draw(t,
+			"deps") {
 			it.Dependencies = append(it.Dependencies, Dependency{On: on, Type: DependencyBlocks, CreatedAt: it.CreatedAt})
 		}
-		for _, said := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"hi", "ho"}), 0, 2, rapid.ID[string]).Draw(t, "comments") {
+		for _, said := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"hi", "ho"}), 0, 2, rapid.ID[string]).Draw(t,
+			"comments") {
 			it.Comments = append(it.Comments, Comment{Author: "ann", Text: said, CreatedAt: it.CreatedAt})
 		}
 		return it
@@ -143,12 +152,15 @@ func TestMergingCopiesDoesNotDependOnTheirOrder(t *testing.T) {
 
 func TestAConflictIsMerged(t *testing.T) {
 	line := func(id, title, at string) string {
-		return fmt.Sprintf(`{"id":%q,"title":%q,"description":"","status":"open","priority":2,"issue_type":"task","created_at":"2025-01-01T00:00:00Z","updated_at":%q}`, id, title, at)
+		return fmt.Sprintf(
+			`{"id":%q,"title":%q,"description":"","status":"open","priority":2,"issue_type":"task","created_at":"2025-01-01T00:00:00Z","updated_at":%q}`, id, title, at)
 	}
 	for _, base := range []string{"", "||||||| base\n" + line("x-1", "old", "2025-01-01T00:00:00Z") + "\n"} {
 		text := line("x-0", "untouched", "2025-01-01T00:00:00Z") + "\n<<<<<<< HEAD\n" +
-			line("x-1", "ours", "2025-01-02T00:00:00Z") + "\n" + line("x-2", "only ours", "2025-01-02T00:00:00Z") + "\n" + base + "=======\n" +
-			line("x-1", "theirs", "2025-01-03T00:00:00Z") + "\n" + line("x-3", "only theirs", "2025-01-02T00:00:00Z") + "\n>>>>>>> branch\n"
+			line("x-1", "ours", "2025-01-02T00:00:00Z") + "\n" + line("x-2", "only ours", "2025-01-02T00:00:00Z") + "\n" + base +
+			"=======\n" +
+			line("x-1", "theirs", "2025-01-03T00:00:00Z") + "\n" + line("x-3", "only theirs", "2025-01-02T00:00:00Z") +
+			"\n>>>>>>> branch\n"
 		tr, invalid := Parse(text)
 		var got []string
 		for _, it := range tr.All() {
@@ -174,7 +186,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%d invalid lines, want %d; lazy parse (-want +got):\n%s", len(others), len(aside), diff)
 		}
 		lazy.issues.all()
-		if diff := cmp.Diff(tr.List(Filter{All: true}), lazy.List(Filter{All: true}), cmp.AllowUnexported(Issue{}, Dependency{}, Comment{})); diff != "" {
+		if diff := cmp.Diff(tr.List(Filter{All: true}), lazy.List(Filter{All: true}), cmp.AllowUnexported(Issue{},
+			Dependency{}, Comment{})); diff != "" {
 			t.Fatalf("read lazily, issues (-want +got):\n%s", diff)
 		}
 		for _, it := range tr.All() {

@@ -43,12 +43,18 @@ type Route struct {
 // each; inside executes the internal requests of a route.
 func Routes() []Route {
 	return []Route{
-		{"GET /api/health", "agentmail-health", "Whether the server answers", http.StatusOK, true, handle(http.StatusOK, health)},
-		{"POST /api/reservations", "agentmail-reserve", "Reserve an issue or a file", http.StatusCreated, false, handle(http.StatusCreated, reserve)},
-		{"GET /api/reservations", "agentmail-reservations", "List reservations", http.StatusOK, false, handle(http.StatusOK, listReservations)},
-		{"DELETE /api/reservations/{agent}/{id...}", "agentmail-release", "Release an issue or a file", http.StatusNoContent, false, handle(http.StatusNoContent, release)},
-		{"POST /api/notifications", "agentmail-notify", "Notify the other agents", http.StatusCreated, false, handle(http.StatusCreated, notify)},
-		{"GET /api/notifications/{agent}", "agentmail-inbox", "Read an agent's notifications and mark them as read", http.StatusOK, false, handle(http.StatusOK, readNotifications)},
+		{"GET /api/health", "agentmail-health", "Whether the server answers", http.StatusOK, true,
+			handle(http.StatusOK, health)},
+		{"POST /api/reservations", "agentmail-reserve", "Reserve an issue or a file", http.StatusCreated, false,
+			handle(http.StatusCreated, reserve)},
+		{"GET /api/reservations", "agentmail-reservations", "List reservations", http.StatusOK, false,
+			handle(http.StatusOK, listReservations)},
+		{"DELETE /api/reservations/{agent}/{id...}", "agentmail-release", "Release an issue or a file", http.StatusNoContent,
+			false, handle(http.StatusNoContent, release)},
+		{"POST /api/notifications", "agentmail-notify", "Notify the other agents", http.StatusCreated, false,
+			handle(http.StatusCreated, notify)},
+		{"GET /api/notifications/{agent}", "agentmail-inbox", "Read an agent's notifications and mark them as read",
+			http.StatusOK, false, handle(http.StatusOK, readNotifications)},
 	}
 }
 
@@ -60,7 +66,8 @@ type call struct {
 }
 
 // handle serves the result of f, and its error in the protocol's format.
-func handle(status int, f func(context.Context, call) (any, error)) func(http.ResponseWriter, *http.Request, http.RoundTripper) {
+func handle(status int, f func(context.Context, call) (any, error)) func(http.ResponseWriter, *http.Request,
+	http.RoundTripper) {
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 		// No retries: an error of the server's own API is final.
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
@@ -118,7 +125,8 @@ func errorBody(h http.Header, err error) (status int, body errorResponse) {
 // translateFields replaces the field name at the start of an error message by the protocol's name.
 func translateFields(message string) string {
 	for ours, theirs := range map[string]string{
-		"names:": "file_path:", "holder:": "agent_name:", "from:": "from_agent:", "event:": "event_type:", "data:": "payload:",
+		"names:": "file_path:", "holder:": "agent_name:", "from:": "from_agent:", "event:": "event_type:",
+		"data:": "payload:",
 	} {
 		if rest, ok := strings.CutPrefix(message, ours); ok {
 			return theirs + rest

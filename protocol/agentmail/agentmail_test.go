@@ -100,26 +100,37 @@ func TestProtocol(t *testing.T) {
 	}{
 		{"GET /api/health", "", `200 {"status":"ok"}`, "Authorization: "},
 		{"GET /api/reservations", "", `200 []`, ""},
-		{"POST /api/reservations", alice, `201 {…,"file_path":".beads/issues/bd-1","agent_name":"alice","created_at":…,"expires_at":…,"fence":1}`, ""},
-		{"POST /api/reservations", alice, `201 {…,"file_path":".beads/issues/bd-1","agent_name":"alice","created_at":…,"expires_at":…,"fence":1}`, ""},
+		{"POST /api/reservations", alice,
+			`201 {…,"file_path":".beads/issues/bd-1","agent_name":"alice","created_at":…,"expires_at":…,"fence":1}`, ""},
+		{"POST /api/reservations", alice,
+			`201 {…,"file_path":".beads/issues/bd-1","agent_name":"alice","created_at":…,"expires_at":…,"fence":1}`, ""},
 		{"POST /api/reservations", bob, `409 {"error":".beads/issues/bd-1 is reserved by alice","holder":"alice","expires_at":…}`, ""},
-		{"POST /api/reservations", bob, `201 {…,"file_path":".beads/issues/bd-1","agent_name":"bob","created_at":…,"expires_at":…,"fence":1}`, "X-Project: other"},
-		{"POST /api/reservations", `{"file_path":"src/*.go","agent_name":"bob","reason":"fields that are not known"}`, `201 {…,"file_path":"src/*.go","agent_name":"bob","created_at":…,"expires_at":…,"fence":2}`, ""},
-		{"GET /api/reservations", "", `200 [{…,"file_path":".beads/issues/bd-1","agent_name":"alice","created_at":…,"expires_at":…,"fence":1},{…,"file_path":"src/*.go","agent_name":"bob","created_at":…,"expires_at":…,"fence":2}]`, ""},
+		{"POST /api/reservations", bob,
+			`201 {…,"file_path":".beads/issues/bd-1","agent_name":"bob","created_at":…,"expires_at":…,"fence":1}`,
+			"X-Project: other"},
+		{"POST /api/reservations", `{"file_path":"src/*.go","agent_name":"bob","reason":"fields that are not known"}`,
+			`201 {…,"file_path":"src/*.go","agent_name":"bob","created_at":…,"expires_at":…,"fence":2}`, ""},
+		{"GET /api/reservations", "",
+			`200 [{…,"file_path":".beads/issues/bd-1","agent_name":"alice","created_at":…,"expires_at":…,"fence":1},{…,"file_path":"src/*.go","agent_name":"bob","created_at":…,"expires_at":…,"fence":2}]`, ""},
 		{"DELETE /api/reservations/bob/bd-1", "", `204`, ""},
 		{"POST /api/reservations", bob, `409 {"error":".beads/issues/bd-1 is reserved by alice","holder":"alice","expires_at":…}`, ""},
 		{"DELETE /api/reservations/alice/bd-1", "", `204`, ""},
 		{"DELETE /api/reservations/alice/bd-1", "", `204`, ""},
 		{"DELETE /api/reservations/bob/src/%2A.go", "", `204`, ""},
-		{"POST /api/reservations", bob, `201 {…,"file_path":".beads/issues/bd-1","agent_name":"bob","created_at":…,"expires_at":…,"fence":5}`, ""},
+		{"POST /api/reservations", bob,
+			`201 {…,"file_path":".beads/issues/bd-1","agent_name":"bob","created_at":…,"expires_at":…,"fence":5}`, ""},
 
 		{"POST /api/reservations", `{"agent_name":"bob"}`, `400 {"error":"file_path: must each be text of 1 to 500 characters"}`, ""},
-		{"POST /api/reservations", `{"file_path":"a","agent_name":""}`, `400 {"error":"agent_name: must be a name of 1 to 200 characters without slashes or surrounding blanks"}`, ""},
-		{"POST /api/reservations", `{"file_path":"a","agent_name":"bob","ttl":0}`, `400 {"error":"ttl: must be between 1 and 604800 seconds"}`, ""},
+		{"POST /api/reservations", `{"file_path":"a","agent_name":""}`,
+			`400 {"error":"agent_name: must be a name of 1 to 200 characters without slashes or surrounding blanks"}`, ""},
+		{"POST /api/reservations", `{"file_path":"a","agent_name":"bob","ttl":0}`,
+			`400 {"error":"ttl: must be between 1 and 604800 seconds"}`, ""},
 
 		{"GET /api/notifications/carol", "", `200 []`, ""},
-		{"POST /api/notifications", `{"from_agent":"bob","event_type":"issue.closed","payload":{"id":"bd-1"}}`, `201 {"id":6,"to":["alice","carol"]}`, "Idempotency-Key: k"},
-		{"POST /api/notifications", `{"from_agent":"bob","event_type":"issue.closed","payload":{"id":"bd-1"}}`, `201 {"id":6,"to":["alice","carol"]}`, "Idempotency-Key: k"},
+		{"POST /api/notifications", `{"from_agent":"bob","event_type":"issue.closed","payload":{"id":"bd-1"}}`,
+			`201 {"id":6,"to":["alice","carol"]}`, "Idempotency-Key: k"},
+		{"POST /api/notifications", `{"from_agent":"bob","event_type":"issue.closed","payload":{"id":"bd-1"}}`,
+			`201 {"id":6,"to":["alice","carol"]}`, "Idempotency-Key: k"},
 		{"GET /api/notifications/bob", "", `200 []`, ""},
 		{"GET /api/notifications/carol", "", `200 [{"id":6,"from":"bob","event":"issue.closed","data":{"id":"bd-1"},"created_at":…}]`, ""},
 		{"GET /api/notifications/carol", "", `200 []`, ""},
@@ -144,12 +155,14 @@ func TestProtocolRequiresAToken(t *testing.T) {
 		}
 	}
 	c := client.New(p.url, operator)
-	made, err := c.Accounts().CreateToken(t.Context(), api.NewToken{Name: "eve", Scopes: []auth.Permission{auth.PermissionRead}})
+	made, err := c.Accounts().CreateToken(t.Context(),
+		api.NewToken{Name: "eve", Scopes: []auth.Permission{auth.PermissionRead}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `403 {"error":"this requires a token with the scope submit"}`
-	if got := p.request("POST /api/reservations", `{"file_path":"a","agent_name":"eve"}`, "Authorization: Bearer "+made.Secret); got != want {
+	if got := p.request("POST /api/reservations", `{"file_path":"a","agent_name":"eve"}`, "Authorization: Bearer "+
+		made.Secret); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -21,7 +21,8 @@ type reservation struct {
 }
 
 func toReservation(r api.Reservation) reservation {
-	return reservation{ID: r.ID, FilePath: r.Name, AgentName: r.Holder, CreatedAt: r.TakenAt, ExpiresAt: r.ExpiresAt, Fence: r.Fence}
+	return reservation{ID: r.ID, FilePath: r.Name, AgentName: r.Holder, CreatedAt: r.TakenAt, ExpiresAt: r.ExpiresAt,
+		Fence: r.Fence}
 }
 
 func reserve(ctx context.Context, c call) (any, error) {
@@ -37,11 +38,13 @@ func reserve(ctx context.Context, c call) (any, error) {
 	if in.TTL != nil {
 		most := project.MaxTTL.Seconds()
 		if *in.TTL < project.MinTTL.Seconds() || *in.TTL > most {
-			return nil, mailroom.Errorf(mailroom.CodeInvalid, "ttl: must be between %v and %v seconds", project.MinTTL.Seconds(), most)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "ttl: must be between %v and %v seconds", project.MinTTL.Seconds(),
+				most)
 		}
 		ttl = time.Duration(*in.TTL * float64(time.Second))
 	}
-	out, err := c.projects.Reserve(ctx, api.Reserve{Project: c.project, Names: []string{in.FilePath}, Holder: in.AgentName, TTL: ttl.String()})
+	out, err := c.projects.Reserve(ctx, api.Reserve{Project: c.project, Names: []string{in.FilePath}, Holder: in.AgentName,
+		TTL: ttl.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,8 @@ func listReservations(ctx context.Context, c call) (any, error) {
 // release releases an issue's id or a reserved path. Releasing what is not held is not an error.
 func release(ctx context.Context, c call) (any, error) {
 	id := c.PathValue("id")
-	return c.projects.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issuePrefix + id, id}})
+	return c.projects.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"),
+		Names: []string{issuePrefix + id, id}})
 }
 
 func notify(ctx context.Context, c call) (any, error) {
@@ -99,7 +103,8 @@ type notification struct {
 const maxNotifications = 500
 
 func readNotifications(ctx context.Context, c call) (any, error) {
-	found, err := c.projects.TakeNotifications(ctx, api.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: maxNotifications})
+	found, err := c.projects.TakeNotifications(ctx, api.Take{Project: c.project, Agent: c.PathValue("agent"),
+		Limit: maxNotifications})
 	items := []notification{}
 	for _, n := range found {
 		items = append(items, notification{ID: n.Seq, From: n.From, Event: n.Event, Data: n.Data, At: n.At})

@@ -51,7 +51,8 @@ func (b *box) open(ctx context.Context) (api.Thread, error) {
 			return t, nil
 		}
 	}
-	return t, mailroom.Errorf(mailroom.CodeConflict, "thread %q is not an inbox but belongs to agent %s; write to it with submit_message or delegate_task", t.ID, t.Agent)
+	return t, mailroom.Errorf(mailroom.CodeConflict,
+		"thread %q is not an inbox but belongs to agent %s; write to it with submit_message or delegate_task", t.ID, t.Agent)
 }
 
 // create creates the thread. It returns missing if the caller may not create it, or if it belongs to
@@ -84,12 +85,14 @@ func (b *box) commandRun(c inbox.Command) (api.Submit, error) {
 }
 
 func errTooLong(n int) error {
-	return mailroom.Errorf(mailroom.CodeTooLarge, "the command is %d bytes as JSON, more than %d: send it in parts", n, mailroom.MaxAnswer)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "the command is %d bytes as JSON, more than %d: send it in parts", n,
+		mailroom.MaxAnswer)
 }
 
 // head returns the ticket of the message at the head, or nil.
 func (b *box) head(ctx context.Context) (*api.Ticket, error) {
-	for k, err := range client.Each(ctx, b.c.Tickets, client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500}) {
+	for k, err := range client.Each(ctx, b.c.Tickets, client.ListQuery{Q: "state:open kind:event thread:" +
+		client.Quote(b.thread), Limit: 500}) {
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +105,8 @@ func (b *box) head(ctx context.Context) (*api.Ticket, error) {
 
 // follow reads entries after a sequence number until found returns true.
 func (b *box) follow(ctx context.Context, after int64, run string, found func(*mailroom.Entry) bool) error {
-	for ev, err := range b.c.Follow(ctx, client.FollowQuery{Thread: b.thread, Run: run, After: strconv.FormatInt(after, 10)}) {
+	for ev, err := range b.c.Follow(ctx, client.FollowQuery{Thread: b.thread, Run: run,
+		After: strconv.FormatInt(after, 10)}) {
 		switch {
 		case err != nil:
 			return err
@@ -176,14 +180,16 @@ func (b *box) execute(ctx context.Context, c inbox.Command) (outcome, error) {
 	c.Call = uuid.NewString()
 	run, at, err := b.submitCommand(ctx, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "thread %q was busy for %s, and nothing was done: try again", b.thread, commandTimeout)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "thread %q was busy for %s, and nothing was done: try again",
+			b.thread, commandTimeout)
 	}
 	if err != nil {
 		return outcome{}, err
 	}
 	out, err := b.awaitOutcome(ctx, run, at, c.Call)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "accepted, but not finished after %s: see run %s", commandTimeout, run)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "accepted, but not finished after %s: see run %s",
+			commandTimeout, run)
 	}
 	return out, err
 }
@@ -290,7 +296,8 @@ func (b *box) awaitOutcome(ctx context.Context, run string, after int64, call st
 			out.popped = true
 			return true
 		case entry.KindFailed, entry.KindCancelled:
-			refused = mailroom.Errorf(mailroom.CodeConflict, "run %s ended before it executed the command: %s", run, strings.TrimPrefix(e.Kind, "run."))
+			refused = mailroom.Errorf(mailroom.CodeConflict, "run %s ended before it executed the command: %s", run,
+				strings.TrimPrefix(e.Kind, "run."))
 			return true
 		}
 		return false
@@ -315,7 +322,8 @@ func (b *box) pop(ctx context.Context, id string) (Popped, error) {
 	c := inbox.Command{Pop: true, Call: uuid.NewString()}
 	out, err := b.remove(ctx, id, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.CodeUnavailable, "unknown after %s whether the message was removed: try again", commandTimeout)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "unknown after %s whether the message was removed: try again",
+			commandTimeout)
 	}
 	return out, err
 }

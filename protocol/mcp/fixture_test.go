@@ -48,7 +48,8 @@ func open(t *testing.T) *fixture {
 		return err
 	})
 	agents := map[string]engine.Agent{
-		"echo": {Agent: builtin.NewEcho(0)}, "inbox": {Agent: inbox.New()}, "mailbox": {Agent: inbox.New()}, "asker": {Agent: ask},
+		"echo": {Agent: builtin.NewEcho(0)}, "inbox": {Agent: inbox.New()}, "mailbox": {Agent: inbox.New()},
+		"asker": {Agent: ask},
 	}
 	e := engine.New(l.Workers(), b, engine.Options{Local: true, Agents: agents})
 	srv := server.New(server.Options{
@@ -149,7 +150,9 @@ func (h *fixture) near(secret, thread string) *toolClient {
 	h.t.Helper()
 	c := client.New(h.url, secret)
 	ours, theirs := sdk.NewInMemoryTransports()
-	s := mcp.New(mcp.Options{Thread: thread, Dial: func() (*client.Client, error) { return c, nil }, RetryUnavailable: true})
+	s := mcp.New(mcp.Options{Thread: thread, Dial: func() (*client.Client, error) {
+		return c, nil
+	}, RetryUnavailable: true})
 	serving, err := s.Connect(h.t.Context(), ours, nil)
 	if err != nil {
 		h.t.Fatal(err)

@@ -37,13 +37,18 @@ func messages() []string {
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, list, peek,
 		call("no_such_tool", `{}`), call("wait_for_message", `{"timeout_secs":20}`), call("inbox_pop", `{"activity_id":"x"}`),
-		call("send_message_to_user", `{"text":"hello"}`), call("delegate_task", `{"agent":"inbox","thread":"t","text":"do it"}`),
-		call("list_tickets", `{"q":"state:open"}`), call("wait_for_message", `{"timeout_secs":-1e309}`), call("inbox_peek", `null`), call("inbox_peek", `[]`),
+		call("send_message_to_user", `{"text":"hello"}`),
+		call("delegate_task", `{"agent":"inbox","thread":"t","text":"do it"}`),
+		call("list_tickets", `{"q":"state:open"}`), call("wait_for_message", `{"timeout_secs":-1e309}`),
+		call("inbox_peek", `null`), call("inbox_peek", `[]`),
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":null}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":null}}`, `{"jsonrpc":"2.0","id":{},"method":"ping"}`,
-		`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"method":""}`,
-		`{"jsonrpc":"1.0","id":1,"method":"ping"}`, `[` + list + `,` + peek + `]`, `[]`, `null`, `{}`, `7`, `"x"`, `{`, ``, "{\"id\":\"\xff\"}",
-		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"!"}}`, `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"x:y"}}`,
+		`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`,
+		`{"jsonrpc":"2.0","id":1,"method":""}`,
+		`{"jsonrpc":"1.0","id":1,"method":"ping"}`, `[` + list + `,` + peek + `]`, `[]`, `null`, `{}`, `7`, `"x"`, `{`, ``,
+		"{\"id\":\"\xff\"}",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"!"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"x:y"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"x"}}`, strings.Repeat("[", 10001),
 	}
 }
@@ -101,7 +106,8 @@ func within(t *testing.T, log *slog.Logger, f func(t *testing.T, h http.Handler)
 }
 
 func postTo(h http.Handler, thread, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp?"+url.Values{mcp.ThreadParam: {thread}}.Encode(), strings.NewReader(body))
+	r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp?"+url.Values{mcp.ThreadParam: {thread}}.Encode(),
+		strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Authorization", "Bearer "+operator)
@@ -130,7 +136,8 @@ func read(t *testing.T, input, raw string) (all []reply) {
 		t.Errorf("response to %q: %q: %v", input, raw, err)
 	}
 	for _, one := range all {
-		if r := one.Result; r != nil && r.IsError && (len(r.Content) != 1 || strings.HasPrefix(r.Content[0].Text, string(mailroom.CodeInternal))) {
+		if r := one.Result; r != nil && r.IsError && (len(r.Content) != 1 || strings.HasPrefix(r.Content[0].Text,
+			string(mailroom.CodeInternal))) {
 			t.Errorf("error of %q: %q, want one of its own in one text", input, raw)
 		}
 	}
@@ -160,7 +167,8 @@ func FuzzPost(f *testing.F) {
 				read(t, string(body), w.Body.String())
 			}
 			next := postTo(h, "after", peek)
-			if all := read(t, peek, next.Body.String()); next.Code != http.StatusOK || len(all) != 1 || all[0].Result == nil || all[0].Result.IsError {
+			if all := read(t, peek, next.Body.String()); next.Code != http.StatusOK || len(all) != 1 || all[0].Result == nil ||
+				all[0].Result.IsError {
 				t.Errorf("response to the request after %q: %d %s", body, next.Code, next.Body)
 			}
 		})
@@ -184,9 +192,11 @@ func FuzzLines(f *testing.F) {
 		var a alarm
 		within(t, a.log(), func(t *testing.T, h http.Handler) {
 			var out written
-			c := client.New("http://localhost", operator, client.WithHTTPClient(&http.Client{Transport: direct{h}}), client.WithMaxAttempts(1))
+			c := client.New("http://localhost", operator, client.WithHTTPClient(&http.Client{Transport: direct{h}}),
+				client.WithMaxAttempts(1))
 			s := mcp.New(mcp.Options{Log: a.log(), Dial: func() (*client.Client, error) { return c, nil }})
-			serving, err := s.Connect(t.Context(), &sdk.IOTransport{Reader: io.NopCloser(strings.NewReader(string(input) + "\n")), Writer: &out}, nil)
+			serving, err := s.Connect(t.Context(),
+				&sdk.IOTransport{Reader: io.NopCloser(strings.NewReader(string(input) + "\n")), Writer: &out}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

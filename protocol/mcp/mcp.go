@@ -77,7 +77,8 @@ func New(o Options) *sdk.Server {
 type tools struct{ Options }
 
 // add registers a tool with a JSON result. An error of f is returned as plain text with its code.
-func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool, f func(ctx context.Context, c *client.Client, in In) (Out, error)) {
+func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool, f func(ctx context.Context, c *client.Client,
+	in In) (Out, error)) {
 	sdk.AddTool(s, about, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
 		c, err := t.Dial()
 		if err != nil {
@@ -142,7 +143,8 @@ func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 func (o *Options) recovered(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, q sdk.Request) (result sdk.Result, err error) {
 		defer recovery.Handle(o.Log, "a call of MCP", func(*recovery.Panic) {
-			result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal: the call failed; the log says why"}
+			result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+				Message: "internal: the call failed; the log says why"}
 		})
 		return next(ctx, method, q)
 	}

@@ -17,7 +17,8 @@ import (
 func TestACallOfAnUnknownToolIsRefused(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
-		if _, err := me.call(h.t.Context(), "no_such_tool", nil); err == nil || !strings.Contains(err.Error(), `unknown tool "no_such_tool"`) {
+		if _, err := me.call(h.t.Context(), "no_such_tool", nil); err == nil || !strings.Contains(err.Error(),
+			`unknown tool "no_such_tool"`) {
 			h.t.Errorf("error %v, want an unknown tool", err)
 		}
 		if _, refused := me.try("inbox_peek", nil); refused != "" {

@@ -59,7 +59,8 @@ func TestWrongArgumentsAreRefusedInPlainWords(t *testing.T) {
 			{"send_message_to_user", args{"message": "a\x00b"}, mailroom.CodeInvalid, "NUL"},
 			{"send_message_to_user", args{"message": strings.Repeat("x", 64<<10)}, mailroom.CodeTooLarge, "send it in parts"},
 			{"send_message_to_user", args{"message": "x", "workspace_id": "none"}, mailroom.CodeNotFound, `no thread "none"`},
-			{"send_message_to_user", args{"message": "x", "workspace_id": "taken"}, mailroom.CodeConflict, "is not an inbox but belongs to agent echo"},
+			{"send_message_to_user", args{"message": "x", "workspace_id": "taken"}, mailroom.CodeConflict,
+				"is not an inbox but belongs to agent echo"},
 			{"delegate_task", args{"workspace_id": "echo", "task": ""}, mailroom.CodeInvalid, "task is blank"},
 			{"delegate_task", args{"workspace_id": "", "task": "x"}, mailroom.CodeInvalid, "workspace_id is blank"},
 			{"delegate_task", args{"workspace_id": "mine", "task": "x"}, mailroom.CodeInvalid, "is this inbox itself"},
@@ -105,7 +106,8 @@ func TestForeignInboxIsNotFound(t *testing.T) {
 		} {
 			bob.refuse(tool, in, mailroom.CodeNotFound, missing)
 		}
-		bob.refuse("delegate_task", args{"workspace_id": "anns", "task": "x", "source_workspace_id": "bobs"}, mailroom.CodeNotFound, `"anns"`)
+		bob.refuse("delegate_task", args{"workspace_id": "anns", "task": "x", "source_workspace_id": "bobs"},
+			mailroom.CodeNotFound, `"anns"`)
 		bob.refuse("get_run", args{"run": run}, mailroom.CodeNotFound, "no run")
 		bob.refuse("cancel_run", args{"run": run}, mailroom.CodeNotFound, "no run")
 		if answer, _ := bob.try("list_tickets", args{"state": "any"}); answer != `{"items":[],"next":null}` {
@@ -183,12 +185,14 @@ func (h *fixture) post(path, body string, headers ...string) (status int, answer
 }
 
 // try sends one request as it is, with headers "Name: value".
-func (h *fixture) try(ctx context.Context, path, body string, headers ...string) (status int, answer string, err error) {
+func (h *fixture) try(ctx context.Context, path, body string, headers ...string) (status int, answer string,
+	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
-	for _, line := range append([]string{"Content-Type: application/json", "Accept: application/json, text/event-stream"}, headers...) {
+	for _, line := range append([]string{"Content-Type: application/json", "Accept: application/json, text/event-stream"},
+		headers...) {
 		name, value, ok := strings.Cut(line, ": ")
 		if !ok {
 			continue
@@ -220,11 +224,12 @@ func TestServerChecksPrecedeTheTools(t *testing.T) {
 		"a page of another site":     {"/mcp", list, "Sec-Fetch-Site: cross-site", 403, "are refused"},
 		"a foreign host name":        {"/mcp", list, "Host: evil.example.org", 403, "unknown host"},
 		"an unknown parameter":       {"/mcp?inbox=x", list, "", 422, "query.inbox"},
-		"a form":                     {"/mcp", "a=b", "Content-Type: application/x-www-form-urlencoded", 415, "must be application/json"},
-		"no JSON":                    {"/mcp", "{", "", 400, "is not JSON"},
-		"a name twice":               {"/mcp", `{"id":1,"id":2}`, "", 422, "duplicate field"},
-		"more than fits":             {"/mcp", `{"x":"` + strings.Repeat("x", 4<<20) + `"}`, "", 413, "exceeds the limit"},
-		"an unknown session":         {"/mcp", list, "Mcp-Session-Id: x", 200, "wait_for_message"},
+		"a form": {"/mcp", "a=b", "Content-Type: application/x-www-form-urlencoded", 415,
+			"must be application/json"},
+		"no JSON":            {"/mcp", "{", "", 400, "is not JSON"},
+		"a name twice":       {"/mcp", `{"id":1,"id":2}`, "", 422, "duplicate field"},
+		"more than fits":     {"/mcp", `{"x":"` + strings.Repeat("x", 4<<20) + `"}`, "", 413, "exceeds the limit"},
+		"an unknown session": {"/mcp", list, "Mcp-Session-Id: x", 200, "wait_for_message"},
 	} {
 		status, answer := h.post(e.path, e.body, e.header)
 		if status != e.status || !strings.Contains(answer, e.words) {
@@ -242,7 +247,8 @@ func TestServerChecksPrecedeTheTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	allowed := resp.Header.Get("Access-Control-Allow-Headers")
-	if resp.Body.Close(); !strings.Contains(allowed, "Authorization") || !strings.Contains(allowed, "Mcp-Protocol-Version") {
+	if resp.Body.Close(); !strings.Contains(allowed, "Authorization") ||
+		!strings.Contains(allowed, "Mcp-Protocol-Version") {
 		t.Errorf("a page of a trusted origin may send %s, want all that a client sends", allowed)
 	}
 	r, err = http.NewRequest(http.MethodGet, h.url+"/mcp", nil)

@@ -205,7 +205,8 @@ func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, er
 		switch {
 		case a.Name != workspace:
 		case a.Kind != nil && *a.Kind == kind:
-			return inbox.Delegation{}, errArgument("workspace_id", fmt.Sprintf("names the agent %s, whose new threads have no reader: name the thread of an inbox", a.Name))
+			return inbox.Delegation{}, errArgument("workspace_id",
+				fmt.Sprintf("names the agent %s, whose new threads have no reader: name the thread of an inbox", a.Name))
 		case !a.Available:
 			why := "no worker runs it"
 			if a.Reason != nil {
@@ -253,7 +254,8 @@ type decideArgs struct {
 
 // addOperations registers operations of Mailroom with their usual shapes.
 func (t *tools) addOperations(s *sdk.Server) {
-	add(s, t, &sdk.Tool{Name: "submit_message", Description: "Send a message to a thread, which starts a run of its agent."}, submitMessage)
+	add(s, t, &sdk.Tool{Name: "submit_message",
+		Description: "Send a message to a thread, which starts a run of its agent."}, submitMessage)
 	add(s, t, &sdk.Tool{
 		Name: "get_run", Description: "Show a run: its status, and its reply once it is completed.",
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
@@ -266,11 +268,14 @@ func (t *tools) addOperations(s *sdk.Server) {
 		Name: "list_tickets", Description: "List what runs wait for: approvals, questions, events, timers and other runs.",
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
 	}, listTickets)
-	add(s, t, &sdk.Tool{Name: "decide", Description: "Answer a ticket, once. Approve only what you were shown: send its digest."}, decide)
+	add(s, t,
+		&sdk.Tool{Name: "decide", Description: "Answer a ticket, once. Approve only what you were shown: send its digest."},
+		decide)
 }
 
 func submitMessage(ctx context.Context, c *client.Client, in submitArgs) (api.Submitted, error) {
-	return c.Submit(ctx, api.Submit{Thread: in.Thread, Text: in.Text, Agent: in.Agent, Mode: mailroom.Mode(in.Mode), Key: in.Key})
+	return c.Submit(ctx, api.Submit{Thread: in.Thread, Text: in.Text, Agent: in.Agent, Mode: mailroom.Mode(in.Mode),
+		Key: in.Key})
 }
 
 func getRun(ctx context.Context, c *client.Client, in runArgs) (api.Run, error) {

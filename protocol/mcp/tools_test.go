@@ -64,7 +64,8 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 		first := h.send(h.token("ann", auth.PermissionAdmin), "mine", "one", "")
 		second := h.send(operator, "mine", "two", "")
 		row := me.read()
-		want := mcp.Row{Activity: first, Kind: "canvas_user", Text: "one", Workspace: "mine", Sender: "ann", CreatedAt: row.CreatedAt}
+		want := mcp.Row{Activity: first, Kind: "canvas_user", Text: "one", Workspace: "mine", Sender: "ann",
+			CreatedAt: row.CreatedAt}
 		if diff := cmp.Diff(want, row); diff != "" || row.CreatedAt.IsZero() {
 			h.t.Errorf("the message (-want +got):\n%s", diff)
 		}
@@ -83,7 +84,8 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 			h.t.Errorf("popping what is behind the head: %+v, want why not", got)
 		}
 		said := do[map[string]string](me, "send_message_to_user", args{"message": "hello ann"})
-		if said["status"] != "sent" || said["activity_id"] != first || said["message_id"] == "" || said["workspace_id"] != "mine" {
+		if said["status"] != "sent" || said["activity_id"] != first || said["message_id"] == "" ||
+			said["workspace_id"] != "mine" {
 			h.t.Errorf("replies %v", said)
 		}
 		me.pop(first)
@@ -250,7 +252,8 @@ func TestOtherToolsCallTheOperationsOfTheirNames(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		sent := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
-		if again := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != api.DispositionDuplicate || again.Run != sent.Run {
+		if again := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo",
+			"key": "k"}); again.Disposition != api.DispositionDuplicate || again.Run != sent.Run {
 			h.t.Errorf("the same key again: %+v", again)
 		}
 		r := do[api.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
@@ -265,8 +268,10 @@ func TestOtherToolsCallTheOperationsOfTheirNames(t *testing.T) {
 		}
 		k := open.Items[0]
 		me.refuse("decide", args{"ticket": k.ID, "decision": "approve"}, mailroom.CodeInvalid, "digest")
-		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)}, mailroom.CodeConflict, "digest mismatch")
-		if got := do[api.Ticket](me, "decide", args{"ticket": k.ID, "decision": "approve", "digest": k.Digest[:16]}); got.State != mailroom.TicketDecided {
+		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)},
+			mailroom.CodeConflict, "digest mismatch")
+		if got := do[api.Ticket](me, "decide", args{"ticket": k.ID, "decision": "approve",
+			"digest": k.Digest[:16]}); got.State != mailroom.TicketDecided {
 			h.t.Errorf("decided: %+v", got)
 		}
 		if r := h.ended(asked.Run); r.Status != mailroom.StatusCompleted {
@@ -336,7 +341,8 @@ func TestScheduledMessageBlocksNoOthers(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
 	tomorrow := time.Now().Add(24 * time.Hour)
-	later, err := h.admin.Submit(t.Context(), api.Submit{Thread: "mine", Agent: "mailbox", Text: "later", NotBefore: &tomorrow})
+	later, err := h.admin.Submit(t.Context(), api.Submit{Thread: "mine", Agent: "mailbox", Text: "later",
+		NotBefore: &tomorrow})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +350,8 @@ func TestScheduledMessageBlocksNoOthers(t *testing.T) {
 	if got, _ := me.try("inbox_peek", nil); got != `{"items":[],"total":0}` {
 		t.Errorf("peek: %s, want an empty inbox", got)
 	}
-	if got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": later.Run}); got.Removed || !strings.Contains(got.Reason, "not due before") {
+	if got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": later.Run}); got.Removed || !strings.Contains(got.Reason,
+		"not due before") {
 		t.Errorf("popping it: %+v, want why not", got)
 	}
 	h.send(operator, "mine", "now", "")

@@ -43,7 +43,8 @@ func (d *description) fields(name string, s *schema, with func(any) any, seen ma
 				whole = maps.Clone(base)
 			}
 			whole[p] = v
-			for _, alone := range [][2]string{{"text", "parts"}, {"text", "messages"}, {"parts", "messages"}, {"text", "message"}} {
+			for _, alone := range [][2]string{{"text", "parts"}, {"text", "messages"}, {"parts", "messages"},
+				{"text", "message"}} {
 				for i, one := range alone { // exclusive fields
 					if p == one {
 						delete(whole, alone[1-i])
@@ -66,7 +67,8 @@ func (s *schema) unbounded() (what string) {
 			return "maxItems"
 		case (kind == "integer" || kind == "number") && (s.Minimum == nil || s.Maximum == nil):
 			return "minimum and maximum"
-		case kind == "object" && s.Additional != false && s.Additional != nil && s.MaxMembers == nil && s.MaxBytes == nil && len(s.Properties) == 0:
+		case kind == "object" && s.Additional != false && s.Additional != nil && s.MaxMembers == nil && s.MaxBytes == nil &&
+			len(s.Properties) == 0:
 			return "maxProperties"
 		}
 	}
@@ -95,14 +97,17 @@ func TestEveryPartOfARequestHasABound(t *testing.T) {
 		if op.RequestBody.MaxBytes == 0 {
 			t.Errorf("%s: the body has no bound", op.ID)
 		}
-		for _, f := range d.fields("body", op.RequestBody.Content["application/json"].Schema, func(v any) any { return v }, map[*schema]bool{}) {
+		for _, f := range d.fields("body", op.RequestBody.Content["application/json"].Schema, func(v any) any {
+			return v
+		}, map[*schema]bool{}) {
 			if lacks := f.schema.unbounded(); lacks != "" && f.name != "body" {
 				t.Errorf("%s: %s has no %s", op.ID, f.name, lacks)
 			}
 		}
 	}
 	for name, s := range d.Components.Schemas {
-		if strings.HasPrefix(name, "Page") && !strings.Contains(string(mustJSON(t, d.whole)), fmt.Sprintf("at most %d bytes of JSON", mailroom.MaxPage)) {
+		if strings.HasPrefix(name, "Page") && !strings.Contains(string(mustJSON(t, d.whole)),
+			fmt.Sprintf("at most %d bytes of JSON", mailroom.MaxPage)) {
 			t.Errorf("the description of %s has no bound: %+v", name, s)
 		}
 	}
@@ -135,7 +140,8 @@ func (d *description) largest(s *schema, room int) any {
 		return s.Enum[0]
 	case s.Format == "date-time":
 		return "9999-12-31T23:59:59.999999Z"
-	case slices.Contains(kinds, "object") && len(s.Properties) == 0, slices.Contains(kinds, "object") && s.Additional != false && s.Additional != nil:
+	case slices.Contains(kinds, "object") && len(s.Properties) == 0, slices.Contains(kinds, "object") &&
+		s.Additional != false && s.Additional != nil:
 		return map[string]any{"k": strings.Repeat("x", max(room-8, 0))}
 	case slices.Contains(kinds, "object"):
 		out := map[string]any{}
@@ -187,7 +193,8 @@ func (d *description) beyond(s *schema) (v any, ok bool) {
 }
 
 // sized sends an operation's request with this body, or if p is set with this parameter value.
-func (f *fixture) sized(ctx context.Context, d *description, op operation, ids map[string]string, body any, p *parameter, value string) (int, []byte) {
+func (f *fixture) sized(ctx context.Context, d *description, op operation, ids map[string]string, body any,
+	p *parameter, value string) (int, []byte) {
 	f.t.Helper()
 	req := f.request(ctx, d, op, ids)
 	if p != nil {

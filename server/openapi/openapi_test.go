@@ -50,7 +50,8 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 			f.settle(work, thread.Settle{Outcome: thread.OutcomeComplete})
 			work = f.claim()
 		}
-		question := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`)}
+		question := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy",
+			Arguments: []byte(`{"to":"production"}`)}
 		f.settle(work, thread.Settle{
 			Outcome: thread.OutcomePark, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
 		})
@@ -103,14 +104,16 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 func (f *fixture) link(ticket string) string {
 	f.t.Helper()
 	k := ask[api.Ticket](f, "GET /v1/tickets/"+ticket, "")
-	return alert.NewLinks(token).Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Thread: "alert:phone", Expires: time.Now().Add(time.Hour)})
+	return alert.NewLinks(token).Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Thread: "alert:phone",
+		Expires: time.Now().Add(time.Hour)})
 }
 
 // signIn returns the cookie of a new session, and the half of its secret that a page keeps.
 func (f *fixture) signIn() (cookie, half string) {
 	f.t.Helper()
 	link := ask[api.Link](f, "POST /v1/links", "")
-	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, f.url+"/v1/session", strings.NewReader(fmt.Sprintf(`{"secret":%q}`, link.Secret)))
+	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, f.url+"/v1/session",
+		strings.NewReader(fmt.Sprintf(`{"secret":%q}`, link.Secret)))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -181,7 +184,8 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	d := f.describe()
 	f.submit("failed", `{"text":"x","metadata":{"team":"a"},"options":{"a":1}}`)
 	f.settle(f.claim(), thread.Settle{
-		Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("rate limit")},
+		Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent,
+			Err: errors.New("rate limit")},
 	})
 	done := f.submit("done", `{"text":"x"}`)
 	f.settle(f.claim(), thread.Settle{
@@ -215,7 +219,9 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	f := start(t)
 	d := f.describe()
 	for _, op := range d.operations() {
-		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none", "rule": "none", "subscription": "none"})
+		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none",
+			"message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none",
+			"channel": "none", "user": "none", "rule": "none", "subscription": "none"})
 		req.Header.Set("Authorization", "Bearer wrong")
 		resp, raw := f.exchange(req)
 		if op.ID == "sign-in" || op.ID == "show-link" || op.ID == "show-question" || op.ID == "decide-question" {

@@ -57,7 +57,9 @@ func start(t *testing.T) *fixture {
 	served := server.New(server.Options{
 		Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Bus: notices, Version: "1.2.3",
 		Log:    slog.New(slog.DiscardHandler),
-		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string { return []string{"echo", "spare"} }},
+		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string {
+			return []string{"echo", "spare"}
+		}},
 		Parts: server.Parts{
 			Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(t, f.ledger),
 			Protocols: map[string]server.Protocol{webhook.Route: hook},
@@ -89,14 +91,18 @@ func start(t *testing.T) *fixture {
 func alerts(t *testing.T, l *ledger.Ledger) *operate.Alerts {
 	t.Helper()
 	key := webpush.NewKey()
-	browsers, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	browsers, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org",
+		Key: func() (string, error) {
+			return key, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &operate.Alerts{
 		Push:    browsers,
 		Targets: []operate.Target{{Name: "phone", Kind: "ntfy", Decide: true}}, Links: alert.NewLinks(token),
-		Rules: []alert.Rule{{Name: "all", When: alert.Kinds(), To: []string{"phone"}, Text: alert.TextTitle, Digest: 480, Zone: time.UTC}},
+		Rules: []alert.Rule{{Name: "all", When: alert.Kinds(), To: []string{"phone"}, Text: alert.TextTitle, Digest: 480,
+			Zone: time.UTC}},
 		Test: func(ctx context.Context, target string) (string, error) {
 			return alert.Test(ctx, l, target, time.Now())
 		},
@@ -220,7 +226,8 @@ func (channels) Resume(string) bool { return true }
 
 // pairings accepts every code.
 func issues(context.Context) (api.IssueBoard, error) {
-	return api.IssueBoard{Columns: []api.IssueColumn{{Name: "ready", Count: 1, Items: []api.Issue{{ID: "x-1", Labels: []string{}, BlockedBy: []string{}}}}}}, nil
+	return api.IssueBoard{Columns: []api.IssueColumn{{Name: "ready", Count: 1,
+		Items: []api.Issue{{ID: "x-1", Labels: []string{}, BlockedBy: []string{}}}}}}, nil
 }
 
 type pairings struct{}
@@ -236,5 +243,6 @@ func (pairings) Approve(context.Context, api.ApprovePairing, string) (api.Pairin
 func (pairings) Revoke(context.Context, string, string) error { return nil }
 
 func paired() api.Pairing {
-	return api.Pairing{Channel: "mol", User: "ann", Name: "Ann", State: api.Paired, Tier: api.TierUser, Since: time.Now().UTC()}
+	return api.Pairing{Channel: "mol", User: "ann", Name: "Ann", State: api.Paired, Tier: api.TierUser,
+		Since: time.Now().UTC()}
 }

@@ -64,7 +64,8 @@ func (d *description) document() (found []string) {
 
 // request checks a request against the description of op.
 func (d *description) request(op operation, req *http.Request) (found []string) {
-	if asked := d.security(op); len(asked) > 0 && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer ") && req.Header.Get("Cookie") == "" {
+	if asked := d.security(op); len(asked) > 0 && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer ") &&
+		req.Header.Get("Cookie") == "" {
 		found = append(found, "the request carries no token and no session")
 	}
 	path := strings.Split(req.URL.EscapedPath(), "/")
@@ -191,7 +192,8 @@ func (d *description) response(op operation, status int, header http.Header, raw
 
 // content checks a body against the description of its media type. place is the path, in op, to the
 // element that has content.
-func (d *description) content(described map[string]media, header http.Header, raw []byte, op operation, place ...string) []string {
+func (d *description) content(described map[string]media, header http.Header, raw []byte, op operation,
+	place ...string) []string {
 	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
 		return []string{fmt.Sprintf("Content-Type %q: %v", header.Get("Content-Type"), err)}

@@ -21,7 +21,8 @@ func FuzzPageCursor(f *testing.F) {
 	f.Add("cnVuczorMQ=", int64(0))
 	f.Fuzz(func(t *testing.T, cursor string, key int64) {
 		made := runs.cursor(s, ann, place{key: key})
-		if got, err := runs.parseCursor(again, ann, made); key > 0 && (got != (place{key: key}) || err != nil) || key <= 0 && err == nil {
+		if got, err := runs.parseCursor(again, ann, made); key > 0 && (got != (place{key: key}) || err != nil) ||
+			key <= 0 && err == nil {
 			t.Errorf("cursor of %d is decoded as %v, %v", key, got, err)
 		}
 		got, err := runs.parseCursor(s, ann, cursor)
@@ -35,7 +36,8 @@ func FuzzPageCursor(f *testing.F) {
 		_, ofBob := runs.parseCursor(s, bob, made)
 		_, elsewhere := runs.parseCursor(other, ann, made)
 		if ofThreads == nil || ofBob == nil || elsewhere == nil {
-			t.Errorf("a cursor of ann's runs is accepted for her threads, bob's runs, or on another server: %v, %v, %v", ofThreads, ofBob, elsewhere)
+			t.Errorf("a cursor of ann's runs is accepted for her threads, bob's runs, or on another server: %v, %v, %v",
+				ofThreads, ofBob, elsewhere)
 		}
 	})
 }

@@ -35,7 +35,8 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.Operation("claim", context.Canceled, 0)
 	m.Operation("end_lease", nil, time.Millisecond) // which was bury
 	m.Commit(3, time.Millisecond)
-	m.AttemptStarted(thread.AttemptStart{Agent: "echo", Attempt: 1, Created: at, Due: at.Add(time.Second), At: at.Add(4 * time.Second)})
+	m.AttemptStarted(thread.AttemptStart{Agent: "echo", Attempt: 1, Created: at, Due: at.Add(time.Second),
+		At: at.Add(4 * time.Second)})
 	m.AttemptStarted(thread.AttemptStart{Agent: "echo", Attempt: 2, Created: at, Due: at, At: at.Add(-time.Second)})
 	m.Entered(at.Add(2*time.Second), at.Add(4*time.Second))
 	m.Entered(at, at.Add(-time.Second))
@@ -43,7 +44,8 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.AttemptEnded(thread.AttemptEnd{Agent: "echo", Outcome: thread.OutcomeFail, Class: mailroom.ClassUnavailable})
 	m.Renewal(nil)
 	m.Renewal(mailroom.Errorf(mailroom.CodeLeaseLost, "gone"))
-	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at, StartedAt: at.Add(time.Second), FinishedAt: at.Add(4 * time.Second)})
+	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at, StartedAt: at.Add(time.Second),
+		FinishedAt: at.Add(4 * time.Second)})
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCancelled, CreatedAt: at, FinishedAt: at.Add(time.Second)})
 	m.present(map[mailroom.Status]int{mailroom.StatusQueued: 7}, 2, 4096)
 

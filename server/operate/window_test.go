@@ -66,7 +66,8 @@ func TestKeysAtAreAroundATime(t *testing.T) {
 			case run.Key < low && !early, run.Key >= high && early:
 				t.Errorf("around the keys from %d up to %d, run %d was created before: %v", low, high, run.Key, early)
 			case run.Key >= low && run.Key < high && run.CreatedAt.Sub(at).Abs() > nearby:
-				t.Errorf("run %d between the keys %d and %d was created %s after the time", run.Key, low, high, run.CreatedAt.Sub(at))
+				t.Errorf("run %d between the keys %d and %d was created %s after the time", run.Key, low, high,
+					run.CreatedAt.Sub(at))
 			}
 		}
 		if most := 3 + bits.Len64(uint64(newest)); rd.reads > most {
@@ -82,8 +83,10 @@ func TestAWindowHasEveryRunOfItsTime(t *testing.T) {
 		rd := &keyedRuns{t: t, runs: drawRuns(t, createdSlack)}
 		from := time.Unix(int64(rapid.IntRange(0, 3000).Draw(t, "from")), 0).UTC()
 		to := from.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "length")) * time.Second)
-		text := rapid.SampledFrom([]string{"created:FROM..TO", "created:>=FROM", "created:<TO", "created:FROM", "created:>FROM created:<=TO"}).Draw(t, "q")
-		f, err := request.ParseFilter(strings.NewReplacer("FROM", from.Format(time.RFC3339), "TO", to.Format(time.RFC3339)).Replace(text), keys)
+		text := rapid.SampledFrom([]string{"created:FROM..TO", "created:>=FROM", "created:<TO", "created:FROM",
+			"created:>FROM created:<=TO"}).Draw(t, "q")
+		f, err := request.ParseFilter(strings.NewReplacer("FROM", from.Format(time.RFC3339), "TO",
+			to.Format(time.RFC3339)).Replace(text), keys)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -155,7 +155,8 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
-	c := thread.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners, Retry: q.retry}
+	c := thread.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt,
+		Wait: q.wait > 0, Held: owners, Retry: q.retry}
 	if c.Agents == nil {
 		c.Agents = map[string]int{}
 		for _, name := range w.Agents {
@@ -209,7 +210,8 @@ func (ops *Operations) heldFromRound(
 		}
 		runs, err := rd.Runs(store.RunQuery{IDs: ids})
 		for _, r := range runs {
-			work = append(work, thread.ClaimedRun{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
+			work = append(work, thread.ClaimedRun{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r,
+				Thread: threads[r.ID]})
 		}
 		return err
 	})

@@ -38,7 +38,9 @@ func (ops *Operations) Append(ctx context.Context, in *appendInput) (*Body[api.A
 		return nil, err
 	}
 	a := thread.StepCommit{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
-	h, err := ops.findClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error { return h.assignMessageID(rd, a.Message, a.Number) })
+	h, err := ops.findClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error {
+		return h.assignMessageID(rd, a.Message, a.Number)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,8 @@ func readEffect(run string, n api.AgentEntry) (out entry.EffectEntry, err error)
 	dec := json.NewDecoder(strings.NewReader(string(n.Body)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&out); err != nil {
-		return out, request.Invalid("body", "must be an object with name, input, result, cut and error: "+request.Truncate(err.Error()), nil)
+		return out, request.Invalid("body", "must be an object with name, input, result, cut and error: "+
+			request.Truncate(err.Error()), nil)
 	}
 	own, err := entry.NewEffect(run, mailroom.Effect{Name: out.Name})
 	switch {
@@ -109,7 +112,8 @@ func readEffect(run string, n api.AgentEntry) (out entry.EffectEntry, err error)
 	case out.Effect != "" && out.Effect != own.Effect, out.Key != "" && out.Key != own.Key:
 		return out, request.Invalid("body.effect", "does not match the name: leave effect and key out", nil)
 	case len(out.Result) > mailroom.MaxEffect:
-		return out, request.Invalid("body.result", fmt.Sprintf("exceeds %d bytes: leave it out and set cut", mailroom.MaxEffect), nil)
+		return out, request.Invalid("body.result", fmt.Sprintf("exceeds %d bytes: leave it out and set cut",
+			mailroom.MaxEffect), nil)
 	case !plainText(out.Input) || !plainText(out.Error):
 		return out, request.Invalid("body", "must have text without NUL", nil)
 	}
@@ -144,7 +148,9 @@ func (ops *Operations) Settle(ctx context.Context, in *settleInput) (*Body[api.R
 	if out.Asks, err = api.ReadAsks("body.tickets", b.Tickets); err != nil {
 		return nil, err
 	}
-	h, err := ops.findClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error { return h.assignMessageID(rd, out.Message, out.Number) })
+	h, err := ops.findClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error {
+		return h.assignMessageID(rd, out.Message, out.Number)
+	})
 	if err != nil {
 		return nil, err
 	}

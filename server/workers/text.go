@@ -98,7 +98,8 @@ func (h *claimState) currentMessage(rd store.Reader, b api.Text) (id string, ove
 	case !named:
 		return h.messageID(written + 1), false, nil
 	case n > written+1:
-		return "", false, request.Invalid("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
+		return "", false, request.Invalid("body.message", "comes after the message being written, "+h.messageID(written+1),
+			b.Message)
 	}
 	return b.Message, n <= written, nil
 }

@@ -155,7 +155,8 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 		return nil, err
 	}
 	q := thread.Renewal{Worker: w.ID, Round: in.Body.Round}
-	out := api.Renewed{LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{}, Steered: []string{}}
+	out := api.Renewed{LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{},
+		Steered: []string{}}
 	if q.Held, out.Lost, err = ops.resolveClaims(ctx, in.Body.Held); err != nil {
 		return nil, err
 	}

@@ -142,9 +142,11 @@ func quoteJSON(s string) []byte {
 
 // unknownOp refuses an unknown operation.
 func unknownOp(op string) error {
-	return request.Invalid("body.op", "must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
+	return request.Invalid("body.op",
+		"must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
 }
 
 func mustAuthenticate() error {
-	return mailroom.Errorf(mailroom.CodeUnauthenticated, `not authenticated: send {"op":"auth","id":…,"token":TOKEN} first, or "session":HALF, or the header Authorization`)
+	return mailroom.Errorf(mailroom.CodeUnauthenticated,
+		`not authenticated: send {"op":"auth","id":…,"token":TOKEN} first, or "session":HALF, or the header Authorization`)
 }

@@ -57,7 +57,8 @@ func TestControlFramesAndSmallFragmentsAreCounted(t *testing.T) {
 
 func TestAFloodingSocketIsReadNoFurther(t *testing.T) {
 	ping := "\x89\x80\x00\x00\x00\x00"
-	m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat(ping, 100*socketBurst))}, request.NewRates(1, 1e6))
+	m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat(ping, 100*socketBurst))},
+		request.NewRates(1, 1e6))
 	got, err := io.ReadAll(m)
 	if err != errFlood || len(got) > 2*socketBurst*len(ping) {
 		t.Fatalf("read %d bytes and error %v, want about %d and %v", len(got), err, socketBurst*len(ping), errFlood)
@@ -77,7 +78,8 @@ func TestSocketsOfATokenShareARateLimit(t *testing.T) {
 	tokens, who := request.NewRates(1, socketBurst), "mallory"
 	left := socketBurst
 	for range 2 {
-		m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat("\x89\x80\x00\x00\x00\x00", socketBurst*3/4))}, tokens)
+		m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat("\x89\x80\x00\x00\x00\x00",
+			socketBurst*3/4))}, tokens)
 		m.who.Store(&who)
 		_, err := io.ReadAll(m)
 		if left -= socketBurst * 3 / 4; (err != nil) != (left < 0) {

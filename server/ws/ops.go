@@ -126,7 +126,8 @@ func parsePlace(raw json.RawMessage) (string, error) {
 	}
 	at, err := parseString("after", raw)
 	if err != nil {
-		return "", request.Invalid("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N", or in the stream of all threads that of a frame`, nil)
+		return "", request.Invalid("body.after",
+			`must be a seq, or a cursor: "SEQ" or "SEQ:N", or in the stream of all threads that of a frame`, nil)
 	}
 	return at, nil
 }
@@ -145,7 +146,8 @@ func (k *socket) request(
 	}
 	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
 	r.Header.Set("Authorization", k.header)
-	if scheme, _, _ := strings.Cut(k.header, " "); strings.EqualFold(scheme, "Session") { // the other half of its secret, and from which page the socket is
+	// the other half of its secret, and from which page the socket is
+	if scheme, _, _ := strings.Cut(k.header, " "); strings.EqualFold(scheme, "Session") {
 		for _, name := range []string{"Cookie", "Origin", "Sec-Fetch-Site"} {
 			if given := k.upgrade.Header[name]; given != nil {
 				r.Header[name] = given

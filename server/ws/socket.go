@@ -102,7 +102,8 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return raw, rw, err
 	}
 	h.raw, h.meter = raw, newFrameMeter(raw, h.frames)
-	early, err := rw.Reader.Peek(rw.Reader.Buffered()) // the library consumes these bytes before it reads from the connection
+	// the library consumes these bytes before it reads from the connection
+	early, err := rw.Reader.Peek(rw.Reader.Buffered())
 	h.meter.count(early)
 	return h.meter, rw, err
 }
@@ -287,7 +288,8 @@ func (k *socket) readFrame(most int, c *request.Charge) (message, error) {
 	refused, full := errors.AsType[*mailroom.Error](err)
 	switch {
 	case full:
-		return message{}, errors.Join(k.refuse(frame{}, refused), &closeError{websocket.StatusTryAgainLater, "too many large frames at once"})
+		return message{}, errors.Join(k.refuse(frame{}, refused), &closeError{websocket.StatusTryAgainLater,
+			"too many large frames at once"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return message{}, &closeError{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
 	case err != nil:

@@ -88,7 +88,8 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	}
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	owned := func(t *mailroom.Thread) bool { return q.Owner == nil || *q.Owner == t.Owner }
-	for _, run := range first(r.selectRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}), q.Most) {
+	for _, run := range first(r.selectRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses,
+		Set: q.Set}), q.Most) {
 		if t, _ := r.threads.get(run.Thread); owned(t) {
 			out.Runs[run.Status]++
 		}
@@ -113,7 +114,8 @@ func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
 	after.Step = q.Step
 	for key, sums := range r.summary.all() {
 		switch {
-		case key.Step != q.Step, q.Agent != nil && key.Agent != *q.Agent, key.At.Before(q.From), !q.To.IsZero() && !key.At.Before(q.To):
+		case key.Step != q.Step, q.Agent != nil && key.Agent != *q.Agent, key.At.Before(q.From), !q.To.IsZero() &&
+			!key.At.Before(q.To):
 		case q.After == (store.SummaryKey{}) || key.Compare(after) > 0:
 			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: sums})
 		}
@@ -126,7 +128,8 @@ func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
 func (r reader) countFailures(q store.CountQuery) (counts []store.FailureCount) {
 	var failed []*mailroom.Run
 	for _, run := range r.selectRuns(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}) { // newest first
-		if t, _ := r.threads.get(run.Thread); run.ErrorGroup != "" && (q.Owner == nil || *q.Owner == t.Owner) && (q.Agent == "" || q.Agent == run.Agent) {
+		if t, _ := r.threads.get(run.Thread); run.ErrorGroup != "" && (q.Owner == nil || *q.Owner == t.Owner) &&
+			(q.Agent == "" || q.Agent == run.Agent) {
 			failed = append(failed, run)
 		}
 	}
@@ -397,7 +400,8 @@ func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 		if q.Channel != "" && c.Channel != q.Channel || len(q.Identities) > 0 && !slices.Contains(q.Identities, c.Identity) {
 			continue
 		}
-		if cmp.Or(strings.Compare(c.Channel, q.After.Channel), strings.Compare(c.Identity, q.After.Identity)) <= 0 && q.After != (store.CursorRef{}) {
+		if cmp.Or(strings.Compare(c.Channel, q.After.Channel), strings.Compare(c.Identity, q.After.Identity)) <= 0 &&
+			q.After != (store.CursorRef{}) {
 			continue
 		}
 		c.Position = bytes.Clone(c.Position)

@@ -60,7 +60,8 @@ func (t *tx) writeIndex(x *store.Indexing) error {
 		key := indexKey{row.Thread, row.Seq}
 		t.indexed.drop(key)
 		if of := t.threadWithKey(row.Thread); of != nil && t.hasEntry(of.ID, row.Seq) {
-			t.indexed.put(key, indexRow{id: id, content: store.EntryRef{Thread: of.ID, Seq: row.Content}, words: slices.Clone(row.Words)})
+			t.indexed.put(key, indexRow{id: id, content: store.EntryRef{Thread: of.ID, Seq: row.Content},
+				words: slices.Clone(row.Words)})
 		}
 	}
 	t.index = x.After

@@ -41,7 +41,8 @@ func TestOnlyADatabaseThatIsAwayMayAppear(t *testing.T) {
 	for want, errs := range map[bool][]error{
 		true: {&pgconn.PgError{Code: "57P03"}, &pgconn.PgError{Code: "53300"}, errNotPrimary, context.DeadlineExceeded},
 		false: {
-			nil, &pgconn.PgError{Code: "28P01"}, ErrUnfinished, ErrNoStore, &VersionError{}, x509.UnknownAuthorityError{}, errors.New("other"),
+			nil, &pgconn.PgError{Code: "28P01"}, ErrUnfinished, ErrNoStore, &VersionError{}, x509.UnknownAuthorityError{},
+			errors.New("other"),
 		},
 	} {
 		for _, err := range errs {

@@ -20,7 +20,8 @@ func benchThreads(tb testing.TB, s *Store, n int) (ids []string) {
 	for i := range n {
 		id := fmt.Sprintf("telegram:%012d", i)
 		ids = append(ids, id)
-		c.Threads = append(c.Threads, &mailroom.Thread{ID: id, Agent: "echo", FirstSeq: 1, CreatedAt: time.UnixMicro(1).UTC()})
+		c.Threads = append(c.Threads, &mailroom.Thread{ID: id, Agent: "echo", FirstSeq: 1,
+			CreatedAt: time.UnixMicro(1).UTC()})
 	}
 	if err := s.Update(tb.Context(), func(tx store.Tx) error { return tx.Write(&c) }); err != nil {
 		tb.Fatal(err)
@@ -30,7 +31,8 @@ func benchThreads(tb testing.TB, s *Store, n int) (ids []string) {
 
 // benchStep is one transaction of 64 runs: the first one submits and claims them, the next one writes
 // a step, and the last one settles them.
-func benchStep(tx store.Tx, ids []string, runs []*mailroom.Run, status mailroom.Status, at time.Time) ([]*mailroom.Run, error) {
+func benchStep(tx store.Tx, ids []string, runs []*mailroom.Run, status mailroom.Status, at time.Time) ([]*mailroom.Run,
+	error) {
 	_, rows, err := storetest.Lock(tx, nil, ids)
 	if err != nil {
 		return nil, err
@@ -41,9 +43,11 @@ func benchStep(tx store.Tx, ids []string, runs []*mailroom.Run, status mailroom.
 		case mailroom.StatusRunning:
 			row.Worker, row.Due = "0199d6ff-0000-7000-8000-000000000001", mailroom.Due{At: at}
 			run := &mailroom.Run{
-				ID: fmt.Sprintf("%012x-7000-%s", at.UnixMicro(), row.ID), Thread: row.ID, Agent: "echo", AgentVersion: "0123456789ab",
-				Mode: mailroom.ModeQueue, Priority: 128, Origin: mailroom.Origin{Via: "user", Sender: "bench"}, MaxAttempts: 5,
-				FirstSeq: row.LastSeq + 1, CreatedAt: at, StartedAt: at, ClaimEnds: at, Status: status,
+				ID: fmt.Sprintf("%012x-7000-%s", at.UnixMicro(), row.ID), Thread: row.ID, Agent: "echo",
+				AgentVersion: "0123456789ab",
+				Mode:         mailroom.ModeQueue, Priority: 128, Origin: mailroom.Origin{Via: "user", Sender: "bench"},
+				MaxAttempts: 5,
+				FirstSeq:    row.LastSeq + 1, CreatedAt: at, StartedAt: at, ClaimEnds: at, Status: status,
 			}
 			row.Current = run.ID
 			runs = append(runs, run)

@@ -40,7 +40,8 @@ func TestConnectionsToOtherMachinesAreVerified(t *testing.T) {
 			if !c.tls {
 				return
 			}
-			if !strings.HasPrefix(config.Host, "/") && (config.TLSConfig == nil || c.named == config.TLSConfig.InsecureSkipVerify) {
+			if !strings.HasPrefix(config.Host, "/") && (config.TLSConfig == nil ||
+				c.named == config.TLSConfig.InsecureSkipVerify) {
 				t.Errorf("got TLS configuration %+v", config.TLSConfig)
 			}
 			for _, f := range config.Fallbacks {
@@ -53,7 +54,8 @@ func TestConnectionsToOtherMachinesAreVerified(t *testing.T) {
 }
 
 func TestAnErrorDoesNotShowTheConnectionString(t *testing.T) {
-	for _, url := range []string{"postgres://u:secret@db:port/m", "host=db port=x password=secret", "postgres://u:secret@%zz/m"} {
+	for _, url := range []string{"postgres://u:secret@db:port/m", "host=db port=x password=secret",
+		"postgres://u:secret@%zz/m"} {
 		if _, err := parse(url); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got error %v, want one without the password", url, err)
 		}
@@ -109,7 +111,8 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 }
 
 func TestServersThatMayLoseCommitsAreRefused(t *testing.T) {
-	safe := map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "synchronous_standby_names": ""}
+	safe := map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on",
+		"synchronous_standby_names": ""}
 	with := func(name, value string) map[string]string {
 		changed := map[string]string{}
 		for n, v := range safe {

@@ -23,7 +23,8 @@ func TestTablesAreContractedOnlyWithoutOlderServers(t *testing.T) {
 	defer closeStore(t, old)
 	now := time.Now().UTC()
 	server := func(id string, tables int64, until time.Duration) *store.Worker {
-		return &store.Worker{ID: id, Host: "host-" + id, PID: 7, Node: id, Version: "v1", Tables: tables, LeaseUntil: now.Add(until)}
+		return &store.Worker{ID: id, Host: "host-" + id, PID: 7, Node: id, Version: "v1", Tables: tables,
+			LeaseUntil: now.Add(until)}
 	}
 	remote := server("remote", 0, time.Hour)
 	remote.Node = ""
@@ -40,7 +41,8 @@ func TestTablesAreContractedOnlyWithoutOlderServers(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Need != codeVersion+1 {
 		t.Fatalf("with older servers: got error %v, want an OlderServersError", err)
 	}
-	if got, want := strings.Join(refused.Servers, ", "), "host-marked (process 7, version v1), host-unmarked (process 7, version v1)"; got != want {
+	if got, want := strings.Join(refused.Servers,
+		", "), "host-marked (process 7, version v1), host-unmarked (process 7, version v1)"; got != want {
 		t.Errorf("refused because of %s, want %s", got, want)
 	}
 	write(t, old, &store.Changes{DropWorkers: []string{"unmarked", "marked"}}) // the refusal has changed nothing
@@ -71,7 +73,8 @@ func TestAnOlderServerWritesNothingAfterAContraction(t *testing.T) {
 	if err := reads(); err != nil { // leaves a connection for the next one
 		t.Fatal(err)
 	}
-	later := next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"}, []string{"ALTER TABLE thread DROP COLUMN deliver_to;"})
+	later := next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"},
+		[]string{"ALTER TABLE thread DROP COLUMN deliver_to;"})
 	newer := openNext(t, schema, later)
 	if _, _, err := contractSchema(t, schema, later); err != nil {
 		t.Fatal(err)
@@ -108,7 +111,8 @@ func TestMigrateCreatesAndKeepsTables(t *testing.T) {
 	for _, want := range []Tables{{}, {codeVersion, 1}} {
 		before, after, err := contractSchema(t, schema, nil)
 		if err != nil || before != want || after != (Tables{codeVersion, 1}) {
-			t.Errorf("got tables %+v, then %+v, and error %v, want %+v, then version %d for all programs", before, after, err, want, codeVersion)
+			t.Errorf("got tables %+v, then %+v, and error %v, want %+v, then version %d for all programs", before, after, err,
+				want, codeVersion)
 		}
 	}
 	if err := openIn(t, schema, "a").Close(); err != nil {

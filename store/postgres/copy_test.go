@@ -26,7 +26,8 @@ func openCopy(t *testing.T, schema string) (*Copy, error) {
 func wantOpen(t *testing.T, schema string, want error) {
 	t.Helper()
 	for _, exists := range []bool{true, false} {
-		s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true, MustExist: exists})
+		s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true,
+			MustExist: exists})
 		if !errors.Is(err, want) {
 			t.Errorf("open with MustExist=%t: got %v, want %v", exists, err, want)
 		}
@@ -70,7 +71,8 @@ func TestNoHandleOpensACopyBeforeItIsFinished(t *testing.T) {
 	second := usual(t, time.UnixMicro(1_000_000).UTC())
 	write(t, c.Store, second)
 	if second.Threads[0].Key != first.Threads[0].Key || second.Runs[0].Key != first.Runs[0].Key {
-		t.Errorf("keys are %d and %d, want those of the first copy, %d and %d", second.Threads[0].Key, second.Runs[0].Key, first.Threads[0].Key, first.Runs[0].Key)
+		t.Errorf("keys are %d and %d, want those of the first copy, %d and %d", second.Threads[0].Key, second.Runs[0].Key,
+			first.Threads[0].Key, first.Runs[0].Key)
 	}
 	if err := c.Finish(t.Context()); err != nil {
 		t.Fatal(err)
@@ -108,7 +110,9 @@ func TestACopyDoesNotReconnect(t *testing.T) {
 	}
 	defer closeStore(t, c.Store)
 	c.Store.writer.close()
-	err = c.Store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(&store.Changes{Workers: []*store.Worker{{ID: "w"}}}) })
+	err = c.Store.Update(t.Context(), func(tx store.Tx) error {
+		return tx.Write(&store.Changes{Workers: []*store.Worker{{ID: "w"}}})
+	})
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("got %v, want unavailable", err)
 	}
@@ -125,11 +129,16 @@ func TestAStoreThatIsUsedOrHasDataReceivesNoCopy(t *testing.T) {
 		rows store.Changes
 		want func(error) bool
 	}{
-		"a server":                     {store.Changes{Workers: []*store.Worker{{ID: "w", Node: "n", Host: "h", PID: 7, LeaseUntil: now.Add(time.Minute)}}}, used},
-		"a thread":                     {store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}}, data},
-		"a token":                      {store.Changes{Tokens: []*auth.Token{{Name: "ann"}}}, data},
-		"a cursor":                     {store.Changes{Cursors: []store.Cursor{{Channel: "c"}}}, data},
-		"what a stopped server leaves": {store.Changes{Workers: []*store.Worker{{ID: "w", Node: "n", LeaseUntil: now.Add(time.Minute), Dead: true}, {ID: "v", Node: "n", LeaseUntil: now.Add(-time.Minute)}}, Definitions: []store.Definition{{Agent: "a"}}}, func(err error) bool { return err == nil }},
+		"a server": {store.Changes{Workers: []*store.Worker{{ID: "w", Node: "n", Host: "h", PID: 7,
+			LeaseUntil: now.Add(time.Minute)}}}, used},
+		"a thread": {store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}}, data},
+		"a token":  {store.Changes{Tokens: []*auth.Token{{Name: "ann"}}}, data},
+		"a cursor": {store.Changes{Cursors: []store.Cursor{{Channel: "c"}}}, data},
+		"what a stopped server leaves": {store.Changes{Workers: []*store.Worker{{ID: "w", Node: "n",
+			LeaseUntil: now.Add(time.Minute), Dead: true}, {ID: "v", Node: "n", LeaseUntil: now.Add(-time.Minute)}},
+			Definitions: []store.Definition{{Agent: "a"}}}, func(err error) bool {
+			return err == nil
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			schema := pgtest.Shared(t).Schema(t)
@@ -163,9 +172,11 @@ func TestTheListOfTablesIsComplete(t *testing.T) {
 	}
 	defer conn.Close(context.Background())
 	for kind, want := range map[string][]string{
-		"r": append(rowTables(), "schema_version", "schema_copying", "schema_migrating", "topic", "entry_order", "file", "file_piece"), "S": append(keySequences(), "file_key"),
+		"r": append(rowTables(), "schema_version", "schema_copying", "schema_migrating", "topic", "entry_order", "file",
+			"file_piece"), "S": append(keySequences(), "file_key"),
 	} {
-		rows, err := conn.Query(t.Context(), "SELECT relname::text FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = $2", schema, kind)
+		rows, err := conn.Query(t.Context(),
+			"SELECT relname::text FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = $2", schema, kind)
 		if err != nil {
 			t.Fatal(err)
 		}

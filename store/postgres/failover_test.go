@@ -97,7 +97,8 @@ func wantNotAcknowledged(t *testing.T, c *pgtest.Cluster, what string, f func() 
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	for {
-		if _, err := c.Select(t.Context(), "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"); err != nil {
+		if _, err := c.Select(t.Context(),
+			"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"); err != nil {
 			t.Fatal(err)
 		}
 		select {

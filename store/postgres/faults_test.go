@@ -113,7 +113,8 @@ func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
 func TestAPausedTransactionReleasesItsLocksAndRunsAgain(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	schema := cluster.Schema(t)
-	paused, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "a", IdleInTransaction: 50 * time.Millisecond, AllowUnsafe: true})
+	paused, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "a",
+		IdleInTransaction: 50 * time.Millisecond, AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,8 @@ func TestAStoreEndsATripOfAnotherThatArrivedInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeStore(t, stalled)
-	options.URL, options.Node, options.IdleInTransaction, options.LockTimeout = cluster.URL(), "b", 50*time.Millisecond, 50*time.Millisecond
+	options.URL, options.Node, options.IdleInTransaction, options.LockTimeout = cluster.URL(), "b", 50*time.Millisecond,
+		50*time.Millisecond
 	other, err := Open(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +212,8 @@ func TestAStoreEndsATripOfAnotherThatArrivedInPart(t *testing.T) {
 func waitLocked(t *testing.T, cluster *pgtest.Cluster, schema string, done <-chan error) {
 	t.Helper()
 	for {
-		free, err := cluster.Select(t.Context(), "SELECT id FROM "+schema+".thread WHERE id = 't' FOR NO KEY UPDATE SKIP LOCKED")
+		free, err := cluster.Select(t.Context(), "SELECT id FROM "+schema+
+			".thread WHERE id = 't' FOR NO KEY UPDATE SKIP LOCKED")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,12 +81,14 @@ func bytesOf(n int) []byte { return bytes.Repeat([]byte("0123456789abcde"), n/15
 
 func TestAFileIsReadAtEveryHandleAsItWasSaved(t *testing.T) {
 	s, both := fileHandles(t)
-	for name, size := range map[string]int{"empty": 0, "short": 1, "a piece": filePiece, "more": filePiece + 1, "pieces": 2*filePiece - 1} {
+	for name, size := range map[string]int{"empty": 0, "short": 1, "a piece": filePiece, "more": filePiece + 1,
+		"pieces": 2*filePiece - 1} {
 		content := bytesOf(size)
 		saveFile(t, both[0], name, content)
 		wantFile(t, both[1], name, content)
 		saveFile(t, both[1], name, content)
-		if got, want := execFiles(t, s, "SELECT FROM file_piece JOIN file ON key = file WHERE name = $1", name), int64((size+filePiece-1)/filePiece); got != want {
+		if got, want := execFiles(t, s, "SELECT FROM file_piece JOIN file ON key = file WHERE name = $1",
+			name), int64((size+filePiece-1)/filePiece); got != want {
 			t.Errorf("%s: saved twice in %d pieces, want %d", name, got, want)
 		}
 		if err := both[0].Save(t.Context(), name, iotest.ErrReader(errors.New("read"))); err != nil {
@@ -127,7 +129,8 @@ func TestTwoHandlesMaySaveTheSameFileAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	wantFile(t, both[0], "f", content)
-	if files, pieces := execFiles(t, s, "SELECT FROM file"), execFiles(t, s, "SELECT FROM file_piece"); files != 1 || pieces != 6 {
+	if files, pieces := execFiles(t, s, "SELECT FROM file"), execFiles(t, s, "SELECT FROM file_piece"); files != 1 ||
+		pieces != 6 {
 		t.Errorf("%d files with %d pieces, want 1 with 6", files, pieces)
 	}
 }
@@ -180,7 +183,8 @@ func TestFilesAreRemovedByAgeUnlessTheyAreSavedAgain(t *testing.T) {
 	if n, err := both[1].RemoveBefore(t.Context(), before); n != 2 || err != nil {
 		t.Errorf("removed %d files, %v, want 2", n, err)
 	}
-	for name, want := range map[string][]byte{"old": nil, "half": nil, "again": content, "kept": content, "young": content} {
+	for name, want := range map[string][]byte{"old": nil, "half": nil, "again": content, "kept": content,
+		"young": content} {
 		wantFile(t, both[0], name, want)
 	}
 	if got := execFiles(t, s, "SELECT FROM file_piece"); got != 6 {
@@ -224,7 +228,8 @@ func TestADatabaseThatIsAwayMakesFilesUnavailable(t *testing.T) {
 	}
 	_, openErr := f.Open(t.Context(), "f")
 	_, removeErr := f.RemoveBefore(t.Context(), time.Now())
-	for doing, err := range map[string]error{"save": f.Save(t.Context(), "f", strings.NewReader("x")), "open": openErr, "remove": removeErr} {
+	for doing, err := range map[string]error{"save": f.Save(t.Context(), "f", strings.NewReader("x")), "open": openErr,
+		"remove": removeErr} {
 		if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			t.Errorf("%s: error %v, want unavailable", doing, err)
 		}

@@ -90,7 +90,8 @@ func TestAnUpdateMeetsAnotherHandleAtEachOfItsThreads(t *testing.T) {
 		return tx.Write(&store.Changes{Threads: rows})
 	})
 	if calls != len(names)+1 || others != len(names) {
-		t.Errorf("the second handle created %d threads in %d calls of the first one, want %d in %d", others, calls, len(names), len(names)+1)
+		t.Errorf("the second handle created %d threads in %d calls of the first one, want %d in %d", others, calls,
+			len(names), len(names)+1)
 	}
 	for _, name := range names {
 		if got := counted(t, both[0], name); got != 2 {
@@ -148,12 +149,14 @@ func TestALateLoadOfAnyKindDoesNotWait(t *testing.T) {
 			schema := pgtest.Shared(t).Schema(t)
 			other := openIn(t, schema, "other")
 			defer closeStore(t, other)
-			patient, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: "patient", LockTimeout: time.Minute, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true})
+			patient, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: "patient",
+				LockTimeout: time.Minute, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer closeStore(t, patient)
-			write(t, patient, &store.Changes{Threads: []*mailroom.Thread{{ID: "a"}, {ID: "b"}}, Workers: []*store.Worker{{ID: "w"}}})
+			write(t, patient, &store.Changes{Threads: []*mailroom.Thread{{ID: "a"}, {ID: "b"}},
+				Workers: []*store.Worker{{ID: "w"}}})
 			epoch, calls := patient.Epoch(), 0
 			locked, release := make(chan struct{}), make(chan struct{})
 			var holder sync.WaitGroup
@@ -202,7 +205,8 @@ func TestALoadThatWaitedSeesWhatItWaitedFor(t *testing.T) {
 		}
 		waiting.Go(func() {
 			update(t, both[1], func(tx store.Tx) (err error) {
-				loaded, err = tx.Load(store.Need{Threads: []string{"t"}, Queues: []string{"t"}, Keys: []store.KeyRef{{Thread: "t", Key: "k"}}})
+				loaded, err = tx.Load(store.Need{Threads: []string{"t"}, Queues: []string{"t"},
+					Keys: []store.KeyRef{{Thread: "t", Key: "k"}}})
 				return err
 			})
 		})
@@ -218,7 +222,8 @@ func TestALoadThatWaitedSeesWhatItWaitedFor(t *testing.T) {
 		rows[0].Current, rows[0].Revision = "r", 1
 		return tx.Write(&store.Changes{
 			Threads: rows, Keys: []store.SubmitKey{{Thread: "t", Key: "k"}},
-			Runs: []*mailroom.Run{{ID: "r", Thread: "t", Status: mailroom.StatusRunning}, {ID: "q", Thread: "t", Status: mailroom.StatusQueued}},
+			Runs: []*mailroom.Run{{ID: "r", Thread: "t", Status: mailroom.StatusRunning},
+				{ID: "q", Thread: "t", Status: mailroom.StatusQueued}},
 		})
 	})
 	waiting.Wait()
@@ -241,12 +246,14 @@ func TestALockThatIsNotReleasedNamesItsThreads(t *testing.T) {
 		"does not wait if asked not to": {time.Hour, []string{"held"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			waiting, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: c.timeout, AllowUnsafe: true})
+			waiting, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: c.timeout,
+				AllowUnsafe: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer closeStore(t, waiting)
-			write(t, holder, &store.Changes{Threads: []*mailroom.Thread{{ID: "held"}, {ID: "free"}}, DropThreads: []string{"held", "free"}})
+			write(t, holder, &store.Changes{Threads: []*mailroom.Thread{{ID: "held"}, {ID: "free"}},
+				DropThreads: []string{"held", "free"}})
 			update(t, holder, func(tx store.Tx) error {
 				if _, _, err := storetest.Lock(tx, nil, []string{"held"}); err != nil {
 					return err
@@ -270,7 +277,8 @@ func TestALockThatIsNotReleasedNamesItsThreads(t *testing.T) {
 func TestDueSkipsWhatOthersHaveLocked(t *testing.T) {
 	both := handles(t, 2)
 	at := time.UnixMicro(1_000_000).UTC()
-	write(t, both[0], &store.Changes{Threads: []*mailroom.Thread{due("a", "x", at), due("b", "x", at), due("c", "x", at), due("d", "x", at)}})
+	write(t, both[0], &store.Changes{Threads: []*mailroom.Thread{due("a", "x", at), due("b", "x", at), due("c", "x", at),
+		due("d", "x", at)}})
 	ask := func(tx store.Tx, want store.Capacity) (ids []string) {
 		rows, _, err := storetest.Due(tx, at, []store.Capacity{want})
 		if err != nil {
@@ -353,13 +361,15 @@ func TestHandlesAddUpTheirCountsAndTheirUse(t *testing.T) {
 	}
 	writers.Wait()
 	// One handle drops what another wrote.
-	write(t, all[1], &store.Changes{DropThreads: []string{"0 0", "2 5"}, Use: []store.UseChange{{Token: "ann", Add: auth.Use{Threads: -2}}}})
+	write(t, all[1], &store.Changes{DropThreads: []string{"0 0", "2 5"},
+		Use: []store.UseChange{{Token: "ann", Add: auth.Use{Threads: -2}}}})
 	for _, s := range all {
 		err := s.View(t.Context(), func(r store.Reader) error {
 			owner := "ann"
 			got, err := r.Count(store.CountQuery{Owner: &owner})
 			tokens, e := r.Tokens("ann")
-			if len(tokens) != 1 || tokens[0].Used != (auth.Use{Threads: 28, Bytes: 5}) || got.Threads != 28 || got.Runs[mailroom.StatusQueued] != 28 {
+			if len(tokens) != 1 || tokens[0].Used != (auth.Use{Threads: 28, Bytes: 5}) || got.Threads != 28 ||
+				got.Runs[mailroom.StatusQueued] != 28 {
 				t.Errorf("got counts %+v and tokens %v, want 28 threads and runs", got, tokens)
 			}
 			return errors.Join(err, e)
@@ -443,7 +453,8 @@ func TestLocksInAnyOrderCauseNoDeadlock(t *testing.T) {
 	}
 	var deadlocks int
 	if err := all[0].writer.conn.QueryRow(context.Background(),
-		"SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks); err != nil || deadlocks > 0 {
+		"SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks); err != nil ||
+		deadlocks > 0 {
 		t.Errorf("got %d deadlocks and error %v, want none", deadlocks, err)
 	}
 }
@@ -454,7 +465,8 @@ func TestALateLockThatIsNotReleasedIsNamedAfterASecondCall(t *testing.T) {
 	schema := cluster.Schema(t)
 	holder := openIn(t, schema, "a")
 	defer closeStore(t, holder)
-	other, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: time.Millisecond, AllowUnsafe: true})
+	other, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: time.Millisecond,
+		AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}

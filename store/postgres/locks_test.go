@@ -90,7 +90,8 @@ func TestARoleThatMayOnlyConnectStopsNothing(t *testing.T) {
 	if got := s.Traffic(); got.Tries != got.Updates {
 		t.Errorf("%d updates took %d tries, want one each", got.Updates, got.Tries)
 	}
-	if _, _, err := contractSchema(t, schema, next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"}, nil)); err != nil {
+	if _, _, err := contractSchema(t, schema, next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"},
+		nil)); err != nil {
 		t.Error(err)
 	}
 	c, err := openCopy(t, target)
@@ -98,7 +99,8 @@ func TestARoleThatMayOnlyConnectStopsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeStore(t, c.Store)
-	for _, text := range []string{"SELECT FROM " + schema + ".topic FOR UPDATE", "LOCK TABLE " + schema + "." + migrationTable + " IN ACCESS SHARE MODE",
+	for _, text := range []string{"SELECT FROM " + schema + ".topic FOR UPDATE", "LOCK TABLE " + schema + "." +
+		migrationTable + " IN ACCESS SHARE MODE",
 		"LOCK TABLE " + schema + ".token IN ACCESS SHARE MODE", "LOCK TABLE " + schema + ".token IN ROW SHARE MODE"} {
 		if _, err := low.Exec(t.Context(), text); err == nil {
 			t.Errorf("the role may run %s", text)
@@ -117,7 +119,8 @@ func TestATopicIsHeldAlsoBesideAnOlderServer(t *testing.T) {
 	old := hold(t, s, fmt.Sprintf("SELECT pg_advisory_xact_lock(hashtext('%s'), hashtext('tokens'))", schema), "0")
 	var changed sync.WaitGroup
 	changed.Go(func() { changeTokens(t, s, "tokens") })
-	waitFor(t, s, fmt.Sprintf("SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = %d AND wait_event = 'PgSleep'", s.writer.conn.PgConn().PID()))
+	waitFor(t, s, fmt.Sprintf("SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = %d AND wait_event = 'PgSleep'",
+		s.writer.conn.PgConn().PID()))
 	if n := countTokens(t, s); n != 0 {
 		t.Errorf("got %d tokens while the older server holds the topic, want none", n)
 	}
@@ -133,7 +136,8 @@ func TestATopicIsHeldAlsoBesideAnOlderServer(t *testing.T) {
 			return err
 		}
 		var free bool
-		err := other.conn.QueryRow(t.Context(), "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext('tokens'))", schema).Scan(&free)
+		err := other.conn.QueryRow(t.Context(), "SELECT pg_try_advisory_xact_lock(hashtext($1), hashtext('tokens'))",
+			schema).Scan(&free)
 		if free {
 			t.Error("an older server got the topic of a running transaction")
 		}
@@ -162,11 +166,13 @@ func TestAMigrationWaitsForAnOlderProgram(t *testing.T) {
 	later := next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"}, nil)
 	var migrated sync.WaitGroup
 	migrated.Go(func() {
-		if _, _, err := Migrate(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true, code: later}, false); err != nil {
+		if _, _, err := Migrate(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true,
+			code: later}, false); err != nil {
 			t.Error(err)
 		}
 	})
-	waitFor(t, s, "SELECT count(*) > 0 FROM pg_locks WHERE relation = '"+schema+"."+migrationTable+"'::regclass AND granted")
+	waitFor(t, s, "SELECT count(*) > 0 FROM pg_locks WHERE relation = '"+schema+"."+migrationTable+
+		"'::regclass AND granted")
 	if got := tablesOf(t, s).Version; got != codeVersion {
 		t.Errorf("got version %d beside an older program that migrates, want %d", got, codeVersion)
 	}
@@ -183,7 +189,8 @@ func TestAContractionEndsConnectionsWithAnOldMark(t *testing.T) {
 	s := openIn(t, schema, "a")
 	defer closeStore(t, s)
 	old := hold(t, s, fmt.Sprintf("SELECT pg_advisory_lock_shared(%d, hashtext('%s'))", programLock+11, schema), "0")
-	later := next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"}, []string{"ALTER TABLE thread DROP COLUMN deliver_to;"})
+	later := next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"},
+		[]string{"ALTER TABLE thread DROP COLUMN deliver_to;"})
 	newer := hold(t, s, "SELECT 1", "0")
 	if err := mark(t.Context(), newer.conn, later.version, schema); err != nil {
 		t.Fatal(err)

@@ -70,7 +70,8 @@ func TestNewerTablesAreUsedAsFarAsTheyAllow(t *testing.T) {
 	schema := pgtest.Shared(t).Schema(t)
 	s := openIn(t, schema, "a")
 	set := func(version, least int) {
-		if _, err := s.writer.conn.Exec(t.Context(), "UPDATE schema_version SET version = $1, min_code = $2", version, least); err != nil {
+		if _, err := s.writer.conn.Exec(t.Context(), "UPDATE schema_version SET version = $1, min_code = $2", version,
+			least); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,10 +101,14 @@ func TestARoleNeedsNoRightsButItsSchema(t *testing.T) {
 	}
 	ctx := context.Background()
 	defer admin.Close(ctx)
-	if _, err := admin.Exec(ctx, strings.ReplaceAll("CREATE ROLE x LOGIN; CREATE SCHEMA x AUTHORIZATION x; REVOKE CREATE, TEMPORARY ON DATABASE postgres FROM PUBLIC", "x", schema)); err != nil {
+	if _, err := admin.Exec(ctx,
+		strings.ReplaceAll(
+			"CREATE ROLE x LOGIN; CREATE SCHEMA x AUTHORIZATION x; REVOKE CREATE, TEMPORARY ON DATABASE postgres FROM PUBLIC",
+			"x", schema)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(ctx, Options{URL: strings.Replace(cluster.URL(), "user=pgtest", "user="+schema, 1), Schema: schema, AllowUnsafe: true})
+	s, err := Open(ctx, Options{URL: strings.Replace(cluster.URL(), "user=pgtest", "user="+schema, 1), Schema: schema,
+		AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +144,8 @@ func next(t *testing.T, expand, contract []string) *code {
 // openNext opens a handle of a later program.
 func openNext(t *testing.T, schema string, c *code) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: "next", AllowUnsafe: true, code: c})
+	s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: "next",
+		AllowUnsafe: true, code: c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +166,8 @@ func tablesOf(t *testing.T, s *Store) Tables {
 func wantIndex(t *testing.T, s *Store, name string) {
 	t.Helper()
 	var valid bool
-	if err := s.writer.conn.QueryRow(t.Context(), "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", name).Scan(&valid); err != nil || !valid {
+	if err := s.writer.conn.QueryRow(t.Context(), "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)",
+		name).Scan(&valid); err != nil || !valid {
 		t.Errorf("index %s: got valid %t and error %v, want a valid index", name, valid, err)
 	}
 }
@@ -172,7 +179,8 @@ func TestAnIndexIsBuiltBesideRunningServers(t *testing.T) {
 	old := openIn(t, schema, "a")
 	defer closeStore(t, old)
 	write(t, old, usual(t, time.UnixMicro(1_000_000).UTC()))
-	fails := next(t, []string{noTransaction + "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS entry_wide ON entry ((thread * 0));"}, nil)
+	fails := next(t,
+		[]string{noTransaction + "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS entry_wide ON entry ((thread * 0));"}, nil)
 	for _, thread := range []string{"x", "y"} { // two equal values
 		e, err := entry.New(thread, 1, entry.KindStep, "", 0, time.UnixMicro(1), entry.StepNamed{})
 		if err != nil {
@@ -180,18 +188,23 @@ func TestAnIndexIsBuiltBesideRunningServers(t *testing.T) {
 		}
 		write(t, old, &store.Changes{Threads: []*mailroom.Thread{{ID: thread}}, Entries: [][]mailroom.Entry{{e}}})
 	}
-	if _, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true, code: fails}); err == nil {
+	if _, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true,
+		code: fails}); err == nil {
 		t.Fatal("a unique index of equal values was built")
 	}
 	holder := hold(t, old, "LOCK TABLE entry IN ROW EXCLUSIVE MODE", "0")
-	works := next(t, []string{noTransaction + "-- The index.\nALTER TABLE run\n\tADD COLUMN IF NOT EXISTS wide bigint;\nCREATE INDEX CONCURRENTLY IF NOT EXISTS entry_wide ON entry (first_seq);\n"}, nil)
+	works := next(t,
+		[]string{noTransaction +
+			"-- The index.\nALTER TABLE run\n\tADD COLUMN IF NOT EXISTS wide bigint;\nCREATE INDEX CONCURRENTLY IF NOT EXISTS entry_wide ON entry (first_seq);\n"}, nil)
 	var migrated sync.WaitGroup
 	migrated.Go(func() {
-		if _, _, err := Migrate(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true, code: works}, false); err != nil {
+		if _, _, err := Migrate(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true,
+			code: works}, false); err != nil {
 			t.Error(err)
 		}
 	})
-	waitFor(t, old, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%INDEX CONCURRENTLY%entry_wide%' AND wait_event_type = 'Lock'")
+	waitFor(t, old,
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%INDEX CONCURRENTLY%entry_wide%' AND wait_event_type = 'Lock'")
 	write(t, old, &store.Changes{Threads: []*mailroom.Thread{{ID: "besides"}}})
 	holder.close()
 	migrated.Wait()
@@ -210,7 +223,8 @@ func hold(t *testing.T, s *Store, lock, timeout string) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.close)
-	if _, err := c.conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = '"+timeout+"'; BEGIN; "+lock); err != nil {
+	if _, err := c.conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = '"+timeout+"'; BEGIN; "+
+		lock); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -240,7 +254,8 @@ func TestAMigrationIsRepeatedUntilItGetsItsLocks(t *testing.T) {
 	old := openIn(t, schema, "a")
 	defer closeStore(t, old)
 	hold(t, old, "LOCK TABLE run IN ACCESS SHARE MODE", "2500ms")
-	if got := tablesOf(t, openNext(t, schema, next(t, []string{"ALTER TABLE run ADD COLUMN wide bigint;"}, nil))); got.Version != codeVersion+1 {
+	if got := tablesOf(t, openNext(t, schema, next(t, []string{"ALTER TABLE run ADD COLUMN wide bigint;"},
+		nil))); got.Version != codeVersion+1 {
 		t.Errorf("got version %d, want %d", got.Version, codeVersion+1)
 	}
 }

@@ -34,7 +34,8 @@ func TestRewrittenRowsKeepWhatANewerVersionWrote(t *testing.T) {
 			continue
 		}
 		var lost, rows int
-		err := s.writer.conn.QueryRow(context.Background(), "SELECT count(*) FILTER (WHERE newer IS NULL), count(*) FROM "+table).Scan(&lost, &rows)
+		err := s.writer.conn.QueryRow(context.Background(), "SELECT count(*) FILTER (WHERE newer IS NULL), count(*) FROM "+
+			table).Scan(&lost, &rows)
 		if err != nil {
 			t.Fatal(err)
 		}

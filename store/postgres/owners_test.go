@@ -23,7 +23,8 @@ func manyRuns(t *testing.T, s *Store, n int) {
 			r.Thread = "u"
 		}
 		if i%3 == 0 {
-			r.Status, r.ErrorGroup, r.FinishedAt = mailroom.StatusFailed, map[string]string{"t": "common", "u": "rare"}[r.Thread], time.Unix(1, 0)
+			r.Status, r.ErrorGroup, r.FinishedAt = mailroom.StatusFailed, map[string]string{"t": "common",
+				"u": "rare"}[r.Thread], time.Unix(1, 0)
 		}
 		c.Runs = append(c.Runs, r)
 	}
@@ -62,7 +63,8 @@ func TestRunsOfBeforeTheMigrationAreFound(t *testing.T) {
 			id, owner, format.AppendThread(nil, &mailroom.Thread{ID: id, Owner: owner, Revision: 1}))
 	}
 	run := func(id, thread string) string {
-		return fmt.Sprintf("INSERT INTO run (id, thread, agent, status, first_seq, body) SELECT '%s', key, 'echo', 'completed', 1, '\\x%x' FROM thread WHERE id = '%s';",
+		return fmt.Sprintf(
+			"INSERT INTO run (id, thread, agent, status, first_seq, body) SELECT '%s', key, 'echo', 'completed', 1, '\\x%x' FROM thread WHERE id = '%s';",
 			id, format.AppendRun(nil, &mailroom.Run{ID: id, Thread: thread, Status: mailroom.StatusCompleted}), thread)
 	}
 	exec(t, old, thread("t", "ann")+thread("u", "bob")+run("r1", "t")+run("r2", "u")+run("r3", "t"))
@@ -102,10 +104,13 @@ func TestAnOlderProgramKeepsOwnersAndFailures(t *testing.T) {
 	manyRuns(t, s, 4) // r1 of bob and r4 of ann have failed
 	wantRuns(t, s, store.RunQuery{Group: "rare"}, "r1")
 	wantRuns(t, s, store.RunQuery{Group: "common"}, "r4")
-	exec(t, s, "INSERT INTO run (id, thread, agent, status, first_seq, body) SELECT 'r5', thread, agent, status, first_seq, body FROM run WHERE id = 'r1'")
-	exec(t, s, "UPDATE run SET status = 'queued', pile = 0 WHERE id = 'r1'; UPDATE run SET status = 'failed', pile = 2, place = 1 WHERE id = 'r4'")
+	exec(t, s,
+		"INSERT INTO run (id, thread, agent, status, first_seq, body) SELECT 'r5', thread, agent, status, first_seq, body FROM run WHERE id = 'r1'")
+	exec(t, s,
+		"UPDATE run SET status = 'queued', pile = 0 WHERE id = 'r1'; UPDATE run SET status = 'failed', pile = 2, place = 1 WHERE id = 'r4'")
 	var owner string
-	if err := s.writer.conn.QueryRow(t.Context(), "SELECT owner FROM run WHERE id = 'r5'").Scan(&owner); err != nil || owner != "bob" {
+	if err := s.writer.conn.QueryRow(t.Context(), "SELECT owner FROM run WHERE id = 'r5'").Scan(&owner); err != nil ||
+		owner != "bob" {
 		t.Errorf("got owner %q and error %v of an inserted run, want bob", owner, err)
 	}
 	wantRuns(t, s, store.RunQuery{Group: "rare"})
@@ -131,7 +136,8 @@ func TestListsReadFewOfManyRuns(t *testing.T) {
 			exec(t, s, "ANALYZE run, failure")
 		}
 		for _, q := range []store.RunQuery{
-			{Owner: "bob", Limit: 5}, {Owner: "bob", From: 3000, Limit: 5}, {Owner: "ann", Limit: 5}, {Owner: "eve", Limit: 5}, {Owner: "bob", Oldest: true, Limit: 5},
+			{Owner: "bob", Limit: 5}, {Owner: "bob", From: 3000, Limit: 5}, {Owner: "ann", Limit: 5}, {Owner: "eve", Limit: 5},
+			{Owner: "bob", Oldest: true, Limit: 5},
 			{Owner: "bob", Group: "common", Limit: 5}, {Owner: "bob", Group: "rare", Limit: 5}, {Owner: "eve", Threads: []int64{bob.Key}, Limit: 5},
 			{Owner: "bob", Threads: []int64{ann.Key}, Limit: 5}, {Threads: []int64{ann.Key}, From: 3000, Oldest: true, Limit: 5},
 			{Group: "rare", Limit: 5}, {Group: "common", Limit: 5}, {Group: "common", From: 3000, Limit: 5}, {Group: "none", Limit: 5},
@@ -170,6 +176,8 @@ func rowsRead(r reader, schema string) (map[string]int64, error) {
 		name := c.Text()
 		read[name] = c.Int64()
 		return nil
-	}, "SELECT relname::text, coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_xact_user_tables WHERE schemaname = $1", schema)
+	},
+		"SELECT relname::text, coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_xact_user_tables WHERE schemaname = $1",
+		schema)
 	return read, err
 }

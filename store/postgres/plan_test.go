@@ -28,8 +28,9 @@ func usual(t *testing.T, at time.Time) *store.Changes {
 			{ID: "r", Thread: "t", FirstSeq: 1, Status: mailroom.StatusRunning, SubmitKey: "k"},
 			{ID: "q", Thread: "t", FirstSeq: 1, Status: mailroom.StatusQueued},
 		},
-		Entries:      [][]mailroom.Entry{{e}},
-		Keys:         []store.SubmitKey{{Thread: "t", Key: "k", Result: store.Submitted{Run: "r", Disposition: store.DispositionQueued}}},
+		Entries: [][]mailroom.Entry{{e}},
+		Keys: []store.SubmitKey{{Thread: "t", Key: "k", Result: store.Submitted{Run: "r",
+			Disposition: store.DispositionQueued}}},
 		Partials:     []store.Partial{{Thread: "t", Run: "r", Text: "x"}},
 		Workers:      []*store.Worker{{ID: "w"}},
 		Tickets:      []*mailroom.Ticket{{ID: "k", Run: "r", Thread: "t", State: mailroom.TicketOpen}},
@@ -37,7 +38,8 @@ func usual(t *testing.T, at time.Time) *store.Changes {
 		Definitions:  []store.Definition{{Agent: "a", Version: "1"}},
 		Cursors:      []store.Cursor{{Channel: "c", Identity: "i"}},
 		Reservations: []store.Reservation{{ID: "v", Thread: "t"}},
-		Summaries:    []store.Summary{{Key: store.SummaryKey{Step: store.StepDay, Agent: "a", At: time.UnixMicro(0).UTC(), Status: mailroom.StatusFailed}}},
+		Summaries: []store.Summary{{Key: store.SummaryKey{Step: store.StepDay, Agent: "a", At: time.UnixMicro(0).UTC(),
+			Status: mailroom.StatusFailed}}},
 	}
 }
 
@@ -50,7 +52,8 @@ func TestTheWriterScansNoTable(t *testing.T) {
 	write(t, s, c)
 	update(t, s, func(g store.Tx) error {
 		if _, err := g.Load(store.Need{
-			Topics: []string{"x"}, Workers: []string{"w"}, Threads: []string{"t", "u"}, Queues: []string{"t", "u"}, Runs: []string{"q"},
+			Topics: []string{"x"}, Workers: []string{"w"}, Threads: []string{"t", "u"}, Queues: []string{"t", "u"},
+			Runs: []string{"q"},
 			Keys: []store.KeyRef{{Thread: "t", Key: "k"}}, Tokens: []string{"ann"},
 		}); err != nil {
 			return err
@@ -65,7 +68,8 @@ func TestTheWriterScansNoTable(t *testing.T) {
 		c.Entries, c.Keys = nil, nil
 		c.Use = []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}
 		message := store.IndexRow{Thread: c.Threads[0].Key, Seq: 1, Content: 1, Words: []string{"hello"}}
-		c.Index = &store.Indexing{After: store.IndexState{Last: 1}, Rows: []store.IndexRow{message}, Drop: []store.IndexRow{message}}
+		c.Index = &store.Indexing{After: store.IndexState{Last: 1}, Rows: []store.IndexRow{message},
+			Drop: []store.IndexRow{message}}
 		if err := g.Write(c); err != nil {
 			return err
 		}
@@ -85,7 +89,8 @@ func TestTheWriterScansNoTable(t *testing.T) {
 		return g.(*tx).query("read statistics", func(c *columns) error {
 			t.Errorf("table %s was read from its begin to its end %d times", c.Text(), c.Int64())
 			return nil
-		}, "SELECT relname::text, seq_scan FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = $1", s.options.Schema)
+		}, "SELECT relname::text, seq_scan FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = $1",
+			s.options.Schema)
 	})
 }
 
@@ -115,7 +120,8 @@ func TestDueReadsFewOfManyThreads(t *testing.T) {
 				t.Errorf("read %d rows of 600 threads to find 12", n)
 			}
 			return nil
-		}, "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'thread' AND schemaname = $1", s.options.Schema)
+		}, "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'thread' AND schemaname = $1",
+			s.options.Schema)
 	})
 }
 
@@ -132,7 +138,8 @@ func TestAPageOfAllEntriesReadsFewRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Threads, c.Entries = append(c.Threads, &mailroom.Thread{ID: id, LastSeq: 1}), append(c.Entries, []mailroom.Entry{e})
+			c.Threads, c.Entries = append(c.Threads, &mailroom.Thread{ID: id, LastSeq: 1}), append(c.Entries,
+				[]mailroom.Entry{e})
 		}
 		write(t, s, c)
 		if commit == 1 { // the statistics know no later position
@@ -173,7 +180,8 @@ func TestAnUpdateTakesTwoTrips(t *testing.T) {
 	for range updates {
 		update(t, s, func(g store.Tx) error {
 			l, err := g.Load(store.Need{
-				Topics: []string{"x"}, Workers: []string{"w"}, Threads: []string{"t", "u", "new"}, Queues: []string{"t"}, Runs: []string{"q"},
+				Topics: []string{"x"}, Workers: []string{"w"}, Threads: []string{"t", "u", "new"}, Queues: []string{"t"},
+				Runs: []string{"q"},
 				Keys: []store.KeyRef{{Thread: "t", Key: "k"}}, Tokens: []string{"ann"},
 			})
 			if err != nil {
@@ -186,7 +194,8 @@ func TestAnUpdateTakesTwoTrips(t *testing.T) {
 		})
 	}
 	after := s.Traffic()
-	if got, want := (Traffic{after.Updates - before.Updates, after.Tries - before.Tries, after.Trips - before.Trips}), (Traffic{updates, updates, 2 * updates}); got != want {
+	if got, want := (Traffic{after.Updates - before.Updates, after.Tries - before.Tries,
+		after.Trips - before.Trips}), (Traffic{updates, updates, 2 * updates}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -219,7 +228,8 @@ func TestAStepTouchesNoIndex(t *testing.T) {
 					t.Errorf("table %s: %d of %d updates touched no index", name, hot, all)
 				}
 				return nil
-			}, "SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE n_tup_upd > 0 AND schemaname = $1", s.options.Schema)
+			},
+				"SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE n_tup_upd > 0 AND schemaname = $1", s.options.Schema)
 			if updated < 2 { // PostgreSQL may still count those of earlier transactions
 				t.Errorf("got %d updates, want those of a thread and a run", updated)
 			}

@@ -215,7 +215,8 @@ func TestAPageOfAllThreadsReadsFewRows(t *testing.T) {
 				t.Errorf("read %d of %d rows for a page, and the whole table %d times", rows, threads*commits, scans)
 			}
 			return nil
-		}, "SELECT seq_scan, idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'entry' AND schemaname = $1", s.options.Schema)
+		},
+			"SELECT seq_scan, idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'entry' AND schemaname = $1", s.options.Schema)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +247,8 @@ func TestATableOfAnotherClusterBeginsANewOrder(t *testing.T) {
 	update(t, s, func(tx store.Tx) error { return appendTo(t, tx, "t") })
 	start := end(t, s)
 	_, before := page(t, s, start, 0)
-	exec(t, s, "UPDATE entry_order SET system = system + 1; UPDATE entry SET position = 1::bigint << 60; INSERT INTO removed VALUES ('x', 1::bigint << 60, 1, 1)")
+	exec(t, s,
+		"UPDATE entry_order SET system = system + 1; UPDATE entry SET position = 1::bigint << 60; INSERT INTO removed VALUES ('x', 1::bigint << 60, 1, 1)")
 	closeStore(t, s)
 	for range 2 {
 		s = openIn(t, schema, "node")
@@ -258,6 +260,7 @@ func TestATableOfAnotherClusterBeginsANewOrder(t *testing.T) {
 	end(t, s)
 	got, after := page(t, s, store.Position{}, 0)
 	if strings.Join(got, ", ") != "t 2, t 3" || after.Order == before.Order || after.Removed != (store.Position{}) {
-		t.Errorf("got %q in the order %q, removed %v; want the later entries in another order than %q", got, after.Order, after.Removed, before.Order)
+		t.Errorf("got %q in the order %q, removed %v; want the later entries in another order than %q", got, after.Order,
+			after.Removed, before.Order)
 	}
 }

@@ -43,7 +43,8 @@ func testUnsafeSettings(t *testing.T, c *pgtest.Cluster) {
 	runSQL(t, c, "ALTER ROLE app SET synchronous_commit = local")
 	s := openAt(t, o) // the default is for a commit on the primary alone
 	var commits string
-	if err := s.writer.conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commits); err != nil || commits != "on" {
+	if err := s.writer.conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commits); err != nil ||
+		commits != "on" {
 		t.Errorf("the commits of a role with local: got %q and error %v, want on", commits, err)
 	}
 	runSQL(t, c, "ALTER ROLE app SET synchronous_commit = off") // as another primary may have it
@@ -52,12 +53,16 @@ func testUnsafeSettings(t *testing.T, c *pgtest.Cluster) {
 	}
 	var err error
 	for range 2 { // the first one finds that its connection is lost
-		err = s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(&store.Changes{Workers: []*store.Worker{{ID: "w"}}}) })
+		err = s.Update(t.Context(), func(tx store.Tx) error {
+			return tx.Write(&store.Changes{Workers: []*store.Worker{{ID: "w"}}})
+		})
 	}
-	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "synchronous_commit is off") {
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !strings.Contains(fmt.Sprint(errors.Unwrap(err)),
+		"synchronous_commit is off") {
 		t.Errorf("an update over a new connection: %v (%v), want a refusal", err, errors.Unwrap(err))
 	}
-	runSQL(t, c, "ALTER ROLE app RESET synchronous_commit", "ALTER DATABASE postgres SET synchronous_commit = remote_write",
+	runSQL(t, c, "ALTER ROLE app RESET synchronous_commit",
+		"ALTER DATABASE postgres SET synchronous_commit = remote_write",
 		"ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
 	await(t, c, "SELECT 1 WHERE current_setting('synchronous_standby_names') = 'gone'")
 	refused("a database that does not wait for the standby's disk", sync, "synchronous_commit is remote_write")
@@ -76,7 +81,8 @@ func testRotatedPassword(t *testing.T, c *pgtest.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runSQL(t, c, "COPY (VALUES ('local all pgtest trust'), ('local all all scram-sha-256')) TO '"+file[0][0]+"'", "SELECT pg_reload_conf()")
+	runSQL(t, c, "COPY (VALUES ('local all pgtest trust'), ('local all all scram-sha-256')) TO '"+file[0][0]+"'",
+		"SELECT pg_reload_conf()")
 	o := Options{Schema: "rotated", URLFile: filepath.Join(t.TempDir(), "address")}
 	rotate := func(password string) {
 		t.Helper()

@@ -74,7 +74,8 @@ func (a *authority) sign(t *testing.T, host string) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 }
 
 // otherMachine resolves to loopback, but is not a name of it for the store, which requires what it
@@ -105,10 +106,12 @@ func TestACertificateThatIsNotValidForTheHostIsRefused(t *testing.T) {
 			continue
 		}
 		var plain int64
-		if err := s.writer.send(t.Context(), trip{{text: "SELECT count(*) FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND NOT ssl", each: func(c *columns) error {
-			plain = c.Int64()
-			return nil
-		}}}); err != nil || plain != 0 {
+		if err := s.writer.send(t.Context(),
+			trip{{text: "SELECT count(*) FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND NOT ssl",
+				each: func(c *columns) error {
+					plain = c.Int64()
+					return nil
+				}}}); err != nil || plain != 0 {
 			t.Errorf("%s: the connection is without TLS: %v", x.name, err)
 		}
 		closeStore(t, s)
@@ -131,7 +134,8 @@ func TestAServerWithoutTLSGetsNoPassword(t *testing.T) {
 		}
 		defer conn.Close()
 		request := make([]byte, 8)
-		if _, err := io.ReadFull(conn, request); err != nil || binary.BigEndian.Uint32(request[4:]) != 80877103 { // SSLRequest
+		// SSLRequest
+		if _, err := io.ReadFull(conn, request); err != nil || binary.BigEndian.Uint32(request[4:]) != 80877103 {
 			received <- request
 			return
 		}

@@ -41,7 +41,8 @@ func TestADeadStatementIsPreparedAgain(t *testing.T) {
 		}
 	}
 	pause("before")
-	for _, text := range []string{"DEALLOCATE ALL", "ALTER TABLE pause ALTER COLUMN reason TYPE varchar", "DISCARD PLANS"} {
+	for _, text := range []string{"DEALLOCATE ALL", "ALTER TABLE pause ALTER COLUMN reason TYPE varchar",
+		"DISCARD PLANS"} {
 		s.ending.Wait() // until the reader is free
 		readers := []*session{}
 		for r, ok := s.idle.Take(); ok; r, ok = s.idle.Take() {
@@ -58,7 +59,8 @@ func TestADeadStatementIsPreparedAgain(t *testing.T) {
 		epoch, before := s.Epoch(), s.Traffic()
 		pause("after " + text)
 		if after := s.Traffic(); s.Epoch() != epoch || after.Tries-before.Tries > 2 {
-			t.Errorf("%s: took %d tries and %d connections, want two tries at most on the same one", text, after.Tries-before.Tries, s.Epoch()-epoch)
+			t.Errorf("%s: took %d tries and %d connections, want two tries at most on the same one", text,
+				after.Tries-before.Tries, s.Epoch()-epoch)
 		}
 	}
 }
@@ -72,7 +74,8 @@ func TestTheLastOfManyTriesSaysWhatWasWrong(t *testing.T) {
 		"because this server was silent":                   &pgconn.PgError{Code: "25P03"},
 	} {
 		got := errTries(err)
-		if !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "nothing was written") || got.Code != mailroom.CodeUnavailable {
+		if !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "nothing was written") ||
+			got.Code != mailroom.CodeUnavailable {
 			t.Errorf("%v: got %q, want %q", err, got.Message, want)
 		}
 	}

@@ -53,7 +53,8 @@ func TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := pgtest.Shared(t)
 			schema := cluster.Schema(t)
-			paused, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "a", IdleInTransaction: 50 * time.Millisecond, AllowUnsafe: true})
+			paused, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "a",
+				IdleInTransaction: 50 * time.Millisecond, AllowUnsafe: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +102,8 @@ func TestATokenEndsBesideATripThatArrivedInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeStore(t, stalled)
-	options.URL, options.Node, options.IdleInTransaction, options.LockTimeout = cluster.URL(), "b", 50*time.Millisecond, 50*time.Millisecond
+	options.URL, options.Node, options.IdleInTransaction, options.LockTimeout = cluster.URL(), "b", 50*time.Millisecond,
+		50*time.Millisecond
 	other, err := Open(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,9 @@ func BenchmarkRun(b *testing.B) {
 	for _, row := range w.threads {
 		row.Due = mailroom.Due{}
 	}
-	if err := s.Update(b.Context(), func(tx store.Tx) error { return tx.Write(&store.Changes{Threads: w.threads}) }); err != nil {
+	if err := s.Update(b.Context(), func(tx store.Tx) error {
+		return tx.Write(&store.Changes{Threads: w.threads})
+	}); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -205,12 +207,14 @@ func newWork(b *testing.B, s store.Store, threads int) *work {
 	b.Helper()
 	w := &work{
 		runs: make([]*mailroom.Run, threads),
-		body: json.RawMessage(`{"id":"0199d6ff-0000-7000-8000-000000000000","role":"user","sender":"bench","text":"please have a look at the failing build of the main branch and tell me what is wrong with it"}`),
-		now:  time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		body: json.RawMessage(
+			`{"id":"0199d6ff-0000-7000-8000-000000000000","role":"user","sender":"bench","text":"please have a look at the failing build of the main branch and tell me what is wrong with it"}`),
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 	for i := range threads {
 		id := fmt.Sprintf("conversation-%d-%d", i*7919%threads, i)
-		w.threads = append(w.threads, &mailroom.Thread{ID: id, Agent: "echo", Owner: "bench", FirstSeq: 1, NextPlace: 1, CreatedAt: w.now, UpdatedAt: w.now})
+		w.threads = append(w.threads, &mailroom.Thread{ID: id, Agent: "echo", Owner: "bench", FirstSeq: 1, NextPlace: 1,
+			CreatedAt: w.now, UpdatedAt: w.now})
 	}
 	err := s.Update(b.Context(), func(tx store.Tx) error { return tx.Write(&store.Changes{Threads: w.threads}) })
 	if err != nil {
@@ -311,7 +315,8 @@ func (w *work) grow(b *testing.B, s store.Store, runs int) {
 			id := fmt.Sprintf("grown-%d", w.at)
 			c := &store.Changes{
 				Threads: []*mailroom.Thread{row},
-				Runs:    []*mailroom.Run{{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1, Status: mailroom.StatusCompleted}},
+				Runs: []*mailroom.Run{{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1,
+					Status: mailroom.StatusCompleted}},
 				Keys: []store.SubmitKey{{
 					Thread: row.ID, Key: id, Result: store.Submitted{Run: id, Disposition: store.DispositionQueued},
 				}},

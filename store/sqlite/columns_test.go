@@ -19,7 +19,8 @@ func TestColumnsFollowEveryChangeOfTheBody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	row := &mailroom.Thread{ID: "t"}
-	runs := []*mailroom.Run{{ID: "a", Thread: "t", Status: mailroom.StatusQueued}, {ID: "b", Thread: "t", Status: mailroom.StatusRunning}}
+	runs := []*mailroom.Run{{ID: "a", Thread: "t", Status: mailroom.StatusQueued},
+		{ID: "b", Thread: "t", Status: mailroom.StatusRunning}}
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		return tx.Write(&store.Changes{Threads: []*mailroom.Thread{row}, Runs: runs})
 	})
@@ -81,7 +82,8 @@ func changeThread(random *rand.Rand, row *mailroom.Thread) {
 
 func changeRun(random *rand.Rand, run *mailroom.Run) {
 	run.Attempt++
-	statuses := []mailroom.Status{run.Status, mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting, mailroom.StatusFailed}
+	statuses := []mailroom.Status{run.Status, mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting,
+		mailroom.StatusFailed}
 	run.Status = statuses[random.IntN(len(statuses))]
 	run.Scheduled, run.Priority = random.IntN(2) == 0, random.IntN(2)
 	run.NotBefore, run.StartedAt = time.Time{}, time.Time{}
@@ -131,7 +133,8 @@ func TestAStepSetsNoColumnOfAnIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for text, want := range map[string]bool{touchThread: true, moveThread: false, updateThread: false, updateStartedRun: true, updateRun: false, moveRun: false} {
+	for text, want := range map[string]bool{touchThread: true, moveThread: false, updateThread: false,
+		updateStartedRun: true, updateRun: false, moveRun: false} {
 		if _, got := s.writer.stmts[text]; got != want {
 			t.Errorf("prepared: %v, want %v: %s", got, want, text)
 		}

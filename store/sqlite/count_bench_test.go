@@ -24,7 +24,8 @@ func BenchmarkCount(b *testing.B) {
 				return err
 			},
 			"retriable": func(r store.Reader) error {
-				_, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, Oldest: true, Limit: 51})
+				_, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled},
+					Oldest: true, Limit: 51})
 				return err
 			},
 			"agent": func(r store.Reader) error {
@@ -57,7 +58,8 @@ func fillHistory(b *testing.B, s store.Store, n int) {
 	for from := 0; from < n; from += 1000 {
 		c := &store.Changes{Threads: rows}
 		for i := from; i < from+1000; i++ {
-			r := &mailroom.Run{ID: fmt.Sprint("r", i), Thread: rows[i%100].ID, Agent: fmt.Sprint("agent-", i%3), Status: mailroom.StatusCompleted}
+			r := &mailroom.Run{ID: fmt.Sprint("r", i), Thread: rows[i%100].ID, Agent: fmt.Sprint("agent-", i%3),
+				Status: mailroom.StatusCompleted}
 			switch {
 			case i < 50:
 				r.Agent = "rare"

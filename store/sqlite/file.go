@@ -238,9 +238,10 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 			}
 			return ""
 		}},
-		{"SELECT \"table\", rowid, parent FROM pragma_foreign_key_check LIMIT " + strconv.Itoa(mostFaults), func(row []driver.Value) string {
-			return fmt.Sprintf("row %v of table %v refers to a row of table %v that does not exist", row[1], row[0], row[2])
-		}},
+		{"SELECT \"table\", rowid, parent FROM pragma_foreign_key_check LIMIT " + strconv.Itoa(mostFaults),
+			func(row []driver.Value) string {
+				return fmt.Sprintf("row %v of table %v refers to a row of table %v that does not exist", row[1], row[0], row[2])
+			}},
 		{`SELECT k.key, t.id, json_extract(k.result, '$.run') FROM submit_key k JOIN thread t ON t.key = k.thread
 			WHERE json_extract(k.result, '$.disposition') = 'queued'
 			AND NOT EXISTS (SELECT 1 FROM run r WHERE r.id = json_extract(k.result, '$.run') AND r.thread = k.thread)

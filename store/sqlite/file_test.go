@@ -221,7 +221,8 @@ func TestFaultsOfTheFileAreFound(t *testing.T) {
 		{"a column of its own mind", "UPDATE run SET status = 'failed'", "row 1 of table run has columns that differ from its body"},
 		{"a thread that is due by its columns", "UPDATE thread SET due_at = 1", "row 1 of table thread has columns that differ from its body"},
 		{"a body that is cut", "UPDATE thread SET body = x'ff'", "row 1 of table thread is unreadable: corrupt row body"},
-		{"an index of another table", "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE INDEX run_thread ON run (first_seq)' WHERE name = 'run_thread'",
+		{"an index of another table",
+			"PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE INDEX run_thread ON run (first_seq)' WHERE name = 'run_thread'",
 			"integrity check: "},
 	} {
 		path := filepath.Join(t.TempDir(), "mail.db")

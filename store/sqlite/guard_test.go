@@ -239,7 +239,8 @@ func TestAnEmptyRevisionFileIsIgnored(t *testing.T) {
 }
 
 func FuzzRevisionRecord(f *testing.F) {
-	f.Add(string(appendRecord(nil, Revision{Commits: 3, Closed: true, Size: 8192, Modified: 1_700_000_000_000_000_000}, 9)))
+	f.Add(string(appendRecord(nil, Revision{Commits: 3, Closed: true, Size: 8192, Modified: 1_700_000_000_000_000_000},
+		9)))
 	f.Add(strings.Repeat(" ", recordSize))
 	f.Fuzz(func(t *testing.T, line string) {
 		if len(line) != recordSize {
@@ -353,7 +354,8 @@ func TestAStoreWithADamagedIndexIsRefused(t *testing.T) {
 		}
 		if len(faults) > 0 && strings.Contains(faults[0], "missing from index") {
 			damaged++
-			if _, err := Open(t.Context(), to, Options{Guard: true}); err == nil || !strings.Contains(err.Error(), "missing from index") {
+			if _, err := Open(t.Context(), to, Options{Guard: true}); err == nil || !strings.Contains(err.Error(),
+				"missing from index") {
 				t.Errorf("byte %d: error %v, want a damaged index", at, err)
 			}
 		}

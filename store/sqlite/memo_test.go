@@ -15,7 +15,9 @@ import (
 func revise(t *testing.T, s *Store, last *mailroom.Thread, host string) (w store.Worker, row *mailroom.Thread) {
 	t.Helper()
 	err := s.Update(t.Context(), func(tx store.Tx) error {
-		l, err := tx.Load(store.Need{Workers: []string{"w"}, Threads: []string{"t"}, Known: func(string) store.Version { return store.VersionOf(last) }})
+		l, err := tx.Load(store.Need{Workers: []string{"w"}, Threads: []string{"t"}, Known: func(string) store.Version {
+			return store.VersionOf(last)
+		}})
 		if err != nil {
 			return err
 		}
@@ -32,7 +34,8 @@ func revise(t *testing.T, s *Store, last *mailroom.Thread, host string) (w store
 		next.Host, next.LeaseUntil = host, tx.Now()
 		written.Revision++
 		written.Agent = host
-		if err := tx.Write(&store.Changes{Workers: []*store.Worker{&next}, Threads: []*mailroom.Thread{&written}}); err != nil {
+		if err := tx.Write(&store.Changes{Workers: []*store.Worker{&next},
+			Threads: []*mailroom.Thread{&written}}); err != nil {
 			return err
 		}
 		*last = written
@@ -73,7 +76,8 @@ func TestAHandleForgetsWhatARolledBackTransactionWrote(t *testing.T) {
 		row := *last
 		row.Revision++
 		w := &store.Worker{ID: "w", Host: "never", LeaseUntil: time.Now()}
-		if err := tx.Write(&store.Changes{Workers: []*store.Worker{w}, Threads: []*mailroom.Thread{&row, {ID: "never"}}}); err != nil {
+		if err := tx.Write(&store.Changes{Workers: []*store.Worker{w}, Threads: []*mailroom.Thread{&row,
+			{ID: "never"}}}); err != nil {
 			return err
 		}
 		return failed

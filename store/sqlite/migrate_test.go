@@ -75,22 +75,27 @@ func TestMigrationSumsUsageOfThreadsAndTokens(t *testing.T) {
 
 func TestMigrationCountsRunsAndThreads(t *testing.T) {
 	thread := func(key int, row mailroom.Thread) string {
-		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, row.ID, format.AppendThread(nil, &row))
+		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, row.ID,
+			format.AppendThread(nil, &row))
 	}
 	run := func(key, of int, agent, status string) string {
 		row := mailroom.Run{ID: fmt.Sprint("r", key), Agent: agent, Status: mailroom.Status(status)}
-		return fmt.Sprintf("INSERT INTO run (key, id, thread, agent, status, first_seq, body) VALUES (%d, '%s', %d, '%s', '%s', 1, x'%x')",
+		return fmt.Sprintf(
+			"INSERT INTO run (key, id, thread, agent, status, first_seq, body) VALUES (%d, '%s', %d, '%s', '%s', 1, x'%x')",
 			key, row.ID, of, agent, status, format.AppendRun(nil, &row))
 	}
 	s := openAt(t, oldFile(t, countVersion-1,
-		thread(1, mailroom.Thread{ID: "t", Owner: "ann", DeliverTo: "chat"}), thread(2, mailroom.Thread{ID: "u", Owner: "bob"}),
+		thread(1, mailroom.Thread{ID: "t", Owner: "ann", DeliverTo: "chat"}),
+		thread(2, mailroom.Thread{ID: "u", Owner: "bob"}),
 		thread(3, mailroom.Thread{ID: "v", Owner: "ann"}),
-		run(1, 1, "x", "completed"), run(2, 1, "x", "completed"), run(3, 1, "y", "failed"), run(4, 3, "x", "queued"), run(5, 2, "x", "completed"),
+		run(1, 1, "x", "completed"), run(2, 1, "x", "completed"), run(3, 1, "y", "failed"), run(4, 3, "x", "queued"),
+		run(5, 2, "x", "completed"),
 	), Options{})
 	ann := "ann"
 	err := s.View(t.Context(), func(r store.Reader) error {
 		all, err := r.Count(store.CountQuery{})
-		want := store.Counts{Threads: 3, Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 3, mailroom.StatusFailed: 1, mailroom.StatusQueued: 1}}
+		want := store.Counts{Threads: 3, Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 3, mailroom.StatusFailed: 1,
+			mailroom.StatusQueued: 1}}
 		if diff := cmp.Diff(want, all); diff != "" || err != nil {
 			t.Errorf("all (-want +got): %v %s", err, diff)
 		}
@@ -113,7 +118,8 @@ func TestMigrationCountsRunsAndThreads(t *testing.T) {
 func TestMigrationCountsInboxes(t *testing.T) {
 	thread := func(key int, id string) string {
 		row := mailroom.Thread{ID: id, Agent: "echo", Owner: "ann", Bytes: 7}
-		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, id, format.AppendThread(nil, &row))
+		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, id,
+			format.AppendThread(nil, &row))
 	}
 	s := openAt(t, oldFile(t, inboxVersion-1,
 		thread(1, "project:p"), thread(2, "project:q"), thread(3, "t"),

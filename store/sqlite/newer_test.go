@@ -25,7 +25,8 @@ func TestRewrittenRowsKeepWhatANewerVersionWrote(t *testing.T) {
 	}
 	kept := storetest.Rewrite(t, s, func() {
 		for _, table := range tables {
-			for _, text := range []string{"ALTER TABLE " + table + " ADD COLUMN newer TEXT", "UPDATE " + table + " SET newer = 'kept'"} {
+			for _, text := range []string{"ALTER TABLE " + table + " ADD COLUMN newer TEXT", "UPDATE " + table +
+				" SET newer = 'kept'"} {
 				if _, err := db.Exec(text); err != nil {
 					t.Fatal(err)
 				}
@@ -39,7 +40,8 @@ func TestRewrittenRowsKeepWhatANewerVersionWrote(t *testing.T) {
 	}
 	for _, table := range tables {
 		var lost, rows int
-		if err := db.QueryRow("SELECT count(*) FILTER (WHERE newer IS NULL), count(*) FROM "+table).Scan(&lost, &rows); err != nil {
+		if err := db.QueryRow("SELECT count(*) FILTER (WHERE newer IS NULL), count(*) FROM "+table).Scan(&lost,
+			&rows); err != nil {
 			t.Fatal(err)
 		}
 		if lost > 0 || rows == 0 {

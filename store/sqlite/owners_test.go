@@ -19,7 +19,8 @@ func TestRunsOfBeforeTheMigrationAreFound(t *testing.T) {
 	}
 	run := func(key, of int, thread string) string {
 		row := mailroom.Run{ID: fmt.Sprint("r", key), Thread: thread, Status: mailroom.StatusFailed}
-		return fmt.Sprintf("INSERT INTO run (key, id, thread, agent, status, first_seq, body) VALUES (%d, '%s', %d, 'echo', 'failed', 1, x'%x')",
+		return fmt.Sprintf(
+			"INSERT INTO run (key, id, thread, agent, status, first_seq, body) VALUES (%d, '%s', %d, 'echo', 'failed', 1, x'%x')",
 			key, row.ID, of, format.AppendRun(nil, &row))
 	}
 	s := openAt(t, oldFile(t, 17,
@@ -37,7 +38,8 @@ func TestRunsOfBeforeTheMigrationAreFound(t *testing.T) {
 		old.ErrorGroup = "x" // retried and failed again
 		c := &store.Changes{Threads: l.Threads, Runs: []*mailroom.Run{old}}
 		for i := 4; i < 8; i++ {
-			c.Runs = append(c.Runs, &mailroom.Run{ID: fmt.Sprint("r", i), Thread: []string{"t", "u"}[i%2], Status: mailroom.StatusFailed, ErrorGroup: "x", FinishedAt: time.Unix(1, 0)})
+			c.Runs = append(c.Runs, &mailroom.Run{ID: fmt.Sprint("r", i), Thread: []string{"t", "u"}[i%2],
+				Status: mailroom.StatusFailed, ErrorGroup: "x", FinishedAt: time.Unix(1, 0)})
 		}
 		return tx.Write(c)
 	})

@@ -75,7 +75,8 @@ func usual(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	err = s.Update(t.Context(), func(tx store.Tx) error {
-		due, _, err := storetest.Due(tx, now, []store.Capacity{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &store.Share{Most: 1}}})
+		due, _, err := storetest.Due(tx, now, []store.Capacity{{Agent: "a", Slots: 2},
+			{Agent: "a", Slots: 2, Share: &store.Share{Most: 1}}})
 		if err == nil && len(due) != 2 {
 			t.Errorf("got %d due threads, want one twice", len(due))
 		}
@@ -231,7 +232,8 @@ func TestNoStatementOfATransactionScansATableOrSorts(t *testing.T) {
 	for _, text := range statements(t, s) {
 		plan := explain(t, s, text)
 		for _, step := range plan {
-			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && !strings.HasPrefix(step, "SCAN (subquery") || strings.Contains(step, "TEMP B-TREE") {
+			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && !strings.HasPrefix(step, "SCAN (subquery") ||
+				strings.Contains(step, "TEMP B-TREE") {
 				t.Errorf("%s\nplan: %s", text, strings.Join(plan, "\n      "))
 			}
 		}
@@ -281,9 +283,11 @@ func TestEveryIndexServesAQuery(t *testing.T) {
 		}
 	}
 	for _, index := range []string{
-		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_status", "run_agent", "thread_deliver", "thread_deleted", "entry_thread",
+		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_status", "run_agent",
+		"thread_deliver", "thread_deleted", "entry_thread",
 		"run_parent", "run_late", "submit_key_joined", "run_owner", "thread_owner", "thread_agent", "failure_group",
-		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread", "ticket_owner", "ticket_open_owner", "failure_owner_group",
+		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread", "ticket_owner", "ticket_open_owner",
+		"failure_owner_group",
 	} {
 		if !strings.Contains(plans.String(), "INDEX "+index+" ") {
 			t.Errorf("no query uses the index %s", index)

@@ -36,7 +36,8 @@ func TestABackupHasAnOrderOfItsOwn(t *testing.T) {
 	}
 	original, copied := orderOf(t, s), orderOf(t, openAt(t, target, Options{}))
 	if original.Order == copied.Order || len(copied.Order) != len(original.Order) || original.End != copied.End {
-		t.Errorf("got the order %q, end %v in the copy of %q, %v; want another order with the same end", copied.Order, copied.End, original.Order, original.End)
+		t.Errorf("got the order %q, end %v in the copy of %q, %v; want another order with the same end", copied.Order,
+			copied.End, original.Order, original.End)
 	}
 }
 

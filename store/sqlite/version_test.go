@@ -128,7 +128,8 @@ func printOthers(w *strings.Builder, r store.Reader) error {
 	reservations, e := r.Reservations(store.ReservationQuery{})
 	err = errors.Join(err, e)
 	for _, v := range reservations {
-		fmt.Fprintf(w, "reservation %s %s holder=%s fence=%d shared=%t reason=%q\n", v.Thread, v.Name, v.Holder, v.Fence, v.Shared, v.Reason)
+		fmt.Fprintf(w, "reservation %s %s holder=%s fence=%d shared=%t reason=%q\n", v.Thread, v.Name, v.Holder, v.Fence,
+			v.Shared, v.Reason)
 	}
 	workers, e := r.Workers()
 	err = errors.Join(err, e)

@@ -20,7 +20,8 @@ func openDatabase(t *testing.T, path string) *sql.DB {
 	if fileLayer() == "" {
 		t.Fatal("SQLite has another layout of its files than this package expects")
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+fileLayer()+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_spill(false)&_pragma=cache_size(-64)")
+	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+fileLayer()+
+		"&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_spill(false)&_pragma=cache_size(-64)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func value(t *testing.T, db *sql.DB, text string) string {
 
 // many inserts 4,000 rows that begin with a word.
 func many(word string) string {
-	return "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) INSERT INTO t SELECT '" + word + "' || hex(randomblob(500)) FROM n"
+	return "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) INSERT INTO t SELECT '" +
+		word + "' || hex(randomblob(500)) FROM n"
 }
 
 // Two connections write to one log in turn, in commits larger than the buffer and the page cache, and

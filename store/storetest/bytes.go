@@ -29,7 +29,8 @@ func bytesCases() []testCase {
 			k := ticket(fmt.Sprint("k", i), r.ID, "t0")
 			k.Arguments = filling
 			c.Tickets = append(c.Tickets, k)
-			e, err := entry.New("t0", int64(i+1), entry.KindStep, r.ID, 1, after(i), json.RawMessage(`{"text":`+string(filling)+`}`))
+			e, err := entry.New("t0", int64(i+1), entry.KindStep, r.ID, 1, after(i),
+				json.RawMessage(`{"text":`+string(filling)+`}`))
 			if err != nil {
 				panic(err) // the arguments are this package's own
 			}
@@ -66,7 +67,8 @@ func bytesCases() []testCase {
 			write(s)
 			s.view(func(r store.Reader) {
 				for _, tc := range []struct{ limit, bytes, want int }{
-					{0, 1, 1}, {0, large / 2, 1}, {0, 3*large + large/2, 4}, {2, 3*large + large/2, 2}, {0, 2 * rows * large, rows}, {0, 0, rows},
+					{0, 1, 1}, {0, large / 2, 1}, {0, 3*large + large/2, 4}, {2, 3*large + large/2, 2}, {0, 2 * rows * large, rows},
+					{0, 0, rows},
 				} {
 					if n := get(list(r, tc.limit, tc.bytes))(t); n != tc.want {
 						t.Errorf("limit %d, %d bytes: got %d rows of about %d, want %d", tc.limit, tc.bytes, n, large, tc.want)

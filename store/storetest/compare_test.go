@@ -102,7 +102,8 @@ func (k postgresKeys) exec(text string, args ...any) {
 
 func (k postgresKeys) wipe() {
 	for _, table := range []string{
-		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally", "cursor", "reservation",
+		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally",
+		"cursor", "reservation",
 		"failure",
 	} {
 		k.exec("DELETE FROM " + table)
@@ -121,7 +122,8 @@ func (k postgresKeys) save() (restore func()) {
 	saved := map[string]sequence{}
 	for _, name := range []string{"thread_key", "run_key", "ticket_key", "token_key"} {
 		var s sequence
-		if err := k.conn.QueryRow(context.Background(), "SELECT last_value, is_called FROM "+name).Scan(&s.last, &s.called); err != nil {
+		if err := k.conn.QueryRow(context.Background(), "SELECT last_value, is_called FROM "+name).Scan(&s.last,
+			&s.called); err != nil {
 			k.rt.Fatal(err)
 		}
 		saved[name] = s
@@ -137,9 +139,11 @@ func (k postgresKeys) save() (restore func()) {
 // tables given and sqlite_sequence have the keys given so far.
 func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
-		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run", "DELETE FROM reservation",
+		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run",
+		"DELETE FROM reservation",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
-		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM tally", "DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
+		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM tally",
+		"DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
 	} {
 		if _, err := db.Exec(text); err != nil {
 			rt.Fatal(err)
@@ -257,8 +261,11 @@ func (a *answers) addLoaded(l *store.Loaded, known store.Known, err error) error
 		t := at[h.Thread]
 		return t.Current == "" && t.Due.At.IsZero() || h.Set == store.RunsScheduled && t.HeldAt.IsZero()
 	})
-	slices.SortFunc(heads, func(x, y store.Head) int { return gocmp.Or(gocmp.Compare(x.Thread, y.Thread), int(x.Set)-int(y.Set)) })
-	heads = slices.CompactFunc(heads, func(x, y store.Head) bool { return x.Thread == y.Thread && x.Set == y.Set }) // of a thread that is due twice
+	slices.SortFunc(heads, func(x, y store.Head) int {
+		return gocmp.Or(gocmp.Compare(x.Thread, y.Thread), int(x.Set)-int(y.Set))
+	})
+	// of a thread that is due twice
+	heads = slices.CompactFunc(heads, func(x, y store.Head) bool { return x.Thread == y.Thread && x.Set == y.Set })
 	runs, keys := slices.Clone(l.Runs), slices.Clone(l.Keys)
 	tickets := slices.DeleteFunc(slices.Clone(l.Tickets), func(k *mailroom.Ticket) bool {
 		return slices.ContainsFunc(l.Runs, func(r *mailroom.Run) bool { return r.ID == k.Run && r.Asked == 0 })
@@ -268,7 +275,8 @@ func (a *answers) addLoaded(l *store.Loaded, known store.Known, err error) error
 	slices.SortFunc(keys, func(x, y store.SubmitKey) int {
 		return gocmp.Or(gocmp.Compare(x.Thread, y.Thread), gocmp.Compare(x.Key, y.Key))
 	})
-	return errors.Join(a.add(l.Workers, nil), a.add(threads, nil), a.add(heads, nil), a.add(runs, nil), a.add(tickets, nil), a.add(keys, nil))
+	return errors.Join(a.add(l.Workers, nil), a.add(threads, nil), a.add(heads, nil), a.add(runs, nil),
+		a.add(tickets, nil), a.add(keys, nil))
 }
 
 type refused struct{}
@@ -282,8 +290,10 @@ func (h history) apply(tx store.Tx, said *answers) error {
 	}
 	known := func(string) store.Version { return store.Version{Key: 1, Revision: 1} }
 	first, err := tx.Load(store.Need{
-		Due: h.ahead, DueAt: h.aheadAt, Topics: []string{"x"}, Workers: []string{"w1", "w2"}, Threads: ids, Queues: ids, Runs: []string{"r3"}, Known: known,
-		Keys: []store.KeyRef{{Thread: "t1", Key: "k1"}, {Thread: "t1", Key: "k2"}, {Thread: "t2", Key: "k1"}, {Thread: "none", Key: "k1"}},
+		Due: h.ahead, DueAt: h.aheadAt, Topics: []string{"x"}, Workers: []string{"w1", "w2"}, Threads: ids, Queues: ids,
+		Runs: []string{"r3"}, Known: known,
+		Keys: []store.KeyRef{{Thread: "t1", Key: "k1"}, {Thread: "t1", Key: "k2"}, {Thread: "t2", Key: "k1"},
+			{Thread: "none", Key: "k1"}},
 	})
 	if err != nil {
 		return said.add(nil, err)
@@ -294,7 +304,8 @@ func (h history) apply(tx store.Tx, said *answers) error {
 	}
 	rows := slices.Clone(full.Threads)
 	due, next, err := tx.Due(h.now, h.due, known)
-	if err := errors.Join(said.addLoaded(first, known, nil), said.addLoaded(due, known, err), said.add(next, nil)); err != nil {
+	if err := errors.Join(said.addLoaded(first, known, nil), said.addLoaded(due, known, err),
+		said.add(next, nil)); err != nil {
 		return err
 	}
 	late, err := tx.Load(store.Need{Workers: []string{"w2", "w3"}, Threads: h.again})
@@ -302,7 +313,8 @@ func (h history) apply(tx store.Tx, said *answers) error {
 		return err
 	}
 	c := &store.Changes{
-		Threads: rows, Workers: h.workers, Keys: h.keys, Definitions: h.kept, Cursors: h.cursors, Reservations: h.reserved, Use: h.use,
+		Threads: rows, Workers: h.workers, Keys: h.keys, Definitions: h.kept, Cursors: h.cursors, Reservations: h.reserved,
+		Use:         h.use,
 		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
 		DropEntries: h.drops.DropEntries, DropDefinitions: h.drops.DropDefinitions,
 		DropCursors: h.drops.DropCursors, DropReservations: h.drops.DropReservations,

@@ -16,7 +16,8 @@ func copyCases() []testCase {
 			c := fullChanges()
 			s.write(c)
 			before := s.everything()
-			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers, Tickets: c.Tickets, Tokens: c.Tokens, Kept: c.Definitions, Cursors: c.Cursors, Reserved: c.Reservations})
+			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers, Tickets: c.Tickets, Tokens: c.Tokens,
+				Kept: c.Definitions, Cursors: c.Cursors, Reserved: c.Reservations})
 			spoilKey(&c.Keys[0])
 			wantSame(t, "rows", s.everything(), before)
 			wantOriginalKey(t, s)

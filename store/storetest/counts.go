@@ -22,8 +22,10 @@ func countCases() []testCase {
 				return &mailroom.Thread{ID: id, Owner: owner, Due: due}
 			}
 			s.write(&store.Changes{Threads: []*mailroom.Thread{
-				row("a", "ann", mailroom.Due{At: at(5), Agent: "x", Priority: 1}), row("b", "ann", mailroom.Due{At: at(3), Agent: "x", Priority: 2, LastAttempt: true}),
-				row("c", "bob", mailroom.Due{At: at(4), Agent: "y", Priority: 9}), row("d", "bob", mailroom.Due{At: at(2), Agent: "y", Priority: 200}),
+				row("a", "ann", mailroom.Due{At: at(5), Agent: "x", Priority: 1}),
+				row("b", "ann", mailroom.Due{At: at(3), Agent: "x", Priority: 2, LastAttempt: true}),
+				row("c", "bob", mailroom.Due{At: at(4), Agent: "y", Priority: 9}),
+				row("d", "bob", mailroom.Due{At: at(2), Agent: "y", Priority: 200}),
 				row("e", "ann", mailroom.Due{At: at(1)}), row("f", "cid", mailroom.Due{}),
 			}})
 			for owner, want := range map[string]time.Time{"ann": at(3), "bob": at(2), "cid": {}, "": {}} {
@@ -43,7 +45,8 @@ func countStory(t *testing.T, s *handle) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	owners, agents := []string{"", "ann", "bob"}, []string{"x", "y"}
 	statuses := []mailroom.Status{
-		mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled,
+		mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting, mailroom.StatusCompleted,
+		mailroom.StatusFailed, mailroom.StatusCancelled,
 	}
 	runs := 0
 	for step := range 60 {
@@ -73,7 +76,8 @@ func countStory(t *testing.T, s *handle) {
 				runs++
 				row.LastSeq++
 				c.Runs = append(c.Runs, &mailroom.Run{
-					ID: fmt.Sprint("r", runs), Thread: id, Agent: agents[draw.IntN(2)], FirstSeq: row.LastSeq, Status: statuses[draw.IntN(6)],
+					ID: fmt.Sprint("r", runs), Thread: id, Agent: agents[draw.IntN(2)], FirstSeq: row.LastSeq,
+					Status: statuses[draw.IntN(6)],
 				})
 				e, err := entry.New(id, row.LastSeq, entry.KindStep, "", 0, time.Time{}, entry.StepNamed{})
 				must(t, err)

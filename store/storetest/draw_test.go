@@ -59,8 +59,9 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 		Revision: rapid.Int64Range(0, 3).Draw(t, "revision"), FirstSeq: 1, NextPlace: rapid.Int64Range(1, 9).Draw(t, "place"),
 		CreatedAt: moment().Draw(t, "created"), UpdatedAt: moment().Draw(t, "updated"),
 		DeliverTo: word().Draw(t, "deliver to"), State: rapid.MapOfN(agent(), raw(), 0, 2).Draw(t, "state"),
-		Inboxes: rapid.Int64Range(0, 3).Draw(t, "inboxes"), Lapsed: rapid.Int64Range(0, 3).Draw(t, "lapsed"), Unread: rapid.MapOfN(word(), rapid.Int64Range(-1, 1<<40), 0, 2).Draw(t, "unread"),
-		Nodes: rapid.MapOfN(agent(), word(), 0, 2).Draw(t, "nodes"),
+		Inboxes: rapid.Int64Range(0, 3).Draw(t, "inboxes"), Lapsed: rapid.Int64Range(0, 3).Draw(t, "lapsed"),
+		Unread: rapid.MapOfN(word(), rapid.Int64Range(-1, 1<<40), 0, 2).Draw(t, "unread"),
+		Nodes:  rapid.MapOfN(agent(), word(), 0, 2).Draw(t, "nodes"),
 	}
 	if rapid.IntRange(0, 4).Draw(t, "gone") == 4 {
 		row.DeletedAt = moment().Draw(t, "deleted")
@@ -77,7 +78,8 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 func agent() *rapid.Generator[string] { return rapid.SampledFrom([]string{"a", "a b", "b"}) }
 
 func status() *rapid.Generator[mailroom.Status] {
-	return rapid.SampledFrom([]mailroom.Status{mailroom.StatusQueued, mailroom.StatusQueued, mailroom.StatusQueued, mailroom.StatusRunning,
+	return rapid.SampledFrom([]mailroom.Status{mailroom.StatusQueued, mailroom.StatusQueued, mailroom.StatusQueued,
+		mailroom.StatusRunning,
 		mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled})
 }
 
@@ -87,14 +89,17 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 		ID: id, Thread: thread, Agent: agent().Draw(t, "agent"), AgentVersion: word().Draw(t, "version"),
 		Mode: mailroom.ModeQueue, Priority: n.Draw(t, "priority"), Place: place,
 		SubmitKey: rapid.SampledFrom([]string{"", "k1", "k2", "plain"}).Draw(t, "key"), Parent: word().Draw(t, "parent"),
-		Origin:  mailroom.Origin{Via: word().Draw(t, "via"), Sender: word().Draw(t, "sender"), RequestID: word().Draw(t, "request")},
-		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), NoRetry: rapid.Bool().Draw(t, "once"), FirstSeq: int64(n.Draw(t, "seq")),
-		Status: status().Draw(t, "status"), Scheduled: rapid.Bool().Draw(t, "held"),
+		Origin: mailroom.Origin{Via: word().Draw(t, "via"), Sender: word().Draw(t, "sender"),
+			RequestID: word().Draw(t, "request")},
+		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), NoRetry: rapid.Bool().Draw(t, "once"),
+		FirstSeq: int64(n.Draw(t, "seq")),
+		Status:   status().Draw(t, "status"), Scheduled: rapid.Bool().Draw(t, "held"),
 		NotBefore: moment().Draw(t, "not before"), AvailableAt: moment().Draw(t, "available"),
 		Attempt: n.Draw(t, "attempt"), Failures: n.Draw(t, "failures"), Crashes: n.Draw(t, "crashes"),
 		Lost: n.Draw(t, "lost"), Outages: n.Draw(t, "outages"), OutageSince: moment().Draw(t, "outage"),
-		Step: n.Draw(t, "step"), Started: rapid.Bool().Draw(t, "started"), Flushed: rapid.Bool().Draw(t, "flushed"), Checkpoint: raw().Draw(t, "checkpoint"),
-		ClaimEnds: moment().Draw(t, "claim ends"), StopGrace: time.Duration(n.Draw(t, "grace")) * time.Second,
+		Step: n.Draw(t, "step"), Started: rapid.Bool().Draw(t, "started"), Flushed: rapid.Bool().Draw(t, "flushed"),
+		Checkpoint: raw().Draw(t, "checkpoint"),
+		ClaimEnds:  moment().Draw(t, "claim ends"), StopGrace: time.Duration(n.Draw(t, "grace")) * time.Second,
 		InputBytes: int64(n.Draw(t, "input bytes")), InputText: word().Draw(t, "input text"),
 		LastStep:  mailroom.StepMark{Attempt: n.Draw(t, "mark"), Digest: word().Draw(t, "digest")},
 		Reason:    mailroom.Reason(word().Draw(t, "reason")),
@@ -156,7 +161,8 @@ func ticketState() *rapid.Generator[mailroom.TicketState] {
 }
 
 func ticketKind() *rapid.Generator[mailroom.TicketKind] {
-	return rapid.SampledFrom([]mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer})
+	return rapid.SampledFrom([]mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren,
+		mailroom.TicketTimer})
 }
 
 func drawTicket(t *rapid.T, id, run string) mailroom.Ticket {
@@ -178,7 +184,8 @@ func drawTicket(t *rapid.T, id, run string) mailroom.Ticket {
 
 func definitions() *rapid.Generator[[]store.Definition] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.Definition {
-		return store.Definition{Agent: agent().Draw(t, "agent"), Version: id("v", 3).Draw(t, "version"), Body: raw().Draw(t, "body")}
+		return store.Definition{Agent: agent().Draw(t, "agent"), Version: id("v", 3).Draw(t, "version"),
+			Body: raw().Draw(t, "body")}
 	}), 0, 2)
 }
 
@@ -187,7 +194,8 @@ func drawToken(t *rapid.T, name string) auth.Token {
 		Name: name, Sum: word().Draw(t, "sum"), Namespace: word().Draw(t, "namespace"),
 		Scopes: rapid.SliceOfN(rapid.SampledFrom(auth.Permissions()), 0, 3).Draw(t, "scopes"),
 		Agents: rapid.SliceOfN(word(), 0, 2).Draw(t, "agents"), CreatedAt: moment().Draw(t, "created"),
-		Used:   auth.Use{Bytes: rapid.Int64Range(0, 9).Draw(t, "bytes"), Notifications: rapid.Int64Range(0, 1<<40).Draw(t, "unread")},
+		Used: auth.Use{Bytes: rapid.Int64Range(0, 9).Draw(t, "bytes"), Notifications: rapid.Int64Range(0, 1<<40).Draw(t,
+			"unread")},
 		UsedAt: moment().Draw(t, "used"), RevokedAt: moment().Draw(t, "revoked"),
 	}
 }
@@ -276,10 +284,12 @@ func drawHistory(t *rapid.T) history {
 func drawWants(t *rapid.T) []store.Capacity {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.Capacity {
 		w := store.Capacity{
-			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"), LastAttempt: rapid.Bool().Draw(t, "alone"),
+			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"),
+			LastAttempt: rapid.Bool().Draw(t, "alone"),
 		}
 		if rapid.IntRange(0, 2).Draw(t, "shared") == 2 {
-			w.Share = &store.Share{Most: rapid.IntRange(1, 2).Draw(t, "most"), Held: map[string]int{"ann": rapid.IntRange(0, 2).Draw(t, "held")}}
+			w.Share = &store.Share{Most: rapid.IntRange(1, 2).Draw(t, "most"),
+				Held: map[string]int{"ann": rapid.IntRange(0, 2).Draw(t, "held")}}
 		}
 		return w
 	}), 0, 3).Draw(t, "wants")
@@ -313,7 +323,8 @@ func drawQueries(t *rapid.T) queries {
 	}
 	q.threads = append(q.threads, store.ThreadQuery{DeliverTo: "plain", Limit: limit.Draw(t, "delivering")},
 		store.ThreadQuery{Deleted: true, Limit: limit.Draw(t, "deleted")},
-		store.ThreadQuery{Prefix: rapid.SampledFrom([]string{"t", "t2"}).Draw(t, "prefix"), After: id("t", 4).Draw(t, "after id"), Limit: limit.Draw(t, "under")})
+		store.ThreadQuery{Prefix: rapid.SampledFrom([]string{"t", "t2"}).Draw(t, "prefix"),
+			After: id("t", 4).Draw(t, "after id"), Limit: limit.Draw(t, "under")})
 	these := q.threads[0]
 	these.IDs, these.Limit = ids("t", 6).Draw(t, "ids"), 0
 	q.threads = append(q.threads, these)
@@ -337,7 +348,8 @@ func drawQueries(t *rapid.T) queries {
 		{Group: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "group"), From: run.From, Oldest: run.Oldest, Limit: run.Limit}}
 	tickets := store.TicketQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
-		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0, 2).Draw(t, "kinds"),
+		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0,
+			2).Draw(t, "kinds"),
 		Oldest: rapid.Bool().Draw(t, "oldest ticket"), Limit: limit.Draw(t, "limit"),
 	}
 	theseTickets, ofRuns := tickets, tickets
@@ -390,7 +402,8 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 		reserved, err := r.Reservations(rq)
 		note(reserved, err)
 	}
-	for _, kq := range []store.KeyQuery{{Keys: []string{"k3", "k1", "k2"}}, {All: true}, {All: true, After: "k1", Limit: 1}} {
+	for _, kq := range []store.KeyQuery{{Keys: []string{"k3", "k1", "k2"}}, {All: true},
+		{All: true, After: "k1", Limit: 1}} {
 		kq.Thread = q.keysOf
 		keys, err := r.Keys(kq)
 		note(keys, err)

@@ -83,7 +83,8 @@ func dueAfterLoad(t *testing.T, s *handle) {
 	}})
 	share := &store.Share{Most: 2, Held: map[string]int{"ann": 1}}
 	for name, named := range map[string][]store.Capacity{
-		"the same want": {{Agent: "echo", Slots: 2}}, "more slots": {{Agent: "echo", Slots: 9}}, "fewer slots": {{Agent: "echo", Slots: 1}},
+		"the same want": {{Agent: "echo", Slots: 2}}, "more slots": {{Agent: "echo", Slots: 9}},
+		"fewer slots":   {{Agent: "echo", Slots: 1}},
 		"another agent": {{Agent: "a", Slots: 9}}, "a share": {{Agent: "echo", Slots: 9, Share: share}},
 		"both": {{Agent: "echo", Slots: 1}, {Agent: "echo", Slots: 9, Share: share}},
 	} {
@@ -120,7 +121,8 @@ func dueAfterLoad(t *testing.T, s *handle) {
 
 func dueFollowsWrites(t *testing.T, s *handle) {
 	s.write(&store.Changes{Threads: []*mailroom.Thread{
-		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false), dueThread("t4", "a", 4, base(), false),
+		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
+		dueThread("t4", "a", 4, base(), false),
 	}})
 	ask := func(tx store.Tx) []string {
 		due, _, err := Due(tx, base(), []store.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})
@@ -176,8 +178,10 @@ func dueShares(t *testing.T, s *handle) {
 		{"one of each", store.Capacity{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "unowned", "c1"}},
 		{"two of each", store.Capacity{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "unowned", "c1", "b low"}},
 		{"at most as many as there are slots", store.Capacity{Slots: 2, Share: held(1, nil)}, []string{"a1", "b1"}},
-		{"less what they hold", store.Capacity{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})}, []string{"b1", "c1"}},
-		{"nothing for those over it", store.Capacity{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},
+		{"less what they hold", store.Capacity{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})},
+			[]string{"b1", "c1"}},
+		{"nothing for those over it",
+			store.Capacity{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},
 		{"alone ones", store.Capacity{Slots: 9, LastAttempt: true, Share: held(1, nil)}, []string{"c alone"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,10 +15,12 @@ import (
 // with y.
 func ownedRuns(s *handle) *store.Changes {
 	c := &store.Changes{}
-	for _, t := range []struct{ id, owner, group string }{{"a", "ann", "x"}, {"b", "bob", "x"}, {"c", "ann", "y"}, {"d", "", ""}} {
+	for _, t := range []struct{ id, owner, group string }{{"a", "ann", "x"}, {"b", "bob", "x"}, {"c", "ann", "y"},
+		{"d", "", ""}} {
 		row := thread(t.id)
 		row.Owner, row.LastSeq = t.owner, 2
-		c.Threads, c.Entries = append(c.Threads, row), append(c.Entries, entries(t.id, 1, t.id+"1", entry.KindMessage, entry.KindMessage))
+		c.Threads, c.Entries = append(c.Threads, row), append(c.Entries, entries(t.id, 1, t.id+"1", entry.KindMessage,
+			entry.KindMessage))
 		for n, id := range []string{t.id + "1", t.id + "2"} {
 			r := run(id, t.id)
 			r.FirstSeq = int64(n + 1)
@@ -62,7 +64,8 @@ func runsWithin(t *testing.T, s *handle) {
 	b, d := c.Threads[1].Key, c.Threads[3].Key
 	type query = store.RunQuery
 	s.wantRuns("of ann and b", query{Owner: "ann", Threads: []int64{b}}, "c2", "b2", "a2", "c1", "b1", "a1")
-	s.wantRuns("of ann, b and d", query{Owner: "ann", Threads: []int64{d, b}}, "d2", "c2", "b2", "a2", "d1", "c1", "b1", "a1")
+	s.wantRuns("of ann, b and d", query{Owner: "ann", Threads: []int64{d, b}}, "d2", "c2", "b2", "a2", "d1", "c1",
+		"b1", "a1")
 	s.wantRuns("of b and d", query{Threads: []int64{b, d}}, "d2", "b2", "d1", "b1")
 	s.wantRuns("of a stranger and d", query{Owner: "eve", Threads: []int64{d, 77}}, "d2", "d1")
 	s.wantRuns("of no thread", query{Threads: []int64{77}})
@@ -123,7 +126,8 @@ func runsOfEachAgent(t *testing.T, s *handle) {
 	want := map[mailroom.Status]int{mailroom.StatusFailed: 5, mailroom.StatusQueued: 1}
 	want[unset] += 2 // those of d
 	wantSame(t, "all", count(nil), map[string]map[mailroom.Status]int{agent: want})
-	wantSame(t, "of an owner", count(&ann), map[string]map[mailroom.Status]int{agent: {mailroom.StatusFailed: 3, mailroom.StatusQueued: 1}})
+	wantSame(t, "of an owner", count(&ann), map[string]map[mailroom.Status]int{agent: {mailroom.StatusFailed: 3,
+		mailroom.StatusQueued: 1}})
 	wantSame(t, "of a stranger", count(&eve), map[string]map[mailroom.Status]int(nil))
 }
 
@@ -136,14 +140,17 @@ func countedFailures(t *testing.T, s *handle) {
 		return found
 	}
 	agent := c.Runs[0].Agent
-	x := store.FailureCount{Group: "x", Agent: agent, Runs: 4, First: after(0), Last: after(1), Newest: "b2", Key: c.Runs[5].Key}
-	y := store.FailureCount{Group: "y", Agent: agent, Runs: 2, First: after(0), Last: after(1), Newest: "c2", Key: c.Runs[6].Key}
+	x := store.FailureCount{Group: "x", Agent: agent, Runs: 4, First: after(0), Last: after(1), Newest: "b2",
+		Key: c.Runs[5].Key}
+	y := store.FailureCount{Group: "y", Agent: agent, Runs: 2, First: after(0), Last: after(1), Newest: "c2",
+		Key: c.Runs[6].Key}
 	wantSame(t, "all", count(store.CountQuery{}), []store.FailureCount{x, y})
 	x.Runs, x.First = 2, after(1)
 	y.Runs, y.First = 1, after(1)
 	wantSame(t, "the newest three", count(store.CountQuery{Most: 3}), []store.FailureCount{x, y})
 	ann, eve := "ann", "eve"
-	x = store.FailureCount{Group: "x", Agent: agent, Runs: 2, First: after(0), Last: after(1), Newest: "a2", Key: c.Runs[4].Key}
+	x = store.FailureCount{Group: "x", Agent: agent, Runs: 2, First: after(0), Last: after(1), Newest: "a2",
+		Key: c.Runs[4].Key}
 	y.Runs, y.First = 2, after(0)
 	wantSame(t, "of an owner", count(store.CountQuery{Owner: &ann}), []store.FailureCount{x, y})
 	wantSame(t, "of a stranger", count(store.CountQuery{Owner: &eve}), []store.FailureCount(nil))
@@ -153,12 +160,16 @@ func countedFailures(t *testing.T, s *handle) {
 	other.Status, other.ErrorGroup, other.StartedAt, other.FinishedAt = mailroom.StatusFailed, "x", base(), after(2)
 	c.Threads[1].LastSeq = 3
 	s.write(&store.Changes{
-		Threads: c.Threads[1:2], Runs: []*mailroom.Run{other}, Entries: [][]mailroom.Entry{entries("b", 3, "b3", entry.KindMessage)},
+		Threads: c.Threads[1:2], Runs: []*mailroom.Run{other},
+		Entries: [][]mailroom.Entry{entries("b", 3, "b3", entry.KindMessage)},
 	})
-	x = store.FailureCount{Group: "x", Agent: "another", Runs: 1, First: after(2), Last: after(2), Newest: "b3", Key: other.Key}
+	x = store.FailureCount{Group: "x", Agent: "another", Runs: 1, First: after(2), Last: after(2), Newest: "b3",
+		Key: other.Key}
 	wantSame(t, "of an agent", count(store.CountQuery{Agent: "another"}), []store.FailureCount{x})
-	x = store.FailureCount{Group: "x", Agent: agent, Runs: 1, First: after(1), Last: after(1), Newest: "b2", Key: c.Runs[5].Key}
-	y = store.FailureCount{Group: "y", Agent: agent, Runs: 1, First: after(1), Last: after(1), Newest: "c2", Key: c.Runs[6].Key}
+	x = store.FailureCount{Group: "x", Agent: agent, Runs: 1, First: after(1), Last: after(1), Newest: "b2",
+		Key: c.Runs[5].Key}
+	y = store.FailureCount{Group: "y", Agent: agent, Runs: 1, First: after(1), Last: after(1), Newest: "c2",
+		Key: c.Runs[6].Key}
 	wantSame(t, "the newest two of an agent", count(store.CountQuery{Agent: agent, Most: 2}), []store.FailureCount{x, y})
 	wantSame(t, "of an agent without failures", count(store.CountQuery{Agent: "none"}), []store.FailureCount(nil))
 }

@@ -68,7 +68,8 @@ func TestFaultDecidesWhetherAnUpdateHappensAndWhatIsReported(t *testing.T) {
 }
 
 func TestAConflictDiscardsTheFirstCallAndCallsAgain(t *testing.T) {
-	for name, kind := range map[string]storetest.FaultKind{"at the end": storetest.Conflict, "early": storetest.EarlyConflict} {
+	for name, kind := range map[string]storetest.FaultKind{"at the end": storetest.Conflict,
+		"early": storetest.EarlyConflict} {
 		t.Run(name, func(t *testing.T) {
 			s := storetest.Faulty(memory.New(), func(int) storetest.Fault { return storetest.Fault{Kind: kind} })
 			calls := 0

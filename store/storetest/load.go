@@ -193,7 +193,8 @@ func loadReadsKeys(t *testing.T, s *handle) {
 	})
 	l := s.load(store.Need{
 		Threads: []string{"b", "none"},
-		Keys:    []store.KeyRef{{Thread: "b", Key: "k"}, {Thread: "b", Key: "unused"}, {Thread: "b", Key: "k"}, {Thread: "none", Key: "k"}},
+		Keys: []store.KeyRef{{Thread: "b", Key: "k"}, {Thread: "b", Key: "unused"}, {Thread: "b", Key: "k"},
+			{Thread: "none", Key: "k"}},
 	})
 	wantSame(t, "keys", l.Keys, []store.SubmitKey{known})
 	wantSame(t, "runs", sortedRuns(l), []string{"b current", "b queued 0"})
@@ -202,7 +203,8 @@ func loadReadsKeys(t *testing.T, s *handle) {
 func loadReadsNamedRuns(t *testing.T, s *handle) {
 	busyThread(s, "a")
 	busyThread(s, "b")
-	l := s.load(store.Need{Threads: []string{"a"}, Runs: []string{"a current", "a queued 1", "b current", "none", "a queued 1"}})
+	l := s.load(store.Need{Threads: []string{"a"}, Runs: []string{"a current", "a queued 1", "b current", "none",
+		"a queued 1"}})
 	wantSame(t, "runs", sortedRuns(l), []string{"a current", "a queued 1", "b current"})
 	wantSame(t, "tickets", slices.Sorted(slices.Values(ticketIDs(l.Tickets))), []string{"a ticket", "b ticket"})
 	wantSame(t, "locked threads", threadIDs(l.Threads), []string{"a"})
@@ -214,9 +216,10 @@ func loadLeavesOutKnownRows(t *testing.T, s *handle) {
 	rows := s.load(store.Need{Threads: []string{"a", "b"}}).Threads
 	older := store.VersionOf(rows[1])
 	older.Revision--
-	n := store.Need{Threads: []string{"a", "b"}, Queues: []string{"a", "b"}, Runs: []string{"a queued 0"}, Known: func(id string) store.Version {
-		return map[string]store.Version{"a": store.VersionOf(rows[0]), "b": older}[id]
-	}}
+	n := store.Need{Threads: []string{"a", "b"}, Queues: []string{"a", "b"}, Runs: []string{"a queued 0"},
+		Known: func(id string) store.Version {
+			return map[string]store.Version{"a": store.VersionOf(rows[0]), "b": older}[id]
+		}}
 	check := func(l *store.Loaded, what string) {
 		t.Helper()
 		if got, want := store.VersionOf(l.Threads[0]), store.VersionOf(rows[0]); got != want || l.Threads[0].ID != "a" {

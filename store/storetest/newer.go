@@ -32,7 +32,8 @@ func Rewrite(t *testing.T, s store.Store, between func()) map[string]string {
 		old := read(t, tx)
 		changed := &store.Changes{
 			Threads: l.Threads, Runs: l.Runs, Workers: l.Workers, Tickets: old.Tickets, Tokens: old.Tokens,
-			Cursors: old.Cursors, Reservations: old.Reserved, Partials: old.Partials["r"], Definitions: old.Kept, Pauses: old.Pauses,
+			Cursors: old.Cursors, Reservations: old.Reserved, Partials: old.Partials["r"], Definitions: old.Kept,
+			Pauses: old.Pauses,
 		}
 		for _, row := range changed.Threads {
 			row.Agent, row.Worker, row.DeliverTo = "changed", "changed", "changed"

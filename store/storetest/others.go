@@ -17,13 +17,17 @@ func otherCases() []testCase {
 				Keys:    []store.SubmitKey{key("t", "a"), key("t", "b"), key("u", "a"), key("u", "c")},
 			})
 			s.view(func(r store.Reader) {
-				wantSame(t, "keys of t", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"b", "c", "none"}}))(t), []store.SubmitKey{key("t", "b")})
+				wantSame(t, "keys of t", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"b", "c", "none"}}))(t),
+					[]store.SubmitKey{key("t", "b")})
 				wantSame(t, "keys of u", get(r.Keys(store.KeyQuery{Thread: "u", Keys: []string{"a", "c"}}))(t),
 					[]store.SubmitKey{key("u", "a"), key("u", "c")})
-				wantSame(t, "all keys of t", get(r.Keys(store.KeyQuery{Thread: "t", All: true}))(t), []store.SubmitKey{key("t", "a"), key("t", "b")})
-				wantSame(t, "the keys of u behind a", get(r.Keys(store.KeyQuery{Thread: "u", All: true, After: "a", Limit: 1}))(t), []store.SubmitKey{key("u", "c")})
+				wantSame(t, "all keys of t", get(r.Keys(store.KeyQuery{Thread: "t", All: true}))(t),
+					[]store.SubmitKey{key("t", "a"), key("t", "b")})
+				wantSame(t, "the keys of u behind a", get(r.Keys(store.KeyQuery{Thread: "u", All: true, After: "a", Limit: 1}))(t),
+					[]store.SubmitKey{key("u", "c")})
 				wantSame(t, "no keys", get(r.Keys(store.KeyQuery{Thread: "t", Keys: nil}))(t), []store.SubmitKey(nil))
-				wantSame(t, "keys of no thread", get(r.Keys(store.KeyQuery{Thread: "none", Keys: []string{"a"}}))(t), []store.SubmitKey(nil))
+				wantSame(t, "keys of no thread", get(r.Keys(store.KeyQuery{Thread: "none", Keys: []string{"a"}}))(t),
+					[]store.SubmitKey(nil))
 			})
 		}},
 		{"a key without a run of its own has the LastSeq of its thread, or that of its row", joinedKeys},
@@ -39,7 +43,8 @@ func otherCases() []testCase {
 				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three")})
 			wantSame(t, "partials of r2", got["r2"], []store.Partial{partial("r2", 0, "other")})
 			s.view(func(r store.Reader) {
-				wantSame(t, "partials of several runs", get(r.Partials("r2", "none", "r2"))(t), []store.Partial{partial("r2", 0, "other")})
+				wantSame(t, "partials of several runs", get(r.Partials("r2", "none", "r2"))(t),
+					[]store.Partial{partial("r2", 0, "other")})
 				wantSame(t, "number of partials of several runs", len(get(r.Partials("r", "r2"))(t)), 4)
 				wantSame(t, "partials of no run", get(r.Partials("none"))(t), []store.Partial(nil))
 			})
@@ -138,7 +143,8 @@ func dropCases() []testCase {
 				wantSame(t, "dropped entries", get(r.Entries(store.EntryQuery{Thread: "t"}))(t), []mailroom.Entry(nil))
 			})
 			again := fullChanges()
-			again.Workers, again.Definitions, again.Tokens, again.Cursors, again.Pauses, again.Summaries = nil, nil, nil, nil, nil, nil
+			again.Workers, again.Definitions, again.Tokens, again.Cursors, again.Pauses, again.Summaries = nil, nil, nil,
+				nil, nil, nil
 			s.write(again) // the dropped thread left nothing that conflicts
 			s.view(func(r store.Reader) {
 				wantSame(t, "keys of t", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), again.Keys)

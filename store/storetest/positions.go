@@ -90,7 +90,9 @@ func positionEnd(t *testing.T, s *handle) {
 	writeLogs(s)
 	for range 3 {
 		all := store.AllEntries{None: true}
-		if found := get1(t, s, func(r store.Reader) ([]mailroom.Entry, error) { return r.Entries(store.EntryQuery{All: &all}) }); len(found) > 0 {
+		if found := get1(t, s, func(r store.Reader) ([]mailroom.Entry, error) {
+			return r.Entries(store.EntryQuery{All: &all})
+		}); len(found) > 0 {
 			t.Errorf("got %v, want no entries", names(found))
 		}
 		if len(all.Order) != 12 {
@@ -133,7 +135,8 @@ func positionsGrow(t *testing.T, s *handle) {
 	last := s.end()
 	for range 3 {
 		row := thread("new")
-		s.write(&store.Changes{Threads: []*mailroom.Thread{row}, Entries: [][]mailroom.Entry{entries("new", 1, "", entry.KindStep, entry.KindStep)}})
+		s.write(&store.Changes{Threads: []*mailroom.Thread{row},
+			Entries: [][]mailroom.Entry{entries("new", 1, "", entry.KindStep, entry.KindStep)}})
 		got, all := s.after(last, 0, 0)
 		if len(got) != 2 {
 			t.Fatalf("got %v after %v, want the new entries", names(got), last)

@@ -34,7 +34,8 @@ func purgeable(s *handle) {
 		}
 		c := &store.Changes{
 			Runs: []*mailroom.Run{begin("r1", 1, "made 1")},
-			Keys: []store.SubmitKey{key(id, "made 1", store.DispositionQueued), key(id, "collected at 3", store.DispositionCollected)},
+			Keys: []store.SubmitKey{key(id, "made 1", store.DispositionQueued),
+				key(id, "collected at 3", store.DispositionCollected)},
 			Entries: [][]mailroom.Entry{
 				entries(id, 1, name("r1"), entry.KindMessage, entry.KindQueued, entry.KindMessage)},
 		}
@@ -46,7 +47,8 @@ func purgeable(s *handle) {
 		})
 		c = &store.Changes{
 			Runs: []*mailroom.Run{begin("r3", 6, "made 6")},
-			Keys: []store.SubmitKey{key(id, "made 6", store.DispositionQueued), key(id, "steered at 5", store.DispositionSteered)},
+			Keys: []store.SubmitKey{key(id, "made 6", store.DispositionQueued),
+				key(id, "steered at 5", store.DispositionSteered)},
 			Entries: [][]mailroom.Entry{entries(id, 5, name("r3"), entry.KindMessage, entry.KindMessage,
 				entry.KindQueued, entry.KindStep, entry.KindStep)},
 		}
@@ -81,7 +83,8 @@ func (s *handle) kept(thread string) kept {
 				k.partials = append(k.partials, n)
 			}
 		}
-		for _, row := range get(r.Keys(store.KeyQuery{Thread: thread, Keys: []string{"made 1", "collected at 3", "steered at 5", "made 6"}}))(s.t) {
+		for _, row := range get(r.Keys(store.KeyQuery{Thread: thread, Keys: []string{"made 1", "collected at 3",
+			"steered at 5", "made 6"}}))(s.t) {
 			k.keys = append(k.keys, row.Key)
 		}
 	})

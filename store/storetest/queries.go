@@ -34,7 +34,9 @@ func threadCases() []testCase {
 		{"above a key with oldest", func(c *store.Changes) query {
 			return query{From: c.Threads[2].Key, Oldest: true, Limit: 1}
 		}, []string{"b"}, false},
-		{"these", func(*store.Changes) query { return query{IDs: []string{"a", "none", "d", "a"}} }, []string{"a", "d"}, true},
+		{"these", func(*store.Changes) query {
+			return query{IDs: []string{"a", "none", "d", "a"}}
+		}, []string{"a", "d"}, true},
 		{"these of an agent", func(*store.Changes) query {
 			return query{IDs: []string{"a", "b"}, Agent: "x"}
 		}, []string{"a"}, true},
@@ -53,9 +55,13 @@ func threadCases() []testCase {
 		}, []string{"d"}, false},
 		{"of an agent", func(*store.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
 		{"of an owner", func(*store.Changes) query { return query{Owner: "ann"} }, []string{"c", "e"}, false},
-		{"of an owner, below a key", func(c *store.Changes) query { return query{Owner: "ann", From: c.Threads[2].Key} }, []string{"e"}, false},
+		{"of an owner, below a key", func(c *store.Changes) query {
+			return query{Owner: "ann", From: c.Threads[2].Key}
+		}, []string{"e"}, false},
 		{"of an owner and an agent", func(*store.Changes) query { return query{Owner: "bob", Agent: "x"} }, nil, false},
-		{"these of an owner", func(*store.Changes) query { return query{Owner: "ann", IDs: []string{"a", "c"}} }, []string{"c"}, true},
+		{"these of an owner", func(*store.Changes) query {
+			return query{Owner: "ann", IDs: []string{"a", "c"}}
+		}, []string{"c"}, true},
 		{"of an unknown owner", func(*store.Changes) query { return query{Owner: "none"} }, nil, false},
 		{"of an unknown worker", func(*store.Changes) query { return query{Worker: "none"} }, nil, false},
 	}
@@ -133,10 +139,14 @@ func runLists() []runCase {
 			want: []string{"q2", "backoff"}},
 		{name: "of an agent", query: query{Agent: "x"}, count: 5,
 			want: []string{"waiting", "running", "backoff", "failed", "done"}},
-		{name: "of a status", query: query{Statuses: []mailroom.Status{mailroom.StatusFailed}}, count: 1, want: []string{"failed"}},
-		{name: "waiting runs", query: query{Statuses: []mailroom.Status{mailroom.StatusWaiting}}, count: 1, want: []string{"waiting"}},
-		{name: "running runs", query: query{Statuses: []mailroom.Status{mailroom.StatusRunning}}, count: 1, want: []string{"running"}},
-		{name: "running and failed runs", query: query{Statuses: []mailroom.Status{mailroom.StatusRunning, mailroom.StatusFailed}}, count: 2,
+		{name: "of a status", query: query{Statuses: []mailroom.Status{mailroom.StatusFailed}}, count: 1,
+			want: []string{"failed"}},
+		{name: "waiting runs", query: query{Statuses: []mailroom.Status{mailroom.StatusWaiting}}, count: 1,
+			want: []string{"waiting"}},
+		{name: "running runs", query: query{Statuses: []mailroom.Status{mailroom.StatusRunning}}, count: 1,
+			want: []string{"running"}},
+		{name: "running and failed runs", query: query{Statuses: []mailroom.Status{mailroom.StatusRunning,
+			mailroom.StatusFailed}}, count: 2,
 			want: []string{"running", "failed"}},
 		{name: "of some statuses", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed,
 			mailroom.StatusRunning, "none"}}, count: 3, want: []string{"running", "failed", "done"}},
@@ -148,7 +158,8 @@ func runLists() []runCase {
 		{name: "these of a thread", query: query{IDs: []string{"q1", "qu"}, Thread: "u"}, count: 1,
 			want: []string{"qu"}, any: true},
 		{name: "these of an agent and a status", query: query{IDs: []string{"q1", "failed", "done"}, Agent: "x",
-			Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusQueued}}, count: 1, want: []string{"failed"}, any: true},
+			Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusQueued}}, count: 1, want: []string{"failed"},
+			any: true},
 		{name: "these below a key", query: query{IDs: []string{"q1", "done"}}, from: fromHeld2, count: 2,
 			want: []string{"done"}, any: true},
 		{name: "the queue by priority and place", query: query{Thread: "t", Set: store.RunsQueued}, count: 3,
@@ -160,8 +171,10 @@ func runLists() []runCase {
 			want: []string{"held1", "held2", "held3"}},
 		{name: "the first held ones", query: query{Thread: "t", Set: store.RunsScheduled, Limit: 2}, count: 3,
 			want: []string{"held1", "held2"}},
-		{name: "of a parent, newest first", query: query{Parent: "parent"}, count: 3, want: []string{"waiting", "qu", "cancelled"}},
-		{name: "of a parent, a page", query: query{Parent: "parent", Limit: 1}, from: fromHeld2, count: 3, want: []string{"cancelled"}},
+		{name: "of a parent, newest first", query: query{Parent: "parent"}, count: 3, want: []string{"waiting", "qu",
+			"cancelled"}},
+		{name: "of a parent, a page", query: query{Parent: "parent", Limit: 1}, from: fromHeld2, count: 3,
+			want: []string{"cancelled"}},
 		{name: "open ones of a parent", query: query{Parent: "parent", Statuses: []mailroom.Status{mailroom.StatusQueued,
 			mailroom.StatusRunning, mailroom.StatusWaiting}}, count: 2, want: []string{"waiting", "qu"}},
 		{name: "waiting ones of a parent", query: query{Parent: "parent",
@@ -172,51 +185,56 @@ func runLists() []runCase {
 		{name: "of a parent without children", query: query{Parent: "qu"}},
 		{name: "oldest first", query: query{Thread: "u", Oldest: true}, count: 3, want: []string{"qu", "running", "waiting"}},
 		{name: "oldest first, of some statuses, a page", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted,
-			mailroom.StatusFailed, mailroom.StatusQueued}, Oldest: true, Limit: 2}, from: fromHeld2, count: 10, want: []string{"q3", "q1"}},
-		{name: "of some statuses, a page", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed,
+			mailroom.StatusFailed, mailroom.StatusQueued}, Oldest: true, Limit: 2}, from: fromHeld2, count: 10,
+			want: []string{"q3", "q1"}},
+		{name: "of some statuses, a page", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted,
+			mailroom.StatusFailed,
 			mailroom.StatusRunning, mailroom.StatusFailed}, Limit: 2}, count: 3, want: []string{"running", "failed"}},
 		{name: "of no thread", query: query{Thread: "none"}},
 	}
 }
 
 func runCases() []testCase {
-	return []testCase{{"of an owner", runsOfAnOwner}, {"of an owner and of threads", runsWithin}, {"of an error group", runsOfAGroup}, {"that failed are counted by error group", countedFailures}, {"are counted by agent", runsOfEachAgent}, {"whose deadline has passed", overdueRuns}, {"by", func(t *testing.T, s *handle) {
-		c := someRuns()
-		s.write(c)
-		for _, tc := range runLists() {
-			t.Run(tc.name, func(t *testing.T) {
-				q := tc.query
-				if tc.from != nil {
-					q.From = tc.from(c)
-				}
-				got := runIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Run, error) { return r.Runs(q) }))
-				if tc.any {
-					slices.Sort(got)
-				}
-				if !slices.Equal(got, tc.want) {
-					t.Errorf("got %v, want %v", got, tc.want)
-				}
-				if len(q.IDs) > 0 || q.Parent != "" {
-					return
-				}
-				n := get1(t, s, func(r store.Reader) (store.Counts, error) {
-					return r.Count(store.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
-				})
-				if n.Sum() != tc.count {
-					t.Errorf("count: got %d, want %d", n.Sum(), tc.count)
-				}
-				if q.Thread == "" {
-					return
-				}
-				for most := 1; most <= tc.count+1; most++ {
-					n := get1(t, s, func(r store.Reader) (store.Counts, error) {
-						return r.Count(store.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set, Most: most})
-					})
-					if n.Sum() != min(tc.count, most) {
-						t.Errorf("count of at most %d: got %d, want %d", most, n.Sum(), min(tc.count, most))
+	return []testCase{{"of an owner", runsOfAnOwner}, {"of an owner and of threads", runsWithin},
+		{"of an error group", runsOfAGroup}, {"that failed are counted by error group", countedFailures},
+		{"are counted by agent", runsOfEachAgent}, {"whose deadline has passed", overdueRuns},
+		{"by", func(t *testing.T, s *handle) {
+			c := someRuns()
+			s.write(c)
+			for _, tc := range runLists() {
+				t.Run(tc.name, func(t *testing.T) {
+					q := tc.query
+					if tc.from != nil {
+						q.From = tc.from(c)
 					}
-				}
-			})
-		}
-	}}}
+					got := runIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Run, error) { return r.Runs(q) }))
+					if tc.any {
+						slices.Sort(got)
+					}
+					if !slices.Equal(got, tc.want) {
+						t.Errorf("got %v, want %v", got, tc.want)
+					}
+					if len(q.IDs) > 0 || q.Parent != "" {
+						return
+					}
+					n := get1(t, s, func(r store.Reader) (store.Counts, error) {
+						return r.Count(store.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
+					})
+					if n.Sum() != tc.count {
+						t.Errorf("count: got %d, want %d", n.Sum(), tc.count)
+					}
+					if q.Thread == "" {
+						return
+					}
+					for most := 1; most <= tc.count+1; most++ {
+						n := get1(t, s, func(r store.Reader) (store.Counts, error) {
+							return r.Count(store.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set, Most: most})
+						})
+						if n.Sum() != min(tc.count, most) {
+							t.Errorf("count of at most %d: got %d, want %d", most, n.Sum(), min(tc.count, most))
+						}
+					}
+				})
+			}
+		}}}
 }

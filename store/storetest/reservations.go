@@ -10,7 +10,8 @@ import (
 
 func reservationCases() []testCase {
 	in := func(thread, id string, fence int64) store.Reservation {
-		return store.Reservation{ID: id, Thread: thread, Name: "n", Fence: fence, ExpiresAt: base().Add(time.Duration(fence) * time.Second)}
+		return store.Reservation{ID: id, Thread: thread, Name: "n", Fence: fence,
+			ExpiresAt: base().Add(time.Duration(fence) * time.Second)}
 	}
 	threads := []*mailroom.Thread{thread("t"), thread("u")}
 	return []testCase{
@@ -25,7 +26,8 @@ func reservationCases() []testCase {
 			})
 		}},
 		{"are ordered by thread and fence, and dropped by id", func(t *testing.T, s *handle) {
-			s.write(&store.Changes{Threads: threads, Reservations: []store.Reservation{in("u", "x", 1), in("t", "b", 2), in("t", "c", 1)}},
+			s.write(&store.Changes{Threads: threads, Reservations: []store.Reservation{in("u", "x", 1), in("t", "b", 2),
+				in("t", "c", 1)}},
 				&store.Changes{Reservations: []store.Reservation{in("t", "b", 3), in("t", "a", 4)}})
 			want := []store.Reservation{in("t", "c", 1), in("t", "b", 3), in("t", "a", 4), in("u", "x", 1)}
 			wantSame(t, "all", s.everything().Reserved, want)
@@ -37,10 +39,13 @@ func reservationCases() []testCase {
 				for _, q := range []store.ReservationQuery{{ID: "none"}, {ID: "b", Thread: "u"}} {
 					wantSame(t, "none", get(r.Reservations(q))(t), []store.Reservation(nil))
 				}
-				wantSame(t, "those of none", get(r.Reservations(store.ReservationQuery{Thread: "none"}))(t), []store.Reservation(nil))
+				wantSame(t, "those of none", get(r.Reservations(store.ReservationQuery{Thread: "none"}))(t),
+					[]store.Reservation(nil))
 			})
-			s.write(&store.Changes{DropReservations: []string{"c", "none", "a"}, Reservations: []store.Reservation{in("t", "a", 9)}})
-			wantSame(t, "after a drop", s.everything().Reserved, []store.Reservation{in("t", "b", 3), in("t", "a", 9), in("u", "x", 1)})
+			s.write(&store.Changes{DropReservations: []string{"c", "none", "a"},
+				Reservations: []store.Reservation{in("t", "a", 9)}})
+			wantSame(t, "after a drop", s.everything().Reserved, []store.Reservation{in("t", "b", 3), in("t", "a", 9),
+				in("u", "x", 1)})
 			s.write(&store.Changes{DropThreads: []string{"t"}})
 			wantSame(t, "after their thread went", s.everything().Reserved, []store.Reservation{in("u", "x", 1)})
 		}},

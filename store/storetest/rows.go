@@ -158,7 +158,8 @@ func (f *filler) fill(v reflect.Value, depth int) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if v.Type().Field(i).Name == "Newer" && v.Type() != reflect.TypeFor[mailroom.Thread]() && v.Type() != reflect.TypeFor[mailroom.Run]() {
+			if v.Type().Field(i).Name == "Newer" && v.Type() != reflect.TypeFor[mailroom.Thread]() &&
+				v.Type() != reflect.TypeFor[mailroom.Run]() {
 				continue // only stores that keep these rows as bodies keep it; see Rewrite
 			}
 			if v.Type() == reflect.TypeFor[store.Worker]() && v.Type().Field(i).Name == "Tables" {

@@ -33,7 +33,8 @@ func nextIndexing(t *testing.T, r store.Reader, rows []store.IndexRow, drop ...s
 	before := search(t, r, &store.Search{}).State
 	after := before
 	after.Last, after.Order = before.Last+int64(len(rows)), "abcdef012345"
-	after.At, after.Until = store.Position{Commit: before.At.Commit + 1, Thread: 3, Seq: 4}, base().Add(time.Duration(before.At.Commit)*time.Second)
+	after.At, after.Until = store.Position{Commit: before.At.Commit + 1, Thread: 3, Seq: 4},
+		base().Add(time.Duration(before.At.Commit)*time.Second)
 	return &store.Indexing{Before: before, After: after, Rows: rows, Drop: drop}
 }
 
@@ -82,7 +83,8 @@ func (s *handle) logged(id string, commits ...int) *mailroom.Thread {
 			must(s.t, err)
 			key := rows[0].Key
 			row.Key = key
-			must(s.t, tx.Write(&store.Changes{Threads: []*mailroom.Thread{row}, Entries: [][]mailroom.Entry{entries(id, from, "", kinds...)}}))
+			must(s.t, tx.Write(&store.Changes{Threads: []*mailroom.Thread{row},
+				Entries: [][]mailroom.Entry{entries(id, from, "", kinds...)}}))
 		})
 	}
 	return row
@@ -92,10 +94,12 @@ func searchFinds(t *testing.T, s *handle) {
 	a, b := s.logged("a", 2, 1), s.logged("b", 3)
 	s.wantFound(nil, "one")
 	s.indexed([]store.IndexRow{
-		{Thread: a.Key, Seq: 1, Words: []string{"one", "wörld", store.OwnerWord("ann")}}, {Thread: b.Key, Seq: 1, Words: []string{"one", "two", "दुनिया"}},
+		{Thread: a.Key, Seq: 1, Words: []string{"one", "wörld", store.OwnerWord("ann")}},
+		{Thread: b.Key, Seq: 1, Words: []string{"one", "two", "दुनिया"}},
 		{Thread: b.Key, Seq: 9, Words: []string{"one"}}, {Thread: 77, Seq: 1, Words: []string{"one"}}, // no such entries
 	})
-	s.indexed([]store.IndexRow{{Thread: a.Key, Seq: 3, Words: []string{"two", "one"}}, {Thread: a.Key, Seq: 2, Words: []string{"onetwo", "日", "本"}}})
+	s.indexed([]store.IndexRow{{Thread: a.Key, Seq: 3, Words: []string{"two", "one"}},
+		{Thread: a.Key, Seq: 2, Words: []string{"onetwo", "日", "本"}}})
 	s.wantFound([]string{"a3", "b1", "a1"}, "one")
 	s.wantFound([]string{"a3", "b1"}, "two", "one")
 	s.wantFound([]string{"a1"}, store.OwnerWord("ann"))
@@ -145,7 +149,8 @@ func searchReadsWindows(t *testing.T, s *handle) {
 	for from := 0; from < n; from += 1000 {
 		var rows []store.IndexRow
 		for i := range 1000 {
-			rows = append(rows, store.IndexRow{Thread: a.Key, Seq: int64(i + 1), Words: []string{"all", fmt.Sprint("n", from+i)}})
+			rows = append(rows, store.IndexRow{Thread: a.Key, Seq: int64(i + 1),
+				Words: []string{"all", fmt.Sprint("n", from+i)}})
 		}
 		if from > 0 { // the same entries again, for numbers of a large index
 			rows = rows[:10]
@@ -166,7 +171,8 @@ func searchReadsWindows(t *testing.T, s *handle) {
 	s.wantFound(nil, "n4")
 	s.wantFound([]string{"a1000"}, "all", "n999")
 	s.wantFound(nil, "n999", "n998")
-	if got := s.found("all"); len(got) != 1000 || got[0] != "a10" || got[9] != "a1" || got[10] != "a1000" || got[999] != "a11" {
+	if got := s.found("all"); len(got) != 1000 || got[0] != "a10" || got[9] != "a1" || got[10] != "a1000" ||
+		got[999] != "a11" {
 		t.Errorf("got %d rows, %v …", len(got), got[:min(len(got), 12)])
 	}
 	s.view(func(r store.Reader) { // a budget ends a search behind a window, not within a found one

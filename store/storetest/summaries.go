@@ -27,7 +27,8 @@ func summaryCases() []testCase {
 	const done, failed = mailroom.StatusCompleted, mailroom.StatusFailed
 	fill := func(s *handle) {
 		s.write(
-			&store.Changes{Summaries: []store.Summary{row("b", 1, done, 1), row("a", 2, done, 2), row("a", 0, failed, 3), row("", 1, done, 4), row("b", 1, done, 5)}},
+			&store.Changes{Summaries: []store.Summary{row("b", 1, done, 1), row("a", 2, done, 2), row("a", 0, failed, 3),
+				row("", 1, done, 4), row("b", 1, done, 5)}},
 			&store.Changes{Summaries: []store.Summary{row("a", 2, done, 6), row("a", 2, failed, 7)}},
 		)
 	}
@@ -35,7 +36,8 @@ func summaryCases() []testCase {
 	return []testCase{
 		{"add up in the order of their keys", func(t *testing.T, s *handle) {
 			fill(s)
-			all := []store.Summary{row("", 1, done, 4), row("a", 0, failed, 3), row("a", 2, done, 8), row("a", 2, failed, 7), row("b", 1, done, 6)}
+			all := []store.Summary{row("", 1, done, 4), row("a", 0, failed, 3), row("a", 2, done, 8), row("a", 2, failed, 7),
+				row("b", 1, done, 6)}
 			wantSame(t, "all", minutes(s), all)
 			agent, everyone := "a", ""
 			for name, c := range map[string]struct {
@@ -49,8 +51,9 @@ func summaryCases() []testCase {
 				"between times":            {store.SummaryQuery{From: minute(1), To: minute(2)}, []store.Summary{all[0], all[4]}},
 				"some":                     {store.SummaryQuery{Limit: 2}, all[:2]},
 				"those behind, of a limit": {store.SummaryQuery{After: all[1].Key, Limit: 2}, all[2:4]},
-				"those of the next agent":  {store.SummaryQuery{After: store.SummaryKey{Agent: "a", At: time.UnixMicro(math.MaxInt64)}}, all[4:]},
-				"those behind the last":    {store.SummaryQuery{After: all[4].Key}, nil},
+				"those of the next agent": {store.SummaryQuery{After: store.SummaryKey{Agent: "a",
+					At: time.UnixMicro(math.MaxInt64)}}, all[4:]},
+				"those behind the last": {store.SummaryQuery{After: all[4].Key}, nil},
 			} {
 				c.q.Step = store.StepMinute
 				wantSame(t, name, read(s, c.q), c.want)
@@ -63,7 +66,8 @@ func summaryCases() []testCase {
 			day.Key.Step = store.StepDay
 			s.write(
 				&store.Changes{Summaries: []store.Summary{day}},
-				&store.Changes{DropSummaries: []store.SummariesBefore{{Step: store.StepMinute, At: minute(2)}, {Step: store.StepHour, At: minute(9)}}},
+				&store.Changes{DropSummaries: []store.SummariesBefore{{Step: store.StepMinute, At: minute(2)},
+					{Step: store.StepHour, At: minute(9)}}},
 			)
 			wantSame(t, "minutes", minutes(s), []store.Summary{row("a", 2, done, 8), row("a", 2, failed, 7)})
 			wantSame(t, "days", read(s, store.SummaryQuery{Step: store.StepDay}), []store.Summary{day})

@@ -50,13 +50,17 @@ func ticketCases() []testCase {
 		{name: "of some states", query: query{States: []mailroom.TicketState{mailroom.TicketVoid, mailroom.TicketDecided,
 			mailroom.TicketExpired, "none"}}, want: []string{"expired", "void", "decided"}},
 		{name: "of an unknown state", query: query{States: []mailroom.TicketState{"none"}}},
-		{name: "of a thread", query: query{Thread: "t", Limit: 9}, want: []string{"child", "question", "approval", "void", "decided"}},
+		{name: "of a thread", query: query{Thread: "t", Limit: 9}, want: []string{"child", "question", "approval", "void",
+			"decided"}},
 		{name: "of a thread, a page", query: query{Thread: "t", Limit: 1}, from: fromQuestion, want: []string{"approval"}},
-		{name: "open ones of a thread", query: query{Thread: "t", States: open}, want: []string{"child", "question", "approval"}},
+		{name: "open ones of a thread", query: query{Thread: "t", States: open}, want: []string{"child", "question",
+			"approval"}},
 		{name: "decided ones of a thread", query: query{Thread: "t", States: []mailroom.TicketState{mailroom.TicketDecided}},
 			want: []string{"decided"}},
-		{name: "of a kind", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketApproval}}, want: []string{"other", "approval", "decided"}},
-		{name: "of some kinds and a state", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketInput, mailroom.TicketApproval, "none"},
+		{name: "of a kind", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketApproval}},
+			want: []string{"other", "approval", "decided"}},
+		{name: "of some kinds and a state", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketInput,
+			mailroom.TicketApproval, "none"},
 			States: open}, want: []string{"question", "other", "approval"}},
 		{name: "of an unknown kind", query: query{Kinds: []mailroom.TicketKind{"none"}}},
 		{name: "of a run", query: query{Runs: []string{"r1"}}, want: []string{"approval", "decided", "void"}, any: true},
@@ -67,8 +71,10 @@ func ticketCases() []testCase {
 		{name: "of some runs, below a key", query: query{Runs: []string{"ru", "r2"}}, from: fromQuestion,
 			want: []string{"other"}, any: true},
 		{name: "of runs of another thread", query: query{Runs: []string{"r1"}, Thread: "u"}},
-		{name: "these", query: query{IDs: []string{"void", "none", "child", "void"}}, want: []string{"child", "void"}, any: true},
-		{name: "these of a run", query: query{IDs: []string{"void", "child"}, Runs: []string{"r2"}}, want: []string{"child"}, any: true},
+		{name: "these", query: query{IDs: []string{"void", "none", "child", "void"}}, want: []string{"child", "void"},
+			any: true},
+		{name: "these of a run", query: query{IDs: []string{"void", "child"}, Runs: []string{"r2"}}, want: []string{"child"},
+			any: true},
 		{name: "these of a kind and a state", query: query{IDs: []string{"decided", "approval", "child"}, States: open,
 			Kinds: []mailroom.TicketKind{mailroom.TicketApproval}}, want: []string{"approval"}, any: true},
 		{name: "of no thread", query: query{Thread: "none"}},
@@ -116,8 +122,10 @@ func ticketsWithin(t *testing.T, s *handle) {
 		{"of ann, open", query{Owner: "ann", States: open, Limit: 2}, []string{"child", "question"}},
 		{"of ann, a page", query{Owner: "ann", From: c.Tickets[4].Key, Limit: 2}, []string{"approval", "void"}},
 		{"of bob and u", query{Owner: "bob", Threads: []int64{u}}, []string{"last", "expired", "other"}},
-		{"of bob and u, open, oldest first", query{Owner: "bob", Threads: []int64{u}, States: open, Oldest: true}, []string{"other", "last"}},
-		{"of u and v, a kind", query{Threads: []int64{of, u}, Kinds: []mailroom.TicketKind{mailroom.TicketEvent}}, []string{"expired"}},
+		{"of bob and u, open, oldest first", query{Owner: "bob", Threads: []int64{u}, States: open, Oldest: true},
+			[]string{"other", "last"}},
+		{"of u and v, a kind", query{Threads: []int64{of, u}, Kinds: []mailroom.TicketKind{mailroom.TicketEvent}},
+			[]string{"expired"}},
 		{"of u, an unknown state", query{Threads: []int64{u}, States: []mailroom.TicketState{"none"}}, nil},
 		{"of a stranger", query{Owner: "zoe"}, nil},
 		{"a page of bytes", query{Owner: "ann", Threads: []int64{u, of}, Bytes: 1}, []string{"last"}},
@@ -176,8 +184,9 @@ func definitionCases() []testCase {
 		{"are dropped by agent and version, and can be written again", func(t *testing.T, s *handle) {
 			s.write(&store.Changes{Definitions: []store.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
 				&store.Changes{
-					DropDefinitions: []store.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},
-					Definitions:     []store.Definition{def("b", "1", "4")},
+					DropDefinitions: []store.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"},
+						{Agent: "b", Version: "1"}},
+					Definitions: []store.Definition{def("b", "1", "4")},
 				})
 			wantSame(t, "definitions", s.everything().Kept, []store.Definition{def("a", "2", "2"), def("b", "1", "4")})
 		}},
@@ -190,7 +199,8 @@ func pauseCases() []testCase {
 	}
 	return []testCase{
 		{"are replaced and dropped", func(t *testing.T, s *handle) {
-			s.write(&store.Changes{Pauses: []store.Pause{pause("b", "costs"), pause("a", "")}}, &store.Changes{Pauses: []store.Pause{pause("b", "weekend")}})
+			s.write(&store.Changes{Pauses: []store.Pause{pause("b", "costs"), pause("a", "")}},
+				&store.Changes{Pauses: []store.Pause{pause("b", "weekend")}})
 			wantSame(t, "pauses", s.everything().Pauses, []store.Pause{pause("a", ""), pause("b", "weekend")})
 			s.write(&store.Changes{DropPauses: []string{"a", "unknown"}})
 			wantSame(t, "after a drop", s.everything().Pauses, []store.Pause{pause("b", "weekend")})

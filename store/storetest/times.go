@@ -15,7 +15,9 @@ import (
 func timesAreCut(t *testing.T, s *handle) {
 	want, c := fullChanges(), fullChanges()
 	elsewhere := time.FixedZone("elsewhere", 5*3600+1800)
-	if n := changeTimes(reflect.ValueOf(c), func(at time.Time) time.Time { return at.Add(999 * time.Nanosecond).In(elsewhere) }); n < 30 {
+	if n := changeTimes(reflect.ValueOf(c), func(at time.Time) time.Time {
+		return at.Add(999 * time.Nanosecond).In(elsewhere)
+	}); n < 30 {
 		t.Fatalf("changed %d times, want those of all rows", n)
 	}
 	c.Entries = nil // entries keep their bytes
@@ -42,8 +44,10 @@ func timesAreCut(t *testing.T, s *handle) {
 	})
 
 	zero := time.Time{}
-	s.write(&store.Changes{Tickets: []*mailroom.Ticket{{ID: "zero", Thread: "t", Run: "r", ExpiresAt: &zero, DecidedAt: &zero}},
-		Tokens: []*auth.Token{{Name: "empty", Scopes: []auth.Permission{}, Agents: []string{}, Terms: auth.Terms{Scopes: []auth.Permission{}, Threads: []string{}}}}})
+	s.write(&store.Changes{Tickets: []*mailroom.Ticket{{ID: "zero", Thread: "t", Run: "r", ExpiresAt: &zero,
+		DecidedAt: &zero}},
+		Tokens: []*auth.Token{{Name: "empty", Scopes: []auth.Permission{}, Agents: []string{},
+			Terms: auth.Terms{Scopes: []auth.Permission{}, Threads: []string{}}}}})
 	got = s.everything()
 	for _, k := range got.Tickets {
 		if k.ID == "zero" && (k.ExpiresAt != nil || k.DecidedAt != nil) {

@@ -16,7 +16,8 @@ func tokensAddUpUse(t *testing.T, s *handle) {
 	row := &auth.Token{Name: "ann", Used: used}
 	s.write(&store.Changes{Tokens: []*auth.Token{row}})
 	add := auth.Use{Threads: -1, Bytes: 1000, Workers: 1, Notifications: -7}
-	c := &store.Changes{Use: []store.UseChange{{Token: "ann", Add: add}, {Token: "ann", Add: auth.Use{Bytes: 1}}, {Token: "unknown", Add: add}, {Token: "new", Add: add}}}
+	c := &store.Changes{Use: []store.UseChange{{Token: "ann", Add: add}, {Token: "ann", Add: auth.Use{Bytes: 1}},
+		{Token: "unknown", Add: add}, {Token: "new", Add: add}}}
 	c.Tokens = []*auth.Token{{Name: "new", Used: used}}
 	s.update(func(tx store.Tx) {
 		must(t, tx.Write(c))
@@ -55,7 +56,9 @@ func tokenCases() []testCase {
 			wantSame(t, "names", tokenNames(s.everything().Tokens), []string{"a"})
 			again := &auth.Token{Name: "b"}
 			s.write(&store.Changes{Tokens: []*auth.Token{again}})
-			wantSame(t, "the same name again", get1(t, s, func(r store.Reader) ([]*auth.Token, error) { return r.Tokens("b") }), []*auth.Token{again})
+			wantSame(t, "the same name again", get1(t, s, func(r store.Reader) ([]*auth.Token, error) {
+				return r.Tokens("b")
+			}), []*auth.Token{again})
 		}},
 		{"are ordered by name", func(t *testing.T, s *handle) {
 			s.write(&store.Changes{Tokens: []*auth.Token{{Name: "c"}, {Name: "a"}, {Name: "B"}}},

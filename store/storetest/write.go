@@ -166,11 +166,13 @@ func lastRowIsKept(t *testing.T, s *handle) {
 	c := &store.Changes{Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{run("r", "t")}}
 	for i, text := range []string{"first", "second", "last"} {
 		c.Pauses = append(c.Pauses, store.Pause{Agent: "a", By: text, At: after(i)})
-		c.Cursors = append(c.Cursors, store.Cursor{Channel: "c", Identity: "i", Position: json.RawMessage(`"` + text + `"`), MovedAt: after(i)})
+		c.Cursors = append(c.Cursors, store.Cursor{Channel: "c", Identity: "i", Position: json.RawMessage(`"` + text + `"`),
+			MovedAt: after(i)})
 		c.Reservations = append(c.Reservations, store.Reservation{ID: "v", Thread: "t", Name: text})
 		c.Workers = append(c.Workers, &store.Worker{ID: "w", Host: text})
 		c.Partials = append(c.Partials, partial("r", 0, text))
-		c.Definitions = append(c.Definitions, store.Definition{Agent: "a", Version: "1", Body: json.RawMessage(`"` + text + `"`)})
+		c.Definitions = append(c.Definitions, store.Definition{Agent: "a", Version: "1",
+			Body: json.RawMessage(`"` + text + `"`)})
 		c.Use = append(c.Use, store.UseChange{Token: "ann", Add: auth.Use{Bytes: 1}})
 	}
 	c.Tokens = []*auth.Token{{Name: "ann"}}

@@ -51,7 +51,8 @@ func (r rows) grow(t *mailroom.Thread, n, size int) []mailroom.Entry {
 	var list []mailroom.Entry
 	for range n {
 		t.LastSeq++
-		e, err := entry.New(t.ID, t.LastSeq, entry.KindStep, "r", 1, at(1), entry.StepNamed{Name: strings.Repeat("ü", size/2)})
+		e, err := entry.New(t.ID, t.LastSeq, entry.KindStep, "r", 1, at(1),
+			entry.StepNamed{Name: strings.Repeat("ü", size/2)})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -61,15 +62,18 @@ func (r rows) grow(t *mailroom.Thread, n, size int) []mailroom.Entry {
 }
 
 func newThread(id string) *mailroom.Thread {
-	return &mailroom.Thread{ID: id, Owner: "ann", Agent: "a", FirstSeq: 1, NextPlace: 1, Revision: 7, CreatedAt: at(0), UpdatedAt: at(1)}
+	return &mailroom.Thread{ID: id, Owner: "ann", Agent: "a", FirstSeq: 1, NextPlace: 1, Revision: 7, CreatedAt: at(0),
+		UpdatedAt: at(1)}
 }
 
 func newRun(id, thread string, status mailroom.Status) *mailroom.Run {
-	return &mailroom.Run{ID: id, Thread: thread, Agent: "a", Status: status, Priority: 3, Place: 4, CreatedAt: at(2), FirstSeq: 1}
+	return &mailroom.Run{ID: id, Thread: thread, Agent: "a", Status: status, Priority: 3, Place: 4, CreatedAt: at(2),
+		FirstSeq: 1}
 }
 
 func (r rows) key(thread, key string, d store.Disposition) store.SubmitKey {
-	return store.SubmitKey{Thread: thread, Key: key, Digest: "digest of " + key, Result: store.Submitted{Thread: thread, Run: "r", Disposition: d, Superseded: []string{"x"}}}
+	return store.SubmitKey{Thread: thread, Key: key, Digest: "digest of " + key, Result: store.Submitted{Thread: thread,
+		Run: "r", Disposition: d, Superseded: []string{"x"}}}
 }
 
 // many is a number of threads that takes several pages and batches.
@@ -164,7 +168,8 @@ type contents struct {
 
 func read(t *testing.T, v transfer.Viewer) *contents {
 	t.Helper()
-	c := &contents{Entries: map[string][]string{}, Keys: map[string][]store.SubmitKey{}, Partials: map[string][]store.Partial{}}
+	c := &contents{Entries: map[string][]string{}, Keys: map[string][]store.SubmitKey{},
+		Partials: map[string][]store.Partial{}}
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
 	note(v.View(t.Context(), func(r store.Reader) (err error) {
@@ -268,7 +273,8 @@ func openKind(t *testing.T, kind string) (s store.Store) {
 
 // TestACopyHasEveryRowOfItsSource copies from each kind of database to each kind.
 func TestACopyHasEveryRowOfItsSource(t *testing.T) {
-	for _, way := range [][2]string{{"SQLite", "PostgreSQL"}, {"PostgreSQL", "SQLite"}, {"SQLite", "SQLite"}, {"PostgreSQL", "PostgreSQL"}} {
+	for _, way := range [][2]string{{"SQLite", "PostgreSQL"}, {"PostgreSQL", "SQLite"}, {"SQLite", "SQLite"},
+		{"PostgreSQL", "PostgreSQL"}} {
 		t.Run(way[0]+" to "+way[1], func(t *testing.T) {
 			from, to := openKind(t, way[0]), openKind(t, way[1])
 			fill(t, from, many)
@@ -405,14 +411,18 @@ func differences() []difference {
 		}, transfer.DifferenceError{Thread: "busy", What: "the tickets"}},
 		{"a key", thread("t60", func(_ *mailroom.Thread, c *store.Changes) { c.Keys = []store.SubmitKey{{Thread: "t60", Key: "more"}} }),
 			transfer.DifferenceError{Thread: "t60", What: "the submit keys"}},
-		{"a reservation", fixed(store.Changes{DropReservations: []string{"v"}}), transfer.DifferenceError{Thread: "project:p", What: "the reservations"}},
+		{"a reservation", fixed(store.Changes{DropReservations: []string{"v"}}), transfer.DifferenceError{Thread: "project:p",
+			What: "the reservations"}},
 		{"a worker", fixed(store.Changes{DropWorkers: []string{"v"}}), transfer.DifferenceError{What: "the workers"}},
-		{"a token's use", fixed(store.Changes{Use: []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}}), transfer.DifferenceError{What: "the tokens"}},
+		{"a token's use", fixed(store.Changes{Use: []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}}),
+			transfer.DifferenceError{What: "the tokens"}},
 		{"a pause", fixed(store.Changes{Pauses: []store.Pause{{Agent: "b"}}}), transfer.DifferenceError{What: "the pauses of agents"}},
-		{"a definition", fixed(store.Changes{Definitions: []store.Definition{{Agent: "b"}}}), transfer.DifferenceError{What: "the definitions of agents"}},
+		{"a definition", fixed(store.Changes{Definitions: []store.Definition{{Agent: "b"}}}),
+			transfer.DifferenceError{What: "the definitions of agents"}},
 		{"a summary", fixed(store.Changes{Summaries: store.SumUp([]store.Summary{store.EndOf(&mailroom.Run{Status: mailroom.StatusFailed})})}),
 			transfer.DifferenceError{What: "the summary of ended runs"}},
-		{"a cursor", fixed(store.Changes{DropCursors: []store.Cursor{{Channel: "c", Identity: "69"}}}), transfer.DifferenceError{What: "the cursors"}},
+		{"a cursor", fixed(store.Changes{DropCursors: []store.Cursor{{Channel: "c", Identity: "69"}}}),
+			transfer.DifferenceError{What: "the cursors"}},
 	}
 }
 

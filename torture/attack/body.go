@@ -35,7 +35,8 @@ func fill(n int, piece string) string {
 
 // repeatRequest sends a request count times, atOnce of them concurrently. %d in path is the number
 // of the request.
-func (t *target) repeatRequest(ctx context.Context, count, atOnce int, token, method, path string, body func(i int) string, headers ...string) error {
+func (t *target) repeatRequest(ctx context.Context, count, atOnce int, token, method, path string,
+	body func(i int) string, headers ...string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i := range count {
@@ -89,19 +90,28 @@ func bodies() []attack {
 		bodyAttack("submit: options of objects", 4, 2, true, submit, big(`"options":`+objects(4*mebibyte-64))),
 		bodyAttack("submit: 250,000 labels", 2, 2, true, submit, big(`"metadata":{`+labels.String()+`"z":"z"}`)),
 		bodyAttack("submit: nested labels", 4, 2, true, submit, big(`"metadata":`+objects(4*mebibyte-64))),
-		bodyAttack("submit: a text of 4 MB", 8, 4, true, submit, big(`"key":"k","agent":"echo","sender":"`+strings.Repeat("x", 3*mebibyte)+`"`)),
+		bodyAttack("submit: a text of 4 MB", 8, 4, true, submit, big(`"key":"k","agent":"echo","sender":"`+strings.Repeat("x",
+			3*mebibyte)+`"`)),
 		bodyAttack("submit: 100,000 unknown members", 4, 2, true, submit, big(labels.String()[:1_500_000]+`"z":"z"`)),
-		bodyAttack("submit: one member 200,000 times", 4, 2, true, submit, big(strings.Repeat(`"key":"k",`, 200_000)+`"key":"k"`)),
+		bodyAttack("submit: one member 200,000 times", 4, 2, true, submit,
+			big(strings.Repeat(`"key":"k",`, 200_000)+`"key":"k"`)),
 		bodyAttack("submit: escapes", 4, 2, true, submit, `{"text":"`+strings.Repeat(`\u0000`, 600_000)+`"}`),
 		bodyAttack("submit: no UTF-8", 4, 2, true, submit, `{"text":"`+strings.Repeat("\xff", 3*mebibyte)+`"}`),
 		bodyAttack("submit: a number of 4 MB", 4, 2, true, submit, big(`"priority":`+strings.Repeat("9", 3*mebibyte))),
-		bodyAttack("submit: 100,000 decisions", 2, 2, true, submit, big(`"decisions":[`+strings.Repeat(`{"ticket":"t","decision":"deny"},`, 100_000)+`{"ticket":"t","decision":"deny"}]`)),
-		bodyAttack("submit: 100,000 parts", 2, 2, true, submit, `{"parts":[`+strings.Repeat(`{"type":"text","text":"x"},`, 100_000)+`{"type":"text","text":"x"}]}`),
-		bodyAttack("submit: 24 of 4 MB, 8 at once", 24, 8, true, submit, `{"messages":[`+strings.Repeat(`{"role":"user","text":"`+strings.Repeat("x", 990_000)+`"},`, 3)+`{"role":"user","text":"`+strings.Repeat("x", 990_000)+`"}]}`),
-		bodyAttack("tickets: a large answer", 8, 4, true, "/v1/tickets/none", `{"decision":"answer","answer":`+nested(4*mebibyte-128)+`}`),
+		bodyAttack("submit: 100,000 decisions", 2, 2, true, submit,
+			big(`"decisions":[`+strings.Repeat(`{"ticket":"t","decision":"deny"},`, 100_000)+
+				`{"ticket":"t","decision":"deny"}]`)),
+		bodyAttack("submit: 100,000 parts", 2, 2, true, submit, `{"parts":[`+strings.Repeat(`{"type":"text","text":"x"},`,
+			100_000)+`{"type":"text","text":"x"}]}`),
+		bodyAttack("submit: 24 of 4 MB, 8 at once", 24, 8, true, submit, `{"messages":[`+
+			strings.Repeat(`{"role":"user","text":"`+strings.Repeat("x", 990_000)+`"},`, 3)+`{"role":"user","text":"`+
+			strings.Repeat("x", 990_000)+`"}]}`),
+		bodyAttack("tickets: a large answer", 8, 4, true, "/v1/tickets/none", `{"decision":"answer","answer":`+
+			nested(4*mebibyte-128)+`}`),
 		{"a compressed body", compressed},
 		{"a multipart body", func(ctx context.Context, t *target) error {
-			return t.repeatRequest(ctx, 8, 4, t.token, http.MethodPost, submit+"", same(strings.Repeat("--x\r\nA: b\r\n\r\n\r\n", 200_000)), "Content-Type", "multipart/form-data; boundary=x")
+			return t.repeatRequest(ctx, 8, 4, t.token, http.MethodPost, submit+"",
+				same(strings.Repeat("--x\r\nA: b\r\n\r\n\r\n", 200_000)), "Content-Type", "multipart/form-data; boundary=x")
 		}},
 	}
 }
@@ -119,5 +129,6 @@ func compressed(ctx context.Context, t *target) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return t.repeatRequest(ctx, 16, 4, t.token, http.MethodPost, "/v1/messages", same(packed.String()), "Content-Encoding", "gzip")
+	return t.repeatRequest(ctx, 16, 4, t.token, http.MethodPost, "/v1/messages", same(packed.String()),
+		"Content-Encoding", "gzip")
 }

@@ -14,7 +14,8 @@ import (
 
 // hold opens count connections, calls talk on each, and closes them after a while. A connection
 // that the server refuses is no error.
-func (t *target) hold(ctx context.Context, count int, while time.Duration, talk func(ctx context.Context, c net.Conn, i int)) error {
+func (t *target) hold(ctx context.Context, count int, while time.Duration, talk func(ctx context.Context, c net.Conn,
+	i int)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -82,7 +83,8 @@ func connections() []attack {
 		}},
 		{"150 such bodies for a hook", func(ctx context.Context, t *target) error {
 			return t.hold(ctx, 150, 3*time.Second, func(_ context.Context, c net.Conn, _ int) {
-				if write(c, strings.Replace(head, "/v1/messages", "/v1/hooks/nothing", 1)+fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)+1)) {
+				if write(c, strings.Replace(head, "/v1/messages", "/v1/hooks/nothing", 1)+fmt.Sprintf("Content-Length: %d\r\n\r\n",
+					len(body)+1)) {
 					write(c, body)
 				}
 			})
@@ -116,11 +118,14 @@ func connections() []attack {
 		}},
 		{"200 that expect a 100 and go silent", func(ctx context.Context, t *target) error {
 			return t.hold(ctx, 200, 3*time.Second, func(_ context.Context, c net.Conn, _ int) {
-				write(c, head+fmt.Sprintf("Authorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: 4000000\r\n\r\n", t.token))
+				write(c, head+fmt.Sprintf("Authorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: 4000000\r\n\r\n",
+					t.token))
 			})
 		}},
 		{"500 plain hellos on a port with TLS", func(ctx context.Context, t *target) error {
-			return t.hold(ctx, 500, time.Second, func(_ context.Context, c net.Conn, _ int) { write(c, strings.Repeat("\x16\x03\x01\x02", 4000)) })
+			return t.hold(ctx, 500, time.Second, func(_ context.Context, c net.Conn, _ int) {
+				write(c, strings.Repeat("\x16\x03\x01\x02", 4000))
+			})
 		}},
 	}
 }

@@ -92,7 +92,8 @@ func repeat(count int, make func(stream uint32, token string) string) func(conte
 func frames2() []attack {
 	return []attack{
 		http2Attack("20,000 streams, reset at once", 4, repeat(20_000, func(stream uint32, token string) string {
-			return frame2(typeHeaders, endStream|endHeaders, stream, headers2(get2, "/v1/stats", token)) + frame2(typeReset, 0, stream, "\x00\x00\x00\x08")
+			return frame2(typeHeaders, endStream|endHeaders, stream, headers2(get2, "/v1/stats", token)) + frame2(typeReset, 0,
+				stream, "\x00\x00\x00\x08")
 		})),
 		http2Attack("10,000 streams that stay open", 4, repeat(10_000, func(stream uint32, token string) string {
 			return frame2(typeHeaders, endHeaders, stream, headers2(post2, "/v1/messages", token))
@@ -111,14 +112,16 @@ func frames2() []attack {
 			return frame2(typeSettings, 0, 0, "") + frame2(typePing, 0, 0, "12345678")
 		})),
 		http2Attack("pages into a window of nothing", 8, repeat(200, func(stream uint32, token string) string {
-			said := frame2(typeHeaders, endStream|endHeaders, stream, headers2(get2, "/v1/threads/long/entries?limit=500", token))
+			said := frame2(typeHeaders, endStream|endHeaders, stream, headers2(get2, "/v1/threads/long/entries?limit=500",
+				token))
 			if stream == 1 {
 				said = frame2(typeSettings, 0, 0, "\x00\x04\x00\x00\x00\x00") + said
 			}
 			return said
 		})),
 		http2Attack("empty pieces of a body", 4, repeat(1, func(stream uint32, token string) string {
-			return frame2(typeHeaders, endHeaders, stream, headers2(post2, "/v1/messages", token)) + strings.Repeat(frame2(typeData, 0, stream, ""), 100_000)
+			return frame2(typeHeaders, endHeaders, stream, headers2(post2, "/v1/messages",
+				token)) + strings.Repeat(frame2(typeData, 0, stream, ""), 100_000)
 		})),
 		http2Attack("windows that grow", 4, repeat(50_000, func(stream uint32, _ string) string {
 			return frame2(typeWindow, 0, 0, "\x00\x00\x00\x01")

@@ -71,7 +71,8 @@ func judge(tries []try) (v verdict) {
 	case calm:
 		v.exceeded = append(v.exceeded, "wait")
 	default:
-		v.unjudged = fmt.Sprintf("machine too busy to judge the wait: others use %.1f processors, without the attack a submit waits up to %.0f ms",
+		v.unjudged = fmt.Sprintf(
+			"machine too busy to judge the wait: others use %.1f processors, without the attack a submit waits up to %.0f ms",
 			others, milliseconds(without))
 	}
 	return v

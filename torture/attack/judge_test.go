@@ -22,17 +22,19 @@ func TestOnlyAWaitThatACalmMachineRepeatsIsBlamedOnTheAttack(t *testing.T) {
 		exceeded []string
 		judged   bool
 	}{
-		"within the bound":                    {[]try{fast}, nil, true},
-		"within the wait without the attack":  {[]try{beside}, nil, true},
-		"slow in each try":                    {[]try{slow, slow, slow}, []string{"wait"}, true},
-		"fast in one try":                     {[]try{slow, slow, fast}, nil, true},
-		"fast in one try on a busy machine":   {[]try{busy, busy, fast}, nil, true},
-		"slow beside other programs":          {[]try{busy, busy, busy}, nil, false},
-		"slow once beside other programs":     {[]try{slow, busy, slow}, nil, false},
-		"slow where submits wait anyway":      {[]try{jumpy, slow, slow}, nil, false},
-		"memory beside other programs":        {[]try{{peak: mostMemory + 1, others: 2}}, []string{"memory"}, true},
-		"memory in a try that was repeated":   {[]try{{peak: mostMemory + 1, wait: 300 * ms}, fast}, []string{"memory"}, true},
-		"the server ended, on a busy machine": {[]try{{died: true, wait: 900 * ms, others: 2}}, []string{"THE SERVER ENDED"}, true},
+		"within the bound":                   {[]try{fast}, nil, true},
+		"within the wait without the attack": {[]try{beside}, nil, true},
+		"slow in each try":                   {[]try{slow, slow, slow}, []string{"wait"}, true},
+		"fast in one try":                    {[]try{slow, slow, fast}, nil, true},
+		"fast in one try on a busy machine":  {[]try{busy, busy, fast}, nil, true},
+		"slow beside other programs":         {[]try{busy, busy, busy}, nil, false},
+		"slow once beside other programs":    {[]try{slow, busy, slow}, nil, false},
+		"slow where submits wait anyway":     {[]try{jumpy, slow, slow}, nil, false},
+		"memory beside other programs":       {[]try{{peak: mostMemory + 1, others: 2}}, []string{"memory"}, true},
+		"memory in a try that was repeated": {[]try{{peak: mostMemory + 1, wait: 300 * ms}, fast},
+			[]string{"memory"}, true},
+		"the server ended, on a busy machine": {[]try{{died: true, wait: 900 * ms, others: 2}}, []string{"THE SERVER ENDED"},
+			true},
 		"memory, and a wait of a busy machine": {
 			[]try{{peak: mostMemory + 1, wait: 300 * ms, others: 2}, busy, busy}, []string{"memory"}, false},
 	} {

@@ -3,5 +3,6 @@ package main
 import "slices"
 
 func attacks() []attack {
-	return slices.Concat(bodies(), connections(), framing(), requests(), projects(), threads(), readers(), sockets(), tools(), frames2())
+	return slices.Concat(bodies(), connections(), framing(), requests(), projects(), threads(), readers(), sockets(),
+		tools(), frames2())
 }

@@ -35,7 +35,8 @@ func main() {
 	inside := flag.String("inside", "", "run one attack on the server in the environment (internal)")
 	server := flag.String("server", "bin/mailroom", "server binary to attack")
 	only := flag.String("only", "", "run only attacks whose name contains this")
-	judged := flag.Bool("judge", true, "exit with code 1 if a bound is exceeded, and 3 if the machine is too busy to judge")
+	judged := flag.Bool("judge", true,
+		"exit with code 1 if a bound is exceeded, and 3 if the machine is too busy to judge")
 	flag.Parse()
 	if *inside != "" {
 		if err := runAttack(ctx, *inside); err != nil {
@@ -105,7 +106,8 @@ func run(ctx context.Context, server, only string) (count tally, err error) {
 	fmt.Printf("%d attacks, %d exceeded a bound (%d MiB, %s of additional wait, or an exit of the server)\n",
 		count.done, count.exceeded, mostMemory>>20, mostWait)
 	if count.unjudged > 0 {
-		fmt.Printf("%d could not be judged: the machine was too busy. Run them again when it does nothing else.\n", count.unjudged)
+		fmt.Printf("%d could not be judged: the machine was too busy. Run them again when it does nothing else.\n",
+			count.unjudged)
 	}
 	return count, nil
 }

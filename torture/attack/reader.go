@@ -52,7 +52,8 @@ func readers() []attack {
 // socket opens a WebSocket with the attacker's token.
 func (t *target) socket(ctx context.Context) (*websocket.Conn, error) {
 	c, res, err := websocket.Dial(ctx, strings.Replace(t.url, "https:", "wss:", 1)+"/v1/ws", &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}, // its own certificate
+		// its own certificate
+		HTTPClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + t.token}},
 	})
 	if err != nil && res != nil && res.Body != nil {
@@ -122,8 +123,9 @@ func sockets() []attack {
 		}),
 		{"pings, and pieces of a frame without end", func(ctx context.Context, t *target) error {
 			return t.hold(ctx, 20, 4*time.Second, func(_ context.Context, c net.Conn, i int) {
-				if !write(c, "GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
-					"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer "+t.token+"\r\n\r\n") {
+				if !write(c,
+					"GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+						"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer "+t.token+"\r\n\r\n") {
 					return
 				}
 				piece := "\x89\x80\x00\x00\x00\x00" // a ping, masked with zeros
@@ -148,10 +150,15 @@ func tools() []attack {
 		return bodyAttack(name, count, atOnce, true, "/mcp", body, accept...)
 	}
 	return []attack{
-		call("an unknown tool", 20, 4, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"none","arguments":{}}}`),
+		call("an unknown tool", 20, 4,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"none","arguments":{}}}`),
 		call("a call without parameters", 20, 4, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":null}`),
-		call("nested arguments", 4, 2, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"inbox_peek","arguments":`+nested(4*mebibyte-200)+`}}`),
-		call("a batch of 50,000", 2, 2, "["+strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 50_000)+`{"jsonrpc":"2.0","id":1,"method":"ping"}]`),
-		call("2,000 sessions", 2000, 16, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`),
+		call("nested arguments", 4, 2,
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"inbox_peek","arguments":`+nested(4*mebibyte-200)+
+				`}}`),
+		call("a batch of 50,000", 2, 2, "["+strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 50_000)+
+			`{"jsonrpc":"2.0","id":1,"method":"ping"}]`),
+		call("2,000 sessions", 2000, 16,
+			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`),
 	}
 }

@@ -66,7 +66,8 @@ func (t *target) setUp(ctx context.Context) (err error) {
 	if err := certificate(t.data); err != nil {
 		return err
 	}
-	config := strings.NewReplacer("cert.pem", filepath.Join(t.data, "cert.pem"), "key.pem", filepath.Join(t.data, "key.pem")).Replace(settings)
+	config := strings.NewReplacer("cert.pem", filepath.Join(t.data, "cert.pem"), "key.pem",
+		filepath.Join(t.data, "key.pem")).Replace(settings)
 	if err := os.WriteFile(filepath.Join(t.data, "mailroom.toml"), []byte(config), 0o600); err != nil {
 		return err
 	}
@@ -138,7 +139,8 @@ func (t *target) command(ctx context.Context, args ...string) (string, error) {
 
 func client() *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 64, // the server's own certificate, on loopback
+		// the server's own certificate, on loopback
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 64,
 	}}
 }
 
@@ -207,7 +209,8 @@ func (t *target) peak() int64 {
 
 // probe submits messages one after the other with the other token, for length or until a second
 // after ended, and returns the longest wait.
-func probe(ctx context.Context, t *target, length time.Duration, ended <-chan error) (longest time.Duration, err error) {
+func probe(ctx context.Context, t *target, length time.Duration, ended <-chan error) (longest time.Duration,
+	err error) {
 	over := make(<-chan time.Time)
 	if ended == nil {
 		over = time.After(length)
@@ -231,20 +234,23 @@ func probe(ctx context.Context, t *target, length time.Duration, ended <-chan er
 		case <-tick.C:
 		}
 		begin := time.Now()
-		status, err := t.request(ctx, t.other, "POST", "/v1/threads/probe-"+strconv.Itoa(n%8)+"/messages", strings.NewReader(`{"text":"hello"}`))
+		status, err := t.request(ctx, t.other, "POST", "/v1/threads/probe-"+strconv.Itoa(n%8)+"/messages",
+			strings.NewReader(`{"text":"hello"}`))
 		if took := time.Since(begin); took > longest {
 			longest = took
 		}
 		t.peak()
 		t.cpu()
-		if err == nil && status != http.StatusAccepted && status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		if err == nil && status != http.StatusAccepted && status != http.StatusTooManyRequests &&
+			status != http.StatusServiceUnavailable {
 			return longest, fmt.Errorf("the submit of another token was answered with %d", status)
 		}
 	}
 }
 
 // request sends one request and reads its response.
-func (t *target) request(ctx context.Context, token, method, path string, body io.Reader, headers ...string) (status int, err error) {
+func (t *target) request(ctx context.Context, token, method, path string, body io.Reader,
+	headers ...string) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, t.url+path, body)
 	if err != nil {
 		return 0, err
@@ -272,7 +278,8 @@ func (t *target) dial(ctx context.Context, protocols ...string) (net.Conn, error
 	if len(protocols) == 0 {
 		protocols = []string{"http/1.1"}
 	}
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}} // its own certificate, on loopback
+	// its own certificate, on loopback
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}}
 	return d.DialContext(ctx, "tcp", t.addr)
 }
 

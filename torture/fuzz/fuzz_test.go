@@ -42,7 +42,8 @@ func TestTheSessionGoesOnAfterAFailureAndListsItAtTheEnd(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "a.test")
 	script := "#!/bin/sh\ncase $* in *FuzzBad*) cat found; exit 1 ;; *FuzzLate*) cat deadline; exit 1 ;; esac\necho PASS\n"
 	dir := t.TempDir()
-	for path, content := range map[string]string{binary: script, filepath.Join(dir, "found"): found, filepath.Join(dir, "deadline"): deadline} {
+	for path, content := range map[string]string{binary: script, filepath.Join(dir, "found"): found,
+		filepath.Join(dir, "deadline"): deadline} {
 		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,8 @@ func TestTheSessionGoesOnAfterAFailureAndListsItAtTheEnd(t *testing.T) {
 	s.summarize()
 	_, summary, _ := strings.Cut(out.String(), "\nFAILED: ")
 	for _, want := range []string{
-		"example/a FuzzBad\n" + found, "testdata/fuzz/FuzzPath/771e938e4458e983; repeat it: go test example/a -run 'FuzzBad/771e938e4458e983'\n",
+		"example/a FuzzBad\n" + found,
+		"testdata/fuzz/FuzzPath/771e938e4458e983; repeat it: go test example/a -run 'FuzzBad/771e938e4458e983'\n",
 		"1 targets without a failing input", "\n2 passed, 1 failed\n",
 	} {
 		if !strings.Contains(summary, want) {
@@ -104,7 +106,8 @@ func TestTargetsAreFoundInTheSourcesAndSelectedByAPattern(t *testing.T) {
 
 func TestAPatternThatMatchesNothingIsAnError(t *testing.T) {
 	t.Chdir("../..")
-	for pattern, want := range map[string]string{"FuzzNothing": `no fuzz target matches "FuzzNothing"`, "[": "pattern \"[\""} {
+	for pattern, want := range map[string]string{"FuzzNothing": `no fuzz target matches "FuzzNothing"`,
+		"[": "pattern \"[\""} {
 		if _, err := run(t.Context(), pattern, time.Second); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", pattern, err)
 		}

@@ -66,7 +66,8 @@ func (s *session) run(ctx context.Context, p *fuzzPackage, binary, target string
 	ctx, cancel := context.WithTimeout(ctx, s.length+patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.paniconexit0", "-test.run=^$", "-test.fuzz=^"+target+"$",
-		"-test.fuzztime="+s.length.String(), "-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+filepath.Join(s.cache, p.path))
+		"-test.fuzztime="+s.length.String(), "-test.fuzzminimizetime=1s", "-test.fuzzcachedir="+
+			filepath.Join(s.cache, p.path))
 	cmd.Dir = p.dir
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
@@ -100,7 +101,9 @@ func (s *session) summarize() {
 		}
 	}
 	if s.cutShort > 0 {
-		fmt.Fprintf(s.out, "\n%d targets without a failing input were ended by the deadline of their coordinator (golang/go#75804)\n", s.cutShort)
+		fmt.Fprintf(s.out,
+			"\n%d targets without a failing input were ended by the deadline of their coordinator (golang/go#75804)\n",
+			s.cutShort)
 	}
 	fmt.Fprintf(s.out, "%d passed, %d failed\n", s.total-len(s.failures), len(s.failures))
 }

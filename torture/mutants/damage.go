@@ -12,7 +12,7 @@ func damageMutants() []mutant {
 		{"a child gets an id that overflowed", "issues/tracker/id.go", " && len(number) <= digits", "", pkg, session},
 		{"a line that stays is old", "issues/tracker/folder.go", "		if err == nil { // not before", "		if err == nil || true { // not before", "issues/tracker", "^TestAChangeThatIsNotWrittenMakesNoLineOld$"},
 		{"an issue that was united is written back", "issues/tracker/separate.go", "if it = t.issues.get(it.ID); it != nil {", "if it != nil {", "issues/tracker", "^TestCopiesUnderTwoIDsAreUnited$"},
-		{"an archive is a worktree of the user's repository", "issues/bd/locate.go", " || !sameFile(filepath.Dir(git), filepath.Join(common, \"worktrees\"))", "", pkg, "^TestSessions$/^places$"},
+		{"an archive is a worktree of the user's repository", "issues/bd/locate.go", "!sameFile(filepath.Dir(git), filepath.Join(common, \"worktrees\"))", "false", pkg, "^TestSessions$/^places$"},
 		{"a merge without a base drops a value without a word", "issues/tracker/contest.go", "base == nil && !(ours.wasEdited() && theirs.wasEdited())", "base == nil", pkg, "^TestSessions$/^contests$"},
 		{"a copy that was never edited is a contest", "issues/tracker/contest.go", " || base == nil && !(ours.wasEdited() && theirs.wasEdited())", "", pkg, "^TestSessions$/^contests$"},
 		{"a file from a backup goes back to an older copy", "issues/tracker/past.go", "		one = false\n", "", pkg, "^TestSessions$/^contests$"},

@@ -40,7 +40,8 @@ func claude() *Profile {
 				"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
 				// An approval cannot answer a free-form question; the model asks it in the reply.
 				"--disallowedTools", "AskUserQuestion",
-				"--permission-mode", map[Mode]string{ModeAsk: "default", ModeRead: "dontAsk", ModeEdit: "acceptEdits", ModeAll: "bypassPermissions"}[t.Mode],
+				"--permission-mode", map[Mode]string{ModeAsk: "default", ModeRead: "dontAsk", ModeEdit: "acceptEdits",
+					ModeAll: "bypassPermissions"}[t.Mode],
 			}
 			if t.Mode == ModeAsk {
 				args = append(args, "--permission-prompt-tool", "stdio")
@@ -65,7 +66,8 @@ func claude() *Profile {
 				return claudeAnswer(q.ID, map[string]any{"behavior": "deny", "message": why})
 			},
 			Ask: func(q Question) string {
-				return claudeAnswer(q.ID, map[string]any{"behavior": "deny", "message": "A person is being asked. Stop here.", "interrupt": true})
+				return claudeAnswer(q.ID, map[string]any{"behavior": "deny", "message": "A person is being asked. Stop here.",
+					"interrupt": true})
 			},
 			Refuse: func(r Request) string {
 				return line(map[string]any{"type": "control_response", "response": map[string]any{
@@ -176,7 +178,8 @@ func (l *claudeLine) system() []Event {
 		if l.Status != nil {
 			why = fmt.Sprintf("%d %s", *l.Status, why)
 		}
-		return []Event{Warning{Text: fmt.Sprintf("no answer from the model (%s), retry %d of %d", why, l.Attempt, l.MaxRetries)}}
+		return []Event{Warning{Text: fmt.Sprintf("no answer from the model (%s), retry %d of %d", why, l.Attempt,
+			l.MaxRetries)}}
 	case "permission_denied":
 		return []Event{Warning{Text: "not permitted: " + l.Tool}}
 	}

@@ -23,7 +23,8 @@ func codex() *Profile {
 		Modes: []Mode{ModeRead, ModeEdit, ModeAll},
 		Args: func(t Turn) []string {
 			// Placed before exec, these also apply to a resumed turn.
-			args := []string{"-s", map[Mode]string{ModeRead: "read-only", ModeEdit: "workspace-write", ModeAll: "danger-full-access"}[t.Mode]}
+			args := []string{"-s", map[Mode]string{ModeRead: "read-only", ModeEdit: "workspace-write",
+				ModeAll: "danger-full-access"}[t.Mode]}
 			if t.Model != "" {
 				args = append(args, "-m", t.Model)
 			}
@@ -128,7 +129,8 @@ func codexItem(raw json.RawMessage, completed bool) []Event {
 	if !completed {
 		return []Event{ToolStarted{Call: it.ID, Name: it.Type, Arguments: arguments}}
 	}
-	done := ToolFinished{Call: it.ID, Name: it.Type, Arguments: arguments, OK: it.Status != "failed" && it.Status != "declined"}
+	done := ToolFinished{Call: it.ID, Name: it.Type, Arguments: arguments, OK: it.Status != "failed" &&
+		it.Status != "declined"}
 	switch {
 	case it.Output != "":
 		done.Summary = it.Output

@@ -23,9 +23,12 @@ const (
 //	Failed to refresh token (#6028), Missing environment variable: `OPENAI_API_KEY`; APIs: Incorrect API key provided.
 func loginWords() []string {
 	return []string{
-		"/login", "not logged in", "invalid api key", "incorrect api key", "api key not found", "failed to authenticate", "authentication_error",
-		"invalid authentication credentials", "oauth token has expired", "oauth token revoked", "oauth session expired", "oauth authentication is currently not",
-		"could not be refreshed", "failed to refresh token", "refresh_token_reused", "sign in again", "signing in again", "codex login",
+		"/login", "not logged in", "invalid api key", "incorrect api key", "api key not found", "failed to authenticate",
+		"authentication_error",
+		"invalid authentication credentials", "oauth token has expired", "oauth token revoked", "oauth session expired",
+		"oauth authentication is currently not",
+		"could not be refreshed", "failed to refresh token", "refresh_token_reused", "sign in again", "signing in again",
+		"codex login",
 		"missing environment variable", "missing bearer", "organization has been disabled", "account has been disabled",
 	}
 }
@@ -37,8 +40,10 @@ func loginWords() []string {
 //	You exceeded your current quota; usage_not_included of a plan without codex.
 func quotaWords() []string {
 	return []string{
-		"credit balance is too low", "quota exceeded", "insufficient_quota", "exceeded your current quota", "insufficient credits", "out of credits",
-		"usage_not_included", "check your plan and billing", "billing_error", "payment required", "billing_hard_limit", "spend limit",
+		"credit balance is too low", "quota exceeded", "insufficient_quota", "exceeded your current quota",
+		"insufficient credits", "out of credits",
+		"usage_not_included", "check your plan and billing", "billing_error", "payment required", "billing_hard_limit",
+		"spend limit",
 	}
 }
 
@@ -46,7 +51,8 @@ func quotaWords() []string {
 // an unfinished update.
 func programWords() []string {
 	return []string{
-		"env: node:", "env: ‘node’", "env: 'node'", "env: ‘bun’", "env: 'bun'", "env: bun:", "cannot find module", "node: not found",
+		"env: node:", "env: ‘node’", "env: 'node'", "env: ‘bun’", "env: 'bun'", "env: bun:", "cannot find module",
+		"node: not found",
 		"error while loading shared libraries", "bad interpreter", "exec format error", "requires node", "unsupported node",
 	}
 }
@@ -55,7 +61,8 @@ func programWords() []string {
 // the failure an outage.
 func limitWords() []string {
 	return []string{
-		"usage limit", "limit reached", "hit your limit", "hit your session limit", "hit your weekly limit", "rate limit", "rate_limit",
+		"usage limit", "limit reached", "hit your limit", "hit your session limit", "hit your weekly limit", "rate limit",
+		"rate_limit",
 		"usage_limit_reached", "too many requests", "hit your opus limit", "hit your sonnet limit", "reached your limit",
 	}
 }
@@ -77,12 +84,17 @@ func outageWords() []string {
 //	size (#27090), exceeds the dimension limit (#53547).
 func stuckWords() []string {
 	return []string{
-		"ran out of room in the model's context", "start a new thread", "start a new session", "prompt is too long", "context_length_exceeded", "context length exceeded",
-		"exceed context limit", "exceeds the context window", "maximum context length", "request too large", "request_too_large", "conversation too long", "conversation is too long",
-		"without `tool_result`", "`tool_result` block", "unexpected `tool_use_id`", "`tool_use` ids", "blocks in the latest assistant message cannot be modified", "cannot be modified",
-		"signature in thinking", "`signature` in", "expected `thinking`", "no tool output found", "no tool call found", "invalid_encrypted_content", "encrypted_content",
+		"ran out of room in the model's context", "start a new thread", "start a new session", "prompt is too long",
+		"context_length_exceeded", "context length exceeded",
+		"exceed context limit", "exceeds the context window", "maximum context length", "request too large",
+		"request_too_large", "conversation too long", "conversation is too long",
+		"without `tool_result`", "`tool_result` block", "unexpected `tool_use_id`", "`tool_use` ids",
+		"blocks in the latest assistant message cannot be modified", "cannot be modified",
+		"signature in thinking", "`signature` in", "expected `thinking`", "no tool output found", "no tool call found",
+		"invalid_encrypted_content", "encrypted_content",
 		"encrypted content", "could not be decrypted", "roles must alternate", "must be non-empty",
-		"could not process image", "image exceeds", "image dimensions exceed", "exceeds the dimension limit", "image was too large", "unable to process image",
+		"could not process image", "image exceeds", "image dimensions exceed", "exceeds the dimension limit",
+		"image was too large", "unable to process image",
 		"was provided without its required", "duplicate item found",
 	}
 }
@@ -93,7 +105,8 @@ func stuckWords() []string {
 //	text file busy while the program is updated, no space left on device.
 func busyMachineWords() []string {
 	return []string{
-		"database is locked", "ebusy", "resource busy", "text file busy", "etxtbsy", "no space left", "enospc", "disk quota exceeded", "too many open files", "emfile",
+		"database is locked", "ebusy", "resource busy", "text file busy", "etxtbsy", "no space left", "enospc",
+		"disk quota exceeded", "too many open files", "emfile",
 		"cannot allocate memory", "out of memory", "resource temporarily unavailable", "eagain", "i/o error",
 	}
 }

@@ -66,7 +66,8 @@ func agentSayings() []saying {
 		{"claude", 403, "API Error: 403 Your organization has been disabled", login},
 		{"claude", 401, "OAuth token has expired. Please obtain a new token or refresh your existing token.", login},
 		{"claude", 0, "Not logged in · Please run /login", login},
-		{"codex", 0, "Your access token could not be refreshed because your refresh token was already used. Please log out and sign in again.", login},
+		{"codex", 0,
+			"Your access token could not be refreshed because your refresh token was already used. Please log out and sign in again.", login},
 		{"codex", 0, "Failed to refresh token: 401 Unauthorized: Your refresh token has already been used", login},
 		{"codex", 401, "unexpected status 401 Unauthorized: , url: https://api.example/v1/responses", login},
 		{"codex", 0, "Missing environment variable: `OPENAI_API_KEY`.", login},
@@ -95,13 +96,15 @@ func sessionSayings() []saying {
 		{"claude", 400, "API Error: 400 input length and `max_tokens` exceed context limit: 199999 + 32000 > 200000", gone},
 		{"claude", 400, "API Error: 400 messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01.", gone},
 		{"claude", 400, "API Error: 400 messages.0.content.1: unexpected `tool_use_id` found in `tool_result` blocks: toolu_01.", gone},
-		{"claude", 400, "API Error: 400 messages.1.content.5: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.", gone},
+		{"claude", 400,
+			"API Error: 400 messages.1.content.5: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.", gone},
 		{"claude", 400, "API Error: 400 messages.1.content.0: Invalid `signature` in `thinking` block", gone},
 		{"claude", 400, "API Error: 400 - messages.1.content.0: Invalid signature in thinking block", gone},
 		{"claude", 400, "API Error: 400 Could not process image", gone},
 		{"claude", 400, "API Error: 400 messages.9.content.0.image.source.base64: image exceeds 5 MB maximum", gone},
 		{"claude", 400, "messages.3.content.50: At least one of the image dimensions exceed max allowed size: 8000 pixels", gone},
-		{"claude", 0, "An image in the conversation exceeds the dimension limit for many-image requests (2000px). Start a new session with fewer images.", gone},
+		{"claude", 0,
+			"An image in the conversation exceeds the dimension limit for many-image requests (2000px). Start a new session with fewer images.", gone},
 		{"claude", 413, "API Error: 413 Request exceeds the maximum size", gone},
 		{"claude", 400, "API Error: 400 messages: text content blocks must be non-empty", gone},
 		{"claude", 0, "No conversation found with session ID: x", gone},
@@ -123,10 +126,12 @@ func sessionSayings() []saying {
 // TestAConversationThatIsRefusedInMidWorkIsReplaced has the same words after work, and of a new session.
 func TestAConversationThatIsRefusedInMidWorkIsReplaced(t *testing.T) {
 	end := &End{Status: 400, Message: "Prompt is too long"}
-	if v := Find("claude").Judge(Ending{End: end, Worked: true, SawLine: true, Code: 1}); !v.Stuck || v.Class != mailroom.ClassTransient || v.Gone {
+	if v := Find("claude").Judge(Ending{End: end, Worked: true, SawLine: true, Code: 1}); !v.Stuck ||
+		v.Class != mailroom.ClassTransient || v.Gone {
 		t.Errorf("after work: %+v, want another session for the next attempt", v)
 	}
-	if v := Find("claude").Judge(Ending{End: end, SawLine: true, Code: 1}); v.Stuck || v.Gone || v.Class != mailroom.ClassPermanent {
+	if v := Find("claude").Judge(Ending{End: end, SawLine: true, Code: 1}); v.Stuck || v.Gone ||
+		v.Class != mailroom.ClassPermanent {
 		t.Errorf("the first message: %+v, want a permanent failure", v)
 	}
 }
@@ -147,12 +152,15 @@ func TestALimitIsWaitedFor(t *testing.T) {
 		{429, "You've hit your session limit", now.Add(-time.Minute), 0},
 		{429, "You've hit your session limit", now.Add(1000 * time.Hour), maxRetryAfter},
 	} {
-		v := Find("claude").Judge(Ending{End: &End{Message: c.message, Status: c.status}, Limit: c.event, SawLine: true, Code: 1, Now: now})
+		v := Find("claude").Judge(Ending{End: &End{Message: c.message, Status: c.status}, Limit: c.event, SawLine: true,
+			Code: 1, Now: now})
 		if v.RetryAfter != c.want || v.Class != mailroom.ClassUnavailable {
 			t.Errorf("%q with an event at %v: %v %v, want %v", c.message, c.event, v.Class, v.RetryAfter, c.want)
 		}
 	}
-	events, err := Find("claude").Decode([]byte(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795824000,"rateLimitType":"five_hour"}}`))
+	events, err := Find("claude").Decode(
+		[]byte(
+			`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1795824000,"rateLimitType":"five_hour"}}`))
 	if err != nil || len(events) != 1 || events[0] != (Limit{End: time.Unix(1795824000, 0)}) {
 		t.Errorf("a rejected event: %v, %v", events, err)
 	}

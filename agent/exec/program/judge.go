@@ -54,7 +54,8 @@ func (p *Profile) Judge(e Ending) Verdict {
 		why := cmp.Or(e.Notice, e.End.Text)
 		return p.judgeFailure(e, why, claudeStatus(why))
 	case !e.Worked && !e.Used && e.End.Text == "" && e.Notice == "":
-		return Verdict{Class: mailroom.ClassTransient, Message: "reported success without any work: no text, no call and no tokens", Doubtful: e.Resumed}
+		return Verdict{Class: mailroom.ClassTransient,
+			Message: "reported success without any work: no text, no call and no tokens", Doubtful: e.Resumed}
 	case e.Lingered, e.Code == 0 && e.Signal == "":
 		return Verdict{}
 	}
@@ -74,17 +75,20 @@ func (p *Profile) judgeExit(e Ending) Verdict {
 	fault := faultOf(e.Stderr, 0)
 	switch {
 	case containsAny(e.Stderr, p.SessionBusy):
-		return Verdict{Class: mailroom.ClassUnavailable, Message: "found its session in use by another process"} // perhaps a person, for any length of time
+		// perhaps a person, for any length of time
+		return Verdict{Class: mailroom.ClassUnavailable, Message: "found its session in use by another process"}
 	case silent && e.Resumed && containsAny(e.Stderr, p.SessionGone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
 	case silent && containsAny(e.Stderr, p.StartRefused):
 		return Verdict{Class: mailroom.ClassPermanent, Message: "rejected its arguments or environment", Fault: FaultProgram}
 	case silent && (containsAny(e.Stderr, programWords()) || e.Code == 126 || e.Code == 127):
-		return Verdict{Class: mailroom.ClassPermanent, Message: "could not start: something that it needs is missing", Fault: FaultProgram}
+		return Verdict{Class: mailroom.ClassPermanent, Message: "could not start: something that it needs is missing",
+			Fault: FaultProgram}
 	case !e.Worked && e.Code != 0 && fault != "":
 		return Verdict{Class: mailroom.ClassPermanent, Message: "cannot work for now (" + string(fault) + ")", Fault: fault}
 	case !e.Worked && containsAny(e.Stderr, busyMachineWords()):
-		return Verdict{Class: mailroom.ClassTransient, Message: "did not begin its turn: the machine or its own files were busy"}
+		return Verdict{Class: mailroom.ClassTransient,
+			Message: "did not begin its turn: the machine or its own files were busy"}
 	}
 	return Verdict{
 		Class: mailroom.ClassTransient, Doubtful: e.Resumed && !e.Worked,
@@ -139,7 +143,8 @@ func stuck(e Ending, v Verdict) Verdict {
 
 // isFailure reports whether a text that a program wrote in place of the model is a refusal.
 func isFailure(notice string) bool {
-	return strings.HasPrefix(notice, "API Error") || faultOf(notice, 0) != "" || containsAny(notice, limitWords()) || containsAny(notice, stuckWords())
+	return strings.HasPrefix(notice, "API Error") || faultOf(notice, 0) != "" || containsAny(notice, limitWords()) ||
+		containsAny(notice, stuckWords())
 }
 
 // containsAny reports whether text contains one of words, which are in lower case.

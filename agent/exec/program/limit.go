@@ -35,12 +35,15 @@ const (
 //	         (America/Chicago) (#15064), 5-hour limit reached ∙ resets 1am (Claude-Autopilot#25), resets 15:00 UTC
 var (
 	epochForm   = lazyregexp.New(`(?i)(?:limit reached[^|]{0,40}\||resets?_?at"?\s*[:=]\s*)([0-9]{10}|[0-9]{13})\b`)
-	rfc3339Form = lazyregexp.New(`(?i)resets?_?at"?\s*[:=]\s*"?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9]{2}:[0-9]{2}))`)
+	rfc3339Form = lazyregexp.New(
+		`(?i)resets?_?at"?\s*[:=]\s*"?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9]{2}:[0-9]{2}))`)
 	secondsForm = lazyregexp.New(`(?i)(?:resets_in_seconds"?|retry[-_]after"?)\s*[:=]\s*([0-9]{1,9})\b`)
 	amountForm  = lazyregexp.New(`(?i)(?:try again|retry|resets?)(?: in| after):? ((?:[0-9.]+ ?[a-z]+,? ?(?:and )?)+)`)
 	amount      = lazyregexp.New(`(?i)([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d|w)[a-z]*`)
-	wordForm    = lazyregexp.New(`(?i)(?:try again|resets?|available again|retry)(?: (?:at|on))? +(` + dayPart + `)?(` + clockPart + `)?`)
-	zoneForm    = lazyregexp.New(`^[ ,]*\(?((?:UTC|GMT)[+-][0-9]{1,2}(?::?[0-9]{2})?|[A-Z][A-Za-z]+(?:/[A-Za-z0-9_+-]+){1,2}|[A-Z]{3,5})\b`)
+	wordForm    = lazyregexp.New(`(?i)(?:try again|resets?|available again|retry)(?: (?:at|on))? +(` + dayPart + `)?(` +
+		clockPart + `)?`)
+	zoneForm = lazyregexp.New(
+		`^[ ,]*\(?((?:UTC|GMT)[+-][0-9]{1,2}(?::?[0-9]{2})?|[A-Z][A-Za-z]+(?:/[A-Za-z0-9_+-]+){1,2}|[A-Z]{3,5})\b`)
 )
 
 const (
@@ -90,7 +93,8 @@ func limitTime(text string, now time.Time) time.Time {
 		if group(1) == "" && group(4) == "" {
 			continue
 		}
-		if at := wordTime(strings.ToLower(group(2)), clock{group(4), group(5), strings.ToLower(group(6))}, zoneAfter(text[m[1]:], now), now); !at.IsZero() {
+		if at := wordTime(strings.ToLower(group(2)), clock{group(4), group(5), strings.ToLower(group(6))},
+			zoneAfter(text[m[1]:], now), now); !at.IsZero() {
 			return at
 		}
 	}
@@ -112,7 +116,8 @@ func epochTime(digits string) time.Time {
 // sumOf adds up amounts such as "2 days, 3 hours". It is 0 for one that is no plausible delay.
 func sumOf(text string) (sum time.Duration) {
 	units := map[string]time.Duration{
-		"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
+		"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
+		"w": 7 * 24 * time.Hour,
 	}
 	for _, part := range amount().FindAllStringSubmatch(text, 16) {
 		n, err := strconv.ParseFloat(part[1], 64)

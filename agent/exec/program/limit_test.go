@@ -12,13 +12,16 @@ func TestTheEndOfALimit(t *testing.T) {
 	const hour = time.Hour
 	for text, want := range map[string]time.Time{
 		// amounts
-		"Rate limit reached. Please try again in 11.054s.":                                                now.Add(11054 * time.Millisecond),
-		"You've hit your usage limit. Try again in 3 hours 20 minutes.":                                   now.Add(3*hour + 20*time.Minute),
-		"Upgrade to Pro (https://openai.com/chatgpt/pricing) or try again in 5 days 22 hours 11 minutes.": now.Add(142*hour + 11*time.Minute),
-		"send a request to your admin or try again in 3 days, 6 hours, and 57 minutes.":                   now.Add(78*hour + 57*time.Minute),
-		"limit reached, resets in 2h 5m":                                                                  now.Add(2*hour + 5*time.Minute),
-		"retry after 250ms":                                                                               now.Add(250 * time.Millisecond),
-		"try again in 1 week":                                                                             now.Add(7 * 24 * hour),
+		"Rate limit reached. Please try again in 11.054s.": now.Add(
+			11054 * time.Millisecond),
+		"You've hit your usage limit. Try again in 3 hours 20 minutes.": now.Add(
+			3*hour + 20*time.Minute),
+		"Upgrade to Pro (https://openai.com/chatgpt/pricing) or try again in 5 days 22 hours 11 minutes.": now.Add(
+			142*hour + 11*time.Minute),
+		"send a request to your admin or try again in 3 days, 6 hours, and 57 minutes.": now.Add(78*hour + 57*time.Minute),
+		"limit reached, resets in 2h 5m":                                                now.Add(2*hour + 5*time.Minute),
+		"retry after 250ms":                                                             now.Add(250 * time.Millisecond),
+		"try again in 1 week":                                                           now.Add(7 * 24 * hour),
 		// times since 1970
 		"Claude AI usage limit reached|1795824000":                                              time.Unix(1795824000, 0),
 		"Claude AI usage limit reached|1795824000000":                                           time.Unix(1795824000, 0),
@@ -26,11 +29,13 @@ func TestTheEndOfALimit(t *testing.T) {
 		`{"type":"usage_limit_reached","plan_type":"plus","resets_in_seconds":13872}`:           now.Add(13872 * time.Second),
 		"429 Too Many Requests (Retry-After: 120)":                                              now.Add(2 * time.Minute),
 		`{"five_hour":{"resets_at":"2026-11-28T12:00:00Z"}}`:                                    at(time.November, 28, 13, 0),
-		`{"resets_at":"2026-11-28T12:00:00.123+00:00"}`:                                         at(time.November, 28, 13, 0).Add(123 * time.Millisecond),
+		`{"resets_at":"2026-11-28T12:00:00.123+00:00"}`: at(time.November, 28, 13,
+			0).Add(123 * time.Millisecond),
 		// times of day
-		"Visit https://chatgpt.com/codex/settings/usage to purchase more credits or try again at 11:58 PM.": at(time.November, 27, 23, 58),
-		"You've hit your usage limit. Try again at 3:28 PM.":                                                at(time.November, 28, 15, 28),
-		"You've hit your usage limit. Try again at 3:28 p.m.":                                               at(time.November, 28, 15, 28),
+		"Visit https://chatgpt.com/codex/settings/usage to purchase more credits or try again at 11:58 PM.": at(time.November,
+			27, 23, 58),
+		"You've hit your usage limit. Try again at 3:28 PM.":                          at(time.November, 28, 15, 28),
+		"You've hit your usage limit. Try again at 3:28 p.m.":                         at(time.November, 28, 15, 28),
 		"try again at 12:05 AM.":                                                      at(time.November, 28, 0, 5),
 		"You've hit your session limit · resets 4pm (UTC)":                            at(time.November, 28, 17, 0),
 		"You've hit your limit · resets 10pm (UTC)":                                   at(time.November, 27, 23, 0),
@@ -106,7 +111,8 @@ func limitAt(month time.Month, day, hour, minute int) time.Time {
 // FuzzLimitEnd checks that no text names a time in the past or far away.
 func FuzzLimitEnd(f *testing.F) {
 	for _, text := range []string{
-		"try again at Dec 3rd, 2026 4:15 AM.", "resets 4pm (UTC)", "limit reached|1795824000", "try again in 2 days 3 hours", "resets Mon 9:00 AM (GMT+5:30)",
+		"try again at Dec 3rd, 2026 4:15 AM.", "resets 4pm (UTC)", "limit reached|1795824000", "try again in 2 days 3 hours",
+		"resets Mon 9:00 AM (GMT+5:30)",
 	} {
 		f.Add(text, int64(1795800000))
 	}

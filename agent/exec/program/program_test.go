@@ -24,7 +24,8 @@ func TestArguments(t *testing.T) {
 		{"codex", Turn{Mode: ModeAll}, "-s danger-full-access exec --json --skip-git-repo-check -"},
 		{"claude", Turn{Mode: ModeAsk, Session: "id"}, claudeStart + "default --permission-prompt-tool stdio --session-id id"},
 		{"claude", Turn{Mode: ModeRead, Session: "id", Resume: true}, claudeStart + "dontAsk --resume id"},
-		{"claude", Turn{Mode: ModeEdit, Session: "id", Model: "m", Args: []string{"--effort", "low"}}, claudeStart + "acceptEdits --model m --effort low --session-id id"},
+		{"claude", Turn{Mode: ModeEdit, Session: "id", Model: "m", Args: []string{"--effort", "low"}},
+			claudeStart + "acceptEdits --model m --effort low --session-id id"},
 		{"claude", Turn{Mode: ModeAll, Session: "id"}, claudeStart + "bypassPermissions --session-id id"},
 	}
 	for _, c := range cases {
@@ -38,7 +39,8 @@ func TestArguments(t *testing.T) {
 // argument.
 func TestProfilesAreComplete(t *testing.T) {
 	for _, p := range All() {
-		if p.Name == "" || p.Program == "" || len(p.Version) == 0 || p.Prompt == nil || p.Decode == nil || len(p.Modes) == 0 || Find(p.Name) == nil {
+		if p.Name == "" || p.Program == "" || len(p.Version) == 0 || p.Prompt == nil || p.Decode == nil ||
+			len(p.Modes) == 0 || Find(p.Name) == nil {
 			t.Errorf("incomplete profile %+v", p)
 		}
 		seen := map[string]Mode{}
@@ -76,8 +78,11 @@ func TestFoldedText(t *testing.T) {
 		{"two messages", []Event{Passage{"m", "a"}, Passage{"n", "b"}}, `a|b`},
 		{"a tool between", []Event{Passage{"m", "a"}, start, Passage{"n", "b"}}, `a|b`},
 		{"a tool, and more of the same message", []Event{Passage{"m", "a"}, start, Passage{"m", "b"}}, `a|b`},
-		{"a tool that ends in mid-message", []Event{start, MessageStarted{"m"}, Text{"a"}, ToolFinished{Call: "1"}, Text{"b"}, Passage{"m", "ab"}}, `ab`},
-		{"a subagent's tool in mid-message", []Event{start, MessageStarted{"m"}, Text{"Final "}, ToolStarted{Call: "2", Name: "tool", Helper: true}, ToolFinished{Call: "2"}, Text{"words."}, Passage{"m", "Final words."}}, `Final words.`},
+		{"a tool that ends in mid-message", []Event{start, MessageStarted{"m"}, Text{"a"}, ToolFinished{Call: "1"}, Text{"b"},
+			Passage{"m", "ab"}}, `ab`},
+		{"a subagent's tool in mid-message", []Event{start, MessageStarted{"m"}, Text{"Final "},
+			ToolStarted{Call: "2", Name: "tool", Helper: true}, ToolFinished{Call: "2"}, Text{"words."},
+			Passage{"m", "Final words."}}, `Final words.`},
 		{"a message that was broken off", []Event{MessageStarted{"m"}, Text{"a"}, MessageStarted{"n"}, Text{"ab"}, Passage{"n", "ab"}}, `a|ab`},
 		{"two turns", []Event{Passage{"m", "a"}, End{OK: true, Text: "a"}, Passage{"m", "b"}, End{OK: true, Text: "b"}}, `a|b`},
 		{"two turns in pieces", []Event{Text{"a"}, End{OK: true}, Text{"b"}, End{OK: true}}, `a|b`},
@@ -139,7 +144,8 @@ func TestACallIsShownOnceAndEnds(t *testing.T) {
 func TestShownTextIsBounded(t *testing.T) {
 	var f Fold
 	long := "begin" + strings.Repeat("世", maxShown) + "end"
-	if got := f.Sanitize(long); len(got) > maxShown+100 || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") {
+	if got := f.Sanitize(long); len(got) > maxShown+100 || !strings.HasPrefix(got, "begin") ||
+		!strings.HasSuffix(got, "end") {
 		t.Errorf("%d bytes are shown", len(got))
 	}
 	raw := []byte(`{"a":"` + strings.Repeat(`\u0001`, maxShown) + `"}`)
@@ -168,7 +174,8 @@ func TestTotalsAreOfTheSession(t *testing.T) {
 		{"of the turn", []Usage{{Usage: use(10, 2, 1)}, {Usage: use(5, 1, 2)}}, use(7, 7, 7), use(15, 3, 3), use(7, 7, 7)},
 		{"totals", []Usage{{Usage: use(100, 20, 5), TotalTokens: true, TotalCost: true}}, use(60, 10, 4), use(40, 10, 1), use(100, 20, 5)},
 		{"totals of the cost", []Usage{{Usage: use(10, 2, 5), TotalCost: true}}, use(0, 0, 4), use(10, 2, 1), use(0, 0, 5)},
-		{"from another beginning", []Usage{{Usage: use(30, 20, 1), TotalTokens: true, TotalCost: true}}, use(60, 10, 4), use(30, 20, 1), use(30, 20, 1)},
+		{"from another beginning", []Usage{{Usage: use(30, 20, 1), TotalTokens: true, TotalCost: true}}, use(60, 10, 4),
+			use(30, 20, 1), use(30, 20, 1)},
 		{"nothing", nil, use(1, 1, 1), use(0, 0, 0), use(1, 1, 1)},
 	}
 	for _, c := range cases {
@@ -212,10 +219,14 @@ func TestTheLastEventAndTheExitStatusDecideTheOutcome(t *testing.T) {
 		{"resumed, silent, killed", Ending{Resumed: true, Code: -1, Signal: "killed"}, "doubtful"},
 		{"resumed, silent, exit 0", Ending{Resumed: true}, "doubtful"},
 		{"resumed, at work, killed", Ending{Resumed: true, Worked: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
-		{"resumed, a busy file", Ending{Resumed: true, Code: 1, Stderr: "Error: EBUSY: resource busy or locked, open settings.json"}, mailroom.ClassTransient},
-		{"resumed, an unknown refusal", Ending{Resumed: true, SawLine: true, Code: 1, End: &End{Status: 400, Message: "API Error: 400 new words"}}, "doubtful"},
-		{"resumed, at work, an unknown refusal", Ending{Resumed: true, Worked: true, Code: 1, End: &End{Status: 400, Message: "API Error: 400 new words"}}, mailroom.ClassPermanent},
-		{"new, an unknown refusal", Ending{SawLine: true, Code: 1, End: &End{Status: 400, Message: "API Error: 400 new words"}}, mailroom.ClassPermanent},
+		{"resumed, a busy file", Ending{Resumed: true, Code: 1,
+			Stderr: "Error: EBUSY: resource busy or locked, open settings.json"}, mailroom.ClassTransient},
+		{"resumed, an unknown refusal", Ending{Resumed: true, SawLine: true, Code: 1,
+			End: &End{Status: 400, Message: "API Error: 400 new words"}}, "doubtful"},
+		{"resumed, at work, an unknown refusal", Ending{Resumed: true, Worked: true, Code: 1,
+			End: &End{Status: 400, Message: "API Error: 400 new words"}}, mailroom.ClassPermanent},
+		{"new, an unknown refusal", Ending{SawLine: true, Code: 1,
+			End: &End{Status: 400, Message: "API Error: 400 new words"}}, mailroom.ClassPermanent},
 		{"new, silent, exit 1", Ending{Code: 1}, mailroom.ClassTransient},
 		{"resumed and not there", Ending{Resumed: true, SawLine: true, Code: 1, End: gone}, "gone"},
 		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.ClassUnavailable},
@@ -270,10 +281,14 @@ func TestThinkingIsDecoded(t *testing.T) {
 		line   string
 		want   []Event
 	}{
-		{decodeCodex, `{"type":"item.completed","item":{"id":"i","type":"reasoning","text":"**Pondering**"}}`, []Event{Thinking{"**Pondering**\n\n"}}},
+		{decodeCodex, `{"type":"item.completed","item":{"id":"i","type":"reasoning","text":"**Pondering**"}}`,
+			[]Event{Thinking{"**Pondering**\n\n"}}},
 		{decodeCodex, `{"type":"item.started","item":{"id":"i","type":"reasoning","text":""}}`, nil},
-		{decodeClaude, `{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm"}}}`, []Event{Thinking{"hm"}}},
-		{decodeClaude, `{"type":"stream_event","parent_tool_use_id":"t","event":{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm"}}}`, nil},
+		{decodeClaude,
+			`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm"}}}`,
+			[]Event{Thinking{"hm"}}},
+		{decodeClaude,
+			`{"type":"stream_event","parent_tool_use_id":"t","event":{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm"}}}`, nil},
 	} {
 		got, err := c.decode([]byte(c.line))
 		if err != nil || !reflect.DeepEqual(got, c.want) {

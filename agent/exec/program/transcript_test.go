@@ -30,7 +30,8 @@ func TestTranscripts(t *testing.T) {
 			t.Fatalf("%d transcripts of %s, %v", len(files), p.Name, err)
 		}
 		if *update {
-			a := &txtar.Archive{Comment: []byte("What is written of each transcript of " + p.Name + ". Made by go test -update, read by a person.\n\n")}
+			a := &txtar.Archive{Comment: []byte("What is written of each transcript of " + p.Name +
+				". Made by go test -update, read by a person.\n\n")}
 			for _, file := range files {
 				a.Files = append(a.Files, txtar.File{Name: caseOf(file), Data: []byte(replay(t, p, file) + "\n")})
 			}

@@ -35,7 +35,8 @@ func TestAnAlbumIsOneRun(t *testing.T) {
 		wantEqual(t, "messages before the download", w.heard(), nil)
 		slow.release()
 		w.later(2 * time.Second)
-		wantEqual(t, "messages", w.heard(), []string{"look\nFile a.txt:\ncontent\nFile b.txt:\ncontent\nFile c.txt:\ncontent"})
+		wantEqual(t, "messages", w.heard(),
+			[]string{"look\nFile a.txt:\ncontent\nFile b.txt:\ncontent\nFile c.txt:\ncontent"})
 		w.picture(at, boss, "g2", "one", "a.txt", released())
 		w.later(2 * time.Second)
 		w.picture(at, boss, "", "two", "a.txt", released())
@@ -147,7 +148,9 @@ func TestAnAlbumOutlivesAKill(t *testing.T) {
 					w.faults.revive()
 					w.start()
 				}
-				w.await("all messages", func(store.Reader) bool { return strings.Contains(strings.Join(w.awaitHeard(0), "\n"), "after") })
+				w.await("all messages", func(store.Reader) bool {
+					return strings.Contains(strings.Join(w.awaitHeard(0), "\n"), "after")
+				})
 				w.awaitSettled()
 				want := "look\nFile a.txt:\ncontent\nFile b.txt:\ncontent\nafter"
 				wantEqual(t, fmt.Sprintf("messages, killed at write %d", n), strings.Join(w.awaitHeard(0), "\n"), want)

@@ -11,7 +11,8 @@ import (
 func TestAnApproverSeesInvisibleCharacters(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.AddEvent(chat.Event{
-		Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss, Name: "B\u202eoss"}, Text: "ask run a\u202etxt.exe\u200b",
+		Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss, Name: "B\u202eoss"},
+		Text: "ask run a\u202etxt.exe\u200b",
 	})
 	const shown = "run a⟦U+202E⟧txt.exe⟦U+200B⟧"
 	asked := w.awaitText("asks: May I " + shown + "?").Versions[0].Text

@@ -102,7 +102,8 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 			"Denied by c:ann", "it was: decided deny "},
 		"elsewhere": {func(o *serverFixture) {
 			k := o.ticket()
-			if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
+			if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove,
+				Digest: k.Digest, By: "bob"}); err != nil {
 				o.t.Fatal(err)
 			}
 		}, "Approved by bob", "it was: decided approve "},
@@ -117,7 +118,9 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 				c.decide(o)
 				<-time.After(15 * time.Minute)
 				sent := o.platform.Sent()
-				replied := slices.ContainsFunc(sent, func(m Sent) bool { return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply) })
+				replied := slices.ContainsFunc(sent, func(m Sent) bool {
+					return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply)
+				})
 				if q := sent[0].Message; !strings.HasPrefix(q.Text, c.want) || len(q.Buttons) > 0 || !replied {
 					t.Errorf("question %+v; sent %q", q, o.sentTexts())
 				}
@@ -133,17 +136,18 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 }
 
 func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
-	withServer(t, askingAgent(mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which colour?"}), func(o *serverFixture) {
-		o.start()
-		o.platform.SendPrivate("ann", "paint it")
-		o.awaitSettled(1)
-		o.expectSent("codex asks: Which colour?\nYour next message is the answer.")
-		o.platform.SendPrivate("ann", "red")
-		o.awaitSettled(2)
-		if got := o.sentTexts()[1]; !strings.HasPrefix(got, "it was: decided answer") || !strings.Contains(got, "red") {
-			o.t.Errorf("got %q", got)
-		}
-	})
+	withServer(t, askingAgent(mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which colour?"}),
+		func(o *serverFixture) {
+			o.start()
+			o.platform.SendPrivate("ann", "paint it")
+			o.awaitSettled(1)
+			o.expectSent("codex asks: Which colour?\nYour next message is the answer.")
+			o.platform.SendPrivate("ann", "red")
+			o.awaitSettled(2)
+			if got := o.sentTexts()[1]; !strings.HasPrefix(got, "it was: decided answer") || !strings.Contains(got, "red") {
+				o.t.Errorf("got %q", got)
+			}
+		})
 }
 
 func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
@@ -153,7 +157,8 @@ func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
 		o.platform.SendPrivate("ann", "go")
 		<-time.After(10 * time.Second)
 		k := o.ticket()
-		if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
+		if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove,
+			Digest: k.Digest, By: "bob"}); err != nil {
 			o.t.Fatal(err)
 		}
 		o.platform.Hook(CallSend, nil)
@@ -170,14 +175,17 @@ func TestARunWithoutAReplyIsExplained(t *testing.T) {
 		agent mailroom.AgentFunc
 		want  []string // substrings in order
 	}{
-		"no reply": {func(context.Context, mailroom.Session) error { return nil }, []string{"(codex ended without a reply.)"}},
+		"no reply": {func(context.Context, mailroom.Session) error {
+			return nil
+		}, []string{"(codex ended without a reply.)"}},
 		"an error": {func(context.Context, mailroom.Session) error { return errors.New("no such file\nat line 1") },
 			[]string{"(codex failed: exhausted)", "To retry, send the message again or run on the server: mailroom run retry "}},
 		"an error after a part of the reply": {func(ctx context.Context, s mailroom.Session) error {
 			return errors.Join(s.Stream(ctx, "I have half of"), errors.New("no more"))
 		}, []string{"I have half of\n", "(codex failed: exhausted)"}},
 		"a program fails with a key and a path in its output": {func(context.Context, mailroom.Session) error {
-			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("the command ended with exit status 3: open /srv/keys: sk-12345")}
+			return &mailroom.Failure{Class: mailroom.ClassPermanent,
+				Err: errors.New("the command ended with exit status 3: open /srv/keys: sk-12345")}
 		}, []string{"(codex failed: permanent, exit status 3)\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +221,8 @@ func TestAGoneRoomGetsNothingUntilAMessageArrives(t *testing.T) {
 		elsewhere := func(n int) {
 			for range n {
 				if _, err := o.ledger.Submit(o.t.Context(), thread.Submit{
-					By: &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}, Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text("from a timer")}},
+					By: &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}, Thread: threadID,
+					Messages: []thread.NewMessage{{Parts: mailroom.Text("from a timer")}},
 				}); err != nil {
 					o.t.Fatal(err)
 				}
@@ -225,7 +234,8 @@ func TestAGoneRoomGetsNothingUntilAMessageArrives(t *testing.T) {
 			o.t.Errorf("%d calls of the platform", asked)
 		}
 		for i, r := range runs {
-			if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "the recipient is gone") {
+			if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent ||
+				!strings.Contains(r.Error.Message, "the recipient is gone") {
 				o.t.Errorf("delivery %d is %s: %+v", i, r.Status, r.Error)
 			}
 		}
@@ -248,7 +258,9 @@ func TestAReplyGoesToItsChatOnly(t *testing.T) {
 			return err
 		}
 		if s.Run().Thread == channel.ThreadID("c", BotID, "with-ann") {
-			return s.Append(ctx, mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", BotID, "with-bob"), Parts: mailroom.Text("for bob")}}})
+			return s.Append(ctx,
+				mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", BotID, "with-bob"),
+					Parts: mailroom.Text("for bob")}}})
 		}
 		return s.Stream(ctx, input[0].Text)
 	}, func(o *serverFixture) {

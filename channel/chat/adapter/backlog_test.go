@@ -47,7 +47,8 @@ func (s *slowFile) release() { close(s.come) }
 // sendFile sends a private message with files.
 func (w *fixture) sendFile(user, text string, files ...chat.File) chat.Event {
 	return w.platform.AddEvent(chat.Event{
-		Kind: chat.EventMessage, Room: PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
+		Kind: chat.EventMessage, Room: PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text,
+		Files: files,
 	})
 }
 
@@ -177,7 +178,8 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 			}
 			w.awaitText("after!")
 			w.awaitSettled()
-			wantEqual(t, fmt.Sprintf("messages to the agent when killed at write %d (applied: %v)", writes+1, applied), w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
+			wantEqual(t, fmt.Sprintf("messages to the agent when killed at write %d (applied: %v)", writes+1, applied),
+				w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
 			w.stop()
 		}
 		if writes < 6 {
@@ -202,7 +204,9 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	})
 	w.start()
 	w.platform.SendPrivate(stranger, "hello")
-	w.await("a failed try", func(store.Reader) bool { return strings.Contains(w.logs.String(), "pairing code could not be sent") })
+	w.await("a failed try", func(store.Reader) bool {
+		return strings.Contains(w.logs.String(), "pairing code could not be sent")
+	})
 	for i := 0; len(w.platform.Sent()) == 0; i++ { // until the failure is recorded
 		w.platform.SendPrivate(stranger, fmt.Sprint("hello? ", i))
 		w.platform.AwaitReceived()

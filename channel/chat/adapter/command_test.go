@@ -148,7 +148,8 @@ func TestEachUserOfAGroupCanHaveAConversation(t *testing.T) {
 	w.platform.SendGroup(room, "y", "hello")
 	w.awaitText("hello!")
 	w.await("the delivery to end, which /stop would end", func(r store.Reader) bool {
-		counts, err := r.Count(store.CountQuery{Agent: "channel:tg", Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
+		counts, err := r.Count(store.CountQuery{Agent: "channel:tg", Statuses: []mailroom.Status{mailroom.StatusQueued,
+			mailroom.StatusRunning}})
 		return err == nil && counts.Sum() == 0
 	})
 	w.platform.SendGroup(room, "y", "/stop")
@@ -161,8 +162,12 @@ func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
 	for name, decide := range map[string]func(w *fixture, s Sent){
 		"run: approvedecided by command": func(w *fixture, _ Sent) { w.platform.SendPrivate(boss, "/approve") },
 		"run: denydecided by command":    func(w *fixture, _ Sent) { w.platform.SendPrivate(boss, "/deny too risky") },
-		"run: approvedecided by button":  func(w *fixture, s Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label) },
-		"run: denydecided by button":     func(w *fixture, s Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label) },
+		"run: approvedecided by button": func(w *fixture, s Sent) {
+			w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label)
+		},
+		"run: denydecided by button": func(w *fixture, s Sent) {
+			w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +202,8 @@ func TestALateButtonPressShowsTheDecision(t *testing.T) {
 	w.awaitSettled()
 	awaitAcks(2)
 	acks := w.platform.ButtonAcks()
-	if len(acks) != 2 || !strings.Contains(acks[0].Text, "Only an admin") || !strings.HasPrefix(acks[1].Text, "Denied by") {
+	if len(acks) != 2 || !strings.Contains(acks[0].Text, "Only an admin") || !strings.HasPrefix(acks[1].Text,
+		"Denied by") {
 		t.Errorf("button results %+v", acks)
 	}
 	wantEqual(t, "the decision", w.ticket().Decision, mailroom.VerdictDeny)
@@ -208,7 +214,8 @@ func TestAButtonOfAnotherRoomDecidesNothing(t *testing.T) {
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
-	w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: GroupRoom(room), User: chat.User{ID: boss}, TargetID: s.ID, Data: s.Versions[0].Buttons[0].Data})
+	w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: GroupRoom(room), User: chat.User{ID: boss},
+		TargetID: s.ID, Data: s.Versions[0].Buttons[0].Data})
 	w.platform.SendGroup(room, boss, "/approve")
 	w.awaitText("No question in this chat")
 	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
@@ -248,7 +255,8 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 					w.platform.SendPrivate(boss, "after")
 					w.awaitText("after!")
 					w.awaitSettled()
-					wantEqual(t, fmt.Sprintf("messages to the agent, killed at write %d", n), strings.Join(w.awaitHeard(0), ","), tc.heard)
+					wantEqual(t, fmt.Sprintf("messages to the agent, killed at write %d", n), strings.Join(w.awaitHeard(0), ","),
+						tc.heard)
 					if got := strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), tc.words); got != 1 {
 						t.Errorf("killed at write %d: %q sent %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
 					}
@@ -350,8 +358,10 @@ func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
 		id := fmt.Sprintf("evil%d", i)
 		w.platform.SendPrivate(id, secret)
 		w.platform.SendGroup("closed", id, "/approve "+secret)
-		w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: GroupRoom("closed"), User: chat.User{ID: id}, TargetID: "m1", Data: secret})
-		w.platform.AddEvent(chat.Event{Kind: chat.EventEdited, Room: PrivateRoom(id), User: chat.User{ID: id}, TargetID: "e1", Text: secret})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: GroupRoom("closed"), User: chat.User{ID: id},
+			TargetID: "m1", Data: secret})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventEdited, Room: PrivateRoom(id), User: chat.User{ID: id}, TargetID: "e1",
+			Text: secret})
 	}
 	w.platform.SendPrivate(friend, "hello")
 	w.awaitText("hello!")
@@ -420,7 +430,8 @@ func TestAStrangerIsPairedWithTheirCode(t *testing.T) {
 		synctest.Wait()
 		w.platform.SendPrivate("a", "hello")
 		synctest.Wait()
-		wantEqual(t, "sent in the end", texts(w.platform.Sent())[4:], []string{"You have access now. !help lists the commands.", "hello!"})
+		wantEqual(t, "sent in the end", texts(w.platform.Sent())[4:],
+			[]string{"You have access now. !help lists the commands.", "hello!"})
 		if err := operator.Revoke(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
@@ -444,7 +455,8 @@ func TestAnUnreadMessageIsEdited(t *testing.T) {
 	w.platform.SendPrivate(boss, "hold")
 	w.awaitHeard(1)
 	change := func(kind chat.EventKind, of chat.Event, user, text string) {
-		w.platform.AddEvent(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: user, Name: "x"}, TargetID: of.Key, Text: text})
+		w.platform.AddEvent(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: user, Name: "x"}, TargetID: of.Key,
+			Text: text})
 	}
 	edited := w.platform.SendPrivate(boss, "frist")
 	queued := w.platform.SendPrivate(boss, "/queue secnd")
@@ -469,7 +481,8 @@ func TestAnEditOfAReadMessageIsANewMessage(t *testing.T) {
 	edit := func(of chat.Event, user, text string) {
 		t.Helper()
 		w.platform.AddEvent(chat.Event{
-			Kind: chat.EventEdited, Room: of.Room, User: chat.User{ID: user}, TargetID: of.Key, Text: text, Addressed: strings.Contains(text, "@bot"),
+			Kind: chat.EventEdited, Room: of.Room, User: chat.User{ID: user}, TargetID: of.Key, Text: text,
+			Addressed: strings.Contains(text, "@bot"),
 		})
 		w.awaitSettled()
 	}
@@ -494,8 +507,10 @@ func TestAnEditOfAReadMessageIsANewMessage(t *testing.T) {
 		"From tg:boss:\n> edited: deploy to both\n> > now" + was + "deploy to prod",
 	})
 
-	talk := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: friend}, Text: "what a day"})
-	command := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: friend}, Text: "hello all"})
+	talk := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: friend},
+		Text: "what a day"})
+	command := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: friend},
+		Text: "hello all"})
 	edit(talk, friend, "what a nice day") // still not to the bot
 	edit(command, friend, "/stop @bot")
 	edit(talk, friend, "what a day, @bot")
@@ -509,7 +524,8 @@ func TestAnEditOfAReadMessageIsANewMessage(t *testing.T) {
 
 func TestAMessageOverTheLimitIsRejected(t *testing.T) {
 	w := newFixture(t).start()
-	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
+	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss},
+		Text: strings.Repeat("x", mailroom.MaxText+1)})
 	w.awaitText("Message not accepted: ")
 	w.platform.SendPrivate(boss, "hello")
 	w.awaitText("hello!")
@@ -524,7 +540,8 @@ func TestScheduledMessagesAreShownAndDiscarded(t *testing.T) {
 	conversation := w.agent.threads[0]
 	w.agent.mu.Unlock()
 	later := thread.Submit{
-		Thread: conversation, Run: "later", Messages: []thread.NewMessage{{Parts: mailroom.Text("later")}, {Parts: mailroom.Text("and this")}},
+		Thread: conversation, Run: "later", Messages: []thread.NewMessage{{Parts: mailroom.Text("later")},
+			{Parts: mailroom.Text("and this")}},
 		NotBefore: time.Now().Add(time.Hour), Origin: mailroom.Origin{Via: "user", Sender: "operator"},
 	}
 	if _, err := w.ledger.Submit(t.Context(), later); err != nil {

@@ -25,12 +25,14 @@ func TestAVerbatimAnswerHasNoMarkup(t *testing.T) {
 	w.platform.SendPrivate(friend, "hello")
 	w.platform.AwaitSent(1)
 	err := channel.SendAnswer(t.Context(), w.ledger, "tg", channel.Answer{
-		Room: []string{"bot-1", "with-friend"}, Key: "k", Verbatim: "[x](https://evil.example)\n```\n**y**", Text: "https://mail.example.org", Later: true,
+		Room: []string{"bot-1", "with-friend"}, Key: "k", Verbatim: "[x](https://evil.example)\n```\n**y**",
+		Text: "https://mail.example.org", Later: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "sent", texts(w.platform.AwaitSent(2))[1], "```\n[x](https://evil.example)\n` ` `\n**y**\n```\nhttps://mail.example.org")
+	wantEqual(t, "sent", texts(w.platform.AwaitSent(2))[1],
+		"```\n[x](https://evil.example)\n` ` `\n**y**\n```\nhttps://mail.example.org")
 }
 
 func TestRepeatedEventsChangeNothing(t *testing.T) {
@@ -55,7 +57,8 @@ func TestRepeatedEventsChangeNothing(t *testing.T) {
 func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
 	w := newFixture(t).start()
 	group := func(text string, addressed bool) {
-		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: "x", Name: "X"},
+			Text: text, Addressed: addressed})
 	}
 	group("chatter", false)
 	group("@Mailbot one", false)
@@ -66,7 +69,8 @@ func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
 	group("/status@otherbot", true)
 	group("/status@mailbot", false)
 	w.awaitSettled()
-	wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one",
+		"From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
 	wantEqual(t, "sent", len(w.platform.Sent()), 4)
 }
 
@@ -91,6 +95,7 @@ func TestANewConversationHasANewSession(t *testing.T) {
 			o.platform.AwaitSent(i + 1)
 			o.awaitSettled(i + 1)
 		}
-		o.expectSent(`"session 1"`, `"session 1"`, "A new conversation begins. Replies of the old one still arrive here.", `"session 2"`, `"session 2"`)
+		o.expectSent(`"session 1"`, `"session 1"`, "A new conversation begins. Replies of the old one still arrive here.",
+			`"session 2"`, `"session 2"`)
 	})
 }

@@ -57,7 +57,8 @@ func newFixture(t *testing.T) *fixture {
 	w := &fixture{
 		t: t, platform: newPlatform(t), store: memory.New(), agent: newAgent(), faults: &faultLedger{},
 		logs: &channeltest.LogBuffer{}, poll: 20 * time.Millisecond,
-		access: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
+		access: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true},
+		stop:   func() {},
 	}
 	t.Cleanup(func() {
 		w.agent.release()
@@ -78,12 +79,14 @@ func (w *fixture) start() *fixture {
 	w.faults.Ledger = w.ledger
 	w.runner = channel.New(channel.Options{
 		Name: "tg", Kind: "test", Ledger: w.faults, Log: log,
-		Connect:   adapter.Connect(chat.Options{Agent: "ann", Access: w.access}, w.platform.Dial),
-		Reconnect: channel.ReconnectPolicy{InitialDelay: time.Millisecond, MaxDelay: time.Millisecond, ParkAfter: -1, IdleTimeout: 20 * time.Second},
+		Connect: adapter.Connect(chat.Options{Agent: "ann", Access: w.access}, w.platform.Dial),
+		Reconnect: channel.ReconnectPolicy{InitialDelay: time.Millisecond, MaxDelay: time.Millisecond, ParkAfter: -1,
+			IdleTimeout: 20 * time.Second},
 	})
 	e := engine.New(w.ledger.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
-		Local:  true, ShutdownGrace: 20 * time.Millisecond, Log: log,
+		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots},
+			channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
+		Local: true, ShutdownGrace: 20 * time.Millisecond, Log: log,
 	})
 	_, w.stop = channeltest.StartServer(w.t, w.ledger, e, w.runner)
 	return w
@@ -129,7 +132,8 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	text := all.Text
 	a.record(s.Run(), all)
 	if what, ok := strings.CutPrefix(text, "ask "); ok {
-		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I " + what + "?", Action: what})
+		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I " + what + "?",
+			Action: what})
 		if err != nil {
 			return err
 		}
@@ -374,7 +378,8 @@ func (f *faultLedger) MoveCursor(ctx context.Context, c store.Cursor) error {
 	return f.write(func() error { return f.Ledger.MoveCursor(ctx, c) })
 }
 
-func (f *faultLedger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (out mailroom.Message, err error) {
+func (f *faultLedger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (out mailroom.Message,
+	err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.Edit(ctx, thread, message, parts); return err })
 	return out, err
 }
@@ -388,11 +393,13 @@ func (f *faultLedger) Decide(ctx context.Context, d thread.Decision) (out *mailr
 	return out, err
 }
 
-func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (out thread.Interrupted, err error) {
+func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place int64,
+	who *auth.Token) (out thread.Interrupted, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.InterruptBefore(ctx, thread, place, who); return err })
 	return out, err
 }
 
-func (f *faultLedger) ChangeCursor(ctx context.Context, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
+func (f *faultLedger) ChangeCursor(ctx context.Context, channel, identity string,
+	g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
 	return f.write(func() error { return f.Ledger.ChangeCursor(ctx, channel, identity, g) })
 }

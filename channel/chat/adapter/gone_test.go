@@ -19,7 +19,8 @@ func TestARetryOfAGoneRecipientAlwaysTries(t *testing.T) {
 		gone, calls := true, 0
 		o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 			if calls++; gone {
-				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("%w: %w", chat.ErrGone, errors.New("bot was blocked"))}
+				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("%w: %w", chat.ErrGone,
+					errors.New("bot was blocked"))}
 			}
 			c.Do()
 			return nil
@@ -48,21 +49,24 @@ func TestARetryOfAGoneRecipientAlwaysTries(t *testing.T) {
 // TestAQuestionOfADeletedTopicIsShownInTheChat has a topic that is deleted before the agent asks. The chat learns it,
 // without buttons: the question is one of the topic.
 func TestAQuestionOfADeletedTopicIsShownInTheChat(t *testing.T) {
-	withServer(t, askingAgent(mailroom.Ask{Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm"}), func(o *serverFixture) {
-		o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
-			if c.Room.Topic != "" {
-				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: chat.ErrTopicGone}
+	withServer(t, askingAgent(mailroom.Ask{Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm"}),
+		func(o *serverFixture) {
+			o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
+				if c.Room.Topic != "" {
+					return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: chat.ErrTopicGone}
+				}
+				c.Do()
+				return nil
+			})
+			o.start()
+			at := GroupRoom(room)
+			at.Topic = "77"
+			o.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: at, User: chat.User{ID: "ann"}, Text: "go",
+				Addressed: true})
+			sent := o.platform.AwaitSent(1)[0]
+			if sent.Room.Topic != "" || len(sent.Message.Buttons) > 0 || !strings.Contains(sent.Message.Text,
+				"in a topic that was deleted") {
+				o.t.Errorf("sent %+v", sent)
 			}
-			c.Do()
-			return nil
 		})
-		o.start()
-		at := GroupRoom(room)
-		at.Topic = "77"
-		o.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: at, User: chat.User{ID: "ann"}, Text: "go", Addressed: true})
-		sent := o.platform.AwaitSent(1)[0]
-		if sent.Room.Topic != "" || len(sent.Message.Buttons) > 0 || !strings.Contains(sent.Message.Text, "in a topic that was deleted") {
-			o.t.Errorf("sent %+v", sent)
-		}
-	})
 }

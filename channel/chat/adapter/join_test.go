@@ -64,12 +64,16 @@ func TestCommandsDoNotWaitForABurst(t *testing.T) {
 		w.platform.SendPrivate(boss, "two")
 		w.platform.SendPrivate(boss, "/status")
 		synctest.Wait()
-		if got := texts(w.platform.Sent()); !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "2 messages waiting.") }) {
+		if got := texts(w.platform.Sent()); !slices.ContainsFunc(got, func(s string) bool {
+			return strings.Contains(s, "2 messages waiting.")
+		}) {
 			t.Errorf("sent %q, want the status", got)
 		}
 		w.platform.SendPrivate(boss, "/stop")
 		w.later(2 * time.Second)
-		if got := texts(w.platform.Sent()); !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "Discarded from the queue: 2 messages.") }) {
+		if got := texts(w.platform.Sent()); !slices.ContainsFunc(got, func(s string) bool {
+			return strings.Contains(s, "Discarded from the queue: 2 messages.")
+		}) {
 			t.Errorf("sent %q, want what was discarded", got)
 		}
 		wantEqual(t, "messages", w.heard(), nil)
@@ -82,9 +86,11 @@ func TestCommandsDoNotWaitForABurst(t *testing.T) {
 func TestAMessageOfABurstIsEditedAndDeleted(t *testing.T) {
 	inBubble(t, time.Second, func(w *fixture) {
 		change := func(kind chat.EventKind, of chat.Event, text string) {
-			w.platform.AddEvent(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: boss, Name: "x"}, TargetID: of.Key, Text: text})
+			w.platform.AddEvent(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: boss, Name: "x"}, TargetID: of.Key,
+				Text: text})
 		}
-		one, two, three := w.platform.SendPrivate(boss, "one"), w.platform.SendPrivate(boss, "tow"), w.platform.SendPrivate(boss, "three")
+		one, two, three := w.platform.SendPrivate(boss, "one"), w.platform.SendPrivate(boss, "tow"),
+			w.platform.SendPrivate(boss, "three")
 		change(chat.EventDeleted, one, "")
 		change(chat.EventEdited, two, "two")
 		change(chat.EventEdited, three, "three!")
@@ -124,7 +130,8 @@ func TestOnlyWhatWasWrittenTogetherIsOneRun(t *testing.T) {
 		w.start()
 		w.later(30 * time.Second)
 		const content = "\nFile a.txt:\ncontent"
-		wantEqual(t, "messages", w.heard(), []string{"one\ntwo", "three\nfour", "five" + content + "\nsix" + content, "seven" + content})
+		wantEqual(t, "messages", w.heard(), []string{"one\ntwo", "three\nfour", "five" + content + "\nsix" + content,
+			"seven" + content})
 		w.stop()
 	})
 }
@@ -184,8 +191,8 @@ func TestADownloadOfAnotherUserHoldsNothing(t *testing.T) {
 	})
 }
 
-// TestABurstOutlivesAKill kills the server at each write of a burst, with the write lost or applied, and starts it half a
-// minute later. No message is lost or read twice, their order stays, and they are one run.
+// TestABurstOutlivesAKill kills the server at each write of a burst, with the write lost or applied, and starts it half
+// a minute later. No message is lost or read twice, their order stays, and they are one run.
 func TestABurstOutlivesAKill(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {

@@ -19,12 +19,14 @@ func slowly(ctx context.Context, s mailroom.Session) error {
 		return err
 	}
 	if input[0].Text == "ask" {
-		if _, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "go"}); err != nil {
+		if _, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I?",
+			Action: "go"}); err != nil {
 			return err
 		}
 		return s.Stream(ctx, "decided")
 	}
-	call := mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "tool.started", Body: []byte(`{"call":"1","name":"bash","arguments":{"command":"secret"}}`)}}}
+	call := mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "tool.started",
+		Body: []byte(`{"call":"1","name":"bash","arguments":{"command":"secret"}}`)}}}
 	if err := s.Append(ctx, call); err != nil {
 		return err
 	}
@@ -49,7 +51,8 @@ func TestAChatLearnsOnceWhatALateRunDoes(t *testing.T) {
 			o.expectSent()
 			<-time.After(6 * time.Minute)
 			texts := o.sentTexts()
-			if len(texts) != 1 || !strings.HasPrefix(texts[0], "(No answer yet: codex is running, since ") || !strings.Contains(texts[0], "It works with bash since ") || strings.Contains(texts[0], "secret") {
+			if len(texts) != 1 || !strings.HasPrefix(texts[0], "(No answer yet: codex is running, since ") ||
+				!strings.Contains(texts[0], "It works with bash since ") || strings.Contains(texts[0], "secret") {
 				o.t.Errorf("sent %q", texts)
 			}
 			o.stop()
@@ -84,7 +87,8 @@ func TestEachLateRunHasItsOwnNotice(t *testing.T) {
 		}
 		<-time.After(25 * time.Minute)
 		texts := o.sentTexts()
-		if len(texts) != 2 || texts[0] != "done one" || !strings.HasPrefix(texts[1], "(No answer yet: codex is running, since ") || strings.Contains(texts[1], "queue") {
+		if len(texts) != 2 || texts[0] != "done one" || !strings.HasPrefix(texts[1],
+			"(No answer yet: codex is running, since ") || strings.Contains(texts[1], "queue") {
 			o.t.Errorf("sent %q", texts)
 		}
 	})
@@ -120,7 +124,8 @@ func TestNoUnansweredChatIsForgotten(t *testing.T) {
 // TestNoNoticeComesWhileAPersonIsToAnswer has an open question, and a group in which the agent hears everything.
 func TestNoNoticeComesWhileAPersonIsToAnswer(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
-		o.options.AnswerWithin, o.options.Access.AllGroupMessages, o.options.Access.Chats = 10*time.Minute, true, []string{"room"}
+		o.options.AnswerWithin, o.options.Access.AllGroupMessages, o.options.Access.Chats = 10*time.Minute, true,
+			[]string{"room"}
 		o.start()
 		o.platform.SendPrivate("ann", "ask")
 		o.platform.SendGroup("room", "ann", "one")
@@ -156,7 +161,8 @@ func TestAChatLearnsOnceOfAPauseOfItsAgent(t *testing.T) {
 		o.platform.SendPrivate("bob", "two")
 		<-time.After(50 * time.Second)
 		texts := strings.Join(o.sentTexts(), "\n")
-		if strings.Count(texts, "Further messages to codex wait") != 1 || strings.Count(texts, "(codex cannot work at present. The next try is at ") != 1 || strings.Contains(texts, "sk-1") {
+		if strings.Count(texts, "Further messages to codex wait") != 1 ||
+			strings.Count(texts, "(codex cannot work at present. The next try is at ") != 1 || strings.Contains(texts, "sk-1") {
 			t.Errorf("sent %q", texts)
 		}
 		<-time.After(2 * time.Hour)

@@ -87,7 +87,8 @@ func (o *serverFixture) start() *serverFixture {
 		options.Commits = b
 	}
 	runner := channel.New(channel.Options{
-		Name: "c", Kind: "test", Connect: adapter.Connect(options, o.platform.Dial), Ledger: viewCounter{o.ledger, &o.views}, Log: log,
+		Name: "c", Kind: "test", Connect: adapter.Connect(options, o.platform.Dial), Ledger: viewCounter{o.ledger, &o.views},
+		Log: log,
 	})
 	e := engine.New(o.ledger.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{

@@ -76,21 +76,23 @@ func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {
 		}
 		says("let me in", false)
 		sent := w.platform.Sent()
-		if _, err := (chat.PairingOperator{Ledger: w.ledger, Channel: "tg"}).Approve(t.Context(), codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
+		if _, err := (chat.PairingOperator{Ledger: w.ledger, Channel: "tg"}).Approve(t.Context(),
+			codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		says("paired", true)
 		connect(BotID)
 		says("after a restart", true)
-		err := channel.UpdateValue(t.Context(), w.ledger, "tg", "people", func(kept json.RawMessage, _ time.Time) (json.RawMessage, error) {
-			fields := map[string]any{}
-			if err := json.Unmarshal(kept, &fields); err != nil || fields["account"] == nil {
-				t.Errorf("the state names no account: %v, %s", err, kept)
-			}
-			delete(fields, "account")
-			return json.Marshal(fields)
-		})
+		err := channel.UpdateValue(t.Context(), w.ledger, "tg", "people",
+			func(kept json.RawMessage, _ time.Time) (json.RawMessage, error) {
+				fields := map[string]any{}
+				if err := json.Unmarshal(kept, &fields); err != nil || fields["account"] == nil {
+					t.Errorf("the state names no account: %v, %s", err, kept)
+				}
+				delete(fields, "account")
+				return json.Marshal(fields)
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

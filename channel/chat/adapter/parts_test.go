@@ -21,7 +21,8 @@ func TestAHugeReplyHasAFewParts(t *testing.T) {
 		o.platform.SendPrivate("ann", "one")
 		run := o.awaitSettled(1)[0]
 		sent := o.platform.Sent()
-		if len(sent) != 4 || !strings.Contains(sent[3].Message.Text, "47 more messages") || !strings.Contains(sent[3].Message.Text, "run show "+run.Parent) {
+		if len(sent) != 4 || !strings.Contains(sent[3].Message.Text, "47 more messages") ||
+			!strings.Contains(sent[3].Message.Text, "run show "+run.Parent) {
 			o.t.Errorf("%d messages, the last is %+v", len(sent), sent[len(sent)-1].Message)
 		}
 	})

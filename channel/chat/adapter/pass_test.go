@@ -71,7 +71,8 @@ func TestAnswersAndQuestionsPassBetweenThePartsOfAReply(t *testing.T) {
 		at := func(start string) int {
 			return slices.IndexFunc(got, func(text string) bool { return strings.HasPrefix(text, start) })
 		}
-		status, text, question, next, last := at("codex is "), at("I need a decision."), at("codex asks: May I pay?"), at("echo hello"), at("part 20")
+		status, text, question, next, last := at("codex is "), at("I need a decision."), at("codex asks: May I pay?"),
+			at("echo hello"), at("part 20")
 		if !strings.HasSuffix(got[status], "\nA reply is being sent. /stop ends it.") {
 			o.t.Errorf("the status is %q", got[status])
 		}

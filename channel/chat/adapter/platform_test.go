@@ -85,9 +85,11 @@ type CallArgs struct {
 
 // newPlatform returns a platform with edits, buttons, typing indicators and a searchable history.
 func newPlatform(t *testing.T) *Platform {
-	p := &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, Capabilities: chat.Capabilities{
-		Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Typing: true,
-	}}
+	p := &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{},
+		files: map[string]func(context.Context) (io.ReadCloser, error){}, Capabilities: chat.Capabilities{
+			Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true,
+			Buttons: true, Typing: true,
+		}}
 	p.state = platformtest.NewState(&p.mu, func() string { return fmt.Sprintf("%+v", p.Sent()) })
 	return p
 }
@@ -149,12 +151,14 @@ func (p *Platform) AddEvent(e chat.Event) chat.Event {
 
 // SendPrivate adds a private message of a user.
 func (p *Platform) SendPrivate(user, text string) chat.Event {
-	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
+	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: PrivateRoom(user),
+		User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
 }
 
 // SendGroup adds a message of a user in a group, addressed to the bot.
 func (p *Platform) SendGroup(group, user, text string) chat.Event {
-	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
+	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(group),
+		User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
 }
 
 // PressButton adds a user's press of the button with this label.
@@ -276,7 +280,8 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Eve
 		}
 		at = n
 	}
-	p.state.Update(func() { p.received = max(p.received, at) }) // a connection at this position has received the events before
+	// a connection at this position has received the events before
+	p.state.Update(func() { p.received = max(p.received, at) })
 	for {
 		c.host.Received()
 		p.mu.Lock()
@@ -311,7 +316,8 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	p := c.platform
 	err = p.call(ctx, CallSend, CallArgs{Room: to, Key: key, Message: m, Do: func() {
 		id = "m" + strconv.Itoa(len(p.sent)+1)
-		p.sent = append(p.sent, &Sent{ID: id, Room: to, Key: key, Message: m, Versions: []chat.Message{m}, At: []time.Time{time.Now()}})
+		p.sent = append(p.sent, &Sent{ID: id, Room: to, Key: key, Message: m, Versions: []chat.Message{m},
+			At: []time.Time{time.Now()}})
 	}})
 	return id, err
 }
@@ -328,7 +334,8 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 	}})
 }
 
-func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.Message) (id string, found bool, err error) {
+func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.Message) (id string, found bool,
+	err error) {
 	p := c.platform
 	err = p.call(ctx, CallFind, CallArgs{Room: to, Key: key, Message: m, Do: func() {
 		for _, s := range p.sent {
@@ -347,7 +354,9 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 
 func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) error {
 	p := c.platform
-	return p.call(ctx, CallAckButton, CallArgs{Event: e, Room: e.Room, Do: func() { p.acks = append(p.acks, ButtonAck{Event: e, Text: words}) }})
+	return p.call(ctx, CallAckButton, CallArgs{Event: e, Room: e.Room, Do: func() {
+		p.acks = append(p.acks, ButtonAck{Event: e, Text: words})
+	}})
 }
 
 // SetOpen implements [chat.Platform].

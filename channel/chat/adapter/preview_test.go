@@ -63,7 +63,8 @@ func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		o.awaitSettled(1)
-		if sent := o.platform.Sent(); len(sent[0].Versions) != 1 || sent[0].Message.Text != words(40)[:len(sent[0].Message.Text)] {
+		if sent := o.platform.Sent(); len(sent[0].Versions) != 1 ||
+			sent[0].Message.Text != words(40)[:len(sent[0].Message.Text)] {
 			t.Errorf("got %+v", sent)
 		}
 		if n := o.platform.TypingCount(); n < 2 || n > 4 { // in twelve seconds
@@ -122,12 +123,14 @@ func TestAQuestionReplacesAPreview(t *testing.T) {
 		o.platform.SendPrivate("ann", "go")
 		o.awaitSettled(2)
 		sent := o.platform.Sent()
-		if len(sent) != 1 || !strings.HasPrefix(sent[0].Message.Text, "codex asks: May I pay?") || len(sent[0].Message.Buttons) != 2 {
+		if len(sent) != 1 || !strings.HasPrefix(sent[0].Message.Text, "codex asks: May I pay?") ||
+			len(sent[0].Message.Buttons) != 2 {
 			t.Errorf("got %+v", sent)
 		}
 		o.platform.PressButton("ann", sent[0], "Deny")
 		<-time.After(time.Minute)
-		if got := o.sentTexts(); len(got) != 2 || !strings.HasPrefix(got[0], "Denied by ") || got[1] != "it was: decided deny" {
+		if got := o.sentTexts(); len(got) != 2 || !strings.HasPrefix(got[0], "Denied by ") ||
+			got[1] != "it was: decided deny" {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -29,7 +29,8 @@ func askThenWork(ctx context.Context, s mailroom.Session) error {
 func (o *serverFixture) decideElsewhere() {
 	o.t.Helper()
 	k := o.ticket()
-	if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
+	if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove,
+		Digest: k.Digest, By: "bob"}); err != nil {
 		o.t.Fatal(err)
 	}
 }

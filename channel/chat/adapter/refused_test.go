@@ -44,7 +44,8 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		runs := o.awaitSettled(3)
 		o.expectSent("one", "two")
 		dead := runs[1]
-		if lasted := dead.FinishedAt.Sub(refusedAt); dead.Status != mailroom.StatusFailed || dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
+		if lasted := dead.FinishedAt.Sub(refusedAt); dead.Status != mailroom.StatusFailed ||
+			dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
 			o.t.Errorf("refused delivery is %s (%+v) after %s", dead.Status, dead.Error, lasted)
 		}
 		if _, err := o.ledger.Retry(o.t.Context(), thread.Retry{Run: dead.ID, By: "ann"}); err != nil {

@@ -96,7 +96,8 @@ func TestAPairingEndsAtAnotherServer(t *testing.T) {
 		w.platform.SendPrivate("b", "at the first one again")
 		w.platform.AwaitReceived()
 		w.awaitSettled()
-		wantEqual(t, "heard of a pairing that ended with its account", w.awaitHeard(0), []string{"hold", "at the first account"})
+		wantEqual(t, "heard of a pairing that ended with its account", w.awaitHeard(0),
+			[]string{"hold", "at the first account"})
 		people, err := admin.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +108,8 @@ func TestAPairingEndsAtAnotherServer(t *testing.T) {
 			}
 		}
 		w.view(func(r store.Reader) error { // what was withheld is no work that waits
-			counts, err := r.Count(store.CountQuery{Agent: channel.AgentName("tg"), Statuses: []mailroom.Status{mailroom.StatusQueued}})
+			counts, err := r.Count(store.CountQuery{Agent: channel.AgentName("tg"),
+				Statuses: []mailroom.Status{mailroom.StatusQueued}})
 			wantEqual(t, "deliveries that wait", counts.Sum(), 0)
 			return err
 		})

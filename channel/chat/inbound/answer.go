@@ -63,7 +63,8 @@ func (a *answers) send(ctx context.Context, e *event, text string, more map[stri
 		metadata[k] = v
 	}
 	at := a.cursor(e)
-	return a.host.Answer(ctx, channel.Answer{Room: e.Room.Words(a.bot), Key: answerKey(e), Text: text, Metadata: metadata, Cursor: &at})
+	return a.host.Answer(ctx, channel.Answer{Room: e.Room.Words(a.bot), Key: answerKey(e), Text: text, Metadata: metadata,
+		Cursor: &at})
 }
 
 // skipSent skips an event that was answered before. It reports false if the event is new.

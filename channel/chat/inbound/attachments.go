@@ -220,13 +220,15 @@ func isText(f chat.File) bool {
 	kind, _, err := mime.ParseMediaType(f.MimeType)
 	if err == nil && kind != "application/octet-stream" {
 		switch kind {
-		case "application/json", "application/xml", "application/x-yaml", "application/yaml", "application/toml", "application/x-sh", "application/javascript":
+		case "application/json", "application/xml", "application/x-yaml", "application/yaml", "application/toml",
+			"application/x-sh", "application/javascript":
 			return true
 		}
 		return strings.HasPrefix(kind, "text/")
 	}
 	switch strings.ToLower(path.Ext(f.Name)) {
-	case ".txt", ".md", ".log", ".csv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".xml", ".html", ".go", ".py", ".js", ".ts", ".sh", ".c", ".h", ".rs", ".java", ".sql", ".diff", ".patch", ".ini", ".conf":
+	case ".txt", ".md", ".log", ".csv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".xml", ".html", ".go", ".py", ".js",
+		".ts", ".sh", ".c", ".h", ".rs", ".java", ".sql", ".diff", ".patch", ".ini", ".conf":
 		return true
 	}
 	return false

@@ -40,20 +40,39 @@ func TestFilesBecomeMessageParts(t *testing.T) {
 		want     mailroom.Part // with a store for files of up to 100 KiB
 		unlessIt mailroom.Part // without a store; blank: the same
 	}{
-		"text":                     {chat.File{Name: "a.md", Size: 2, Open: contentOf("hi")}, note("File a.md:\nhi"), mailroom.Part{}},
-		"text of unknown size":     {chat.File{Name: "a", MimeType: "text/plain; charset=utf-8", Size: -1, Open: contentOf("hi")}, note("File a:\nhi"), mailroom.Part{}},
-		"a picture":                {picture, mailroom.Part{Type: "file", URI: "kept:a.png", MimeType: "image/png", Name: "a.png"}, mailroom.Part{Type: "file", URI: "x:1", MimeType: "image/png", Name: "a.png"}},
-		"a picture nowhere":        {chat.File{MimeType: "image/png", Size: 2}, note("(file unnamed is not available: the platform offers no download)"), note("(file unnamed is not available: not a text file)")},
-		"a long text":              {chat.File{Name: "a.md", Size: int64(len(long)), URI: "x:1", Open: contentOf(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.md"}},
-		"a text longer than said":  {chat.File{Name: "a.md", Size: 1, Open: contentOf(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(file a.md is not available: more than 65536 bytes)")},
-		"invalid text":             {chat.File{Name: "a.md", Size: 1, Open: contentOf("\xff")}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(file a.md is not available: not a text file)")},
-		"too large":                {chat.File{Name: "a.zip", Size: 101 << 10, URI: "x:1", Open: contentOf("hi")}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.zip"}, mailroom.Part{}},
-		"too large, and nowhere":   {chat.File{Name: "a.zip", Size: 101 << 10, Open: contentOf("hi")}, note("(file a.zip is not available: 103424 bytes; the limit is 102400)"), note("(file a.zip is not available: not a text file)")},
-		"larger than its size":     {chat.File{Name: "a.zip", Size: 1, Open: contentOf(strings.Repeat("x", 101<<10))}, note("(file a.zip is not available: more than 102400 bytes)"), note("(file a.zip is not available: not a text file)")},
-		"a failing download":       {chat.File{Name: "a\n.md", Size: 1, Open: fails}, note("(file a .md is not available: download failed)"), mailroom.Part{}},
-		"without a download":       {chat.File{Name: "a.md", Size: 1}, note("(file a.md is not available: the platform offers no download)"), mailroom.Part{}},
-		"an address of the server": {chat.File{Name: "a.zip", Size: 1, URI: "mailroom-file:" + strings.Repeat("a", 64)}, note("(file a.zip is not available: the platform offers no download)"), note("(file a.zip is not available: not a text file)")},
-		"an address with a break":  {chat.File{Name: "a.zip", Size: 1, URI: "x:\x00\xff"}, mailroom.Part{Type: "file", URI: "x:\ufffd", Name: "a.zip"}, mailroom.Part{}},
+		"text": {chat.File{Name: "a.md", Size: 2, Open: contentOf("hi")}, note("File a.md:\nhi"),
+			mailroom.Part{}},
+		"text of unknown size": {chat.File{Name: "a", MimeType: "text/plain; charset=utf-8", Size: -1,
+			Open: contentOf("hi")}, note("File a:\nhi"), mailroom.Part{}},
+		"a picture": {picture, mailroom.Part{Type: "file", URI: "kept:a.png", MimeType: "image/png",
+			Name: "a.png"}, mailroom.Part{Type: "file", URI: "x:1", MimeType: "image/png", Name: "a.png"}},
+		"a picture nowhere": {chat.File{MimeType: "image/png", Size: 2},
+			note("(file unnamed is not available: the platform offers no download)"),
+			note("(file unnamed is not available: not a text file)")},
+		"a long text": {chat.File{Name: "a.md", Size: int64(len(long)), URI: "x:1", Open: contentOf(long)},
+			mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.md"}},
+		"a text longer than said": {chat.File{Name: "a.md", Size: 1, Open: contentOf(long)},
+			mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"},
+			note("(file a.md is not available: more than 65536 bytes)")},
+		"invalid text": {chat.File{Name: "a.md", Size: 1, Open: contentOf("\xff")},
+			mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(file a.md is not available: not a text file)")},
+		"too large": {chat.File{Name: "a.zip", Size: 101 << 10, URI: "x:1", Open: contentOf("hi")},
+			mailroom.Part{Type: "file", URI: "x:1", Name: "a.zip"}, mailroom.Part{}},
+		"too large, and nowhere": {chat.File{Name: "a.zip", Size: 101 << 10, Open: contentOf("hi")},
+			note("(file a.zip is not available: 103424 bytes; the limit is 102400)"),
+			note("(file a.zip is not available: not a text file)")},
+		"larger than its size": {chat.File{Name: "a.zip", Size: 1, Open: contentOf(strings.Repeat("x", 101<<10))},
+			note("(file a.zip is not available: more than 102400 bytes)"),
+			note("(file a.zip is not available: not a text file)")},
+		"a failing download": {chat.File{Name: "a\n.md", Size: 1, Open: fails},
+			note("(file a .md is not available: download failed)"), mailroom.Part{}},
+		"without a download": {chat.File{Name: "a.md", Size: 1},
+			note("(file a.md is not available: the platform offers no download)"), mailroom.Part{}},
+		"an address of the server": {chat.File{Name: "a.zip", Size: 1, URI: "mailroom-file:" + strings.Repeat("a", 64)},
+			note("(file a.zip is not available: the platform offers no download)"),
+			note("(file a.zip is not available: not a text file)")},
+		"an address with a break": {chat.File{Name: "a.zip", Size: 1, URI: "x:\x00\xff"},
+			mailroom.Part{Type: "file", URI: "x:\ufffd", Name: "a.zip"}, mailroom.Part{}},
 	} {
 		if tc.unlessIt.Type == "" {
 			tc.unlessIt = tc.want
@@ -83,7 +102,8 @@ func TestHangingFilesTimeOut(t *testing.T) {
 			return r, nil
 		}
 		kept := memoryFiles{}
-		files := []chat.File{{Name: "a.png", URI: "x:1", Open: contentOf("whole")}, {Name: "b.png", URI: "x:2", Open: hangs}, {Name: "c.md", URI: "x:3", Open: hangs}}
+		files := []chat.File{{Name: "a.png", URI: "x:1", Open: contentOf("whole")}, {Name: "b.png", URI: "x:2", Open: hangs},
+			{Name: "c.md", URI: "x:3", Open: hangs}}
 		got := attachments{kept, 0}.parts(t.Context(), "words", files)
 		var where []string
 		for _, p := range got {

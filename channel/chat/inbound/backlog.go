@@ -103,7 +103,8 @@ func (k storedEvent) same(o storedEvent) bool {
 }
 
 func encodeEvent(e *chat.Event) storedEvent {
-	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID, Context: e.Context, Album: e.Album}
+	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text,
+		Addressed: e.Addressed, Of: e.TargetID, Context: e.Context, Album: e.Album}
 	if !e.Written.IsZero() {
 		k.Written = e.Written.UnixMilli()
 	}
@@ -114,7 +115,8 @@ func encodeEvent(e *chat.Event) storedEvent {
 }
 
 func (k storedEvent) event(p chat.Platform) chat.Event {
-	e := chat.Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: chat.User{ID: k.User, Name: k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of, Context: k.Context, Album: k.Album}
+	e := chat.Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: chat.User{ID: k.User, Name: k.Name}, Text: k.Text,
+		Addressed: k.Addressed, TargetID: k.Of, Context: k.Context, Album: k.Album}
 	if k.Written != 0 {
 		e.Written = time.UnixMilli(k.Written).UTC()
 	}
@@ -128,9 +130,12 @@ func (k storedEvent) event(p chat.Platform) chat.Event {
 	return e
 }
 
-func newBacklog(h *channel.Host, p chat.Platform, bot string, cs *conversations, work *background, handler waitingHandler) *backlog {
+func newBacklog(h *channel.Host, p chat.Platform, bot string, cs *conversations, work *background,
+	handler waitingHandler) *backlog {
 	return &backlog{
-		host: h, platform: p, key: backlogKey + bot, lane: func(e *chat.Event) string { return cs.thread(e, "") }, work: work, handler: handler,
+		host: h, platform: p, key: backlogKey + bot, lane: func(e *chat.Event) string {
+			return cs.thread(e, "")
+		}, work: work, handler: handler,
 		slots: make(chan struct{}, maxFetching), lanes: map[string][]*waitingEvent{}, changed: make(chan struct{}),
 	}
 }
@@ -153,7 +158,9 @@ func (b *backlog) add(ctx context.Context, lane string, e chat.Event) (bool, err
 		case slices.ContainsFunc(before, func(w *waitingEvent) bool { return w.stored.same(k) }):
 			return true, nil
 		case fits:
-			if err := b.update(ctx, func(kept []storedEvent) []storedEvent { return append(removeEvent(kept, k), k) }); err != nil {
+			if err := b.update(ctx, func(kept []storedEvent) []storedEvent {
+				return append(removeEvent(kept, k), k)
+			}); err != nil {
 				return false, err
 			}
 			b.start(lane, k, e, len(raw))
@@ -194,7 +201,9 @@ func (b *backlog) runLane(lane string) error {
 		if err := b.handleWaiting(w); err != nil {
 			return err
 		}
-		if err := b.update(b.work.ctx, func(kept []storedEvent) []storedEvent { return removeEvent(kept, w.stored) }); err != nil {
+		if err := b.update(b.work.ctx, func(kept []storedEvent) []storedEvent {
+			return removeEvent(kept, w.stored)
+		}); err != nil {
 			return err
 		}
 		w.cancelFetch()

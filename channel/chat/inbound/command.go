@@ -34,7 +34,8 @@ func (c *commands) handle(ctx context.Context, e *event, p chat.ParsedText) erro
 		return err
 	}
 	if e.tier < chat.RequiredTier(p.Command) {
-		return c.answers.send(ctx, e, fmt.Sprintf("Only an admin may use %s. Ask the server's operator for access.", c.text(p.Command)), nil)
+		return c.answers.send(ctx, e, fmt.Sprintf("Only an admin may use %s. Ask the server's operator for access.",
+			c.text(p.Command)), nil)
 	}
 	switch p.Command {
 	case chat.CommandQueue, chat.CommandSteer:
@@ -154,7 +155,8 @@ func (c *commands) findSending(ctx context.Context, room string, conversations [
 		}
 		for _, run := range runs {
 			begun := run.Status != mailroom.StatusQueued || run.Attempt > 0
-			if n := len(run.Lineage); id == "" && begun && thread.IsDelivery(run) && n > 0 && slices.Contains(conversations, run.Lineage[n-1]) {
+			if n := len(run.Lineage); id == "" && begun && thread.IsDelivery(run) && n > 0 && slices.Contains(conversations,
+				run.Lineage[n-1]) {
 				id = run.ID
 			}
 		}
@@ -251,7 +253,8 @@ func (c *commands) statusText(ctx context.Context, thread string) (string, error
 		if queued > 0 {
 			lines = append(lines, countMessages(queued)+" waiting.")
 		}
-		open, err := r.Tickets(store.TicketQuery{Thread: thread, States: []mailroom.TicketState{mailroom.TicketOpen}, Limit: 10})
+		open, err := r.Tickets(store.TicketQuery{Thread: thread, States: []mailroom.TicketState{mailroom.TicketOpen},
+			Limit: 10})
 		for _, k := range open {
 			switch k.Kind {
 			case mailroom.TicketApproval:

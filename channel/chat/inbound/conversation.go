@@ -25,7 +25,8 @@ type conversation struct {
 	Earlier []string       `json:"before,omitempty"` // Since of earlier conversations, the newest first
 	Command *pinnedCommand `json:"doing,omitempty"`  // the last command
 	Album   string         `json:"album,omitempty"`  // digest of the last album with a piece that addressed the bot
-	Edits   []string       `json:"edits,omitempty"`  // digests of the last edits, so that a repeated one does not undo a later one
+	// digests of the last edits, so that a repeated one does not undo a later one
+	Edits []string `json:"edits,omitempty"`
 }
 
 // pinnedCommand is the target of a command, as found when the command first arrived.
@@ -107,7 +108,8 @@ func (cs *conversations) update(ctx context.Context, e *chat.Event, f func(c *co
 
 // pin stores the target of a command. If the command came before, it returns the target that was
 // stored then.
-func (cs *conversations) pin(ctx context.Context, e *chat.Event, found pinnedCommand) (pinned pinnedCommand, err error) {
+func (cs *conversations) pin(ctx context.Context, e *chat.Event, found pinnedCommand) (pinned pinnedCommand,
+	err error) {
 	err = cs.update(ctx, e, func(c *conversation) bool {
 		if c.Command != nil && c.Command.Event == found.Event {
 			pinned = *c.Command
@@ -150,7 +152,8 @@ func editDigest(e *chat.Event) string { return digest.ID("edit", e.TargetID, e.K
 
 // find returns the submit of a message, and the Since of its conversation: the room's present or an
 // earlier one. It returns nil if there is none.
-func (cs *conversations) find(ctx context.Context, e *chat.Event, c *conversation, message string) (known *store.SubmitKey, since string, err error) {
+func (cs *conversations) find(ctx context.Context, e *chat.Event, c *conversation,
+	message string) (known *store.SubmitKey, since string, err error) {
 	for _, since := range c.all() {
 		if known, err := findKey(ctx, cs.host, cs.thread(e, since), messageKey(message)); err != nil || known != nil {
 			return known, since, err

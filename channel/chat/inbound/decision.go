@@ -71,7 +71,8 @@ func deciderName(e *event) func(by string) string {
 
 // decide decides a ticket and returns its present state. The decision may be an earlier
 // one, or none.
-func (d *decisions) decide(ctx context.Context, decision thread.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
+func (d *decisions) decide(ctx context.Context, decision thread.Decision, k *mailroom.Ticket) (*mailroom.Ticket,
+	error) {
 	now, err := d.host.Decide(ctx, decision)
 	switch mailroom.CodeOf(err) {
 	case "":
@@ -174,7 +175,8 @@ func (d *decisions) shownTickets(ctx context.Context, out string) (all []*mailro
 		}
 		slices.Sort(threads)
 		for _, thread := range slices.Compact(threads) {
-			found, err := r.Tickets(store.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}, Limit: maxShownTickets})
+			found, err := r.Tickets(store.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.TicketApproval},
+				Limit: maxShownTickets})
 			if err != nil {
 				return err
 			}
@@ -193,7 +195,8 @@ func (d *decisions) shownTickets(ctx context.Context, out string) (all []*mailro
 // sentTicket returns the id of the ticket whose question a delivery has sent to the room, "" if it
 // sent another text.
 func sentTicket(r store.Reader, run *mailroom.Run) (string, error) {
-	found, err := r.Entries(store.EntryQuery{Thread: run.Thread, After: run.FirstSeq - 1, Before: run.FirstSeq + 1, Limit: 1})
+	found, err := r.Entries(store.EntryQuery{Thread: run.Thread, After: run.FirstSeq - 1, Before: run.FirstSeq + 1,
+		Limit: 1})
 	if err != nil || len(found) == 0 || found[0].Kind != entry.KindMessage {
 		return "", err
 	}

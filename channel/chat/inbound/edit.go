@@ -57,7 +57,8 @@ func (m *messages) edit(ctx context.Context, e *event, mode mailroom.Mode) error
 		return err
 	}
 	if e.Kind == chat.EventDeleted {
-		_, err := m.host.Edit(ctx, channel.Edit{Chat: m.conversations.words(&e.Event, since), Key: last.key, Cursor: m.answers.cursor(e)})
+		_, err := m.host.Edit(ctx, channel.Edit{Chat: m.conversations.words(&e.Event, since), Key: last.key,
+			Cursor: m.answers.cursor(e)})
 		return err
 	}
 	sent, err := m.sent(ctx, first.in)
@@ -180,7 +181,8 @@ func unquote(text string) string {
 
 // firstVersion returns the message that an edit changes and the Since of its conversation, the zero value if it was
 // not submitted. Of a message that only an edit addressed to the bot, that edit is the first version.
-func (m *messages) firstVersion(ctx context.Context, e *event, c *conversation) (first version, since string, err error) {
+func (m *messages) firstVersion(ctx context.Context, e *event, c *conversation) (first version, since string,
+	err error) {
 	for n := range 2 {
 		known, since, err := m.conversations.find(ctx, &e.Event, c, versionName(e.TargetID, n))
 		if err != nil || known != nil {

@@ -85,13 +85,17 @@ func newDispatcher(o Options, work *background) *dispatcher {
 	cs := &conversations{host: o.Host, bot: o.Caps.BotID, perUser: access.PerUser}
 	acks := &buttonAcks{platform: o.Platform, caps: o.Caps, limiter: o.Limiter, work: work}
 	ms := &messages{
-		host: o.Host, botName: o.Caps.BotName, agent: o.Chat.Agent, files: attachments{o.Chat.Files, access.MaxFileSize}, answers: as, conversations: cs, watch: o.Watch,
+		host: o.Host, botName: o.Caps.BotName, agent: o.Chat.Agent, files: attachments{o.Chat.Files, access.MaxFileSize},
+		answers: as, conversations: cs, watch: o.Watch,
 	}
 	ds := &decisions{host: o.Host, caps: o.Caps, answers: as, conversations: cs, acks: acks, watch: o.Watch}
 	d := &dispatcher{
-		host: o.Host, botName: o.Caps.BotName, account: o.Caps.Account(), access: access, join: join{access.Join, o.Caps}, answers: as, conversations: cs, messages: ms, decisions: ds,
-		commands:  &commands{host: o.Host, caps: o.Caps, agent: o.Chat.Agent, answers: as, conversations: cs, messages: ms, decisions: ds},
-		strangers: &strangers{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, pairing: access.Pairing, command: o.Chat.Command, answers: as, acks: acks, work: work},
+		host: o.Host, botName: o.Caps.BotName, account: o.Caps.Account(), access: access, join: join{access.Join, o.Caps},
+		answers: as, conversations: cs, messages: ms, decisions: ds,
+		commands: &commands{host: o.Host, caps: o.Caps, agent: o.Chat.Agent, answers: as, conversations: cs, messages: ms,
+			decisions: ds},
+		strangers: &strangers{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, pairing: access.Pairing,
+			command: o.Chat.Command, answers: as, acks: acks, work: work},
 	}
 	d.albums = &albums{conversations: cs}
 	d.backlog = newBacklog(o.Host, o.Platform, o.Caps.BotID, cs, work, d)
@@ -206,7 +210,8 @@ func (d *dispatcher) load(ctx context.Context, e chat.Event) (*event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &event{Event: e, sender: d.host.Name() + ":" + e.User.ID, tier: paired.Tier(d.access, d.account, e.User.ID, e.Room)}, nil
+	return &event{Event: e, sender: d.host.Name() + ":" + e.User.ID, tier: paired.Tier(d.access, d.account, e.User.ID,
+		e.Room)}, nil
 }
 
 // handle dispatches an event by its kind and the user's tier.
@@ -263,7 +268,8 @@ func (d *dispatcher) handleMessage(ctx context.Context, e *event) error {
 		return d.answers.skip(ctx, e, why)
 	case p.Suggestion != "":
 		meant, queue := d.commands.text(p.Suggestion), d.commands.text(chat.CommandQueue)
-		return d.answers.send(ctx, e, fmt.Sprintf("Unknown command; did you mean %s? To send the text to the agent, start it with %s.", meant, queue), nil)
+		return d.answers.send(ctx, e,
+			fmt.Sprintf("Unknown command; did you mean %s? To send the text to the agent, start it with %s.", meant, queue), nil)
 	case p.Command == "":
 		e.join = d.join.of(e, p.Text)
 		return d.messages.submit(ctx, e, p.Text, d.access.BusyMode)
@@ -312,7 +318,8 @@ func (d *dispatcher) ordered(e *event) (stops, ordered bool) {
 	switch {
 	case why != "" || p.Suggestion != "":
 		return false, false
-	case p.Command == "" || p.Command == chat.CommandQueue || p.Command == chat.CommandSteer || p.Command == chat.CommandNew:
+	case p.Command == "" || p.Command == chat.CommandQueue || p.Command == chat.CommandSteer ||
+		p.Command == chat.CommandNew:
 		return false, true
 	}
 	return p.Command == chat.CommandStop, p.Command == chat.CommandStop

@@ -49,7 +49,8 @@ func (m *messages) hold(ctx context.Context, e *event) error {
 }
 
 // submitParts submits the content of a message under a key to the conversation that began with since.
-func (m *messages) submitParts(ctx context.Context, e *event, since, key string, content []mailroom.Part, mode mailroom.Mode) error {
+func (m *messages) submitParts(ctx context.Context, e *event, since, key string, content []mailroom.Part,
+	mode mailroom.Mode) error {
 	if len(content) == 0 {
 		return m.answers.skip(ctx, e, "empty message")
 	}
@@ -63,7 +64,8 @@ func (m *messages) submitParts(ctx context.Context, e *event, since, key string,
 		m.watch(taken.Thread, e.Room, taken.Seq)
 	case mailroom.CodeConflict: // submitted before with other content: the first submit stands
 		return m.answers.skip(ctx, e, "submitted before")
-	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeNotFound:
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeForbidden,
+		mailroom.CodeQuotaExceeded, mailroom.CodeNotFound:
 		m.host.Log().Warn("message rejected", "key", e.Key, "error", err)
 		return m.answers.send(ctx, e, "Message not accepted: "+reason(err)+".", nil)
 	}

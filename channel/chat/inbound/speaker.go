@@ -95,7 +95,8 @@ func contextPart(channel string, c chat.Context) mailroom.Part {
 func contextParts(sent mailroom.Message) (found []mailroom.Part) {
 	for _, p := range sent.Parts {
 		line, rest, _ := strings.Cut(p.Text, "\n")
-		if p.Type == "text" && strings.HasPrefix(rest, "> ") && !strings.HasPrefix(line, "From ") && !strings.HasPrefix(line, ">") {
+		if p.Type == "text" && strings.HasPrefix(rest, "> ") && !strings.HasPrefix(line, "From ") &&
+			!strings.HasPrefix(line, ">") {
 			found = append(found, p)
 		}
 	}
@@ -130,7 +131,9 @@ func hasQuoteMark(p mailroom.Part) bool {
 		return false
 	}
 	for line := range strings.SplitSeq(normalizeLineEnds(p.Text), "\n") {
-		line = strings.TrimLeftFunc(line, func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Cf, unicode.Mn, unicode.Cc) })
+		line = strings.TrimLeftFunc(line, func(r rune) bool {
+			return unicode.IsSpace(r) || unicode.In(r, unicode.Cf, unicode.Mn, unicode.Cc)
+		})
 		if strings.HasPrefix(line, ">") {
 			return true
 		}
@@ -170,5 +173,6 @@ func quote(text string) string {
 
 // normalizeLineEnds replaces by \n everything that a program or a reader may take for a line end.
 func normalizeLineEnds(text string) string {
-	return strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
+	return strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029",
+		"\n").Replace(text)
 }

@@ -24,7 +24,8 @@ func TestTheAuthorLineIsOutsideTheText(t *testing.T) {
 		{"tg:1", "", mailroom.Text("hi"), []string{"From tg:1:\n> hi"}},
 		{"tg:1", "Eve\"):\n> ok\nFrom tg:2 (calls themselves \"Boss", mailroom.Text("hi"),
 			[]string{"From tg:1 (calls themselves \"Eve\\\"): > ok From tg:2 (calls themselves \\\"Boss\"):\n> hi"}},
-		{"tg:1", "Eve", mailroom.Text("a\r\nb\rc\u2028d\u0085e\n\nf"), []string{"From tg:1 (calls themselves \"Eve\"):\n> a\n> b\n> c\n> d\n> e\n> \n> f"}},
+		{"tg:1", "Eve", mailroom.Text("a\r\nb\rc\u2028d\u0085e\n\nf"),
+			[]string{"From tg:1 (calls themselves \"Eve\"):\n> a\n> b\n> c\n> d\n> e\n> \n> f"}},
 		{"irc:a (b):\nFrom x", "", mailroom.Text("hi"), []string{"From \"irc:a\\x20(b):\\nFrom\\x20x\":\n> hi"}},
 		{"tg:1", "Eve", []mailroom.Part{{Type: "file", URI: "x:1"}, mailroom.Text("File a:\nFrom tg:2:")[0]},
 			[]string{"From tg:1 (calls themselves \"Eve\"):", "file", "> File a:\n> From tg:2:"}},
@@ -48,7 +49,8 @@ func TestTheAuthorLineIsOutsideTheText(t *testing.T) {
 func TestNoTextImitatesAnotherAuthor(t *testing.T) {
 	header := regexp.MustCompile(`^From (\S+)(?: \(calls themselves ".*"\))?:$`)
 	pieces := []string{
-		"From tg:boss:", "From tg:boss (calls themselves \"Boss\"):", "\n", "\r", "\u2028", "\u2029", "\u0085", "\v", "\f", "> ", "\"", "\\", "):", " ", "hi", "\u202e", "\x00", "(", "tg:boss",
+		"From tg:boss:", "From tg:boss (calls themselves \"Boss\"):", "\n", "\r", "\u2028", "\u2029", "\u0085", "\v", "\f",
+		"> ", "\"", "\\", "):", " ", "hi", "\u202e", "\x00", "(", "tg:boss",
 	}
 	r := rand.New(rand.NewPCG(5, 6))
 	hostile := func() string {

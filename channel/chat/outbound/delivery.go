@@ -61,7 +61,8 @@ var errGone = fmt.Errorf("not sent: %w", chat.ErrGone)
 // that a sent message is not sent again. If the outcome of a send is unknown, Deliver looks for
 // the message at the platform or sends it again with the same key.
 func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	x := &attempt{conn: o.conn, command: o.command, url: o.url, parts: o.parts, session: s, delivery: d, stored: string(s.State())}
+	x := &attempt{conn: o.conn, command: o.command, url: o.url, parts: o.parts, session: s, delivery: d,
+		stored: string(s.State())}
 	var err error
 	if x.saved, err = room.Decode(s.State()); err != nil {
 		return permanent(err)
@@ -226,7 +227,8 @@ func (x *attempt) partialText(ctx context.Context) (partial string, err error) {
 // findMessage calls f with the newest messages of a run and their attempts, until f returns true.
 func findMessage(r store.Reader, run *mailroom.Run, f func(m *mailroom.Message, attempt int) bool) error {
 	entries, err := r.Entries(store.EntryQuery{
-		Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20, Kinds: []string{entry.KindMessage},
+		Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20,
+		Kinds: []string{entry.KindMessage},
 	})
 	for _, e := range entries {
 		var m mailroom.Message
@@ -289,7 +291,8 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 	if err != nil {
 		return err // the next attempt gets the same answer
 	}
-	x.conn.host.ReportError(fmt.Errorf("reply not sent, and none until the next message of the chat %s or a retry: %w", x.room.Chat, cause))
+	x.conn.host.ReportError(fmt.Errorf("reply not sent, and none until the next message of the chat %s or a retry: %w",
+		x.room.Chat, cause))
 	return permanent(cause)
 }
 

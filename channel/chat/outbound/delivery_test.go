@@ -15,7 +15,8 @@ func TestVerbatimTextStaysInItsBlock(t *testing.T) {
 	const link = "https://mail.example.org/decide#a"
 	blocks := chat.Capabilities{MaxUnits: 120, Units: func(s string) int { return len(s) }}
 	for _, text := range platformtest.HostileTexts() {
-		all := chat.SplitText(textOf(channel.Delivery{Verbatim: strings.Repeat(text+"\n\x02\u202e", 4), Text: link}, blocks), blocks, 0)
+		all := chat.SplitText(textOf(channel.Delivery{Verbatim: strings.Repeat(text+"\n\x02\u202e", 4), Text: link}, blocks),
+			blocks, 0)
 		for i, c := range all {
 			words := c.Text
 			if i == len(all)-1 {

@@ -64,7 +64,9 @@ func (f *follower) run(ctx context.Context) {
 		f.conn.rooms.update(w.room, func(s *room.State) { s.Follow(w.thread, w.after) })
 		all.Go(func() {
 			defer recovery.Log(f.conn.host.Log(), "conversation preview")
-			if err := recovery.Call(f.conn.host.Log(), "conversation preview", func() error { return f.show(ctx, w) }); err != nil && ctx.Err() == nil {
+			if err := recovery.Call(f.conn.host.Log(), "conversation preview", func() error {
+				return f.show(ctx, w)
+			}); err != nil && ctx.Err() == nil {
 				f.conn.host.Log().Debug("cannot follow conversation", "thread", w.thread, "error", err)
 			}
 			select {
@@ -135,7 +137,8 @@ func (f *follower) refresh(ctx context.Context, w watch, over <-chan struct{}) {
 	defer turn.Stop()
 	for {
 		if err := f.tick(ctx, w); err != nil && ctx.Err() == nil && !errors.Is(err, chat.ErrNotNow) {
-			f.conn.host.Log().Debug("could not update the preview of an unfinished reply; retrying", "thread", w.thread, "error", err)
+			f.conn.host.Log().Debug("could not update the preview of an unfinished reply; retrying", "thread", w.thread,
+				"error", err)
 		}
 		select {
 		case <-turn.C:
@@ -158,7 +161,8 @@ func (f *follower) tick(ctx context.Context, w watch) (err error) {
 			return f.conn.platform.Typing(ctx, w.room)
 		})
 	case room.ActionPreview:
-		return f.conn.request(ctx, w.room, fmt.Sprintf("preview/%s/%d", due.Message, due.Try), map[string]string{labelPreview: due.Run, labelPreviewMessage: due.Message})
+		return f.conn.request(ctx, w.room, fmt.Sprintf("preview/%s/%d", due.Message, due.Try),
+			map[string]string{labelPreview: due.Run, labelPreviewMessage: due.Message})
 	case room.ActionEdit:
 		return f.edit(ctx, w.room, due)
 	}

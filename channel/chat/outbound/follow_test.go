@@ -29,7 +29,8 @@ func (e *editor) Edit(_ context.Context, _ chat.Room, id string, m chat.Message)
 func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	e := &editor{}
 	caps := chat.Capabilities{MaxUnits: 100, Units: utf8.RuneCountInString, Edits: true}
-	f := &follower{conn: &connection{platform: e, caps: caps, limiter: chat.NewLimiter(), rooms: NewRooms()}, previews: true}
+	f := &follower{conn: &connection{platform: e, caps: caps, limiter: chat.NewLimiter(), rooms: NewRooms()},
+		previews: true}
 	w := watch{thread: "t", room: chat.Room{Chat: "1", Group: true}} // no pairing is asked for in a group
 	view := func(change func(s *room.State)) { f.conn.rooms.update(w.room, change) }
 	show := func(text string) {
@@ -58,7 +59,8 @@ func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	if diff := cmp.Diff([]string{"m1: one …", "m1: one two …"}, e.edits); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if err := f.edit(t.Context(), w.room, room.Action{Kind: room.ActionEdit, Run: "run", ID: "m1", Text: "late"}); err == nil || len(e.edits) > 2 {
+	if err := f.edit(t.Context(), w.room, room.Action{Kind: room.ActionEdit, Run: "run", ID: "m1",
+		Text: "late"}); err == nil || len(e.edits) > 2 {
 		t.Errorf("edit that was decided before the delivery: %v, %q", err, e.edits)
 	}
 }

@@ -240,7 +240,8 @@ func (l *lateness) find(r store.Reader, all map[string]*unanswered, now time.Tim
 
 // firstOpen returns the current run of a thread, or else the next one, or nil.
 func firstOpen(r store.Reader, t *mailroom.Thread) (*mailroom.Run, error) {
-	queries := []store.RunQuery{{Thread: t.ID, Set: store.RunsQueued, Limit: 1}, {Thread: t.ID, Set: store.RunsScheduled, Limit: 1}}
+	queries := []store.RunQuery{{Thread: t.ID, Set: store.RunsQueued, Limit: 1},
+		{Thread: t.ID, Set: store.RunsScheduled, Limit: 1}}
 	if t.Current != "" {
 		queries = []store.RunQuery{{IDs: []string{t.Current}}}
 	}
@@ -263,7 +264,8 @@ func (u *unanswered) due(r store.Reader, run *mailroom.Run, within time.Duration
 	}
 	if run.Status == mailroom.StatusWaiting {
 		open, err := r.Tickets(store.TicketQuery{
-			Runs: []string{run.ID}, States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
+			Runs: []string{run.ID}, States: []mailroom.TicketState{mailroom.TicketOpen},
+			Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
 		})
 		if err != nil || len(open) > 0 { // the chat shows the question, and it is the user's turn
 			u.since = now
@@ -326,7 +328,8 @@ func (x *attempt) unknownPause(ctx context.Context) (text string, err error) {
 		p, err := chat.PauseOf(r, run.Agent)
 		if err == nil && p != nil && !p.Probe.IsZero() && x.saved.KnownPause != chat.PauseKey(*p) {
 			x.saved.KnownPause = chat.PauseKey(*p)
-			text = "\n(Further messages to " + run.Agent + " wait: it cannot work at present. The next try is at " + chat.Clock(p.Probe) + ".)"
+			text = "\n(Further messages to " + run.Agent + " wait: it cannot work at present. The next try is at " +
+				chat.Clock(p.Probe) + ".)"
 		}
 		return err
 	})

@@ -37,14 +37,16 @@ type Outbound struct {
 
 // New returns the sending half of a connection.
 func New(o Options) *Outbound {
-	c := &connection{host: o.Host, access: &o.Chat.Access, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, rooms: o.Rooms}
+	c := &connection{host: o.Host, access: &o.Chat.Access, platform: o.Platform, caps: o.Caps, limiter: o.Limiter,
+		rooms: o.Rooms}
 	parts := o.Chat.MaxParts
 	if o.Caps.SingleLine {
 		parts *= 10
 	}
 	return &Outbound{
 		command: o.Chat.Command, url: o.Chat.URL, parts: parts, conn: c,
-		follows: &follower{conn: c, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits, watches: make(chan watch, maxWatches)},
+		follows: &follower{conn: c, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits,
+			watches: make(chan watch, maxWatches)},
 		redraws: &redrawer{conn: c, commits: o.Chat.Commits},
 		late:    &lateness{conn: c, within: o.Chat.AnswerWithin, added: make(chan watch, maxLate)},
 	}
@@ -106,7 +108,8 @@ func (c *connection) request(ctx context.Context, at chat.Room, key string, labe
 	for k, v := range at.Labels() {
 		labels[k] = v
 	}
-	return c.host.Answer(ctx, channel.Answer{Room: at.Words(c.caps.BotID), Key: key, Text: room.UnfinishedMark, Later: true, Metadata: labels})
+	return c.host.Answer(ctx, channel.Answer{Room: at.Words(c.caps.BotID), Key: key, Text: room.UnfinishedMark,
+		Later: true, Metadata: labels})
 }
 
 func (c *connection) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {

@@ -79,7 +79,8 @@ func findAsking(r store.Reader, queued []*mailroom.Run) (map[string]bool, error)
 		return found, nil
 	}
 	open, err := r.Tickets(store.TicketQuery{
-		Runs: parents, States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
+		Runs: parents, States: []mailroom.TicketState{mailroom.TicketOpen},
+		Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
 	})
 	for _, k := range open {
 		found[k.Run] = true

@@ -32,7 +32,8 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 	if tries > 1 { // it may have been sent
 		m.priority = chat.PriorityMessage
 	}
-	effect := mailroom.Effect{Name: "preview", Reconcile: func(ctx context.Context, key string) (json.RawMessage, bool, error) {
+	effect := mailroom.Effect{Name: "preview", Reconcile: func(ctx context.Context, key string) (json.RawMessage,
+		bool, error) {
 		id, known, err := x.findSent(ctx, m, key)
 		if err != nil || known {
 			return x.receipt(id, m), known, err

@@ -146,7 +146,8 @@ func (w *redrawer) load(ctx context.Context) error {
 	rooms := map[string]chat.Room{} // by conversation thread
 	err := w.conn.host.View(ctx, func(r store.Reader) (err error) {
 		open, err = r.Tickets(store.TicketQuery{
-			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: maxWatchedQuestions,
+			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval,
+				mailroom.TicketInput}, Limit: maxWatchedQuestions,
 		})
 		if err != nil || len(open) == 0 {
 			return err
@@ -221,7 +222,8 @@ func (w *redrawer) check(ctx context.Context) (wait time.Duration, err error) {
 			wait = min(wait, next)
 		})
 		for _, a := range due {
-			if err := w.conn.request(ctx, at, fmt.Sprintf("redraw/%s/%d", a.Ticket, a.Try), map[string]string{labelDecided: a.Ticket}); err != nil {
+			if err := w.conn.request(ctx, at, fmt.Sprintf("redraw/%s/%d", a.Ticket, a.Try),
+				map[string]string{labelDecided: a.Ticket}); err != nil {
 				return wait, err
 			}
 		}

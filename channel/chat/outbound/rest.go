@@ -16,7 +16,9 @@ func (x *attempt) restText(messages int) string {
 	if x.url != "" {
 		where = x.url + "/#/run/" + id
 	}
-	return fmt.Sprintf("(This reply is too long for the chat: it has %d more messages. The whole reply is on the server: %s)", messages, where)
+	return fmt.Sprintf(
+		"(This reply is too long for the chat: it has %d more messages. The whole reply is on the server: %s)",
+		messages, where)
 }
 
 // asFile returns the message with the whole reply as a file, nil if the platform takes none of that size. The file is
@@ -29,7 +31,8 @@ func (x *attempt) asFile(text string) *chat.Message {
 	id := x.delivery.Run.ID
 	return &chat.Message{
 		Text: fmt.Sprintf("This reply is too long for the chat. The file has all of it: %d KB.", max(len(content)/1000, 1)),
-		File: &chat.Upload{Name: "reply-" + id[strings.LastIndex(id, "-")+1:] + ".md", Content: content}, // the random part of the id
+		// the random part of the id
+		File: &chat.Upload{Name: "reply-" + id[strings.LastIndex(id, "-")+1:] + ".md", Content: content},
 	}
 }
 

@@ -36,7 +36,8 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 	rest := chat.SplitText(text, x.conn.caps, 0)
 	for n := 1; len(rest) > 0; n++ {
 		if time.Since(began) > maxSendTime {
-			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text follows")}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay,
+				Err: errors.New("the rest of a long text follows")}
 		}
 		cut := x.parts > 0 && n >= max(x.parts, 2) && len(rest) > 1 && x.delivery.Ticket == nil
 		if cut {
@@ -84,7 +85,8 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 func (x *attempt) replacedMessage() string {
 	switch {
 	case !x.conn.caps.Edits || x.moved:
-	case x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run && x.delivery.Run.Metadata[chat.LabelRedraw] != "":
+	case x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run &&
+		x.delivery.Run.Metadata[chat.LabelRedraw] != "":
 		return x.delivery.Run.Metadata[chat.LabelRedraw]
 	default:
 		return x.saved.PreviewMessage(x.delivery.Run.ID)
@@ -138,7 +140,8 @@ func (x *attempt) sendInPlace(ctx context.Context, text string, buttons []chat.B
 // answer must come from the room that was asked.
 func (x *attempt) movedText(text string) string {
 	if k := x.delivery.Ticket; k != nil {
-		return "The agent asked something in a topic that was deleted. Only the server's operator can answer it now: " + chat.TicketSummary(k)
+		return "The agent asked something in a topic that was deleted. Only the server's operator can answer it now: " +
+			chat.TicketSummary(k)
 	}
 	return "The answer of a deleted topic:\n" + text
 }
@@ -212,7 +215,8 @@ func (x *attempt) loadReceipts(ctx context.Context) error {
 	if run.Attempt == 1 {
 		return nil
 	}
-	entries, err := x.entries(ctx, entry.KindRetried, entry.KindEffectIntended, entry.KindEffectUnknown, entry.KindEffectSettled)
+	entries, err := x.entries(ctx, entry.KindRetried, entry.KindEffectIntended, entry.KindEffectUnknown,
+		entry.KindEffectSettled)
 	if err != nil {
 		return err
 	}
@@ -243,7 +247,8 @@ func (x *attempt) entries(ctx context.Context, kinds ...string) (found []mailroo
 // isRefused reports whether the platform refuses an edit for good, so that a new message can
 // replace it.
 func isRefused(err error) bool {
-	if err == nil || errors.Is(err, chat.ErrGone) || errors.Is(err, chat.ErrTopicGone) || errors.Is(err, mailroom.ErrUnknown) {
+	if err == nil || errors.Is(err, chat.ErrGone) || errors.Is(err, chat.ErrTopicGone) ||
+		errors.Is(err, mailroom.ErrUnknown) {
 		return false
 	}
 	return mailroom.AsFailure(err).Class == mailroom.ClassPermanent

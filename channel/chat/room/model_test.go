@@ -53,7 +53,8 @@ func (m *model) write(t *rapid.T) {
 	case 0:
 		m.state.Apply(thread, item(rapid.SampledFrom([]string{entry.KindStarted, entry.KindResumed}).Draw(t, "kind"), run))
 	case 1:
-		m.state.Apply(thread, item(rapid.SampledFrom([]string{entry.KindMessage, entry.KindCompleted, entry.KindWaiting}).Draw(t, "kind"), run))
+		m.state.Apply(thread,
+			item(rapid.SampledFrom([]string{entry.KindMessage, entry.KindCompleted, entry.KindWaiting}).Draw(t, "kind"), run))
 		m.messages++
 		m.writing[run] = fmt.Sprint("m", m.messages)
 	default:
@@ -61,7 +62,8 @@ func (m *model) write(t *rapid.T) {
 			m.messages++
 			m.writing[run] = fmt.Sprint("m", m.messages)
 		}
-		m.state.Apply(thread, delta(run, m.writing[run], rapid.SampledFrom([]int{0, 0, 0, 0, 1, 5, 99}).Draw(t, "offset"), rapid.StringMatching(`[a-z ]{0,9}|[^ ]{40}`).Draw(t, "text")))
+		m.state.Apply(thread, delta(run, m.writing[run], rapid.SampledFrom([]int{0, 0, 0, 0, 1, 5, 99}).Draw(t, "offset"),
+			rapid.StringMatching(`[a-z ]{0,9}|[^ ]{40}`).Draw(t, "text")))
 	}
 }
 
@@ -81,7 +83,8 @@ func (m *model) tick(t *rapid.T) {
 		}
 		m.typed[thread] = m.now
 	case ActionPreview:
-		if m.requests[a.Message]++; m.requests[a.Message] > MaxPreviewRequests || a.Try > MaxPreviewRequests || !in.Free || !in.Previews {
+		if m.requests[a.Message]++; m.requests[a.Message] > MaxPreviewRequests || a.Try > MaxPreviewRequests || !in.Free ||
+			!in.Previews {
 			t.Fatalf("request %d: %+v", m.requests[a.Message], a)
 		}
 		if rapid.IntRange(0, 4).Draw(t, "sent") == 0 {
@@ -90,7 +93,8 @@ func (m *model) tick(t *rapid.T) {
 			m.state.PreviewSent(a.Run, m.sent[a.Run], m.state.PreviewText(a.Run, in.Caps))
 		}
 	case ActionEdit:
-		if m.replaced[a.ID] || m.sent[a.Run] != a.ID || !m.state.MayEdit(a.Run, a.ID) || in.Caps.Units(a.Text) > in.Caps.MaxUnits || !in.Previews {
+		if m.replaced[a.ID] || m.sent[a.Run] != a.ID || !m.state.MayEdit(a.Run, a.ID) ||
+			in.Caps.Units(a.Text) > in.Caps.MaxUnits || !in.Previews {
 			t.Fatalf("%+v, but the preview of the run is %q", a, m.sent[a.Run])
 		}
 		m.state.Edited(a.Run, a.ID, a.Text)
@@ -160,7 +164,8 @@ func (m *model) check(t *rapid.T) {
 	for _, a := range due {
 		first, seen := m.seen[a.Ticket]
 		m.redraws[a.Ticket]++
-		if m.gone || a.Kind != ActionRedraw || !decided[a.Ticket] || !saved.IsShown(a.Ticket) || !seen || m.now.Sub(first) < redrawGrace ||
+		if m.gone || a.Kind != ActionRedraw || !decided[a.Ticket] || !saved.IsShown(a.Ticket) || !seen ||
+			m.now.Sub(first) < redrawGrace ||
 			a.Try != m.redraws[a.Ticket] || a.Try > maxRedraws {
 			t.Fatalf("%+v, %d requests, decided %v, shown %+v", a, m.redraws[a.Ticket], decided, saved.Asked)
 		}
@@ -183,7 +188,8 @@ func (m *model) check(t *rapid.T) {
 func TestARoomIsShownByItsRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
-			state: New(), now: time.Unix(1_800_000_000, 0), writing: map[string]string{}, sent: map[string]string{}, replaced: map[string]bool{},
+			state: New(), now: time.Unix(1_800_000_000, 0), writing: map[string]string{}, sent: map[string]string{},
+			replaced: map[string]bool{},
 			requests: map[string]int{}, typed: map[string]time.Time{}, seen: map[string]time.Time{}, redraws: map[string]int{},
 		}
 		for _, thread := range threads {
@@ -193,8 +199,9 @@ func TestARoomIsShownByItsRules(t *testing.T) {
 			m.writing[runOf(thread)] = thread
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"follow": m.follow, "unfollow": m.unfollow, "write": m.write, "write more": m.write, "tick": m.tick, "tick again": m.tick,
-			"tick 3": m.tick, "tick 4": m.tick, "check 2": m.check, "check 3": m.check, "": m.mayNotEdit,
+			"follow": m.follow, "unfollow": m.unfollow, "write": m.write, "write more": m.write, "tick": m.tick,
+			"tick again": m.tick,
+			"tick 3":     m.tick, "tick 4": m.tick, "check 2": m.check, "check 3": m.check, "": m.mayNotEdit,
 			"deliver": m.deliver, "gone": m.setGone, "ask": m.ask, "check": m.check,
 		})
 		for _, thread := range threads {

@@ -90,7 +90,8 @@ type preview struct {
 
 // New returns the view of a room in which nothing happens.
 func New() *State {
-	return &State{conversations: map[string]*conversation{}, previews: map[string]*preview{}, questions: map[string]*question{}}
+	return &State{conversations: map[string]*conversation{}, previews: map[string]*preview{},
+		questions: map[string]*question{}}
 }
 
 // IsIdle reports whether the view equals a new one, except that its room may be gone.

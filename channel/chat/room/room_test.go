@@ -15,7 +15,8 @@ import (
 )
 
 func testCaps() *chat.Capabilities {
-	return &chat.Capabilities{MaxUnits: 20, Units: utf8.RuneCountInString, Edits: true, Typing: true, EditInterval: time.Second}
+	return &chat.Capabilities{MaxUnits: 20, Units: utf8.RuneCountInString, Edits: true, Typing: true,
+		EditInterval: time.Second}
 }
 
 func item(kind, run string) stream.Event {
@@ -93,7 +94,9 @@ func TestATickShowsWhatIsDue(t *testing.T) {
 			for i := range 100 {
 				x.tick(time.Duration(i) * second)
 			}
-		}, []string{"preview 1 of m at 0s", "preview 2 of m at 3s", "preview 3 of m at 9s", "preview 4 of m at 18s", "preview 5 of m at 30s"}},
+		},
+			[]string{"preview 1 of m at 0s", "preview 2 of m at 3s", "preview 3 of m at 9s", "preview 4 of m at 18s",
+				"preview 5 of m at 30s"}},
 		"a busy room": {func(x *script) { x.busy = true; x.writes("one"); x.tick(0); x.busy = false; x.tick(second) }, []string{"preview 1 of m at 1s"}},
 		"a preview that was sent": {func(x *script) {
 			x.writes("one")

@@ -32,7 +32,8 @@ func TestARoomRemembersItsNewestMessages(t *testing.T) {
 		k.AddQuestion(Asked{Ticket: fmt.Sprint("k", i), ID: fmt.Sprint("q", i)})
 		k.AddPreview(Preview{Run: fmt.Sprint("r", i), ID: fmt.Sprint("p", i)})
 	}
-	if len(k.Asked) != maxAsked || len(k.Previews) != maxPreviews || k.IsShown("k9") || !k.IsShown("k10") || k.PreviewMessage("r39") != "" || k.PreviewMessage("r40") != "p40" {
+	if len(k.Asked) != maxAsked || len(k.Previews) != maxPreviews || k.IsShown("k9") || !k.IsShown("k10") ||
+		k.PreviewMessage("r39") != "" || k.PreviewMessage("r40") != "p40" {
 		t.Errorf("got %+v", k)
 	}
 	k.AddQuestion(Asked{Ticket: "k", ID: "p59"}) // it replaces the preview

@@ -114,7 +114,8 @@ func parse(m *Message, in map[string]any) *apiError {
 			label, _ := b["label"].(string)
 			data, _ := b["custom_id"].(string)
 			style, _ := b["style"].(float64)
-			if b["type"] != 2.0 || style < 1 || style > 4 || label == "" || utf8.RuneCountInString(label) > 80 || data == "" || utf8.RuneCountInString(data) > 100 {
+			if b["type"] != 2.0 || style < 1 || style > 4 || label == "" || utf8.RuneCountInString(label) > 80 || data == "" ||
+				utf8.RuneCountInString(data) > 100 {
 				return newAPIError(400, 50035, "Invalid Form Body")
 			}
 			m.Buttons = append(m.Buttons, platformtest.Button{Label: label, Data: data})
@@ -126,8 +127,10 @@ func parse(m *Message, in map[string]any) *apiError {
 // buildBody builds the JSON of a bot's message for events and responses.
 func buildBody(m *Message, c *Channel) {
 	m.Details.body = map[string]any{
-		"id": m.ID, "type": 0, "channel_id": c.ID, "content": m.Text, "timestamp": m.At.Format(time.RFC3339Nano), "edited_timestamp": nil,
-		"author": map[string]any{"id": BotID, "username": Username, "bot": true}, "attachments": []any{}, "mentions": []any{}, "mention_roles": []any{},
+		"id": m.ID, "type": 0, "channel_id": c.ID, "content": m.Text, "timestamp": m.At.Format(time.RFC3339Nano),
+		"edited_timestamp": nil,
+		"author":           map[string]any{"id": BotID, "username": Username, "bot": true}, "attachments": []any{},
+		"mentions": []any{}, "mention_roles": []any{},
 	}
 }
 

@@ -251,7 +251,8 @@ func (p *Platform) guild() map[string]any {
 		}
 	}
 	return map[string]any{
-		"id": ServerID, "name": "team", "channels": channels, "threads": threads, "joined_at": time.Now().Format(time.RFC3339),
+		"id": ServerID, "name": "team", "channels": channels, "threads": threads,
+		"joined_at": time.Now().Format(time.RFC3339),
 		"roles": []any{
 			map[string]any{"id": ServerID, "name": "@everyone"},
 			map[string]any{"id": RoleID, "name": Username, "tags": map[string]any{"bot_id": BotID}},

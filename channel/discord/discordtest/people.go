@@ -141,8 +141,10 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	}
 	m := &Message{ID: c.platform.nextID(), From: p.Name, Text: text, ReplyTo: h.ReplyTo, At: time.Now()}
 	body := map[string]any{
-		"id": m.ID, "type": h.Type, "channel_id": c.ID, "content": text, "timestamp": m.At.Format(time.RFC3339Nano), "edited_timestamp": nil,
-		"author": map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name}, "attachments": []any{},
+		"id": m.ID, "type": h.Type, "channel_id": c.ID, "content": text, "timestamp": m.At.Format(time.RFC3339Nano),
+		"edited_timestamp": nil,
+		"author":           map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name},
+		"attachments":      []any{},
 	}
 	m.Details.body = body
 	if h.Bot {
@@ -155,7 +157,8 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 		body["attachments"] = []any{c.platform.attachFile(c, h)}
 	}
 	if h.Forwarded != "" {
-		body["message_snapshots"] = []any{map[string]any{"message": map[string]any{"type": 0, "content": h.Forwarded, "attachments": []any{}}}}
+		body["message_snapshots"] = []any{map[string]any{"message": map[string]any{"type": 0, "content": h.Forwarded,
+			"attachments": []any{}}}}
 		body["message_reference"] = map[string]any{"type": 1, "message_id": "1"}
 	}
 	setMentions(body, text)
@@ -210,7 +213,8 @@ func setMentions(body map[string]any, text string) {
 func (p *Platform) attachFile(c *Channel, h MessageOptions) map[string]any {
 	path := fmt.Sprintf("/attachments/%s/%d/%s?ex=1&is=2&hm=%x", c.ID, len(p.files)+1, h.File, len(p.files)+7)
 	p.files[path] = h.Content
-	f := map[string]any{"id": "1", "filename": h.File, "size": len(h.Content), "url": "http://" + p.Addr + path, "proxy_url": "http://nowhere.invalid/"}
+	f := map[string]any{"id": "1", "filename": h.File, "size": len(h.Content), "url": "http://" + p.Addr + path,
+		"proxy_url": "http://nowhere.invalid/"}
 	if strings.HasSuffix(h.File, ".txt") {
 		f["content_type"] = "text/plain; charset=utf-8"
 	}
@@ -295,7 +299,8 @@ func (p *Person) PressesData(c *Channel, id string, data string) *ButtonPress {
 
 func (p *Person) press(c *Channel, m *Message, data string) *ButtonPress {
 	id := c.platform.nextID()
-	t := &ButtonPress{Press: platformtest.NewPress(&c.platform.mu), token: "aW50ZXJhY3Rpb246" + id + "-secret", at: time.Now()}
+	t := &ButtonPress{Press: platformtest.NewPress(&c.platform.mu), token: "aW50ZXJhY3Rpb246" + id + "-secret",
+		at: time.Now()}
 	c.platform.presses[id] = t
 	who := map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name}
 	body := map[string]any{

@@ -97,7 +97,8 @@ func NewDown(t testing.TB) *Platform {
 	p := &Platform{
 		token: Token, channels: map[string]*Channel{}, files: map[string][]byte{}, limits: map[string]time.Time{},
 		exhausted: map[string]time.Duration{}, presses: map[string]*ButtonPress{}, nonces: map[string]*Message{},
-		interval: 40 * time.Second, messageContent: true, starts: 1000, sessions: map[string]*session{}, links: map[*gatewayConn]bool{},
+		interval: 40 * time.Second, messageContent: true, starts: 1000, sessions: map[string]*session{},
+		links: map[*gatewayConn]bool{},
 	}
 	p.Server = platformtest.NewServer(t, &p.mu, p)
 	p.URL = "http://" + p.Addr + "/api/v10"

@@ -23,7 +23,8 @@ func newAPIError(status, code int, words string) *apiError {
 
 // newLimitError returns the error of a limit that ends after a time.
 func newLimitError(left time.Duration, global bool) *apiError {
-	return &apiError{Status: 429, Message: "You are being rate limited.", RetryAfter: left.Seconds(), Fields: map[string]any{"global": global}}
+	return &apiError{Status: 429, Message: "You are being rate limited.", RetryAfter: left.Seconds(),
+		Fields: map[string]any{"global": global}}
 }
 
 // request is a call to carry out.
@@ -149,7 +150,8 @@ func (p *Platform) call(a *request) (any, *apiError) {
 	case Gateway:
 		return map[string]any{
 			"url": "ws://" + a.host + "/gateway", "shards": 1,
-			"session_start_limit": map[string]any{"total": 1000, "remaining": p.starts, "reset_after": 14_400_000, "max_concurrency": 1},
+			"session_start_limit": map[string]any{"total": 1000, "remaining": p.starts, "reset_after": 14_400_000,
+				"max_concurrency": 1},
 		}, nil
 	case Me:
 		return map[string]any{"id": BotID, "username": Username, "bot": true}, nil
@@ -228,10 +230,12 @@ func (p *Platform) Respond(w http.ResponseWriter, result any, refused *apiError)
 		code, _ := strconv.Atoi(refused.Code) // 0 without a code
 		body := map[string]any{"message": refused.Message, "code": code}
 		if code == 50035 {
-			body["errors"] = map[string]any{"_errors": []any{map[string]any{"code": "INVALID", "message": "the form is invalid"}}}
+			body["errors"] = map[string]any{"_errors": []any{map[string]any{"code": "INVALID",
+				"message": "the form is invalid"}}}
 		}
 		if refused.Status == 429 {
-			body = map[string]any{"message": refused.Message, "retry_after": refused.RetryAfter, "global": refused.Fields["global"] == true}
+			body = map[string]any{"message": refused.Message, "retry_after": refused.RetryAfter,
+				"global": refused.Fields["global"] == true}
 			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(refused.RetryAfter))))
 		}
 		w.WriteHeader(refused.Status)

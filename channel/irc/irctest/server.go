@@ -32,7 +32,8 @@ type Server struct {
 func Start(t testing.TB, further ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
-	s := &Server{t: t, extraConfig: further, config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
+	s := &Server{t: t, extraConfig: further, config: filepath.Join(dir, "ngircd.conf"),
+		log: filepath.Join(dir, "ngircd.log")}
 	t.Cleanup(s.Kill)
 	s.Addr = machinetest.Reserve(t)
 	s.Up()

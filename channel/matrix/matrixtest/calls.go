@@ -33,9 +33,11 @@ func (h *Homeserver) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.route
 func (h *Homeserver) newRoutes() http.Handler {
 	mux := http.NewServeMux()
 	open := map[string]func(*call) (any, *apiError){
-		"GET /_matrix/client/versions": func(*call) (any, *apiError) { return map[string]any{"versions": []string{"v1.11"}}, nil },
-		"POST " + base + "/register":   h.register,
-		"POST " + base + "/login":      h.login,
+		"GET /_matrix/client/versions": func(*call) (any, *apiError) {
+			return map[string]any{"versions": []string{"v1.11"}}, nil
+		},
+		"POST " + base + "/register": h.register,
+		"POST " + base + "/login":    h.login,
 		"GET /.well-known/matrix/client": func(*call) (any, *apiError) {
 			return map[string]any{"m.homeserver": map[string]any{"base_url": h.URL}}, nil
 		},
@@ -94,7 +96,8 @@ func (h *Homeserver) serve(w http.ResponseWriter, r *http.Request, f func(*call)
 		if private {
 			c.session, refused = h.authenticate(r)
 		}
-		if refused == nil && len(c.raw) > 0 && r.Header.Get("Content-Type") == "application/json" && string(c.raw) != "null" && json.Unmarshal(c.raw, &c.body) != nil {
+		if refused == nil && len(c.raw) > 0 && r.Header.Get("Content-Type") == "application/json" &&
+			string(c.raw) != "null" && json.Unmarshal(c.raw, &c.body) != nil {
 			refused = newError(400, "M_NOT_JSON", "The request body could not be decoded into valid JSON")
 		}
 		if refused != nil {
@@ -253,7 +256,8 @@ func (h *Homeserver) send(c *call) (any, *apiError) {
 			return nil, newError(413, "M_TOO_LARGE", "event too large")
 		}
 		if !r.maySend(c.session.user) {
-			return nil, newError(403, "M_FORBIDDEN", "You don't have permission to post that to the room. user_level < send_level")
+			return nil, newError(403, "M_FORBIDDEN",
+				"You don't have permission to post that to the room. user_level < send_level")
 		}
 		return h.appendEvent(r, c.session, kind, nil, c.body), nil
 	})
@@ -279,7 +283,8 @@ func (h *Homeserver) setState(c *call) (any, *apiError) {
 		return nil, refuse
 	}
 	blank := ""
-	return map[string]any{"event_id": h.appendEvent(r, c.session, c.PathValue("kind"), &blank, c.body).body["event_id"]}, nil
+	return map[string]any{"event_id": h.appendEvent(r, c.session, c.PathValue("kind"), &blank, c.body).body["event_id"]},
+		nil
 }
 
 func (h *Homeserver) state(c *call) (any, *apiError) {

@@ -32,7 +32,8 @@ func StartDendrite(t testing.TB) *Dendrite {
 	d := &Dendrite{t: t, URL: "http://" + machinetest.Reserve(t), dir: t.TempDir()}
 	seed := make([]byte, 32)
 	rand.Read(seed) // it never returns an error
-	key := "-----BEGIN MATRIX PRIVATE KEY-----\nKey-ID: ed25519:test\n\n" + base64.StdEncoding.EncodeToString(seed) + "\n-----END MATRIX PRIVATE KEY-----\n"
+	key := "-----BEGIN MATRIX PRIVATE KEY-----\nKey-ID: ed25519:test\n\n" + base64.StdEncoding.EncodeToString(seed) +
+		"\n-----END MATRIX PRIVATE KEY-----\n"
 	for name, content := range map[string]string{"key.pem": key, "dendrite.yaml": d.config()} {
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -68,7 +69,8 @@ relay_api: {database: %s}
 room_server: {database: %s}
 sync_api: {database: %s}
 logging: [{type: std, level: warn}]
-`, base("users"), base("federation"), base("keys"), base("media"), base("mscs"), base("relay"), base("rooms"), base("sync"))
+`, base("users"), base("federation"), base("keys"), base("media"), base("mscs"), base("relay"), base("rooms"),
+		base("sync"))
 }
 
 // dendriteProgram returns the path of the program in the tree that the test runs in. The compiler does not know it: it
@@ -103,7 +105,8 @@ func (d *Dendrite) Up() {
 		d.t.Fatal(err)
 	}
 	defer log.Close() // the process has its own descriptor
-	cmd := exec.Command(program, "--really-enable-open-registration", "-config", "dendrite.yaml", "-http-bind-address", d.URL[len("http://"):], "-https-bind-address", "")
+	cmd := exec.Command(program, "--really-enable-open-registration", "-config", "dendrite.yaml", "-http-bind-address",
+		d.URL[len("http://"):], "-https-bind-address", "")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // keeps ^C away from the process
 	if err := cmd.Start(); err != nil {

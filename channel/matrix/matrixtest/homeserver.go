@@ -72,7 +72,8 @@ type file struct {
 // Start starts a homeserver that stops when the test ends.
 func Start(t testing.TB) *Homeserver {
 	t.Helper()
-	h := &Homeserver{users: map[string]*user{}, sessions: map[string]session{}, rooms: map[string]*room{}, sent: map[string]string{}, files: map[string]file{}}
+	h := &Homeserver{users: map[string]*user{}, sessions: map[string]session{}, rooms: map[string]*room{},
+		sent: map[string]string{}, files: map[string]file{}}
 	h.routes = h.newRoutes()
 	h.Server = platformtest.NewServer(t, &h.mu, h)
 	h.URL = "http://" + h.Addr
@@ -112,7 +113,8 @@ func (h *Homeserver) newID(sign string) string {
 func (h *Homeserver) appendEvent(r *room, by session, kind string, key *string, content map[string]any) *storedEvent {
 	h.events++
 	body := map[string]any{
-		"event_id": h.newID("$"), "type": kind, "sender": by.user, "origin_server_ts": time.Now().UnixMilli(), "content": content, "room_id": r.id,
+		"event_id": h.newID("$"), "type": kind, "sender": by.user, "origin_server_ts": time.Now().UnixMilli(),
+		"content": content, "room_id": r.id,
 	}
 	e := &storedEvent{position: h.events, room: r, body: body, device: by.device}
 	if key != nil {
@@ -196,7 +198,8 @@ type filter struct {
 }
 
 func (f filter) matches(e *storedEvent) bool {
-	return (f.Types == nil || slices.Contains(f.Types, e.kind())) && (f.Senders == nil || slices.Contains(f.Senders, e.body["sender"].(string)))
+	return (f.Types == nil || slices.Contains(f.Types, e.kind())) && (f.Senders == nil ||
+		slices.Contains(f.Senders, e.body["sender"].(string)))
 }
 
 // parseToken parses a token with a prefix. ok is false if it is invalid.

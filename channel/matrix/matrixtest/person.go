@@ -33,7 +33,8 @@ func NewPerson(t testing.TB, base, user, name string) *Person {
 	t.Helper()
 	p := &Person{t: t, base: base}
 	p.authenticate("POST", "/_matrix/client/v3/register", map[string]any{
-		"auth": map[string]any{"type": "m.login.dummy"}, "username": user, "password": Password, "initial_device_display_name": "tests",
+		"auth": map[string]any{"type": "m.login.dummy"}, "username": user, "password": Password,
+		"initial_device_display_name": "tests",
 	})
 	if name != "" {
 		p.Must("PUT", path("profile", p.ID, "displayname"), map[string]any{"displayname": name}, nil)
@@ -98,7 +99,8 @@ func (p *Person) Call(method, at string, in, out any) (int, string) {
 func (p *Person) send(method, at, kind string, body []byte, out any) (code int, raw string) {
 	p.t.Helper()
 	for range 20 {
-		if code, raw = p.once(method, at, kind, body, out); code != http.StatusInternalServerError || method == http.MethodPost {
+		if code, raw = p.once(method, at, kind, body, out); code != http.StatusInternalServerError ||
+			method == http.MethodPost {
 			break
 		}
 		<-time.After(100 * time.Millisecond)
@@ -230,7 +232,8 @@ func (p *Person) Uploads(name, kind string, content []byte) string {
 	var got struct {
 		URI string `json:"content_uri"`
 	}
-	if code, raw := p.send("POST", "/_matrix/media/v3/upload?filename="+url.QueryEscape(name), kind, content, &got); code != http.StatusOK {
+	if code, raw := p.send("POST", "/_matrix/media/v3/upload?filename="+url.QueryEscape(name), kind, content,
+		&got); code != http.StatusOK {
 		p.t.Fatalf("upload: status %d %s", code, raw)
 	}
 	return got.URI

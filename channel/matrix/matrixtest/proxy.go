@@ -61,7 +61,8 @@ func callName(path string) string {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	for i := len(words) - 1; i >= 0; i-- {
 		switch w := words[i]; w {
-		case "sync", "send", "whoami", "messages", "event", "joined_members", "join", "typing", "state", "redact", "download", "upload", "displayname", "login", "logout", "client":
+		case "sync", "send", "whoami", "messages", "event", "joined_members", "join", "typing", "state", "redact", "download",
+			"upload", "displayname", "login", "logout", "client":
 			return w
 		}
 	}
@@ -79,7 +80,8 @@ func (w *Proxy) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	name := callName(r.URL.Path)
 	w.Serve(out, r, name, in, func() (any, *apiError) {
 		if left := time.Until(w.limitedUntil); left > 0 && (name == "send" || name == "typing") {
-			return nil, &apiError{Status: http.StatusTooManyRequests, Code: "M_LIMIT_EXCEEDED", Message: "Too many requests", RetryAfter: left.Seconds() + 0.001}
+			return nil, &apiError{Status: http.StatusTooManyRequests, Code: "M_LIMIT_EXCEEDED", Message: "Too many requests",
+				RetryAfter: left.Seconds() + 0.001}
 		}
 		w.mu.Unlock()
 		defer w.mu.Lock()

@@ -158,7 +158,8 @@ func (p *Platform) Traffic() Traffic {
 	for _, c := range received {
 		calls[c.Name]++
 	}
-	return Traffic{Replies: slices.Clone(p.replies), Acks: slices.Clone(p.acks), Heartbeats: slices.Clone(p.heartbeats), Calls: calls}
+	return Traffic{Replies: slices.Clone(p.replies), Acks: slices.Clone(p.acks), Heartbeats: slices.Clone(p.heartbeats),
+		Calls: calls}
 }
 
 // Seq returns the seq of the last row.

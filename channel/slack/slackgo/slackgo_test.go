@@ -58,7 +58,8 @@ func TestSlackGoClientWorksWithTheFake(t *testing.T) {
 	history, err := api.GetConversationHistoryContext(t.Context(), &slack.GetConversationHistoryParameters{
 		ChannelID: channel, Oldest: sent, Limit: 5, IncludeAllMetadata: true,
 	})
-	if err != nil || len(history.Messages) != 1 || history.Messages[0].Metadata.EventPayload["key"] != "k" || history.Messages[0].Timestamp != ts {
+	if err != nil || len(history.Messages) != 1 || history.Messages[0].Metadata.EventPayload["key"] != "k" ||
+		history.Messages[0].Timestamp != ts {
 		t.Errorf("history %+v, %v", history, err)
 	}
 	if texts := ann.Private().Texts(); len(texts) != 1 || texts[0] != "a & b" {

@@ -78,7 +78,8 @@ func (p *Platform) update(in url.Values) (any, *apiError) {
 	}
 	m.Edits++
 	p.event(map[string]any{
-		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": p.nextTimestamp(),
+		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type,
+		"ts":      p.nextTimestamp(),
 		"message": messageBody(m, false), "previous_message": messageBody(&was, false),
 	})
 	return map[string]any{"channel": c.ID, "ts": m.ID, "text": m.Source}, nil
@@ -170,7 +171,8 @@ func parse(m *Message, in url.Values, most int) *apiError {
 		case b.Type == "actions" && len(b.Elements) >= 1 && len(b.Elements) <= 25:
 			for _, e := range b.Elements {
 				n := utf8.RuneCountInString(e.Text.Text)
-				if e.Type != "button" || e.Text.Type != "plain_text" || n < 1 || n > 75 || e.Action == "" || len(e.Action) > 255 || len(e.Value) > 2000 || actions[e.Action] {
+				if e.Type != "button" || e.Text.Type != "plain_text" || n < 1 || n > 75 || e.Action == "" || len(e.Action) > 255 ||
+					len(e.Value) > 2000 || actions[e.Action] {
 					return newAPIError("invalid_blocks")
 				}
 				actions[e.Action] = true
@@ -222,7 +224,8 @@ func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
 	if err != nil || limit < 1 || limit > 999 {
 		return nil, newAPIError("invalid_limit")
 	}
-	metadata := slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")) && slices.Contains(p.scopes, "metadata.message:read")
+	metadata := slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")) && slices.Contains(p.scopes,
+		"metadata.message:read")
 	root := in.Get("ts")
 	if replies && c.Find(root) == nil {
 		return nil, newAPIError("thread_not_found")
@@ -232,7 +235,8 @@ func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
 		old := in.Get("oldest") != "" && m.ID <= in.Get("oldest")
 		switch {
 		case replies && m.ID == root:
-		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.ID && m.Details.extra["subtype"] != "thread_broadcast":
+		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.ID &&
+			m.Details.extra["subtype"] != "thread_broadcast":
 			continue
 		}
 		b := messageBody(m, metadata)

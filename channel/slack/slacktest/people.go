@@ -65,14 +65,16 @@ func (p *Platform) channel(id, kind string) *Channel {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.channels[id] == nil {
-		p.channels[id] = &Channel{Room: platformtest.NewRoom[Details](&p.mu), ID: id, Type: kind, platform: p, ephemeral: map[string][]string{}}
+		p.channels[id] = &Channel{Room: platformtest.NewRoom[Details](&p.mu), ID: id, Type: kind, platform: p,
+			ephemeral: map[string][]string{}}
 	}
 	return p.channels[id]
 }
 
 // scope returns the scope that the channel's history requires.
 func (c *Channel) scope() string {
-	return map[string]string{"im": "im:history", "mpim": "mpim:history", "channel": "channels:history", "group": "groups:history"}[c.Type]
+	return map[string]string{"im": "im:history", "mpim": "mpim:history", "channel": "channels:history",
+		"group": "groups:history"}[c.Type]
 }
 
 // Ephemeral returns the texts shown to one person alone.
@@ -113,7 +115,8 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 		h = how[0]
 	}
 	extra := map[string]any{}
-	m := &Message{ID: c.platform.nextTimestamp(), Thread: h.Thread, From: p.ID, Text: text, Source: text, At: time.Now(), Details: Details{extra: extra}}
+	m := &Message{ID: c.platform.nextTimestamp(), Thread: h.Thread, From: p.ID, Text: text, Source: text, At: time.Now(),
+		Details: Details{extra: extra}}
 	switch {
 	case h.Subtype != "":
 		extra["subtype"] = h.Subtype
@@ -129,7 +132,8 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 		extra["files"] = []any{c.platform.attachFile(h)}
 	}
 	if h.Forwarded != "" {
-		extra["attachments"] = []any{map[string]any{"is_share": true, "author_name": "Bob", "text": h.Forwarded}, map[string]any{"text": "a preview"}}
+		extra["attachments"] = []any{map[string]any{"is_share": true, "author_name": "Bob", "text": h.Forwarded},
+			map[string]any{"text": "a preview"}}
 	}
 	c.Add(m)
 	body := event(m, c)
@@ -137,7 +141,8 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 		body["parent_user_id"] = at.From
 	}
 	if c.Type != "im" && strings.Contains(text, "<@"+BotID+">") && h.OnlyEvent != "message" {
-		mention := map[string]any{"type": "app_mention", "user": p.ID, "text": text, "ts": m.ID, "channel": c.ID, "event_ts": m.ID}
+		mention := map[string]any{"type": "app_mention", "user": p.ID, "text": text, "ts": m.ID, "channel": c.ID,
+			"event_ts": m.ID}
 		if h.Thread != "" {
 			mention["thread_ts"] = h.Thread
 		}
@@ -179,8 +184,9 @@ func (p *Person) Edits(c *Channel, ts, text string) {
 // pushChange sends a message_changed event. mu must be held.
 func (c *Channel) pushChange(was, is map[string]any, at string) {
 	c.platform.event(map[string]any{
-		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at, "event_ts": at,
-		"message": is, "previous_message": was,
+		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at,
+		"event_ts": at,
+		"message":  is, "previous_message": was,
 	})
 }
 
@@ -201,13 +207,15 @@ func (p *Person) Deletes(c *Channel, ts string) {
 		at := c.platform.nextTimestamp()
 		if len(c.replies(ts)) > 0 {
 			c.pushChange(was, map[string]any{
-				"type": "message", "subtype": "tombstone", "user": slackbot, "text": "This message was deleted.", "ts": ts, "thread_ts": ts, "hidden": true,
+				"type": "message", "subtype": "tombstone", "user": slackbot, "text": "This message was deleted.", "ts": ts,
+				"thread_ts": ts, "hidden": true,
 			}, at)
 			return
 		}
 		c.Drop(ts)
 		c.platform.event(map[string]any{
-			"type": "message", "subtype": "message_deleted", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at, "event_ts": at,
+			"type": "message", "subtype": "message_deleted", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at,
+			"event_ts":   at,
 			"deleted_ts": ts, "previous_message": was,
 		})
 	})
@@ -238,7 +246,8 @@ func (p *Person) press(c *Channel, m *Message, b platformtest.Button) {
 		"user":      map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "team_id": TeamID},
 		"container": container, "channel": map[string]any{"id": c.ID}, "message": messageBody(m, false),
 		"actions": []any{map[string]any{
-			"type": "button", "action_id": b.Name, "block_id": "b", "value": b.Data, "action_ts": fmt.Sprintf("%d.%06d", time.Now().Unix(), c.platform.nextNumber()),
+			"type": "button", "action_id": b.Name, "block_id": "b", "value": b.Data,
+			"action_ts": fmt.Sprintf("%d.%06d", time.Now().Unix(), c.platform.nextNumber()),
 		}},
 	})
 }

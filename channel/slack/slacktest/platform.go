@@ -86,10 +86,12 @@ func NewDown(t testing.TB) *Platform {
 	t.Helper()
 	p := &Platform{
 		token: Token, appToken: AppToken, botApp: AppID, revoked: map[string]bool{},
-		channels: map[string]*Channel{}, people: map[string]*Person{}, files: map[string]storedFile{}, uploads: map[string]*upload{},
-		limits: map[string]time.Time{}, tickets: map[string]bool{}, sockets: map[*socket]bool{},
+		channels: map[string]*Channel{}, people: map[string]*Person{}, files: map[string]storedFile{},
+		uploads: map[string]*upload{},
+		limits:  map[string]time.Time{}, tickets: map[string]bool{}, sockets: map[*socket]bool{},
 		scopes: []string{
-			"app_mentions:read", "channels:history", "chat:write", "files:read", "files:write", "groups:history", "im:history", "metadata.message:read",
+			"app_mentions:read", "channels:history", "chat:write", "files:read", "files:write", "groups:history", "im:history",
+			"metadata.message:read",
 			"mpim:history", "users:read",
 		},
 	}

@@ -113,14 +113,16 @@ func (p *Platform) call(host, token, method string, in url.Values) (any, *apiErr
 			"url": "https://work.slack.com/", "team": "Work", "team_id": TeamID, "user": Name, "user_id": BotID, "bot_id": botID,
 		}, nil
 	case "bots.info":
-		return p.requireScope("users:read", map[string]any{"bot": map[string]any{"id": in.Get("bot"), "app_id": p.botApp, "user_id": BotID}})
+		return p.requireScope("users:read", map[string]any{"bot": map[string]any{"id": in.Get("bot"), "app_id": p.botApp,
+			"user_id": BotID}})
 	case "users.info":
 		person := p.people[in.Get("user")]
 		if person == nil {
 			return nil, newAPIError("user_not_found")
 		}
 		return p.requireScope("users:read", map[string]any{"user": map[string]any{
-			"id": person.ID, "name": strings.ToLower(person.Name), "real_name": person.Name + " Example", "profile": map[string]any{"display_name": person.Name},
+			"id": person.ID, "name": strings.ToLower(person.Name), "real_name": person.Name + " Example",
+			"profile": map[string]any{"display_name": person.Name},
 		}})
 	case "files.info":
 		f, ok := p.files[in.Get("file")]
@@ -161,7 +163,8 @@ func (p *Platform) download(w http.ResponseWriter, r *http.Request, id string) {
 	p.Serve(w, r, Download, nil, func() (any, *apiError) {
 		f, ok := p.files[id]
 		switch {
-		case r.Header.Get("Authorization") != "Bearer "+p.token || p.revoked[p.token] || !slices.Contains(p.scopes, "files:read"):
+		case r.Header.Get("Authorization") != "Bearer "+p.token || p.revoked[p.token] ||
+			!slices.Contains(p.scopes, "files:read"):
 			return http.RedirectHandler("/?redir="+url.QueryEscape(r.URL.Path), http.StatusFound), nil
 		case !ok:
 			return http.NotFoundHandler(), nil

@@ -75,8 +75,9 @@ func (p *Platform) serveSocket(w http.ResponseWriter, r *http.Request) {
 	p.sockets[s] = true
 	p.Notify()
 	hello := map[string]any{
-		"type": "hello", "num_connections": len(p.sockets) + p.otherSockets, "connection_info": map[string]any{"app_id": AppID},
-		"debug_info": map[string]any{"host": "applink-1", "approximate_connection_time": 18060},
+		"type": "hello", "num_connections": len(p.sockets) + p.otherSockets,
+		"connection_info": map[string]any{"app_id": AppID},
+		"debug_info":      map[string]any{"host": "applink-1", "approximate_connection_time": 18060},
 	}
 	p.mu.Unlock()
 	defer p.removeSocket(s)
@@ -155,7 +156,8 @@ func (e *envelope) deliver(s *socket) map[string]any {
 	if e.attempts == 0 {
 		e.firstSent = e.sentAt
 	}
-	body := map[string]any{"type": e.kind, "envelope_id": e.id, "payload": e.payload, "accepts_response_payload": e.kind == "interactive"}
+	body := map[string]any{"type": e.kind, "envelope_id": e.id, "payload": e.payload,
+		"accepts_response_payload": e.kind == "interactive"}
 	if e.attempts > 0 {
 		body["retry_attempt"], body["retry_reason"] = e.attempts, "timeout"
 	}
@@ -182,7 +184,8 @@ func (p *Platform) readAcks(ctx context.Context, s *socket) {
 			}
 			for _, e := range p.envelopes {
 				if e.id == in.ID {
-					p.acks = append(p.acks, Ack{Kind: e.kind, After: time.Since(e.firstSent), Attempts: e.attempts, Payload: e.payload})
+					p.acks = append(p.acks, Ack{Kind: e.kind, After: time.Since(e.firstSent), Attempts: e.attempts,
+						Payload: e.payload})
 				}
 			}
 			p.envelopes = slices.DeleteFunc(p.envelopes, func(e *envelope) bool { return e.id == in.ID })
@@ -201,7 +204,8 @@ func (p *Platform) push(kind string, payload map[string]any) {
 // event queues an envelope with an event. mu must be held.
 func (p *Platform) event(body map[string]any) {
 	p.push("events_api", map[string]any{
-		"type": "event_callback", "team_id": TeamID, "api_app_id": AppID, "event": body, "event_id": fmt.Sprintf("Ev%d", p.nextNumber()),
+		"type": "event_callback", "team_id": TeamID, "api_app_id": AppID, "event": body,
+		"event_id": fmt.Sprintf("Ev%d", p.nextNumber()),
 	})
 }
 
@@ -278,7 +282,8 @@ func (p *Platform) Disconnect(reason string) {
 	}
 	p.mu.Unlock()
 	for _, s := range open {
-		_ = p.writeFrame(context.Background(), s, map[string]any{"type": "disconnect", "reason": reason}) // it may be closed already
+		// it may be closed already
+		_ = p.writeFrame(context.Background(), s, map[string]any{"type": "disconnect", "reason": reason})
 	}
 }
 

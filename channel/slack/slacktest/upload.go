@@ -55,12 +55,14 @@ func (p *Platform) completeUpload(in url.Values) (any, *apiError) {
 	var files []struct {
 		ID string `json:"id"`
 	}
-	if json.Unmarshal([]byte(in.Get("files")), &files) != nil || len(files) != 1 || p.uploads[files[0].ID] == nil || !p.uploads[files[0].ID].done {
+	if json.Unmarshal([]byte(in.Get("files")), &files) != nil || len(files) != 1 || p.uploads[files[0].ID] == nil ||
+		!p.uploads[files[0].ID].done {
 		return nil, newAPIError("invalid_arguments")
 	}
 	u := p.uploads[files[0].ID]
 	delete(p.uploads, files[0].ID)
-	m := &Message{From: BotID, Bot: true, At: time.Now(), File: u.name, Content: u.content, Text: in.Get("initial_comment"), ID: p.nextTimestamp()}
+	m := &Message{From: BotID, Bot: true, At: time.Now(), File: u.name, Content: u.content,
+		Text: in.Get("initial_comment"), ID: p.nextTimestamp()}
 	if at := in.Get("thread_ts"); c.Find(at) != nil {
 		m.Thread = at
 	}

@@ -71,7 +71,8 @@ func (p *Platform) call(b *bot, method string, in map[string]any) (any, *apiErro
 		case len(f.content) > 20<<20:
 			return nil, newAPIError(400, "Bad Request: file is too big")
 		}
-		return map[string]any{"file_id": in["file_id"], "file_unique_id": "u", "file_size": len(f.content), "file_path": f.path}, nil
+		return map[string]any{"file_id": in["file_id"], "file_unique_id": "u", "file_size": len(f.content),
+			"file_path": f.path}, nil
 	}
 	return nil, newAPIError(404, "Not Found: method not found")
 }
@@ -83,11 +84,13 @@ func (p *Platform) targetChat(in map[string]any) (*Chat, *apiError) {
 	case c == nil:
 		return nil, newAPIError(400, "Bad Request: chat not found")
 	case c.moved != 0:
-		return nil, &apiError{Status: 400, Message: "Bad Request: group chat was upgraded to a supergroup chat", Fields: map[string]any{"migrate_to_chat_id": c.moved}}
+		return nil, &apiError{Status: 400, Message: "Bad Request: group chat was upgraded to a supergroup chat",
+			Fields: map[string]any{"migrate_to_chat_id": c.moved}}
 	}
 	if left := time.Until(p.limits[c.ID]); left > 0 {
 		after := math.Ceil(left.Seconds())
-		return nil, &apiError{Status: 429, Message: fmt.Sprintf("Too Many Requests: retry after %.0f", after), RetryAfter: after}
+		return nil, &apiError{Status: 429, Message: fmt.Sprintf("Too Many Requests: retry after %.0f", after),
+			RetryAfter: after}
 	}
 	if topic := messageID(in["message_thread_id"]); topic != "" && !slices.Contains(c.topics, topic) {
 		return nil, newAPIError(400, "Bad Request: message thread not found")
@@ -138,7 +141,8 @@ func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
 		return nil, apiErr
 	}
 	if edited.Text == m.Text && edited.Source == m.Source && reflect.DeepEqual(edited.Buttons, m.Buttons) {
-		return nil, newAPIError(400, "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
+		return nil, newAPIError(400,
+			"Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
 	}
 	edited.Edits++
 	*m = edited
@@ -187,7 +191,8 @@ func parse(m *Message, in map[string]any) *apiError {
 // buildBody builds the JSON of a bot's message for updates and responses.
 func buildBody(m *Message, c *Chat) map[string]any {
 	body := map[string]any{
-		"message_id": json.Number(m.ID), "chat": map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}, "date": m.At.Unix(), "text": m.Text,
+		"message_id": json.Number(m.ID), "chat": map[string]any{"id": c.ID, "type": c.Type, "title": c.Title},
+		"date": m.At.Unix(), "text": m.Text,
 		"from": map[string]any{"id": BotID, "is_bot": true, "first_name": "Mailroom", "username": Username},
 	}
 	if m.Thread != "" {

@@ -65,7 +65,8 @@ func (p *Platform) Chat(id int64, kind, title string) *Chat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.chats[id] == nil {
-		p.chats[id] = &Chat{Room: platformtest.NewRoom[details](&p.mu), ID: id, Type: kind, Title: title, platform: p, next: 1}
+		p.chats[id] = &Chat{Room: platformtest.NewRoom[details](&p.mu), ID: id, Type: kind, Title: title,
+			platform: p, next: 1}
 	}
 	return p.chats[id]
 }
@@ -146,7 +147,8 @@ func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) string {
 		body["reply_to_message"] = m.Details.body
 	}
 	maps.Copy(body, h.Fields)
-	c.Add(&Message{ID: id, From: p.Name, Text: text, Thread: h.Topic, ReplyTo: h.ReplyTo, At: time.Now(), Details: details{body}})
+	c.Add(&Message{ID: id, From: p.Name, Text: text, Thread: h.Topic, ReplyTo: h.ReplyTo, At: time.Now(),
+		Details: details{body}})
 	kind := "message"
 	if c.Type == "channel" {
 		kind = "channel_post"
@@ -237,7 +239,8 @@ func (c *Chat) messageBody(by *Person, id, topic string) map[string]any {
 }
 
 func (p *Person) userBody() map[string]any {
-	return map[string]any{"id": p.ID, "is_bot": false, "first_name": p.Name, "username": strings.ToLower(p.Name), "language_code": "en"}
+	return map[string]any{"id": p.ID, "is_bot": false, "first_name": p.Name, "username": strings.ToLower(p.Name),
+		"language_code": "en"}
 }
 
 // attachFile adds a file to the JSON of a message. mu must be held.
@@ -246,7 +249,8 @@ func (p *Platform) attachFile(body map[string]any, h MessageOptions) {
 	p.files[id] = storedFile{path: "documents/file_" + fmt.Sprint(len(p.files)) + ".bin", name: h.File, content: h.Content}
 	f := map[string]any{"file_id": id, "file_unique_id": "u" + id, "file_size": len(h.Content)}
 	if h.Photo {
-		small := map[string]any{"file_id": id + "-small", "file_unique_id": "s" + id, "file_size": 10, "width": 90, "height": 90}
+		small := map[string]any{"file_id": id + "-small", "file_unique_id": "s" + id, "file_size": 10, "width": 90,
+			"height": 90}
 		f["width"], f["height"] = 1280, 960
 		body["photo"] = []any{small, f}
 		return
@@ -268,7 +272,8 @@ func entities(text string) (found []any) {
 			kind = "bot_command"
 		}
 		found = append(found, map[string]any{
-			"type": kind, "offset": len(utf16.Encode([]rune(text[:at[2]]))), "length": len(utf16.Encode([]rune(text[at[2]:at[3]]))),
+			"type": kind, "offset": len(utf16.Encode([]rune(text[:at[2]]))),
+			"length": len(utf16.Encode([]rune(text[at[2]:at[3]]))),
 		})
 	}
 	return found

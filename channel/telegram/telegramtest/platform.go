@@ -86,7 +86,8 @@ func New(t testing.TB) *Platform {
 // NewDown returns a platform that refuses connections until Up.
 func NewDown(t testing.TB) *Platform {
 	t.Helper()
-	p := &Platform{bots: map[string]*bot{}, chats: map[int64]*Chat{}, files: map[string]storedFile{}, limits: map[int64]time.Time{}, presses: map[string]*ButtonPress{}}
+	p := &Platform{bots: map[string]*bot{}, chats: map[int64]*Chat{}, files: map[string]storedFile{},
+		limits: map[int64]time.Time{}, presses: map[string]*ButtonPress{}}
 	p.Server = platformtest.NewServer(t, &p.mu, p)
 	p.URL = "http://" + p.Addr
 	p.AddBot(Token, BotID, Username)

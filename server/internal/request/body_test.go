@@ -40,7 +40,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 
 // FuzzBody checks that an accepted body is JSON that the decoder reads unchanged.
 func FuzzBody(f *testing.F) {
-	for _, body := range []string{`{"text":"a"}`, `{"a":[1,{"b":null}]}`, `"\ud83d\ude00"`, `[[[]]]`, `{"a":1,"a":2}`, "{\"\xff\":1}"} {
+	for _, body := range []string{`{"text":"a"}`, `{"a":[1,{"b":null}]}`, `"\ud83d\ude00"`, `[[[]]]`, `{"a":1,"a":2}`,
+		"{\"\xff\":1}"} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -52,7 +53,8 @@ func FuzzBody(f *testing.F) {
 			t.Errorf("%q was accepted but is not JSON", body)
 		}
 		var v any
-		if err == nil && json.Unmarshal(body, &v) == nil && !strings.ContainsRune(string(body), '\uFFFD') && !strings.Contains(strings.ToLower(string(body)), `\ufffd`) {
+		if err == nil && json.Unmarshal(body, &v) == nil && !strings.ContainsRune(string(body), '\uFFFD') &&
+			!strings.Contains(strings.ToLower(string(body)), `\ufffd`) {
 			if raw, err := json.Marshal(v); err != nil || strings.ContainsRune(string(raw), '\uFFFD') {
 				t.Errorf("%q was decoded as %q", body, raw)
 			}

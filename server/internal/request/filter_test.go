@@ -275,7 +275,8 @@ func TestOneOfReturnsTheAlternativesOfOneTerm(t *testing.T) {
 
 func TestRequiresReportsThatNoEmptyValueMatches(t *testing.T) {
 	for q, want := range map[string]bool{
-		"error:x": true, "error:x*": true, "error:x,y": true, `error:x,""`: false, "error:*": false, `error:""`: false, "-error:x": false, "agent:x": false,
+		"error:x": true, "error:x*": true, "error:x,y": true, `error:x,""`: false, "error:*": false, `error:""`: false,
+		"-error:x": false, "agent:x": false,
 	} {
 		f, err := ParseFilter(q, keys())
 		if err != nil {

@@ -19,7 +19,8 @@ func hostileBodies(n int) map[string]string {
 	}
 	labels.WriteString("}}")
 	return map[string]string{
-		"nested arrays":    `{"options":[` + nested[1:len(nested)-1] + strings.Repeat(","+nested[1:len(nested)-1], n/len(nested)) + `]}`,
+		"nested arrays": `{"options":[` + nested[1:len(nested)-1] + strings.Repeat(","+nested[1:len(nested)-1],
+			n/len(nested)) + `]}`,
 		"numbers":          `{"options":[0` + strings.Repeat(",0", n/2) + `]}`,
 		"objects":          `{"options":[{}` + strings.Repeat(`,{"a":{}}`, n/9) + `]}`,
 		"many labels":      labels.String(),
@@ -108,7 +109,8 @@ func BenchmarkBodies(b *testing.B) {
 		"submit":      `{"text":"The build fails since this morning; please look at it.","metadata":{"from":"ann","team":"core"},"mode":"queue","priority":100}`,
 		"long text":   `{"text":"` + strings.Repeat(`A line with a few words in it.\n`, 2000) + `"}`,
 		"other words": `{"text":"` + strings.Repeat(`Größe, Straße und über 90 % – sagt sie. `, 500) + `"}`,
-		"data":        `{"options":{"rows":[` + strings.Repeat(`{"id":1234,"name":"a name","ok":true,"score":-1.5e3},`, 500) + `null]}}`,
+		"data": `{"options":{"rows":[` + strings.Repeat(`{"id":1234,"name":"a name","ok":true,"score":-1.5e3},`, 500) +
+			`null]}}`,
 	} {
 		b.Run(name, func(b *testing.B) {
 			raw := []byte(body)

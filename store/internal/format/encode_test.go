@@ -39,7 +39,8 @@ func FuzzStoredResult(f *testing.F) {
 
 func TestStoredResultsKeepTheirBytes(t *testing.T) {
 	stop := "ü<\n"
-	s := store.Submitted{Message: "m", Run: "r", Thread: "a<b&c>", Seq: 1, Place: 2, Status: "queued", Disposition: "queued", Superseded: []string{`"`, "x"}, Stopping: &stop}
+	s := store.Submitted{Message: "m", Run: "r", Thread: "a<b&c>", Seq: 1, Place: 2, Status: "queued",
+		Disposition: "queued", Superseded: []string{`"`, "x"}, Stopping: &stop}
 	const want = `{"message":"m","run":"r","thread":"a<b&c>","seq":1,"place":2,"status":"queued","disposition":"queued","superseded":["\"","x"],"stopping":"ü\u003c\n"}`
 	if got := EncodeSubmitted(&s); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -27,7 +27,8 @@ func again[T any](t *testing.T, body []byte, appendRow func([]byte, *T) []byte, 
 
 func FuzzParseOthers(f *testing.F) {
 	f.Add(AppendTicket(nil, &mailroom.Ticket{ID: "k", Holds: true, Newer: "more"}))
-	f.Add(AppendWorker(nil, &store.Worker{ID: "w", PID: 7, Agents: []string{"a", ""}, Uncharged: true, Tables: 3, Newer: "more"}))
+	f.Add(AppendWorker(nil, &store.Worker{ID: "w", PID: 7, Agents: []string{"a", ""}, Uncharged: true, Tables: 3,
+		Newer: "more"}))
 	f.Add(AppendToken(nil, &auth.Token{Name: "ann", Quotas: auth.Quotas{auth.QuotaBytes: 1}, Newer: "more"}))
 	f.Add(AppendReservation(nil, &store.Reservation{ID: "v", Fence: 9, Shared: true, Newer: "more"}))
 	f.Fuzz(func(t *testing.T, body []byte) {

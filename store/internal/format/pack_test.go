@@ -14,8 +14,9 @@ import (
 
 func TestADamagedBodyIsNotRead(t *testing.T) {
 	run := mailroom.Run{
-		ID: "r", Thread: "t", CreatedAt: time.UnixMicro(1).UTC(), Lineage: []string{"", ""}, Metadata: map[string]string{"k": ""},
-		Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}, Progress: 0.5, Flushed: true,
+		ID: "r", Thread: "t", CreatedAt: time.UnixMicro(1).UTC(), Lineage: []string{"", ""},
+		Metadata: map[string]string{"k": ""},
+		Steers:   []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}, Progress: 0.5, Flushed: true,
 		ClaimEnds: time.UnixMicro(2).UTC(), StopGrace: time.Second,
 	}
 	body := string(AppendRun(nil, &run))
@@ -38,7 +39,8 @@ func TestADamagedBodyIsNotRead(t *testing.T) {
 func TestARetryByAnOlderVersionRemovesTheDeadline(t *testing.T) {
 	at := time.UnixMicro(5).UTC()
 	for _, c := range []struct{ was, is mailroom.Status }{
-		{mailroom.StatusQueued, mailroom.StatusRunning}, {mailroom.StatusRunning, mailroom.StatusCompleted}, {mailroom.StatusCancelled, mailroom.StatusQueued},
+		{mailroom.StatusQueued, mailroom.StatusRunning}, {mailroom.StatusRunning, mailroom.StatusCompleted},
+		{mailroom.StatusCancelled, mailroom.StatusQueued},
 	} {
 		run := mailroom.Run{ID: "r", Status: c.was, Deadline: at}
 		body := string(AppendRun(nil, &run))
@@ -120,7 +122,8 @@ func TestFieldsOfANewerVersionSurviveAChange(t *testing.T) {
 
 func TestARunHasNoGroupOfAnEarlierFailure(t *testing.T) {
 	end := time.UnixMicro(7).UTC()
-	older := mailroom.Run{ID: "r", Status: mailroom.StatusFailed, FinishedAt: end, LastMessage: "the last field of the older version"}
+	older := mailroom.Run{ID: "r", Status: mailroom.StatusFailed, FinishedAt: end,
+		LastMessage: "the last field of the older version"}
 	failed := older
 	failed.ErrorGroup = "group"
 	group := strings.TrimPrefix(string(AppendRun(nil, &failed)), string(AppendRun(nil, &older)))
@@ -137,7 +140,8 @@ func TestARunHasNoGroupOfAnEarlierFailure(t *testing.T) {
 }
 
 func FuzzParseRun(f *testing.F) {
-	f.Add(AppendRun(nil, &mailroom.Run{ID: "r", Lineage: []string{"a", ""}, Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}))
+	f.Add(AppendRun(nil, &mailroom.Run{ID: "r", Lineage: []string{"a", ""},
+		Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}))
 	f.Add(newerRun(&mailroom.Run{ID: "r", Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}, true, "more"))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -179,15 +183,17 @@ func TestAStartDelayOfAnotherStartIsUnknown(t *testing.T) {
 		now  time.Time // start that an older version sets, which keeps the delay and its start
 		want time.Duration
 	}{
-		"the same start":                  {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, at, time.Minute},
-		"no delay":                        {mailroom.Run{StartedAt: at}, at, 0},
-		"a start by an older version":     {mailroom.Run{}, at, -1},
-		"a retry by an older version":     {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, time.Time{}, -1},
-		"another start by an old version": {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, at.Add(time.Microsecond), -1},
-		"unknown":                         {mailroom.Run{StartedAt: at, StartDelay: -1}, at, -1},
+		"the same start":              {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, at, time.Minute},
+		"no delay":                    {mailroom.Run{StartedAt: at}, at, 0},
+		"a start by an older version": {mailroom.Run{}, at, -1},
+		"a retry by an older version": {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, time.Time{}, -1},
+		"another start by an old version": {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, at.Add(time.Microsecond),
+			-1},
+		"unknown": {mailroom.Run{StartedAt: at, StartDelay: -1}, at, -1},
 	} {
 		got := mailroom.Run{StartedAt: c.now}
-		if err := unpack(string(pack(nil, &c.was, (*packer).startDelay)), &got, (*packer).startDelay); err != nil || got.StartDelay != c.want {
+		if err := unpack(string(pack(nil, &c.was, (*packer).startDelay)), &got, (*packer).startDelay); err != nil ||
+			got.StartDelay != c.want {
 			t.Errorf("%s: got %s and error %v, want %s", name, got.StartDelay, err, c.want)
 		}
 	}
@@ -201,13 +207,15 @@ func TestTheErrorOfAnotherAttemptIsDropped(t *testing.T) {
 		now  mailroom.Run // as an older version changed it, which keeps the error and its attempt
 		want *mailroom.RunError
 	}{
-		"the same attempt":           {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 2}, why},
-		"a start by an old version":  {mailroom.Run{Status: mailroom.StatusRunning, Attempt: 3}, nil},
-		"a retry by an old version":  {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 3}, nil},
-		"a cancel by an old version": {mailroom.Run{Status: mailroom.StatusCancelled, Attempt: 2, FinishedAt: time.UnixMicro(1)}, nil},
+		"the same attempt":          {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 2}, why},
+		"a start by an old version": {mailroom.Run{Status: mailroom.StatusRunning, Attempt: 3}, nil},
+		"a retry by an old version": {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 3}, nil},
+		"a cancel by an old version": {mailroom.Run{Status: mailroom.StatusCancelled, Attempt: 2,
+			FinishedAt: time.UnixMicro(1)}, nil},
 	} {
 		got := c.now
-		if err := unpack(string(pack(nil, &was, (*packer).lastError)), &got, (*packer).lastError); err != nil || !cmp.Equal(got.LastError, c.want) {
+		if err := unpack(string(pack(nil, &was, (*packer).lastError)), &got, (*packer).lastError); err != nil ||
+			!cmp.Equal(got.LastError, c.want) {
 			t.Errorf("%s: got %v and error %v, want %v", name, got.LastError, err, c.want)
 		}
 	}

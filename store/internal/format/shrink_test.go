@@ -18,7 +18,8 @@ const (
 
 // reply are the lines of a reply and the end of its run, as the ledger writes them.
 func reply(thread, text string) string {
-	return fmt.Sprintf(`{"thread":%[1]q,"seq":24,"kind":"message","run":%[2]q,"attempt":1,"at":%[3]q,"body":{"id":"%[5]s.1-1","thread":%[1]q,"seq":24,"role":"assistant","sender":"echo","text":%[4]q,"parts":[{"type":"text","text":%[4]q}],"visibility":"all","run":%[2]q,"state":"done","partial":false,"created_at":%[3]q}}
+	return fmt.Sprintf(
+		`{"thread":%[1]q,"seq":24,"kind":"message","run":%[2]q,"attempt":1,"at":%[3]q,"body":{"id":"%[5]s.1-1","thread":%[1]q,"seq":24,"role":"assistant","sender":"echo","text":%[4]q,"parts":[{"type":"text","text":%[4]q}],"visibility":"all","run":%[2]q,"state":"done","partial":false,"created_at":%[3]q}}
 {"thread":%[1]q,"seq":25,"kind":"run.completed","run":%[2]q,"attempt":1,"at":%[3]q,"body":{"reply":%[4]q,"steps":0,"usage":{"input_tokens":0,"output_tokens":0,"cost_usd":0}}}`, thread, oneRun, oneTime, text, oneRun)
 }
 
@@ -62,7 +63,8 @@ func TestADamagedRowIsRefused(t *testing.T) {
 			t.Errorf("the first %d bytes: got %v, want an error of code internal", n, err)
 		}
 	}
-	for _, damaged := range []string{"\x01\x00\x00\x00{\x04}", "\x01\x00\x00\x00{\x01}", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
+	for _, damaged := range []string{"\x01\x00\x00\x00{\x04}", "\x01\x00\x00\x00{\x01}",
+		"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"} {
 		if _, err := clearLines([]byte(damaged)); mailroom.CodeOf(err) != mailroom.CodeInternal {
 			t.Errorf("%q: got %v, want an error of code internal", damaged, err)
 		}

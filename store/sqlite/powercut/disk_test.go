@@ -55,7 +55,8 @@ type change struct {
 }
 
 func newDisk(dir string, seed uint64) *disk {
-	return &disk{dir: dir, rand: rand.New(rand.NewPCG(seed, 1)), files: map[string]*file{}, gone: map[string]*file{}, ends: map[string]int{}}
+	return &disk{dir: dir, rand: rand.New(rand.NewPCG(seed, 1)), files: map[string]*file{}, gone: map[string]*file{},
+		ends: map[string]int{}}
 }
 
 // powerOff invalidates all handles. The next boot finds what the cut left.
@@ -233,7 +234,8 @@ func (d *disk) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, er
 		f = &file{}
 		d.files[name] = f
 	}
-	h := &handle{disk: d, file: f, name: name, boot: d.boot, made: !f.named && flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0}
+	h := &handle{disk: d, file: f, name: name, boot: d.boot, made: !f.named &&
+		flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0}
 	index := fmt.Sprintf("%d-%s-shm", d.boot, filepath.Base(name))
 	if flags&vfs.OPEN_WAL != 0 {
 		h.joiner = sqlite.NewJoiner(make([]byte, 0, 64<<10))

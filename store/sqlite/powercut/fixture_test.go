@@ -110,7 +110,8 @@ func (o *fixture) round(ctx context.Context, threadID, worker string, round int6
 	} else if err != nil {
 		return err
 	}
-	work, err := o.ledger.Workers().Claim(ctx, thread.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
+	work, err := o.ledger.Workers().Claim(ctx, thread.ClaimRequest{Worker: worker, Round: round, Slots: 2,
+		LastAttempt: true, Agents: map[string]int{"echo": 2}})
 	if err != nil {
 		return err
 	}
@@ -213,14 +214,16 @@ func (o *fixture) audit(ctx context.Context) ([]string, error) {
 			if runs[out.Run] == nil {
 				found = append(found, fmt.Sprintf("submit %q was acknowledged with run %s, which does not exist", key, out.Run))
 			} else if n := texts[out.Message]; n != 1 {
-				found = append(found, fmt.Sprintf("submit %q was acknowledged with message %s, which occurs %d times", key, out.Message, n))
+				found = append(found, fmt.Sprintf("submit %q was acknowledged with message %s, which occurs %d times", key,
+					out.Message, n))
 			}
 		}
 		if len(rows) != len(o.acknowledged)+o.rejects(rows) {
 			found = append(found, fmt.Sprintf("there are %d runs of %d submits", len(rows), len(o.acknowledged)))
 		}
 		for run, reply := range o.replies {
-			if row := runs[run]; row == nil || row.Status != mailroom.StatusCompleted || row.Reply == nil || *row.Reply != reply {
+			if row := runs[run]; row == nil || row.Status != mailroom.StatusCompleted || row.Reply == nil ||
+				*row.Reply != reply {
 				found = append(found, fmt.Sprintf("run %s was completed with %q but is %+v", run, reply, row))
 			}
 		}

@@ -103,7 +103,8 @@ func TestNothingAcknowledgedIsLostInAPowerCut(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d cuts, in %v; the last disk has %d submits and %d completed runs", *cuts, ends, len(o.acknowledged), len(o.replies))
+	t.Logf("%d cuts, in %v; the last disk has %d submits and %d completed runs", *cuts, ends, len(o.acknowledged),
+		len(o.replies))
 }
 
 // The same test must fail if SQLite does not sync each commit; otherwise it would prove nothing.
@@ -142,7 +143,8 @@ func TestAViewSeesACommitOnlyOnceItIsSynced(t *testing.T) {
 		return n
 	}
 	submit := func() {
-		_, err := o.ledger.Submit(t.Context(), thread.Submit{Thread: "t", Sender: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}})
+		_, err := o.ledger.Submit(t.Context(), thread.Submit{Thread: "t", Sender: "ann",
+			Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,9 +223,11 @@ func (o *fixture) mustBeBroken(t *testing.T) {
 	t.Helper()
 	err := o.store.Update(t.Context(), func(store.Tx) error { return nil })
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !errors.Is(err, store.ErrClosed) {
-		t.Errorf("an Update after the error of the disk: got %v, want one of code unavailable that wraps %v", err, store.ErrClosed)
+		t.Errorf("an Update after the error of the disk: got %v, want one of code unavailable that wraps %v", err,
+			store.ErrClosed)
 	}
-	_, err = o.ledger.Submit(t.Context(), thread.Submit{Thread: "late", Sender: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("late")}}})
+	_, err = o.ledger.Submit(t.Context(), thread.Submit{Thread: "late", Sender: "ann",
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("late")}}})
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("a submit after the error of the disk: got %v, want one of code unavailable", err)
 	}
