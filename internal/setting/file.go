@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -16,6 +17,9 @@ import (
 func OpenFile(name string) (*os.File, error) {
 	info, err := os.Stat(name)
 	if err != nil {
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
+			failed.Op = "open" // what the person asked for
+		}
 		return nil, err
 	}
 	if err := readable(name, info); err != nil {
