@@ -35,7 +35,7 @@ type EffectState struct {
 // called again.
 func (s *EffectState) Failed() bool { return s.Last == KindEffectSettled && s.Error != "" }
 
-// NewEffect returns the common fields of the entries of a named effect.
+// NewEffect returns the fields that all entries of an effect have in common.
 func NewEffect(run string, e mailroom.Effect) (EffectEntry, error) {
 	if e.Name == "" || !check.IsClean(e.Name) {
 		return EffectEntry{}, check.Invalid("name", "of an effect must be text without NUL", e.Name)

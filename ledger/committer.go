@@ -14,7 +14,7 @@ import (
 	"mailroom/thread"
 )
 
-// op is one operation.
+// op is one operation that waits for the committer.
 type op struct {
 	name string
 	rank int // order within a batch: renewals, everything else, claims

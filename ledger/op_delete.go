@@ -57,7 +57,8 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 	}
 	// The thread is deleted. If dropping its rows fails, a sweep continues.
 	if err := l.dropRows(ctx, threadID, dropSteps); err != nil && ctx.Err() == nil {
-		l.options.Log.WarnContext(ctx, "rows of a deleted thread not dropped; the next sweep continues", "error", err)
+		l.options.Log.WarnContext(ctx, "could not drop all rows of a deleted thread; the next sweep drops the others",
+			"error", err)
 	}
 	return nil
 }

@@ -193,7 +193,7 @@ type CursorQuery struct {
 // CursorRef names a cursor.
 type CursorRef struct{ Channel, Identity string }
 
-// EntryRef names an entry.
+// EntryRef names an entry by its thread and its position there.
 type EntryRef struct {
 	Thread string
 	Seq    int64

@@ -74,7 +74,7 @@ func (t *State) stopCurrent(why mailroom.Reason, by string, now time.Time) *stri
 	return &id
 }
 
-// supersede cancels the runs among these that never started, except child runs.
+// supersede cancels the runs that `these` selects and that never started, except child runs. It returns their ids.
 func (t *State) supersede(these func(*mailroom.Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	for _, r := range t.Runs.queue.remove(func(r *mailroom.Run) bool { return r.Parent == "" && these(r) }) {

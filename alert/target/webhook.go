@@ -21,7 +21,7 @@ type webhookOptions struct {
 	Secret  func() (string, error) // see [httpcall.ParseSecrets]
 }
 
-// NewWebhook returns the kind of a program that gets signed requests.
+// NewWebhook returns the Kind of target that sends alerts to a program, as signed HTTP requests.
 func NewWebhook() Kind {
 	return Kind{
 		Name: "webhook", New: webhookSettings,

@@ -75,7 +75,7 @@ func (k *Key) Authorize(endpoint *url.URL, contact string, now time.Time) (strin
 		Subject  string `json:"sub"`
 	}{endpoint.Scheme + "://" + endpoint.Host, now.Add(tokenLife).Unix(), contact})
 	if err != nil {
-		return "", fmt.Errorf("encode the claims: %w", err)
+		return "", fmt.Errorf("encode the claims of the VAPID token: %w", err)
 	}
 	signed := encode([]byte(header)) + "." + encode(claims)
 	sum := sha256.Sum256([]byte(signed))

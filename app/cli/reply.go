@@ -33,7 +33,7 @@ func newReplyPrinter(con *command.Console, output command.Format) *replyPrinter 
 	return &replyPrinter{con: con, output: output, formatter: entryFormatter{names: map[string]string{}}}
 }
 
-// printSubmitted prints the result of a submit. asked is the requested thread, which may be empty.
+// printSubmitted prints the result of a submit. asked is the thread that the user named, "" if none.
 func (p *replyPrinter) printSubmitted(asked string, s api.Submitted) error {
 	if p.output == command.FormatJSON {
 		return p.con.PrintJSON(s)
@@ -125,7 +125,7 @@ func (p *replyPrinter) close() error {
 	return nil
 }
 
-// flushPending prints the lines that waited for the end of a line on Stdout.
+// flushPending prints the lines that were held back until the line on Stdout was complete.
 func (p *replyPrinter) flushPending() {
 	for _, line := range p.pending {
 		p.con.Infof("%s", line)

@@ -74,7 +74,7 @@ Exit codes: 0 success, 1 a store is in use, has data or differs, 2 invalid usage
 	return cmd
 }
 
-// copying is one run of the command.
+// copying is the state of one execution of the copy command.
 type copying struct {
 	con     *command.Console
 	loud    bool // prints progress

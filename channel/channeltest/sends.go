@@ -259,7 +259,7 @@ func callRejected(r *Recorder) {
 	c := r.connect()
 	if r.p.Credentials.Reject == nil { // the other side rejects a message, and not a login
 		if r.connects() {
-			r.t.Error("the platform has connections without a login")
+			r.t.Error("the platform has open connections that never logged in")
 		}
 		return
 	}

@@ -265,7 +265,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.wire.closed:
-			return errors.New("connection closed")
+			return errors.New("the connection to the IRC server was closed")
 		case <-every.C:
 		}
 		lines := []string{"PING :fresh"}

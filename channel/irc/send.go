@@ -87,7 +87,7 @@ func (c *connection) acquireSlot(ctx context.Context) (leave func(), err error) 
 	case <-patience.C:
 		return nil, unavailable(maxSlotWait, "another send is still waiting for the server")
 	case <-c.wire.closed:
-		return nil, unavailable(0, "connection closed")
+		return nil, unavailable(0, "the connection to the IRC server was closed")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -102,7 +102,7 @@ func (c *connection) queryServer(ctx context.Context, line string, answer func(m
 	}
 	select {
 	case <-c.wire.closed:
-		return unavailable(0, "connection closed")
+		return unavailable(0, "the connection to the IRC server was closed")
 	default:
 	}
 	c.mu.Lock()
@@ -124,7 +124,7 @@ func (c *connection) queryServer(ctx context.Context, line string, answer func(m
 	case <-patience.C:
 		return unknownOutcome(fmt.Errorf("no response from the server for %s", c.options.Fresh))
 	case <-c.wire.closed:
-		return unknownOutcome(errors.New("connection closed"))
+		return unknownOutcome(errors.New("the connection to the IRC server was closed"))
 	case <-ctx.Done():
 		return unknownOutcome(ctx.Err())
 	}

@@ -283,7 +283,7 @@ func (c *connection) Close() error {
 	return c.currentSocket().close()
 }
 
-var errClosed = errors.New("connection closed")
+var errClosed = errors.New("the connection to Slack was closed")
 
 // stopError returns the error to stop with: the cause that ended the connection takes
 // precedence over the errors that followed from it.

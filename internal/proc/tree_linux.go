@@ -239,15 +239,15 @@ func identify(pid int) (ID, error) {
 func localID() (ID, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return ID{}, fmt.Errorf("host name: %w", err)
+		return ID{}, fmt.Errorf("read the host name: %w", err)
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return ID{}, fmt.Errorf("boot id: %w", err)
+		return ID{}, fmt.Errorf("read the boot id: %w", err)
 	}
 	namespace, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
-		return ID{}, fmt.Errorf("pid namespace: %w", err)
+		return ID{}, fmt.Errorf("read the pid namespace: %w", err)
 	}
 	return ID{Host: host, Boot: strings.TrimSpace(string(boot)), Namespace: namespace}, nil
 }

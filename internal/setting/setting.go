@@ -33,7 +33,7 @@ func SecretFile(key, doc string, p *string) Setting {
 	return New(key, doc, Text(p)).WithSecretFiles(func() []string { return []string{*p} })
 }
 
-// WithSecretFiles returns the setting as one whose value names files with secrets.
+// WithSecretFiles adds a function that returns the paths of the files with secrets that the value names.
 func (s Setting) WithSecretFiles(files func() []string) Setting {
 	s.files = files
 	return s

@@ -300,7 +300,7 @@ func (s *settings) at(key string) (*string, error) {
 	case "mail.project":
 		return &s.Mail.Project, nil
 	}
-	return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown setting %q; known are %s", key,
+	return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown setting %q; the known ones are %s", key,
 		strings.Join(settingKeys(), ", "))
 }
 

@@ -86,7 +86,7 @@ func digestOf(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// writeSettings replaces the settings, and with trust marks them as trusted.
+// writeSettings replaces the settings, and marks them as trusted if trust is set.
 func (m *Main) writeSettings(ctx context.Context, dir tracker.Folder, set settings, trust bool) error {
 	raw, err := toml.Marshal(set)
 	if err == nil {

@@ -91,7 +91,7 @@ func withoutColumns(parts []field) []field {
 	return kept
 }
 
-// textOf returns a text member of an object, or "".
+// textOf returns the text member `name` of a JSON object, "" if it has none.
 func textOf(line, name string) (text string) {
 	parts, err := fields(line)
 	if err != nil {

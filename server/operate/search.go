@@ -31,7 +31,7 @@ type searchInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20"`
 }
 
-// SearchHandlers serve the search.
+// SearchHandlers serve the search for messages by their words.
 type SearchHandlers struct {
 	ledger   Searcher
 	find     request.Lookup

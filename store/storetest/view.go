@@ -14,7 +14,7 @@ import (
 func viewCases() []testCase {
 	return []testCase{
 		{"returns f's error as it is", func(t *testing.T, s *handle) {
-			refused := errors.New("refused")
+			refused := errors.New("refused by the test")
 			if err := s.View(t.Context(), func(store.Reader) error { return refused }); err != refused {
 				t.Errorf("got error %v, want the one that f returned", err)
 			}
