@@ -48,6 +48,8 @@ func followUntilDone(
 			}
 			q.After = p.after(q.After)
 			look = min(2*look, 30*time.Second)
+		case at.done && p.waiting:
+			p.waiting = false // the wait ended in between: what followed it is not printed yet
 		case at.done:
 			return p.result(at.last)
 		}

@@ -18,6 +18,7 @@ type replyPrinter struct {
 	con       *command.Console
 	output    command.Format
 	last      mailroom.Status // of the run that ended last, or ""
+	waiting   bool            // the last printed change of a run is that it waits
 	cursor    string          // of the last printed event
 	formatter entryFormatter
 	pending   []string // lines to print after the current message
@@ -134,6 +135,12 @@ func (p *replyPrinter) flushPending() {
 }
 
 func (p *replyPrinter) printEntry(e mailroom.Entry) error {
+	switch e.Kind {
+	case entry.KindWaiting:
+		p.waiting = true
+	case entry.KindResumed, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
+		p.waiting = false
+	}
 	switch e.Kind {
 	case entry.KindCompleted:
 		p.last = mailroom.StatusCompleted

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -113,6 +114,24 @@ func TestAnUndecidedWaitIsFollowedUntilItExpires(t *testing.T) {
 		code, stderr := h.run(t.Context(), &out, "send", "--agent", agent, "hello")
 		if code != exitDone || out.String() != want {
 			t.Errorf("send to %s: exit code %d, %q, want %d, %q\n%s", agent, code, out.String(), exitDone, want, stderr)
+		}
+	}
+}
+
+// The stream ends at a wait, and the wait may end before the command asks what the run waits for.
+func TestTheReplyAfterAWaitThatEndsAtOnceIsPrinted(t *testing.T) {
+	h := newFixture(t, "")
+	agents := map[string]mailroom.AgentFunc{}
+	for ms := range 60 {
+		agents[fmt.Sprint("asker-", ms)] = askingAgent(mailroom.Ask{Name: "soon", Kind: mailroom.TicketTimer,
+			After: time.Duration(ms+1) * time.Millisecond / 4})
+	}
+	h.serveAgents(agents)
+	for agent := range agents {
+		var out bytes.Buffer
+		code, stderr := h.run(t.Context(), &out, "send", "--agent", agent, "hello")
+		if want := "expired \n"; code != exitDone || out.String() != want {
+			t.Fatalf("exit code %d, %q, want %d, %q\n%s", code, out.String(), exitDone, want, stderr)
 		}
 	}
 }
