@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,6 +174,22 @@ func TestAnUnacknowledgedClaimIsReleasedByTheNextRenewal(t *testing.T) {
 	if next := f.claimRound(worker, 2); len(next) != 1 || next[0].Run.Attempt != 2 {
 		t.Errorf("next claim %+v", next)
 	}
+}
+
+// Each round of a worker ends the one before, whatever that does at the moment.
+func TestARoundThatIsEndedByAnotherHasNoClaims(t *testing.T) {
+	f := start(t)
+	worker := f.registerRemote("far", 0).Worker
+	var rounds sync.WaitGroup
+	for round := range 100 {
+		rounds.Go(func() {
+			body := fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"1ms"}`, worker, round+1)
+			if got := f.call("POST /v1/claims", body); got.status != http.StatusOK {
+				t.Errorf("round %d: status %d: %s", round+1, got.status, got.body)
+			}
+		})
+	}
+	rounds.Wait()
 }
 
 func TestAWaitingClaimIsServedAndEndsWithItsCaller(t *testing.T) {

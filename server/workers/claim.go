@@ -153,7 +153,7 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 	defer end()
 	work, owners, err := ops.heldFromRound(roundCtx, w.ID, q.Round)
 	if err != nil || len(work) > 0 {
-		return work, err
+		return work, unlessEnded(roundCtx, err)
 	}
 	c := thread.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt,
 		Wait: q.wait > 0, Held: owners, Retry: q.retry}
@@ -171,13 +171,19 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 		defer expire()
 	}
 	work, err = ops.options.Leases.Claim(roundCtx, c)
-	if err == nil || !errors.Is(err, roundCtx.Err()) {
-		return work, err
+	return work, unlessEnded(roundCtx, err)
+}
+
+// unlessEnded returns err, but nil if err is only that the round has ended: its wait timed out, its
+// caller has gone, or another round of the worker has started. Such a round has no claims.
+func unlessEnded(round context.Context, err error) error {
+	if err == nil || !errors.Is(err, round.Err()) {
+		return err
 	}
-	if why := context.Cause(roundCtx); mailroom.CodeOf(why) != mailroom.CodeInternal {
-		return nil, why // the server shuts down, or the token was revoked
+	if why := context.Cause(round); mailroom.CodeOf(why) != mailroom.CodeInternal {
+		return why // the server shuts down, or the token was revoked
 	}
-	return nil, nil // the wait timed out, the caller has gone, or a later round has started
+	return nil
 }
 
 // heldFromRound returns the runs that a worker claimed in this round and still holds: a worker that
