@@ -49,7 +49,7 @@ type Options struct {
 	Roots *x509.CertPool
 }
 
-// NewKind returns the kind.
+// NewKind returns the kind of target that sends mail.
 func NewKind() target.Kind {
 	return target.Kind{
 		Name: "email", New: newSettings, Own: true,
@@ -162,7 +162,7 @@ func parseAddress(s string) (*netmail.Address, error) {
 	return a, nil
 }
 
-// recipients is a list of addresses, or one text with commas between them.
+// recipients returns the value of a setting that is a list of addresses, or one text with commas between them.
 func recipients(p *[]string) setting.Value {
 	each := setting.Each(p, anAddress, func(s string) bool { return s != "" && isAddress(s) })
 	return setting.Value{
@@ -248,8 +248,10 @@ func (o *Options) parse() (p parsed, err error) {
 	return p, nil
 }
 
-// toAllow adds to a refusal of the policy how to allow the address.
-func toAllow(err error) error { return fmt.Errorf("%w; to allow it, add it to allow", err) }
+// toAllow adds to a refusal of the policy which setting allows the address.
+func toAllow(err error) error {
+	return fmt.Errorf("%w; to use it, add it to the setting allow", err)
+}
 
 // Target is a list of recipients that a mail server reaches.
 type Target struct {

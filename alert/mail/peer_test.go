@@ -126,7 +126,7 @@ func (p *peer) options() mail.Options {
 		To: []string{"b@example.org"}}
 }
 
-func TestTheOutcomeOfEachReply(t *testing.T) {
+func TestEachReplyOfAMailServerHasItsClass(t *testing.T) {
 	const permanent, outage = mailroom.ClassPermanent, mailroom.ClassUnavailable
 	for _, c := range []struct {
 		name    string
@@ -274,7 +274,8 @@ func TestANameThatResolvesToAForbiddenAddressIsNotConnectedTo(t *testing.T) {
 	o.Server = strings.Replace(p.addr, "127.0.0.1", "smtp.example.org", 1)
 	o.Insecure, o.Policy = true, netguard.Policy{Resolver: resolver(t)}
 	_, err := send(t, o, alert.Message{Key: key, Title: "x"})
-	wantFailure(t, err, mailroom.ClassUnavailable, false, "127.0.0.1 is a loopback address; to allow it, add it to allow")
+	wantFailure(t, err, mailroom.ClassUnavailable, false,
+		"127.0.0.1 is a loopback address; to use it, add it to the setting allow")
 	if conns, _ := p.commands(); !errors.Is(err, netguard.ErrRefused) || conns != 0 {
 		t.Errorf("%v, after %d connections", err, conns)
 	}

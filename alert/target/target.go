@@ -2,8 +2,8 @@
 // server ([Ntfy]) and the browsers that subscribed ([Push]). Mail has a package of its own, because it is a client of
 // SMTP, and the others post one HTTP request.
 //
-// A [Kind] describes a kind as one value: its settings, how to open a target, how to add one, and what the manual says.
-// The configuration and the commands are derived from it, so they know no kind.
+// A [Kind] describes a kind as one value: its settings, how to open a target, how to add one, and what the manual
+// says. The configuration and the commands are derived from it, so they have no code for a single kind.
 package target
 
 import (
@@ -98,7 +98,7 @@ func (a *Address) Networks() []setting.Setting {
 	}
 }
 
-// Allow returns the key of the private networks that a target may be in. It is bound to the policy.
+// Allow returns the key of the private networks that a target may be in. Its value is stored in p.
 func Allow(p *netguard.Policy) setting.Setting {
 	var texts []string
 	networks := setting.List(&texts)
@@ -120,7 +120,7 @@ func (a *Address) Allow(more ...netip.Prefix) { a.policy.Allow = append(a.policy
 func (a *Address) Resolve(r *net.Resolver) { a.policy.Resolver = r }
 
 // ErrNotAllowed is in the tree of the error of an address that is not public.
-var ErrNotAllowed = errors.New("to allow it, add it to allow")
+var ErrNotAllowed = errors.New("to use it, add it to the setting allow")
 
 // Check parses the URL, and checks its host without resolving it.
 func (a *Address) Check() (*url.URL, error) {
@@ -134,8 +134,8 @@ func (a *Address) Check() (*url.URL, error) {
 	return u, nil
 }
 
-// Client returns a client that posts to the address and connects to nothing that the policy refuses.
-// service names it in errors.
+// Client returns a client that posts to the address and connects to nothing that the policy refuses. service is the
+// name of the receiver in errors.
 func (a *Address) Client(service string, secrets ...string) *httpcall.Client {
 	return httpcall.New(httpcall.Options{
 		Platform: service, API: "its API", Secrets: secrets, MaxResponse: maxResponse, Transport: a.policy.Transport(),

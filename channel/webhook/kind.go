@@ -43,7 +43,7 @@ func newSettings() *kind.Settings {
 		Check: func() error {
 			err := o.Check()
 			if errors.Is(err, netguard.ErrRefused) {
-				return fmt.Errorf("%w; to allow it, add it to allow", err)
+				return fmt.Errorf("%w; to use it, add it to the setting allow", err)
 			}
 			return err
 		},

@@ -33,7 +33,7 @@ func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 		want string
 	}{
 		"no such agent":   {[]string{"--agent", "missing"}, `unknown agent "missing"`},
-		"this machine":    {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to allow it, add it to allow"},
+		"this machine":    {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to use it, add it to the setting allow"},
 		"without TLS":     {[]string{"--url", "http://example.org/"}, "it is not https"},
 		"no address":      {[]string{"--url", "example.org"}, "it is not a URL"},
 		"no network":      {[]string{"--allow", "ten"}, `"ten" is neither an address`},
