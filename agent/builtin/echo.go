@@ -10,11 +10,11 @@ import (
 	"mailroom"
 )
 
-// NewEcho returns an agent that repeats its input, with so much time between two words; 0 streams everything at once.
-// It streams the text of its input word by word, with white space preserved
-// and several messages joined by newlines. Between words and at the end it reads steered messages
-// and appends them on a new line. It appends no steps, so a later attempt starts over. When its
-// context is cancelled, it stops within one word and returns the cause.
+// NewEcho returns an agent that repeats its input. pace is the pause between two words; 0 streams everything at once.
+// The agent streams the text of its input word by word, with white space preserved and several messages joined by
+// newlines. Between words and at the end it reads steered messages and appends them on a new line. It appends no
+// steps, so a later attempt starts over. When its context is cancelled, it stops within one word and returns the
+// cause.
 func NewEcho(pace time.Duration) mailroom.Agent { return echoAgent{pace: pace} }
 
 type echoAgent struct{ pace time.Duration }
@@ -51,7 +51,7 @@ type reply struct {
 	pace    time.Duration
 	session mailroom.Session
 	rest    string
-	started bool // part of it was streamed
+	started bool // the first word was streamed
 }
 
 // streamNext streams the next word, or everything at pace 0. It pauses before every word but the

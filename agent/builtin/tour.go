@@ -17,10 +17,11 @@ const DefaultPace = 30 * time.Millisecond
 // approvalTimeout is how long the tour waits for approval. An expired question counts as denied.
 const approvalTimeout = 7 * 24 * time.Hour
 
-// NewTour returns the demonstration agent, with so much time between two words; 0 streams everything at once. It
-// follows a script: it streams text, makes durable steps, calls simulated tools, delegates to a child run in another
-// thread, asks a person for approval, waits for both, and reports what happened. A denied or expired question, or a
-// child that fails, does not fail its run: the tour reports it and ends. Steered messages are read at the next step.
+// NewTour returns the demonstration agent. pace is the pause between two words; 0 streams everything at once. The
+// agent follows a script: it streams text, makes durable steps, calls simulated tools, delegates to a child run in
+// another thread, asks a person for approval, waits for both, and reports what happened. A denied or expired
+// question, or a child that fails, does not fail its run: the tour reports it and ends. Steered messages are read at
+// the next step.
 func NewTour(pace time.Duration) mailroom.Agent { return tourAgent{pace: pace} }
 
 // tourAgent is also an example of an agent that survives the end of its process at any point: Run starts from the top

@@ -6,8 +6,8 @@ import (
 	"mailroom/agent/exec/program"
 )
 
-// calls are the calls of tools that have no result yet, in the order in which they began. A program that waits for
-// one is silent without hanging.
+// calls are the tool calls that have no result yet, in the order in which they began. A program that is silent while
+// it waits for such a call does not hang.
 type calls []openCall
 
 type openCall struct{ id, name string }
@@ -26,7 +26,7 @@ func (c *calls) apply(event program.Event) {
 	}
 }
 
-// except returns the name of the oldest call but that with an id, or "".
+// except returns the name of the oldest call whose id is not id, "" if no other call is open.
 func (c calls) except(id string) string {
 	for _, o := range c {
 		if o.id != id {

@@ -47,7 +47,8 @@ func sourceOf(run *mailroom.Run) []string {
 	return env
 }
 
-// attemptOf returns the attempt of run that a process with this environment belongs to.
+// attemptOf returns the attempt of run that started a process, given lookup for the process's environment. ok is
+// false if no attempt of run did.
 func attemptOf(run *mailroom.Run, lookup func(string) (string, bool)) (attempt int, ok bool) {
 	if id, _ := lookup(envRun); id != run.ID {
 		return 0, false

@@ -28,8 +28,8 @@ type FileSource interface {
 	// Path returns the path that a file has on this machine, below Options.Files, or false if uri names
 	// no file of this source. The uri comes from a message and is not trusted.
 	Path(uri string) (path string, ok bool)
-	// Fetch makes the file available at its path. Unavailable is an outage, after which the run is
-	// repeated. The message of any other [mailroom.Error] says why there is no such file.
+	// Fetch makes the file available at its path. An error of code unavailable is an outage, after which the run is
+	// retried. The message of any other [mailroom.Error] says why the file does not exist.
 	Fetch(ctx context.Context, uri string) error
 }
 
@@ -128,15 +128,15 @@ func (l *localFiles) uris(messages []mailroom.Message) (uris []string) {
 	return uris
 }
 
-// texts returns texts with paths of this machine instead of the given URIs. The text of a steered message
-// is kept with its URIs, because the next attempt may run on another machine.
+// texts returns texts with the given URIs replaced by paths of this machine. The checkpoint keeps steered texts with
+// their URIs, because the next attempt may run on another machine.
 func (l *localFiles) texts(ctx context.Context, texts, uris []string) ([]string, error) {
 	if l.source == nil || len(texts) == 0 || len(uris) == 0 {
 		return texts, nil
 	}
 	local := slices.Clone(texts)
 	uris = slices.Clone(uris)
-	slices.SortFunc(uris, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one may begin with another
+	slices.SortFunc(uris, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // a URI may begin with another one
 	for _, uri := range uris {
 		if !slices.ContainsFunc(local, func(text string) bool { return strings.Contains(text, uri) }) {
 			continue
@@ -147,7 +147,7 @@ func (l *localFiles) texts(ctx context.Context, texts, uris []string) ([]string,
 			return nil, err
 		case why != "":
 			path = "(not available: " + why + ")"
-		case path == "": // kept by a server with another source
+		case path == "": // the checkpoint is of a server with another source
 			continue
 		}
 		for i := range local {

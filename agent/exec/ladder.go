@@ -8,29 +8,32 @@ import (
 	"mailroom/internal/proc"
 )
 
-// The ladder decides what the next turn does after one that failed: the same session once more, a new session with the
-// thread's transcript, or nothing. It is a rule on the doubts about a session, which the state of the thread keeps
-// because the next turn may be one of another run, and on the trials of the run, which the checkpoint keeps.
+// The ladder decides what the next turn does after a turn that failed: continue the same session, start a new session
+// with the thread's transcript, or nothing. The decision depends on two counts: the doubts about the session, kept in
+// the state of the thread because the next turn may belong to another run, and the trials of the run, kept in its
+// checkpoint.
 
 // trials count what earlier turns of a run tried in vain.
 type trials struct {
-	// Silent is the number of turns that did nothing until a time limit, and Cut the number of
-	// calls that wrote nothing until theirs. Call is the tool of the last one.
+	// Silent is the number of turns that a time limit ended before they did anything. Cut is the number of turns that
+	// ended because a tool call reached the time limit of calls without output, and Call is the tool of the last such
+	// call.
 	Silent int    `json:"silent,omitempty"`
 	Cut    int    `json:"cut,omitempty"`
 	Call   string `json:"call,omitempty"`
-	// Replaced is how many sessions of the run were replaced, and Lost the last one that the next turn has to replace,
-	// with the reason.
+	// Replaced is how many sessions of the run were replaced. Lost is the session that the next turn has to replace,
+	// and Why is the reason; both are "" if it need not replace any.
 	Replaced int    `json:"replaced,omitempty"`
 	Lost     string `json:"lost,omitempty"`
 	Why      string `json:"why,omitempty"`
 }
 
 const (
-	// maxDoubts is after how many doubtful turns a session counts as lost: a cause that passes costs one repeat, and
-	// a session that can never answer costs no more than that.
+	// maxDoubts is the number of doubtful turns after which a session counts as lost. A cause that passes by itself
+	// costs one repeat, and a session that can never answer costs no more turns than that.
 	maxDoubts = 2
-	// maxSilent is how many silent turns, and calls cut off, a run may have. Each of them takes a whole limit.
+	// maxSilent is how many silent turns, and how many turns with a call that was cut off, a run may have. Each of
+	// them lasts until a time limit.
 	maxSilent = 3
 	maxCut    = 2
 	// maxReplaced bounds the sessions of a run that are replaced. A conversation that fills each of them with its own
@@ -38,7 +41,8 @@ const (
 	maxReplaced = 2
 )
 
-// climb notes how a turn ended, and returns why its session has to be replaced in the same attempt, "" if it has not.
+// climb records how a turn ended. It returns why the turn's session has to be replaced in the same attempt, "" if it
+// need not be.
 func (t *attempt) climb(l *runningTurn) string {
 	c, v := &t.saved.Trials, l.verdict
 	silent := (errors.Is(l.ending.why, proc.ErrIdle) || errors.Is(l.ending.why, proc.ErrStart)) && !l.onlyWarnings
@@ -82,7 +86,7 @@ func (t *attempt) repeats(ctx context.Context, p plan) (*runningTurn, error) {
 	if why == "" || ctx.Err() != nil {
 		return l, nil
 	}
-	known := l.verdict.Gone // by the program's own words
+	known := l.verdict.Gone // the program itself said that the session is gone
 	if p, err = t.replaceSession(ctx, p, why); err != nil {
 		return nil, err
 	}
@@ -92,7 +96,8 @@ func (t *attempt) repeats(ctx context.Context, p plan) (*runningTurn, error) {
 	}
 	t.climb(l)
 	if !known && !l.worked && l.verdict.Class != "" {
-		// The new session fares no better: the cause is elsewhere, and the old one has the memory.
+		// The new session failed too, so the session was not the cause. The old session has the conversation, so it
+		// stays.
 		t.state, t.restored = old, true
 	}
 	return l, nil

@@ -10,21 +10,21 @@ import (
 	"unicode"
 )
 
-// AnyOption in a list of options stands for all.
+// AnyOption in a list of options means all options.
 const AnyOption = "*"
 
 // OptionModel is the option that a program with a profile can take.
 const OptionModel = "model"
 
-// CheckOptions returns an error if the options of a submit contain one that an agent does not take. takes nil
-// means that it takes all. name is the agent or what it runs, for the error.
+// CheckOptions returns an error if the options of a submit contain an option that is not in takes, the options that
+// an agent takes; nil means all. The error names the agent, or the program that it runs, by name.
 func CheckOptions(name string, takes []string, options json.RawMessage) error {
 	if len(options) == 0 || string(options) == "null" || takes == nil || slices.Contains(takes, AnyOption) {
 		return nil
 	}
 	var given map[string]json.RawMessage
 	if json.Unmarshal(options, &given) != nil {
-		return fmt.Errorf("%s takes no options but an object of them; leave options out", name)
+		return fmt.Errorf("%s takes options as a JSON object only; use an object, or leave options out", name)
 	}
 	for _, option := range slices.Sorted(maps.Keys(given)) {
 		switch {
@@ -43,8 +43,8 @@ func CheckOptions(name string, takes []string, options json.RawMessage) error {
 // maxModel bounds the name of a model, in bytes.
 const maxModel = 200
 
-// modelOption returns the model that options ask for, "" if they ask for none. It must not look like an
-// argument of the program.
+// modelOption returns the model that options ask for, "" if they ask for none. The name must not begin with a dash,
+// because the program would take it for a flag.
 func modelOption(options json.RawMessage) (string, error) {
 	var given struct {
 		Model *string `json:"model"`

@@ -51,7 +51,7 @@ type Exited struct {
 	LimitMS    int64          `json:"limit_ms,omitempty"`
 	DurationMS int64          `json:"duration_ms"`
 	Stderr     string         `json:"stderr,omitempty"`  // the last 4 KiB
-	Left       []int          `json:"left,omitempty"`    // processes that could not be killed
+	Left       []int          `json:"left,omitempty"`    // ids of the processes that could not be killed
 	Skipped    int            `json:"skipped,omitempty"` // unreadable lines of a program
 	// Fault is what is wrong with the agent itself: login, quota or program; "" for nothing.
 	Fault string `json:"fault,omitempty"`
@@ -167,10 +167,10 @@ func (a *agent) limits(ctx context.Context) limits {
 	return l
 }
 
-// conclude writes the end of the command together with more, and returns verdict, the result of the
-// attempt. After a success the entry, the reply and the checkpoint are one step, so a worker that
-// is lost afterwards does not run the command again. Otherwise the step leaves streamed text to the
-// end of the run, where it becomes a partial message.
+// conclude writes the entry about the end of the command in one step with more, and returns verdict, the result of
+// the attempt. After a success the entry, the reply and the checkpoint are in that step, so a worker that is lost
+// afterwards does not run the command again. After a failure the streamed text stays out of the step: at the end of
+// the run it becomes a partial message.
 func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, more mailroom.Step) error {
 	if isLeaseLost(e.why) {
 		return verdict
@@ -280,7 +280,7 @@ func (a *agent) exitClass(status int) mailroom.Class {
 	return mailroom.ClassTransient
 }
 
-// maxRetryAfter bounds what a command can ask for.
+// maxRetryAfter bounds the delay before a retry that a command can ask for.
 const maxRetryAfter = 24 * time.Hour
 
 // lastRetryAfter matches a last line of stderr such as "Retry-After: 30", in seconds.
@@ -324,7 +324,7 @@ func startFailure(err error) error {
 		syscall.E2BIG, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EISDIR, syscall.EINVAL,
 	} {
 		if errors.Is(err, wrong) {
-			// these may be of the message
+			// the message may be the cause of E2BIG and EINVAL
 			class, own = mailroom.ClassPermanent, wrong != error(syscall.E2BIG) && wrong != error(syscall.EINVAL)
 		}
 	}

@@ -209,10 +209,10 @@ type attempt struct {
 	inputGiven bool // an earlier attempt sent the input to a session
 	killed     int  // processes of earlier attempts that were killed
 	starts     int  // processes that were started
-	restored   bool // state is that of before the attempt
+	restored   bool // state was set back to what it was before the attempt
 	doubts     int  // about the session, in the stored state
 
-	turn  *runningTurn // the latest
+	turn  *runningTurn // the latest turn
 	saved checkpoint
 	state state
 }
@@ -398,7 +398,7 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	before := t.state.Totals
 	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
 	var err error
-	// the state says where the session is
+	// the state of the thread names the session that the totals count
 	if !t.restored && t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) {
 		t.state.Totals = totals
 	}

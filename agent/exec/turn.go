@@ -124,7 +124,7 @@ func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 
 // onLine handles one line. It returns ErrNoActivity for a line that shows no progress.
 func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
-	if l.elsewhere { // until it is stopped, it works in a session that nothing of this thread is in
+	if l.elsewhere { // the program is being stopped: it works in a session without this thread's messages
 		return errSessionGone
 	}
 	if len(strings.TrimSpace(string(line))) == 0 {

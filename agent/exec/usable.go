@@ -22,8 +22,8 @@ func UsableCommand(command []string, dir string) error {
 	return findProgram(command[0], dir, "the command")
 }
 
-// findProgram returns an error unless a program can be found and the folder exists. A relative path
-// begins at the folder.
+// findProgram returns an error unless the program name can be found and the folder dir exists. A relative path begins
+// at dir. what is the program in the error.
 func findProgram(name, dir, what string) error {
 	if dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {

@@ -92,8 +92,8 @@ func KindOf(o mailroom.Origin) string {
 // maxHeadText bounds the text in a ticket, in bytes.
 const maxHeadText = 4 << 10
 
-// New returns the agent. Messages that are steered into a parked run belong to its message. They
-// refuse the next pop, because the reader may not have seen them.
+// New returns the agent. A message that is steered into a parked run belongs to the message of that run. The next pop
+// is then refused, because the reader may not have seen the steered message.
 func New() mailroom.Agent { return mailroom.AgentFunc(run) }
 
 func run(ctx context.Context, s mailroom.Session) error {

@@ -17,7 +17,7 @@ type reader struct {
 	progress progress
 }
 
-// runCommand executes the command of a run that was made for it.
+// runCommand executes c, the command in the options of a run that has no message for a reader.
 func (r *reader) runCommand(ctx context.Context, c Command) error {
 	if c.Open || r.progress.Done > 0 {
 		return nil
@@ -99,7 +99,7 @@ func (r *reader) messageAsk(ctx context.Context) (mailroom.Ask, error) {
 	}, err
 }
 
-// nthAsk returns the ticket after done commands.
+// nthAsk returns ask with the name of the ticket that follows done executed commands.
 func nthAsk(ask mailroom.Ask, done int) mailroom.Ask {
 	ask.Name = fmt.Sprintf("read-%d", done+1)
 	return ask
@@ -155,8 +155,8 @@ func isRefusal(code mailroom.Code) bool {
 	return false
 }
 
-// commit appends the step of a command. A refused command of its own run stays undone, so that a
-// manual retry executes it again.
+// commit appends the step of a command. If a run exists only for its command, a refused command does not count as
+// done, so that a manual retry of the run executes it again.
 func (r *reader) commit(ctx context.Context, out Outcome, next *mailroom.Ask, sends ...mailroom.Send) error {
 	body, err := json.Marshal(out)
 	if err != nil {

@@ -136,7 +136,7 @@ type claudeLine struct {
 	claudeResult
 }
 
-// claudeLimit is the state of a window of use. ResetsAt is in seconds since 1970.
+// claudeLimit is the state of one usage limit, such as the limit of five hours. ResetsAt is in seconds since 1970.
 type claudeLimit struct {
 	Status   string  `json:"status"`
 	ResetsAt float64 `json:"resetsAt"`

@@ -48,7 +48,7 @@ type Fold struct {
 
 	warnings int
 	warned   string // the last warning
-	notice   string // the last one
+	notice   string // the last notice
 
 	usage Usage
 	total Usage // latest totals of the session
@@ -211,8 +211,8 @@ func (f *Fold) addUsage(u Usage) {
 	f.usage.CostUSD += u.CostUSD
 }
 
-// UsageSince returns the usage since the session's totals were before, and its totals now. A total
-// that has decreased means that the program restarted its count.
+// UsageSince returns the usage since the session's totals were before, and its totals now. A total that is lower than
+// in before means that the program restarted its count.
 func (f *Fold) UsageSince(before mailroom.Usage) (used, totals mailroom.Usage) {
 	used, totals = f.usage.Usage, before
 	if f.total.TotalTokens {

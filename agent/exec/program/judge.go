@@ -27,9 +27,9 @@ type Ending struct {
 
 // Verdict is the result of a turn. The turn succeeded if Gone is false and Class is empty.
 type Verdict struct {
-	// Gone means that the program's own words rule out that the session goes on, and that the turn did nothing.
+	// Gone means that the program itself said that the session cannot go on, and that the turn did nothing.
 	Gone bool
-	// Stuck is Gone for a turn that did something: the next attempt needs another session.
+	// Stuck is like Gone, but the turn did something. The next attempt needs a new session.
 	Stuck bool
 	// Doubtful means that a resumed turn did nothing, and that its session may be the cause.
 	Doubtful   bool
@@ -75,7 +75,7 @@ func (p *Profile) judgeExit(e Ending) Verdict {
 	fault := faultOf(e.Stderr, 0)
 	switch {
 	case containsAny(e.Stderr, p.SessionBusy):
-		// perhaps a person, for any length of time
+		// perhaps a person uses the session, for any length of time
 		return Verdict{Class: mailroom.ClassUnavailable, Message: "found its session in use by another process"}
 	case silent && e.Resumed && containsAny(e.Stderr, p.SessionGone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
@@ -104,11 +104,11 @@ func (p *Profile) judgeFailure(e Ending, message string, status int) Verdict {
 	}
 	fault := faultOf(message, status)
 	if e.Worked && status == 0 {
-		fault = "" // perhaps words of the model
+		fault = "" // the words may be the model's own
 	}
 	end := limitEnd(message, e.Now)
 	if e.Limit.After(e.Now) && status != 529 && v.Class == mailroom.ClassUnavailable {
-		end = e.Limit // exact, where the words leave the day open
+		end = e.Limit // e.Limit is exact, while the words may not name the day
 	}
 	if end.After(e.Now) {
 		v.RetryAfter = min(end.Sub(e.Now), maxRetryAfter)
@@ -135,7 +135,7 @@ func stuck(e Ending, v Verdict) Verdict {
 		v.Class, v.Stuck = mailroom.ClassTransient, true
 	case e.Resumed:
 		return Verdict{Gone: true, Message: v.Message}
-	default: // the message alone is refused
+	default: // only the message is refused, not the session
 		v.Class = mailroom.ClassPermanent
 	}
 	return v

@@ -12,8 +12,8 @@ import (
 // maxRetryAfter bounds how far ahead a limit's end may be.
 const maxRetryAfter = retry.MaxNamed
 
-// justPassed is how long ago a time of day without a date may be before it means tomorrow, and recheck is the delay
-// after such a time: providers round the end of a limit, and lift it a moment later.
+// justPassed is how long ago a time of day without a date may be and still mean today, not tomorrow. recheck is the
+// delay of the retry in that case: providers round the end of a limit, and lift the limit a moment later.
 const (
 	justPassed = 10 * time.Minute
 	recheck    = time.Minute
@@ -113,7 +113,7 @@ func epochTime(digits string) time.Time {
 	return time.Unix(n, 0)
 }
 
-// sumOf adds up amounts such as "2 days, 3 hours". It is 0 for one that is no plausible delay.
+// sumOf adds up amounts such as "2 days, 3 hours". It returns 0 if an amount is no plausible delay.
 func sumOf(text string) (sum time.Duration) {
 	units := map[string]time.Duration{
 		"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
@@ -133,8 +133,8 @@ func sumOf(text string) (sum time.Duration) {
 // clock is a time of day as it was written.
 type clock struct{ hour, minute, half string }
 
-// of returns hour and minute; ok is false if they are no time. Without a clock they are the start
-// of the day.
+// of returns the hour and the minute of c; ok is false if they are no valid time. The zero clock is the start of the
+// day.
 func (c clock) of() (hour, minute int, ok bool) {
 	if c.hour == "" {
 		return 0, 0, true
@@ -158,7 +158,7 @@ func (c clock) of() (hour, minute int, ok bool) {
 	return hour, minute, true
 }
 
-// wordTime returns the next time with this day, "" for any, and this clock in a zone.
+// wordTime returns the next time in zone at which a clock shows c on the named day; day "" means any day.
 func wordTime(day string, c clock, zone *time.Location, now time.Time) time.Time {
 	hour, minute, ok := c.of()
 	if !ok {
@@ -236,8 +236,8 @@ func zoneAfter(text string, now time.Time) *time.Location {
 	if m == nil {
 		return now.Location()
 	}
-	// Abbreviations that the programs write for zones of the systems they run on. Those with several meanings have the
-	// one that the system of the server has, if it is in such a zone.
+	// Abbreviations that the programs write for time zones of the systems they run on. An abbreviation with several
+	// meanings has the one of the server's own time zone, if that is among them.
 	hours := map[string]float64{
 		"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CST": -6, "CDT": -5, "EST": -5, "EDT": -4,
 		"WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "IST": 5.5, "SGT": 8, "HKT": 8,
