@@ -23,13 +23,13 @@ type Kind string
 const (
 	KindTicket  Kind = "ticket"  // an agent asks for an approval or an answer
 	KindFailed  Kind = "failed"  // a run failed for good
-	KindChannel Kind = "channel" // a channel is not connected, or is again
+	KindChannel Kind = "channel" // a channel is disconnected, or is connected again
 	KindPaused  Kind = "paused"  // an agent was paused
-	KindOutage  Kind = "outage"  // runs of an agent wait because what it needs is unavailable, or do not any more
+	KindOutage  Kind = "outage"  // runs of an agent wait because what the agent needs is unavailable, or this is over
 	KindDigest  Kind = "digest"  // what happened since the last digest
 
-	// Not in rules.
-	KindReply Kind = "reply" // of a thread that delivers to a target, or the end of its run
+	// Kinds that no rule can name.
+	KindReply Kind = "reply" // a reply in a thread that delivers to a target, or how the run ended
 	KindTest  Kind = "test"  // an operator tests a target
 )
 
@@ -55,7 +55,7 @@ func Texts() []Text { return []Text{TextNone, TextTitle, TextFull} }
 type Alert struct {
 	Kind Kind   `json:"kind"`
 	Rule string `json:"rule,omitempty"`
-	// Then are the fallback targets, in order, for when this one is down.
+	// Then are the fallback targets, in order, that get the alert if its target is down.
 	Then []string  `json:"then,omitempty"`
 	Text Text      `json:"text"`
 	At   time.Time `json:"at"` // of the event, or of the first one; the start of the period of a digest
@@ -102,11 +102,12 @@ const (
 // IsAgent reports whether an agent sends alerts.
 func IsAgent(agent string) bool { return strings.HasPrefix(agent, prefix) }
 
-// ThreadID returns the thread of a target.
+// ThreadID returns the id of a target's thread.
 func ThreadID(target string) string { return AgentName(target) }
 
-// SubscriberID returns the thread that delivers replies of a token's threads to a target. It belongs to the token,
-// because a run sends to threads of its owner only, and names the row of the token, see [Rights.Place].
+// SubscriberID returns the id of the thread that delivers the replies of a token's threads to a target. The thread
+// belongs to the token, because a run may send only to threads of its owner. The id names the row of the token, see
+// [Rights.Place].
 func SubscriberID(target, owner, row string) string { return reserved.AlertPlaceID(target, owner, row) }
 
 // Parts returns the message of an alert's run.

@@ -14,8 +14,8 @@ import (
 	"mailroom/store"
 )
 
-// Allowed are the targets of a server. Each has the names of the tokens whose threads and rules may deliver to it.
-// Tokens with the admin permission may deliver to all.
+// Allowed maps each target of a server to the names of the tokens whose threads and rules may deliver to it. Tokens
+// with the admin permission may deliver to all.
 type Allowed map[string][]string
 
 // Usable returns the targets that the rules of an owner may name.
@@ -65,7 +65,7 @@ func (x Rights) MayDeliver(owner, target string) bool {
 }
 
 // Place returns the thread that sends an owner's alerts to a target. The id of a token's thread names the row of the
-// token, so that the deliveries of a revoked token do not come back with its name.
+// token, so that deliveries of a revoked token do not resume when a new token gets its name.
 func (x Rights) Place(owner, target string) (thread string) {
 	t := x.tokens[owner]
 	if owner == auth.Operator || t == nil {
@@ -85,8 +85,8 @@ func (x Rights) Row(owner string) string {
 // rowMark returns the part of the id of a token's row that places name.
 func rowMark(t *auth.Token) string { return t.ID()[:min(len(t.ID()), 16)] }
 
-// Open reports whether what waits in a place may be sent. createdAt is when the place was created; it decides
-// about one that an older version made, which names no row.
+// Open reports whether the alerts that wait in the thread place may be sent. createdAt is when the thread was
+// created; it decides if an older version created the thread, because such an id names no row.
 func (x Rights) Open(place string, createdAt time.Time) bool {
 	target, owner, row := reserved.AlertPlace(place)
 	if !x.MayDeliver(owner, target) {
@@ -102,8 +102,8 @@ func (x Rights) Open(place string, createdAt time.Time) bool {
 	return row == rowMark(t)
 }
 
-// same reports whether a rule that was made with a row is of a valid token. changedAt is when the list of rules
-// was changed; it decides about rules of older versions, which name no row.
+// same reports whether row still is the row of the owner's valid token, so that a rule made with it counts. changedAt
+// is when the list of rules was changed; it decides if an older version stored the rule, without a row.
 func (x Rights) same(owner, row string, changedAt time.Time) bool {
 	t := x.tokens[owner]
 	switch {
@@ -118,7 +118,8 @@ func (x Rights) same(owner, row string, changedAt time.Time) bool {
 }
 
 // refuseOwner returns a permanent error if an alert in a thread of a target must not be sent for the thread's owner.
-// A thread that subscribed delivers here until its token is revoked, expires, or may not use the target any more.
+// The thread of a token delivers to the target until the token is revoked, expires, or may not use the target any
+// more.
 func (a *Agent) refuseOwner(r store.Reader, t *mailroom.Thread, now time.Time) error {
 	rights, err := ReadRights(r, Allowed{a.options.Name: a.options.Tokens}, now, t.Owner)
 	if err != nil || rights.Open(t.ID, t.CreatedAt) {
@@ -134,8 +135,8 @@ type Subscriber struct {
 	// operator's own token, which has no row. "": By itself, or a token of the operator that an older version did
 	// not name, which [AdoptedMetadata] mends.
 	Token string `json:"token,omitempty"`
-	// CreatedAt is when it subscribed. A token that has its name from an earlier one is newer. An id of the row
-	// would be a field that the version before refuses.
+	// CreatedAt is when the subscriber subscribed. A token that is newer only has the name of the token that
+	// subscribed. The id of that token's row is not stored, because the previous version refuses unknown fields.
 	CreatedAt time.Time `json:"created_at"`
 }
 
@@ -155,7 +156,7 @@ func (s *Subscriber) ended(rows map[string]*auth.Token, operator *auth.Token) (w
 		if s.Token != "" && !operator.IsOperator(s.Token) {
 			return "the operator's token that subscribed was replaced"
 		}
-	case s.Token != "": // no other row gets the name of a session again
+	case s.Token != "": // no later session gets the same name
 		if t := rows[s.Token]; t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By {
 			return "the session that subscribed has ended"
 		}
@@ -165,15 +166,15 @@ func (s *Subscriber) ended(rows map[string]*auth.Token, operator *auth.Token) (w
 	return ""
 }
 
-// GoneSubscribers returns why subscribers get no further alerts, by the ids of their threads. Others are not in
-// the result. operator is the operator's present token, see [auth.NewChains].
+// GoneSubscribers returns, by the ids of their threads, why subscribers get no further alerts. It leaves out
+// subscribers that still get alerts. operator is the operator's present token, see [auth.NewChains].
 func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, operator *auth.Token,
 	now time.Time) (map[string]string, error) {
 	needed := false
 	subscribers := make([]Subscriber, len(threads))
 	for i, t := range threads {
 		if json.Unmarshal(t.Metadata, &subscribers[i]) != nil {
-			subscribers[i] = Subscriber{} // an operator may have changed it; the target then refuses it
+			subscribers[i] = Subscriber{} // an operator may have changed the metadata; the target then refuses the thread
 		}
 		needed = needed || subscribers[i].By != "" && !subscribers[i].byOperator()
 	}
@@ -226,11 +227,11 @@ func subscriberRow(r store.Reader, t *mailroom.Thread, operator *auth.Token, now
 }
 
 // AdoptedMetadata returns the metadata of a subscriber's thread with the operator's present token, for a subscription
-// of the operator that names none, as older versions made them. nil: it needs no change. So the browsers of an
-// operator go on with an upgrade, and end with the next replacement of the token.
+// of the operator that names no token, as older versions stored it. nil: the metadata needs no change. So
+// subscriptions of the operator's browsers outlive an upgrade, and end when the token is replaced next.
 func AdoptedMetadata(metadata json.RawMessage, operator *auth.Token) json.RawMessage {
 	var s Subscriber
-	var fields map[string]json.RawMessage // with those that the kind of the target adds
+	var fields map[string]json.RawMessage // including the fields that the kind of the target adds
 	if operator.ID() == "" || json.Unmarshal(metadata, &s) != nil || json.Unmarshal(metadata, &fields) != nil ||
 		s.By != auth.Operator || s.Token != "" {
 		return nil
@@ -247,7 +248,7 @@ func AdoptedMetadata(metadata json.RawMessage, operator *auth.Token) json.RawMes
 	return adopted
 }
 
-// ofSubscriber reports whether a thread is one of a subscriber to a target.
+// ofSubscriber reports whether thread is the thread of a subscriber of the target to.
 func ofSubscriber(to Spreader, thread string) bool {
 	return strings.HasPrefix(thread, to.Subscribers())
 }

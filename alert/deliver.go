@@ -22,12 +22,12 @@ import (
 type Options struct {
 	Name   string // of the target
 	Target Target
-	// Place is a fingerprint of where Target sends to: another place has another one.
+	// Place is a fingerprint of the address that Target sends to. Another address has another fingerprint.
 	Place  string
 	Ledger Ledger
 	// URL is the address of the server for people; "" if they cannot reach it.
 	URL string
-	// Links signs what decides tickets. nil: alerts decide nothing.
+	// Links signs the links that decide tickets. nil: alerts have no such links.
 	Links    *Links
 	LinkLife time.Duration // from the time when the alert is due
 	MaxBody  int           // characters that the target shows; 0: MaxBody
@@ -37,7 +37,8 @@ type Options struct {
 	Tokens []string
 	// Rules are the rules of the configuration. nil: unknown, because other servers may have other rules.
 	Rules []Rule
-	// Operator is the operator's present token. nil: it is not known, and stands for all that the operator had.
+	// Operator is the operator's present token. nil: unknown, so any token that the operator ever had counts as
+	// present.
 	Operator *auth.Token
 	// Targets are the names of all targets. An alert may name targets that were removed after the follower
 	// submitted it; the agent does not pass it on to them.
@@ -70,7 +71,7 @@ const (
 
 // targetState is the agent's state of the target's thread.
 type targetState struct {
-	// Down is set while alerts are passed on: the next one is tried once only.
+	// Down is set while alerts are passed on to other targets. Each alert then tries this target only once.
 	Down bool `json:"down,omitempty"`
 	// Gone is set in the thread of a subscriber that does not exist any more.
 	Gone bool `json:"gone,omitempty"`
@@ -87,8 +88,8 @@ func isGone(t *mailroom.Thread) bool {
 	return json.Unmarshal(t.State[t.Agent], &m) == nil && m.Gone
 }
 
-// spread sends an alert on to the thread of each subscriber. Only the first one passes it on to
-// another target if its subscriber is not reachable, so that the other target sends it once.
+// spread sends an alert on to the thread of each subscriber. Only the first of these threads passes the alert on to
+// another target if its subscriber is not reachable, so that the other target sends the alert once.
 func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, what *Alert) error {
 	var step mailroom.Step
 	err := a.options.Ledger.View(ctx, func(r store.Reader) error {
@@ -132,7 +133,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 		return err
 	}
 	what.Repeated = what.Repeated || retried
-	if run := s.Run(); what.Kind == KindTicket { // its link is valid from when it was due, not from when it was asked
+	if run := s.Run(); what.Kind == KindTicket { // the link is valid from when the alert was due
 		for _, at := range []time.Time{run.CreatedAt, run.NotBefore} {
 			if at.After(what.At) {
 				what.At = at
@@ -147,7 +148,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 		return s.Stream(ctx, "Not sent: "+over)
 	}
 	if about.gone != "" {
-		// not remembered: the rights are asked each time
+		// The state does not keep this, because the rights are read for each alert.
 		return a.passOn(ctx, s, what, permanent("%s: %s", ErrGone.Error(), about.gone))
 	}
 	if to, ok := a.options.Target.(Spreader); ok && !ofSubscriber(to, s.Run().Thread) {
@@ -160,7 +161,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	m := a.composer.compose(what, about)
 	m.Labels = labelsOf(what, &about, &a.options)
 	m.Key, m.Repeated, m.To = digest.ID("alert message", s.Run().ID), what.Repeated, about.to
-	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if a second alert is about the ticket
+	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets and for each alert about it
 		m.Key = digest.ID("alert message", what.Ticket)
 	}
 	answer, err := a.send(ctx, s, &m)
@@ -181,8 +182,9 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, words)
 }
 
-// send sends a message, and marks it if an earlier try may have arrived. A later refusal does not make that known,
-// so the outcome stays unknown until the target accepts the message.
+// send sends a message, and marks it if an earlier try may have arrived. Even if the target then refuses the message,
+// the outcome stays unknown until the target accepts it, because a refusal does not say whether the earlier try
+// arrived.
 func (a *Agent) send(ctx context.Context, s mailroom.Session, m *Message) (receipt json.RawMessage, err error) {
 	mayHaveArrived := false
 	return s.Do(ctx, mailroom.Effect{
@@ -248,8 +250,9 @@ func resume(r *mailroom.Run) (retried bool, refusal error) {
 // attemptsSince returns when the run was started, for the first time since it was submitted or retried by hand.
 func attemptsSince(r *mailroom.Run) time.Time { return r.StartedAt.UTC().Truncate(time.Microsecond) }
 
-// passOn decides what becomes of an alert that was not sent. A permanent error stays one, so that an
-// operator sees it, but the next target sends the alert. Without another target, the alert stays with this one.
+// passOn decides what happens to an alert that was not sent. After a permanent error the run fails, so that an
+// operator sees the error, and the next target sends the alert. Without another target, the alert stays with this
+// one.
 //
 // The run passes the alert on with a send, in the transaction that ends the run, so no crash loses
 // or doubles it. The state of the thread of the target says that it is down, so that the next
@@ -318,7 +321,7 @@ func (a *Agent) read(ctx context.Context, s mailroom.Session) (*Alert, error) {
 	if thread.IsDelivery(run) {
 		return a.delivered(ctx, run, input)
 	}
-	// Other runs of the operator's threads may send here too, and their texts are not the server's.
+	// Other runs of the operator's threads may send here too, but the server did not write their texts.
 	if by := run.Origin; by.Via != originVia && (by.Via != "run" || !IsAgent(by.Sender)) {
 		return nil, permanent("this agent sends alerts of the server only: use `mailroom notify test %s`", a.options.Name)
 	}
@@ -376,7 +379,7 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 			return err
 		}
 		for _, t := range rows {
-			// An error fails this run, and then a rule that relies on this delivery sends its own alert.
+			// An error fails this run. A rule that relied on this delivery then sends its own alert.
 			if err := a.refuseOwner(r, t, now); err != nil {
 				return err
 			}
@@ -438,7 +441,7 @@ func narrow(r store.Reader, what *Alert, now time.Time) error {
 	if len(what.Tickets) == 0 { // there are more than are listed
 		open, err := openTickets(r)
 		if err != nil || len(open) > maxWaiting {
-			return err // how many are the owner's is not known: the count stays an upper bound
+			return err // the owner's part of them is unknown, so the count stays an upper bound
 		}
 		if what.Owner != "" {
 			var ids []string

@@ -13,9 +13,9 @@ import (
 
 // Summary is the content of a digest: the runs that ended in a period, and the questions that are open now.
 //
-// A digest carries its period, whose ends are full hours of UTC: it adds up rows of hours of the
-// summary, which are kept for 100 days, where minutes are kept for three. So the periods follow
-// each other without a gap or an overlap, also if a digest waits for its target for days.
+// The period of a digest begins and ends at full hours of UTC, because a digest adds up the hourly rows of the
+// summary, which are kept for 100 days, while rows of minutes are kept for three days. So the periods follow each
+// other without a gap or an overlap, also if a digest waits for its target for days.
 type Summary struct {
 	From     time.Time // a full hour of UTC
 	Until    time.Time // exclusive
@@ -24,7 +24,7 @@ type Summary struct {
 	Waiting  int   // open questions, at most maxWaiting + 1
 	Oldest   time.Time
 	Failures []Failure // the groups with the most failures of the period, at most maxFailures
-	Counted  int       // of the period's failed runs, those that Failures counts, if it may have more; 0: it counts all
+	Counted  int       // how many failed runs Failures covers, if the period may have more; 0: all
 }
 
 // Failure is a group of failures of an agent.
@@ -71,7 +71,7 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 		return nil, err
 	}
 	more := false
-	if n := len(failed); n > 0 && !failed[n-1].CreatedAt.Before(s.From) { // the others may be of the period too
+	if n := len(failed); n > 0 && !failed[n-1].CreatedAt.Before(s.From) { // older runs, not read, may belong to the period
 		rest, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, From: failed[n-1].Key,
 			Limit: 1})
 		if err != nil {

@@ -169,7 +169,7 @@ func save(ctx context.Context, l Ledger, notifications []Notification, at positi
 	return l.SubmitAll(ctx, submitsOf(notifications), c)
 }
 
-// followed is where a follower is.
+// followed is the progress of a follower after a step.
 type followed struct {
 	position
 	remembers []byte // the State as JSON
@@ -278,7 +278,7 @@ func pauses(r store.Reader, at *position) (events []Event, err error) {
 	return events, nil
 }
 
-// reachable drops the targets of notifications whose threads the server does not own. Such a thread is a token's, from
+// reachable drops the targets of notifications whose threads the server does not own: a token created such a thread
 // before its id was reserved. If no target is left, it returns an error; the follower retries and loses no event.
 func (f *Follower) reachable(ctx context.Context, notifications []Notification) ([]Notification, error) {
 	if len(notifications) == 0 {
@@ -300,7 +300,7 @@ func (f *Follower) reachable(ctx context.Context, notifications []Notification) 
 	}
 	for i := range notifications {
 		t := &notifications[i]
-		if t.Place != "" { // the owner of the rule has it
+		if t.Place != "" { // the thread belongs to the owner of the rule
 			continue
 		}
 		all := append([]string{t.To}, t.Alert.Then...)

@@ -15,22 +15,23 @@ import (
 	"mailroom/store"
 )
 
-// Link is what a link in an alert allows: to see one ticket as it was asked, and to decide it. It is
-// signed, not stored, so a repeated alert has the same link, and nothing has to be removed later. The
-// decision of the ticket spends it.
+// Link is what a link in an alert allows: to see one ticket as it was asked, and to decide it. The link is signed,
+// not stored, so a repeated alert has the same link, and nothing has to be removed later. The decision of the ticket
+// makes the link useless.
 //
-// A row for each link would have to be removed again, and a repeated alert would have another link.
-// A link names the thread that sent it and a fingerprint of the settings of the target, so that it
-// ends when an alert from there would not be sent any more. Its key comes from the token of the
-// operator, which all servers of a store share.
+// The alternative, a stored row for each link, would have to be removed again, and a repeated alert would have
+// another link. A link names the thread that sent it and a fingerprint of the target's settings, so that the link
+// ends when that thread would send no alert any more. The key that signs it comes from the operator's token, which
+// all servers of a store share.
 type Link struct {
 	Ticket string
-	Digest string // of the ticket; the ticket is refused if it has another one
-	// Thread is the thread of alerts that the link was sent from. It names the target, and the subscriber or the row
-	// of the token for which it was sent: with these the link ends.
+	Digest string // digest of the ticket; the link is refused if the ticket has another digest now
+	// Thread is the id of the thread whose run sent the link. The id names the target, and also the subscriber or the
+	// row of the token for which the link was sent. The link is refused as soon as that target, subscriber or token
+	// gets no alerts any more.
 	Thread string
-	// Place is the fingerprint of where the target sent it, see Options: a target that gets another address leaves no
-	// link that decides at the former one.
+	// Place is the fingerprint of the address that the target sent the link to, see [Options]. If the target gets
+	// another address, links that were sent to the former address decide nothing.
 	Place   string
 	Expires time.Time
 }
@@ -58,7 +59,7 @@ const mark = "~"
 // MaxLink bounds a link, in bytes.
 const MaxLink = 400
 
-// Sign returns the text of a link.
+// Sign returns the signed text of a link, which is the part of its URL behind the page.
 func (l *Links) Sign(k Link) string {
 	thread := base64.RawURLEncoding.EncodeToString([]byte(k.Thread)) // shorter than with escapes
 	signed := strings.Join([]string{k.Ticket, k.Digest, thread, k.Place, strconv.FormatInt(k.Expires.Unix(), 36)}, mark)
@@ -71,7 +72,7 @@ func (l *Links) sum(signed string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Labels of a delivery whose link is signed when it is sent.
+// Labels of a delivery with a link. The link is signed when the delivery is sent.
 const (
 	labelTicket = "alert_ticket"
 	labelDigest = "alert_digest"
@@ -109,12 +110,12 @@ func (l *Links) SignLabels(url string, labels map[string]string) string {
 
 // Pages of the server.
 const (
-	decidePage = "/decide#" // before the link
+	decidePage = "/decide#" // the signed link follows
 	inboxPage  = "/#/inbox"
 )
 
-// Open checks the text of a link at now. A link that this server did not sign is unauthenticated, and so is
-// an expired one; its error says so.
+// Open checks the signed text of a link at the time now, and returns the link. An error has the code unauthenticated
+// and says why: no server with this secret signed the text, another version did, or the link has expired.
 func (l *Links) Open(text string, now time.Time) (k Link, err error) {
 	at := strings.LastIndex(text, mark)
 	if len(text) > MaxLink || at < 0 || !hmac.Equal([]byte(l.sum(text[:at])), []byte(text[at+1:])) {
@@ -144,16 +145,16 @@ func errOtherVersion() error {
 		"the link is of another version of this server: decide on the page of the server, or with a command there")
 }
 
-// Holder returns the row with which the right of a link ends, nil if that is no row: the link was sent for the
-// operator. It refuses a link that was sent from a thread that gets no alert now. targets has the target of the link,
-// and operator is the operator's present token.
+// Holder returns the row of the token on which a link depends, nil for a link that was sent for the operator: the
+// link ends with that row. Holder returns an error if the thread that sent the link gets no alerts now. targets are
+// the targets of the server, and operator is the operator's present token.
 func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now time.Time) (row *auth.Token,
 	err error) {
 	threads, err := r.Threads(store.ThreadQuery{IDs: []string{k.Thread}})
 	switch {
 	case err != nil:
 		return nil, err
-	case len(threads) == 0 && k.Thread == ThreadID(k.Target()): // an operator may delete it to drop what waits
+	case len(threads) == 0 && k.Thread == ThreadID(k.Target()): // an operator may have deleted it
 		return nil, nil
 	case len(threads) == 0:
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated,

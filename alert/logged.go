@@ -13,7 +13,8 @@ import (
 	"mailroom/thread"
 )
 
-// logged are the rows that say what entries mean for rules, in the snapshot of the entries.
+// logged has the rows that say what entries of the log mean for rules. They are read in the same snapshot as the
+// entries.
 type logged struct {
 	runs    map[string]*mailroom.Run    // of the entries that may be events
 	parents map[string]*mailroom.Run    // of runs
@@ -98,7 +99,7 @@ func (l *logged) deliver(e *Event, at mailroom.Entry) {
 		return
 	}
 	e.Owner = t.Owner
-	created := at.At // of a place that is gone: the next delivery makes it again
+	created := at.At // of a place that was deleted: the next delivery creates it again
 	if place := l.places[t.DeliverTo]; place != nil {
 		created = place.CreatedAt
 	}

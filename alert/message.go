@@ -34,7 +34,8 @@ type Message struct {
 	Buttons []Button
 	// Decides is the link in URL, for a target that signs it later; nil: URL has none.
 	Decides *Link
-	// Labels say why it is sent, for a target that asks again before it sends it later, see [Sender].
+	// Labels say why the message is sent. A target that sends it later checks with them whether it is still needed,
+	// see [Sender].
 	Labels map[string]string
 	Urgent bool // a run waits for a decision
 	At     time.Time
@@ -80,16 +81,16 @@ type subject struct {
 	gone   string           // why its subscriber gets no alert; "": it gets one
 }
 
-// Spreader is a target with subscribers. Each has a thread of the target's agent, whose metadata says how to
-// reach it, so that one that is not reached delays no other.
+// Spreader is a target with subscribers. Each subscriber has a thread of the target's agent, whose metadata says how
+// to reach the subscriber. So a subscriber that is not reachable delays no other.
 type Spreader interface {
 	Target
 	// Subscribers is the prefix of the ids of the subscribers' threads.
 	Subscribers() string
 }
 
-// ErrGone is in the tree of a permanent error of a target if the subscriber does not exist any more. It
-// gets no further alerts.
+// ErrGone is in the tree of a permanent error of a target if the subscriber does not exist any more. The subscriber
+// then gets no further alerts.
 var ErrGone = errors.New("the subscriber is gone")
 
 // composer makes messages for one target.
@@ -211,9 +212,9 @@ func asked(k *mailroom.Ticket) []string {
 	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 }
 
-// showsWhole reports whether a message shows all that a ticket asks. It looks at what the reader gets, after hidden
-// characters became marks and texts were cut, so that it holds however the message was made: a comparison of
-// what went in would miss each later step.
+// showsWhole reports whether a message shows all that a ticket asks. It checks the finished message, in which hidden
+// characters are marks and texts are cut, because a check of the texts before these steps would miss what the steps
+// remove.
 func (m *Message) showsWhole(k *mailroom.Ticket) bool {
 	parts := asked(k)
 	for _, part := range parts {
@@ -245,8 +246,8 @@ func inZone(t time.Time, zone string) string {
 	return t.In(place).Format("2 January 15:04 MST")
 }
 
-// decide adds what decides a ticket. A message that does not show all that is asked has no button that approves.
-// thread is the one that sends it.
+// decide adds the buttons and links that decide a ticket. A message that does not show all that is asked gets no
+// button that approves. thread is the thread that sends the message.
 func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket, thread string) {
 	if m.URL = c.page("inbox"); c.url == "" || c.links == nil {
 		return

@@ -104,8 +104,9 @@ func endsOutage(kind string) bool {
 		kind == entry.KindCancelled
 }
 
-// outageRuns returns the runs whose agents the entries may be about. It returns no run without an outage, known or
-// among the entries, so that the follower does not read ordinary runs.
+// outageRuns returns the runs whose entries may begin or end an outage. known says that a rule remembers an outage.
+// If none is known and no entry begins one, outageRuns returns no run, so that the follower does not read ordinary
+// runs.
 func outageRuns(entries []mailroom.Entry, known bool) (runs []string) {
 	for _, e := range entries {
 		_, begins := beginsOutage(e)

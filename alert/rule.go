@@ -19,8 +19,8 @@ type Rule struct {
 	When  []Kind
 	// To are targets. Alerts go to the first one; the others are its fallbacks, in this order.
 	To []string
-	// Agents and Threads limit the rule to agents by name, and to threads by a prefix of their id. Empty:
-	// no limit. They do not apply to channels and digests, and threads not to what is about an agent.
+	// Agents and Threads limit the rule to agents by name, and to threads by a prefix of their id. Empty: no limit.
+	// Neither applies to channels and digests, and Threads does not apply to events about an agent.
 	Agents  []string
 	Threads []string
 	Text    Text
@@ -32,7 +32,7 @@ type Rule struct {
 	Zone   *time.Location // of Quiet and Digest
 }
 
-// DefaultOutage is the Outage of a rule that does not say.
+// DefaultOutage is the Outage of a rule that sets none.
 const DefaultOutage = 5 * time.Minute
 
 // Bounds of the Outage of a rule.
@@ -52,8 +52,9 @@ func ParseClock(s string) (Clock, bool) {
 
 func clockOf(t time.Time) Clock { return Clock(t.Hour()*60 + t.Minute()) }
 
-// on returns the time of day c on the day of t, in the location of t. A time that a change to summer time
-// skips is as much later; of a time that occurs twice it is one of the two (see [time.Date]).
+// on returns the time of day c on the day of t, in the location of t. If the change to summer time skips c, the
+// result is later by the length of the change; if c occurs twice, the result is one of the two times (see
+// [time.Date]).
 func (c Clock) on(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, int(c), 0, 0, t.Location())
 }

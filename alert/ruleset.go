@@ -9,8 +9,8 @@ import (
 	"mailroom/store"
 )
 
-// ruleset reads the stored rules. What was read before is parsed again only if it was changed: a parse of a rule
-// reads its time zone from a file, and a follower reads the rules each second.
+// ruleset reads the stored rules. It parses a list again only if the list has changed since it was read, because
+// parsing a rule reads its time zone from a file, and a follower reads the rules each second.
 type ruleset struct {
 	parsed map[string]ownedRules // by owner
 }
@@ -19,7 +19,7 @@ type ruleset struct {
 type ownedRules struct {
 	changedAt time.Time
 	stored    []StoredRule
-	rules     []Rule // of stored, in order; one without targets is not valid now
+	rules     []Rule // parsed from stored, in its order; a rule without targets is not valid now
 }
 
 // pageOfRules is how many lists of rules are read at a time.
@@ -66,7 +66,7 @@ func (s *ruleset) read(r store.Reader, allowed Allowed, now time.Time) (all []Ru
 	return all, nil
 }
 
-// parseRules parses the rules of an owner, whatever the targets are.
+// parseRules parses the rules of an owner without a check of their targets.
 func parseRules(owner string, row store.Cursor) (list ownedRules, err error) {
 	list.changedAt = row.MovedAt
 	if list.stored, err = ReadRules(row.Position); err != nil {
@@ -74,7 +74,7 @@ func parseRules(owner string, row store.Cursor) (list ownedRules, err error) {
 	}
 	for _, in := range list.stored {
 		rule, err := ParseRule(in.AlertRule, owner, in.To)
-		if err != nil { // of another version
+		if err != nil { // another version wrote the rule
 			rule = Rule{}
 		}
 		list.rules = append(list.rules, rule)

@@ -10,8 +10,8 @@ import (
 )
 
 // An alert may wait for its target for a day, and its reason may end in that time. So the agent checks the rule, the
-// right of the owner to deliver to the target, and the question when it sends the alert. The channel of a chat has a
-// second queue, so the channel checks them again at the end of its queue.
+// right of the owner to deliver to the target, and the question when it sends the alert. An alert to a chat then
+// waits in the queue of the chat's channel, so the channel checks all three again when it sends the message.
 
 // ended returns why an alert need not be sent any more, "" if it must be: its rule was removed, or names the target
 // no longer.
@@ -31,8 +31,8 @@ type askedRule struct {
 	target string
 }
 
-// ruleEnded is Options.ended. fixed are the rules of the configuration, nil if they are not known. A rule has no row of
-// its own: one that was removed and made again under its name by the same token is the same.
+// ruleEnded is Options.ended. fixed are the rules of the configuration, nil if they are not known. If the same token
+// removed a rule and made a rule with the same name, ruleEnded takes them for one rule, because rules have no id.
 func ruleEnded(r store.Reader, fixed []Rule, asked askedRule, targets Allowed, now time.Time) (why string, err error) {
 	if asked.of == "" && fixed == nil {
 		return "", nil
@@ -90,8 +90,8 @@ type Sender struct {
 	Rules   []Rule            // see Options
 }
 
-// Ended returns why a message with labels need not be sent any more, "" if it must be. Labels of older versions say
-// less, and what they do not say is not asked.
+// Ended returns why a message with labels need not be sent any more, "" if it must be. Labels of older versions lack
+// some facts; Ended does not check a fact that the labels lack.
 func (s *Sender) Ended(r store.Reader, labels map[string]string, now time.Time) (why string, err error) {
 	target, threadID := labels[LabelAlert], labels[labelThread]
 	if target == "" || threadID == "" {

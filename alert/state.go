@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// gather is how long a rule gathers failures with one error before the first alert about them, repeat how
-	// long before the next one. An error without a failure for that long counts as new.
+	// gather is how long a rule gathers failures with one error before the first alert about them, and repeat how
+	// long before each further alert. An error without a failure for the time repeat counts as new.
 	gather = 30 * time.Second
 	repeat = time.Hour
 	// downGrace is how long a channel must be down before a rule alerts.
@@ -175,7 +175,7 @@ func cutWords(text string) string {
 	}
 }
 
-// notify adds an alert. what names it among the alerts of the rule.
+// notify adds an alert. what identifies the alert among the alerts of the rule.
 func (s *ruleStep) notify(a Alert, notBefore time.Time, what ...string) {
 	a.RuleOf = s.rule.Owner
 	s.out = append(s.out, Notification{
@@ -287,7 +287,8 @@ func (s State) tokenGroups() (n int) {
 	return n
 }
 
-// forgetChannels forgets channels that the server does not have any more. nil: they are not known.
+// forgetChannels drops the state of channels that are not in known, the channels of the server. nil: unknown, so
+// nothing is dropped.
 func (s State) forgetChannels(known []string) {
 	if known == nil {
 		return
@@ -321,8 +322,8 @@ func (s *ruleStep) acceptChannel(e *Event) {
 	}
 }
 
-// gather adds an event to a group, which is due at due. The failures of a group with a recent
-// alert are due later.
+// gather adds an event to the group with this key, whose alert is due at the time due. If the group's failures had an
+// alert recently, the alert is due later.
 func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	m := s.state
 	g := m.Groups[key]
@@ -381,9 +382,9 @@ func (s *ruleStep) notifyDue() {
 	}
 }
 
-// notifyDigest adds the digest of the day, once. The first one is due after the rule was made. Its period is
-// whole hours of UTC, from the end of the one before, so that the hours of the summary of ended runs add up to
-// it exactly, however late it is sent.
+// notifyDigest adds the digest of the day, once. The first digest is due after the rule was made. The period of a
+// digest is whole hours of UTC and begins at the end of the previous period, so that the hourly rows of the summary
+// of ended runs add up to it exactly, however late the digest is sent.
 func (s *ruleStep) notifyDigest() {
 	if !slices.Contains(s.rule.When, KindDigest) {
 		return

@@ -184,7 +184,8 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	return nil
 }
 
-// validName reports whether a stored rule may have a name. Names are ASCII, because they are a part of an address.
+// validName reports whether s may be the name of a stored rule. Names are ASCII, because they are a part of an
+// address.
 func validName(s string) bool {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)

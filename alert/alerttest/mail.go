@@ -21,7 +21,7 @@ import (
 	"mailroom/internal/machinetest"
 )
 
-// The account of the server. Each message needs it.
+// The account with which each message must sign in.
 const (
 	User     = "mailroom"
 	Password = "correct horse/battery+staple"
@@ -39,7 +39,7 @@ const WaitTimeout = 5 * time.Minute
 
 // Options configure a server.
 type Options struct {
-	// NoTLS makes a server that offers no STARTTLS, and to sign in without it.
+	// NoTLS makes the server offer no STARTTLS, and accept a sign-in without it.
 	NoTLS bool
 	// Login offers AUTH LOGIN in place of AUTH PLAIN.
 	Login bool
@@ -86,7 +86,7 @@ func Start(t testing.TB, o Options) *Server {
 	return s
 }
 
-// Up starts the server, again after Stop on the same addresses.
+// Up starts the server. After Stop, it starts the server again on the same addresses.
 func (s *Server) Up() {
 	s.t.Helper()
 	for end := time.Now().Add(WaitTimeout); s.cmd == nil && !s.start(); {

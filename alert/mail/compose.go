@@ -27,7 +27,7 @@ type content struct {
 // compose returns the bytes of a message (RFC 5322).
 func (t *Target) compose(m alert.Message, now time.Time) ([]byte, error) {
 	c := content{Title: subject(m), Body: m.Body, URL: m.URL}
-	if m.URL != "" && len(m.Buttons) > 0 { // the page shows the whole question, and so decides both ways
+	if m.URL != "" && len(m.Buttons) > 0 { // the page shows the whole question, so it offers both decisions
 		c.Choices = "Approve or Deny"
 	}
 	html, err := c.html()

@@ -20,9 +20,10 @@ const timeout = 30 * time.Second
 // Send implements [alert.Target]. The receipt is the server's reply, which most servers write their queue id
 // into, after the recipients that it refused.
 //
-// The message counts as sent once the server took it for one recipient: sent again, that one would get it
-// twice. The server refuses the connection, the account or the sender for all messages, so that is an
-// outage, which an operator can correct. A recipient or a content that it refuses for good is permanent.
+// The message counts as sent once the server accepted it for one recipient, because a repeat would reach this
+// recipient twice. If the server refuses the connection, the account or the sender, it refuses all messages, so that
+// is an outage, which an operator can correct. If it refuses a recipient or the content for good, the error is
+// permanent.
 func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	raw, err := t.compose(m, time.Now())
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *session) offer() (refused []string, err error) {
 	case len(refused) < len(s.target.to):
 		return refused, nil
 	case later != nil:
-		return nil, later // a later try may reach this one
+		return nil, later // a later try may reach this recipient
 	}
 	return nil, permanent
 }

@@ -120,16 +120,16 @@ func (s *session) close() {
 	_ = s.conn.Close() // Quit may have closed it
 }
 
-// classOf says what a refusal means for a message. The status 0 stands for no reply at all.
+// classOf returns what a refusal by the mail server means for a message. The status 0 stands for no reply at all.
 type classOf func(*httpcall.Refusal) httpcall.Class
 
-// outage is the class before a message: its refusals concern all messages.
+// outage is the classOf for the steps before a message: a refusal then concerns all messages.
 func outage(*httpcall.Refusal) httpcall.Class { return httpcall.ClassUnavailable }
 
-// closing is the code of a server that closes the connection (RFC 5321, section 3.8).
+// closing is the reply code of a server that closes the connection (RFC 5321, section 3.8).
 const closing = 421
 
-// byReply is the class of a refused recipient or message.
+// byReply is the classOf for a refused recipient or message.
 func byReply(e *httpcall.Refusal) httpcall.Class {
 	switch {
 	case e.Status/100 != 5:
@@ -140,8 +140,8 @@ func byReply(e *httpcall.Refusal) httpcall.Class {
 	return httpcall.ClassPermanent
 }
 
-// afterEnd is the class once the server has the whole message: it may have accepted it, unless it refused it
-// (RFC 5321, section 4.3.2).
+// afterEnd is the classOf once the server has the whole message: unless the server refused the message, it may have
+// accepted it (RFC 5321, section 4.3.2).
 func afterEnd(e *httpcall.Refusal) httpcall.Class {
 	if e.Status < 400 {
 		return httpcall.ClassUnknown

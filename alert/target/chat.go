@@ -9,7 +9,7 @@ import (
 	"mailroom/internal/setting"
 )
 
-// NewChat returns the kind of a chat of a channel of the server.
+// NewChat returns the kind of target that is a chat of one of the server's channels.
 func NewChat() Kind {
 	return Kind{
 		Name: "chat",

@@ -298,7 +298,7 @@ func (t *Push) Send(ctx context.Context, m alert.Message) (string, error) {
 	return "", nil // the address of the message at the push service lets its holder cancel it: no log gets it
 }
 
-// pushRefusal returns what an error means for a subscriber, beside what [Post] says.
+// pushRefusal adds to the error err of [Post] what the push service's answer means for the subscriber.
 func pushRefusal(a httpcall.Response, err error) error {
 	refused, ok := errors.AsType[*httpcall.Refusal](err)
 	if !ok {
