@@ -16,11 +16,11 @@ import (
 type Answer struct {
 	Room     []string // as in [Inbound]
 	Key      string   // idempotency key
-	Verbatim string   // shown verbatim before Text, apart from what the bot itself says; "": none
+	Verbatim string   // text of others, shown without formatting in a block before Text; "": none
 	Text     string
 	Metadata map[string]string // labels of the delivery
 	Later    bool              // send it after the queued deliveries, not before
-	Cursor   *Cursor           // moves in the same transaction; nil moves none
+	Cursor   *Cursor           // the channel's cursor, moved in the same transaction; nil moves none
 }
 
 // plainText is the type of the part of an answer that is shown verbatim.
@@ -85,8 +85,8 @@ func (h *Host) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket,
 	return h.runner.options.Ledger.Decide(ctx, d)
 }
 
-// Interrupt supersedes a thread's queued runs and stops its current run, as far as their places
-// are below place. So a repeated call stops no later run.
+// Interrupt supersedes the queued runs of a thread and stops its current run, but only the runs whose place in the
+// queue is below the argument place. So a repeated call with the same place stops no run that was submitted later.
 func (h *Host) Interrupt(ctx context.Context, threadID string, place int64) (thread.Interrupted, error) {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
@@ -123,9 +123,8 @@ type Viewer interface {
 	View(ctx context.Context, f func(store.Reader) error) error
 }
 
-// UpdateValue updates a value that a channel stores under a name, in one transaction. f gets the
-// present value, nil at first, and returns the new one, nil for no change. It may be called more
-// than once.
+// UpdateValue updates, in one transaction, the value that a channel stores under the name what. f gets the stored
+// value, nil at first, and returns the new value, nil for no change. f may be called more than once.
 func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f func(kept json.RawMessage,
 	now time.Time) (json.RawMessage, error)) error {
 	if what == "" {
@@ -134,7 +133,7 @@ func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f f
 	return l.ChangeCursor(ctx, LogThreadID(channel)+":"+what, "", f)
 }
 
-// ReadValue reads the value that a channel stores under a name, or nil.
+// ReadValue returns the value that a channel stores under the name what, nil if it stores no such value.
 func ReadValue(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
 		rows, err := r.Cursors(store.CursorQuery{Channel: LogThreadID(channel) + ":" + what})

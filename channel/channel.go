@@ -101,8 +101,8 @@ type Ledger interface {
 	AskClaimers()
 }
 
-// Fatal marks an error that a retry is not expected to fix. The runner believes it at once only
-// before the first connection: see [ReconnectPolicy].FatalGrace.
+// Fatal marks an error that a retry is not expected to fix. Before the first connection, the runner treats the
+// channel as failed at once; after it, only when such errors last for [ReconnectPolicy].FatalGrace.
 func Fatal(err error) error { return &fatalError{err} }
 
 type fatalError struct{ error }
@@ -116,9 +116,9 @@ func AgentName(channel string) string { return Via(channel) }
 // Via returns the [mailroom.Origin].Via of runs that arrive through a channel.
 func Via(channel string) string { return reserved.Channel + channel }
 
-// ThreadID returns the id of a chat's conversation thread. The same words give the same id, and
-// other words another one: characters that an id cannot hold, or that separate words, are
-// escaped. An id that would be too long ends with a hash instead.
+// ThreadID returns the id of a chat's conversation thread. chat identifies the chat, as in [Inbound]. Equal arguments
+// give equal ids, and different arguments give different ids: characters that an id cannot hold, or that separate the
+// parts of an id, are escaped. An id that would be too long ends with a hash instead.
 func ThreadID(channel string, chat ...string) string {
 	words := make([]string, 0, len(chat)+1)
 	for _, w := range append([]string{channel}, chat...) {
@@ -157,17 +157,17 @@ type Inbound struct {
 	// Room is the chat that receives the replies, in the words of Chat. nil means Chat itself.
 	// Several conversations may share one room.
 	Room     []string
-	Agent    string            // that handles the message
+	Agent    string            // name of the agent that handles the message
 	Mode     mailroom.Mode     // for a busy thread; "" means ModeQueue
-	Join     time.Duration     // wait for more messages of the sender, which the same run reads; see [thread.Submit]
+	Join     time.Duration     // how long the run waits for more messages of the sender; see [thread.Submit]
 	Written  time.Time         // when the platform says that the message was written; zero: it does not say
 	Metadata map[string]string // labels of the run; they identify the chat for the reply
 	NoRetry  bool              // deliver the run's failure as the answer instead of retrying
 	Cursor   Cursor            // moves in the same transaction
 }
 
-// Cursor records how far a channel has read its platform under one identity. A cursor without a
-// position moves nothing: its event was passed before.
+// Cursor records how far a channel has read its platform under one identity. A cursor without a position changes
+// nothing, because the saved position is already past its event.
 type Cursor struct {
 	Identity string // the account that reads; another account cannot use the cursor
 	Position []byte // JSON, private to the adapter

@@ -17,7 +17,7 @@ import (
 type Host struct {
 	// Set by startInstance.
 	runner *Runner
-	number int             // of the adapter
+	number int             // number of the adapter that uses the host
 	alive  context.Context // ends when the host is closed
 	log    *slog.Logger
 }
@@ -47,7 +47,7 @@ func (h *Host) operationContext(ctx context.Context) (context.Context, context.C
 	}, nil
 }
 
-// View reads one consistent snapshot. It works on a closed host too, because a delivery may end
+// View calls f with one consistent snapshot of the store. It works on a closed host too, because a delivery may end
 // after its adapter was stopped.
 func (h *Host) View(ctx context.Context, f func(store.Reader) error) error {
 	return h.runner.options.Ledger.View(ctx, f)
@@ -70,9 +70,9 @@ func (h *Host) Position(ctx context.Context, identity string) (json.RawMessage, 
 	return saved, err
 }
 
-// Submit submits an inbound message and moves the cursor in the same transaction. A second submit
-// with the same key returns the first result. A thread that belongs to another owner, from before
-// the channel existed, is a NotFound error.
+// Submit submits an inbound message and moves the cursor in the same transaction. A second submit with the same key
+// returns the first result. If the thread is older than the channel and belongs to another owner, Submit returns a
+// NotFound error.
 func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
@@ -98,8 +98,8 @@ func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 	return out, err
 }
 
-// HoldJoin keeps the run of a chat that waits for more messages of a sender waiting, because one of them, written at
-// this time, is being downloaded.
+// HoldJoin extends the wait of a run for more messages of a sender in a chat. The reason is that files of a further
+// message of this sender, written at the time written, are still being downloaded.
 func (h *Host) HoldJoin(ctx context.Context, chat []string, sender string, written time.Time) error {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func (h *Host) HoldJoin(ctx context.Context, chat []string, sender string, writt
 // Edited is the result of [Host.Edit].
 type Edited struct {
 	Changed bool             // the message was changed or deleted
-	Now     mailroom.Message // its content; zero for one that was deleted or never submitted
+	Now     mailroom.Message // the message afterwards; zero if it was deleted or never submitted
 }
 
 // Edit changes or deletes a message that no run has read yet, and then moves the cursor. A message

@@ -101,7 +101,7 @@ func (r *Runner) onError(ctx context.Context, inst *instance, err error) {
 	}
 }
 
-// drainDeliveries waits for the deliveries in progress, at most within.
+// drainDeliveries waits until the deliveries in progress have ended, or until the time within has passed.
 func (r *Runner) drainDeliveries(inst *instance, within time.Duration) {
 	done := make(chan struct{})
 	go func() { // ends with the deliveries, which the engine ends

@@ -102,7 +102,7 @@ type state struct {
 	attempts   int       // failed attempts in a row
 	fatalSince time.Time // first fatal failure since the last connection; zero: none
 	refusals   int       // fatal failures since then
-	proven     bool      // these credentials were connected, and no refusal outlasted FatalGrace
+	proven     bool      // these credentials have connected once, and no refusal since has outlasted FatalGrace
 	stale      int       // number of a connected adapter whose credentials have been replaced since; 0: none
 	nextTry    time.Time // time of the next attempt; zero: none planned
 	deadline   time.Time // of the adapter's phase; zero: none
@@ -185,7 +185,7 @@ func (p ReconnectPolicy) next(s state, e event) (state, action) {
 	case eventTick:
 		return p.onTick(s, e)
 	case eventSecretChanged:
-		if s.condition == ConditionConnected { // a connection outlives its credentials; what it proves is of the former ones
+		if s.condition == ConditionConnected { // it stays open, and proves the former credentials only
 			s.proven, s.stale = false, s.adapter
 			return s, actionNone
 		}
@@ -221,7 +221,7 @@ func (s state) withCondition(c Condition, reason string, at time.Time) state {
 	return s
 }
 
-// nextWake returns when the state changes without an event; zero: never.
+// nextWake returns the time at which the state next changes without an event, zero for never.
 func (s state) nextWake() time.Time {
 	if s.phase == phaseNone {
 		return s.nextTry
@@ -291,8 +291,8 @@ func (p ReconnectPolicy) onFailure(s state, e event) (state, action) {
 	return p.stop(s.withCondition(to, e.reason, e.at), e.at), actionStop
 }
 
-// onRefusal counts a fatal failure. It reports whether the failure is final: at once for what never
-// worked, else only after minRefusals over at least FatalGrace.
+// onRefusal counts a fatal failure and reports whether it is final. For credentials that never worked it is final at
+// once, for others only after minRefusals fatal failures over at least FatalGrace.
 func (p ReconnectPolicy) onRefusal(s state, at time.Time) (_ state, forGood bool) {
 	if s.fatalSince.IsZero() {
 		s.fatalSince = at

@@ -16,10 +16,10 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// HandleRefusal classifies a platform's refusal of a delivery. The refusal is an outage until
-// patience has passed since the first one, because a platform may refuse good requests (404, 400,
-// 401) while it is redeployed. The first refusal is an entry of the given kind in the delivery's
-// log, so that a restart does not reset the clock. A manual retry does reset it.
+// HandleRefusal classifies a platform's refusal of a delivery. A refusal counts as an outage until the time patience
+// has passed since the first refusal, because a platform may refuse good requests (404, 400, 401) while it is
+// redeployed. The first refusal is an entry of the given kind in the delivery's log, so that a restart of the server
+// does not reset the clock. A manual retry of the delivery resets it.
 func (h *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration,
 	refusal error) error {
 	run := s.Run()

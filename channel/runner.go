@@ -27,16 +27,17 @@ type Options struct {
 	Reconnect ReconnectPolicy
 	// Jitter returns a number from 0 to 1. The default is random.
 	Jitter func() float64
-	// Unrecorded leaves state changes out of the channel's log thread, for a runner beside the one
-	// that has the channel.
+	// Unrecorded leaves state changes out of the channel's log thread. It is for a second runner that works beside
+	// the main runner of the channel.
 	Unrecorded bool
-	// Link returns an address that follows the text of a message of the channel itself, by the labels of its
-	// delivery; "" adds no address. It is made when the message is sent, because it may decide something: the log of
-	// the delivery's thread, and the index of words, must not have it. The same labels give the same address. nil
-	// adds no address.
+	// Link returns an address that is appended to a message of the channel itself, given the labels of its delivery;
+	// "" appends none. Link is called when the message is sent, because a reader of the address may be able to decide
+	// something: it must be neither in the log of the delivery's thread nor in the search index. The same labels give
+	// the same address. nil appends none.
 	Link func(labels map[string]string) string
-	// Ended returns why a message of the channel itself need not be sent any more, by its labels; "": it must be. It is
-	// asked when the message is sent, because it may have waited for the connection. nil: all are sent.
+	// Ended returns why a message of the channel itself need not be sent any more, given the labels of its delivery;
+	// "" if it must be sent. Ended is called when the message is sent, because the message may have waited for the
+	// connection. nil: all messages are sent.
 	Ended func(ctx context.Context, labels map[string]string) (why string, err error)
 	Log   *slog.Logger
 }
@@ -53,11 +54,11 @@ type Runner struct {
 	// Owned by mu.
 	mu       sync.Mutex
 	state    state
-	reported State     // the part of State that state does not have
+	reported State     // the fields of State that state does not have
 	instance *instance // the latest adapter, nil at first
 	changes  []Change
 	dropped  int  // state changes that could not be queued
-	closed   bool // Run does not run
+	closed   bool // no call of Run is in progress
 
 	connected atomic.Bool // mirrors state for the engine, which must not wait for mu
 }
@@ -112,8 +113,8 @@ func (r *Runner) Resume() { r.handle(event{kind: eventResume}) }
 // ConfigChanged reconnects the channel with its new configuration.
 func (r *Runner) ConfigChanged() { r.handle(event{kind: eventConfigChanged}) }
 
-// SecretChanged reports a changed file with the credentials of the channel. A connection stays;
-// otherwise the channel tries the new ones at once.
+// SecretChanged reports that a file with the channel's credentials has changed. An open connection stays open; a
+// disconnected channel tries the new credentials at once.
 func (r *Runner) SecretChanged() { r.handle(event{kind: eventSecretChanged}) }
 
 // handle applies an event to the state machine.
@@ -239,7 +240,8 @@ func (r *Runner) updateReported(adapter int, f func(*State)) bool {
 	return ok
 }
 
-// isCurrent reports whether reports of an adapter count. The caller holds mu.
+// isCurrent reports whether an adapter is the latest one and was not asked to stop, so that its reports count. The
+// caller holds mu.
 func (r *Runner) isCurrent(adapter int) bool {
 	return !r.closed && adapter == r.state.adapter && r.state.phase.live()
 }
@@ -254,11 +256,11 @@ func (r *Runner) onFailure(adapter int, err error) {
 		retryAfter: mailroom.AsFailure(err).RetryAfter})
 }
 
-// Standby reports, while Run does not run, that another server runs the channel, with the condition
-// that it recorded last.
+// Standby sets the condition to [ConditionStandby] if no call of Run is in progress: the named server runs the
+// channel. The reason includes the last condition that the channel's log has.
 func (r *Runner) Standby(ctx context.Context, server string) {
 	reason := "run by " + server
-	if last, err := r.lastChange(ctx); err == nil && last != nil { // without the store it is still run there
+	if last, err := r.lastChange(ctx); err == nil && last != nil { // without the store, the reason only names the server
 		reason += ", where it is " + string(last.State)
 		if last.Reason != "" {
 			reason += ": " + last.Reason
@@ -307,7 +309,7 @@ func (r *Runner) Run(ctx context.Context) {
 	parts.Wait()
 }
 
-// restart forgets the conditions of an earlier call of Run. Adapters keep their numbers.
+// restart resets the state that an earlier call of Run left. The numbers of adapters continue.
 func (r *Runner) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -332,7 +334,7 @@ func (r *Runner) recoverSupervisor(ctx context.Context, why error) {
 	err := recovery.Call(r.log, "channel supervisor", func() error {
 		r.mu.Lock()
 		if r.state.phase == phaseConnecting && (r.instance == nil || r.instance.number != r.state.adapter) {
-			r.state.phase, r.state.deadline = phaseNone, time.Time{} // it was never started
+			r.state.phase, r.state.deadline = phaseNone, time.Time{} // the adapter was never started
 		}
 		r.mu.Unlock()
 		r.handle(event{kind: eventCrashed, reason: "the channel's supervisor failed: " + truncateError(why)})
@@ -402,11 +404,13 @@ func (r *Runner) writeChanges(ctx context.Context) {
 		r.changes, r.dropped = nil, 0
 		r.mu.Unlock()
 		if lost > 0 {
-			r.log.Warn("state changes dropped: the log writer fell behind", "changes", lost)
+			r.log.Warn("state changes missing from the channel's log: the store is too slow; messages are unaffected",
+				"changes", lost)
 		}
 		for _, c := range changes {
 			if err := recovery.Call(r.log, "channel state change", func() error { return r.writeChange(ctx, c) }); err != nil {
-				r.log.Warn("could not record a state change of the channel", "state", string(c.State), "error", err)
+				r.log.Warn("state change missing from the channel's log; messages are unaffected", "state", string(c.State),
+					"error", err)
 				if ctx.Err() != nil {
 					return
 				}

@@ -63,7 +63,7 @@ type Progress struct {
 	Cursor  string // in a readable form
 	Lag     *int   // unread messages at the platform; nil: unknown
 	Unacked int    // read messages that are not acknowledged
-	Blocked string // why a connected adapter reads no further; "" if it does
+	Blocked string // why a connected adapter has stopped reading; "" if it reads
 }
 
 // Change is a change of a channel's condition. Its JSON is the body of the log entry.

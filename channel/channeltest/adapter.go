@@ -122,7 +122,7 @@ func connectFault(r *Recorder, f ConnectFault) {
 	}
 }
 
-// uncommitted has a full disk. The platform is not told that the events were received.
+// uncommitted makes commits fail as on a full disk. The platform must not be told that the events were received.
 func uncommitted(r *Recorder) {
 	keeps := r.p.Events.History && !r.p.Events.StartsNow // events from before the first connection
 	want := ""
@@ -230,7 +230,7 @@ func repeated(r *Recorder) {
 	}
 }
 
-// idle has a connection without messages. Without a connection there is nothing to prove.
+// idle expects a connection without messages to stay connected. A platform without connections has nothing to prove.
 func idle(r *Recorder) {
 	r.Start().AwaitConnected()
 	last := r.State().LastSuccess
@@ -352,7 +352,7 @@ func pressAnswered(r *Recorder) {
 	}
 }
 
-// malformed has events between which a good message arrives.
+// malformed delivers malformed events, and a good message between them, which must arrive.
 func malformed(r *Recorder) {
 	r.Start().AwaitConnected()
 	r.p.Events.Malformed()
@@ -366,7 +366,7 @@ func malformed(r *Recorder) {
 	}
 }
 
-// gap has more messages in two rooms during an outage than a page of a history.
+// gap sends more messages to two rooms during an outage than a page of a history has.
 func gap(r *Recorder) {
 	const n = 130
 	r.Start().AwaitConnected()
@@ -439,5 +439,5 @@ func newLogin(r *Recorder) {
 	}
 }
 
-// Fault is that of every fake.
+// Fault is the type that all fakes share.
 type Fault = platformtest.Fault

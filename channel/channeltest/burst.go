@@ -61,7 +61,7 @@ func burst(s *Server) {
 
 func last(words []string) string { return words[len(words)-1] }
 
-// patientLedger lets messages wait as long as they may, so that a slow machine separates none.
+// patientLedger lets each message wait for more as long as the limit allows, so that a slow machine splits no burst.
 type patientLedger struct{ channel.Ledger }
 
 func (l patientLedger) Submit(ctx context.Context, in thread.Submit) (store.Submitted, error) {

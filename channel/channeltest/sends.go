@@ -92,7 +92,7 @@ func sentAndEdited(r *Recorder) {
 	}
 }
 
-// sendFaults has every failure of a send. None of them ends the connection.
+// sendFaults makes sends fail in every way. No failure may end the connection.
 func sendFaults(r *Recorder) {
 	c := r.connect()
 	broken, notForwarded := ClassUnknown, mailroom.ClassUnavailable
@@ -126,7 +126,7 @@ func sendFaults(r *Recorder) {
 	}
 }
 
-// sendHangs has a call end at its deadline. The message may have been sent.
+// sendHangs lets a send reach its deadline without a response. The message may have been sent.
 func sendHangs(r *Recorder) {
 	c := r.connect()
 	if r.p.Outages.Fake == nil {
@@ -142,7 +142,7 @@ func sendHangs(r *Recorder) {
 	}
 }
 
-// unsent has a platform that refuses connections, and one that accepts and closes them.
+// unsent sends to a platform that refuses connections, and to one that accepts and closes them.
 func unsent(r *Recorder) {
 	c := r.connect()
 	r.p.down()
@@ -176,7 +176,7 @@ func unsent(r *Recorder) {
 	<-closed
 }
 
-// rateLimitReported has each kind of call refused with a pause.
+// rateLimitReported refuses each kind of call by each rate limit, and expects the pause in the error.
 func rateLimitReported(r *Recorder) {
 	c := r.connect()
 	id, err := c.send("**one**", "one")
@@ -238,10 +238,11 @@ func foundByKey(r *Recorder) {
 			r.t.Error(err)
 		}
 	} else if _, found, err := find("the/key"); found || !errors.Is(err, chat.ErrNoHistory) {
-		r.t.Errorf("without a history: %t, %v", found, err)
+		r.t.Errorf("Find on a platform without a history: got found %t and error %v, want false and ErrNoHistory", found, err)
 	}
 	if _, found, err := find("another"); found || err != nil && !errors.Is(err, chat.ErrNoHistory) {
-		r.t.Errorf("a key that was not sent: %t, %v", found, err)
+		r.t.Errorf("Find of a key that was not sent: got found %t and error %v, want false, and nil or ErrNoHistory", found,
+			err)
 	}
 	dedups := r.Capabilities().DedupWindow > 0
 	if dedups {
@@ -257,7 +258,7 @@ func foundByKey(r *Recorder) {
 // callRejected rejects the credentials of a call. The message waits for new ones.
 func callRejected(r *Recorder) {
 	c := r.connect()
-	if r.p.Credentials.Reject == nil { // the other side rejects a message, and not a login
+	if r.p.Credentials.Reject == nil { // the platform rejects a message, not the credentials
 		if r.connects() {
 			r.t.Error("the platform has open connections that never logged in")
 		}
@@ -281,7 +282,7 @@ func callRejected(r *Recorder) {
 // fileOpened has Ann upload a file. It is fetched when it is opened, and not before.
 func fileOpened(r *Recorder) {
 	r.Start().AwaitConnected()
-	if r.p.People.Upload == nil { // people cannot
+	if r.p.People.Upload == nil { // people cannot upload a file there
 		r.say(Ann, Ann, "no file")
 		if e := r.AwaitEvents(1)[0]; len(e.Files) != 0 {
 			r.t.Errorf("the event is %+v", e)
@@ -324,7 +325,7 @@ func fileOpened(r *Recorder) {
 			_, err = readAll(in)
 		}
 		if err == nil {
-			r.t.Errorf("%+v: a file is whole", fault)
+			r.t.Errorf("%+v: the whole file was read, want an error", fault)
 		}
 	}
 }
@@ -332,7 +333,7 @@ func fileOpened(r *Recorder) {
 // unknownRoom sends to a room that does not exist.
 func unknownRoom(r *Recorder) {
 	c := r.connect()
-	if len(r.p.Calls.NoRoom) == 0 { // any room is one
+	if len(r.p.Calls.NoRoom) == 0 { // every id is a room there
 		return
 	}
 	for _, room := range r.p.Calls.NoRoom {

@@ -22,7 +22,8 @@ type AccessPolicy struct {
 	// BusyMode is the mode of a message to a busy agent: ModeQueue by default, ModeSteer,
 	// ModeInterrupt or ModeCollect.
 	BusyMode mailroom.Mode
-	// Join is how long a message waits for more messages of its user, which become one run with it. 0 is not at all.
+	// Join is how long a message waits for more messages of its user, which become one run with it. 0 means not at
+	// all.
 	Join time.Duration
 	// AllGroupMessages also handles group messages that are not addressed to the bot.
 	AllGroupMessages bool

@@ -84,8 +84,8 @@ var (
 type Capabilities struct {
 	Platform string // "telegram"
 	BotID    string // the bot's account: saved positions belong to it
-	// Directory is what the ids of the platform are unique in, if that is not the platform: an IRC server, a program.
-	// With the bot it is the account to which pairings belong.
+	// Directory is the scope in which the platform's ids are unique, if that is not the whole platform: one IRC
+	// server, or one program. Together with BotID it is the account to which pairings belong.
 	Directory     string
 	BotName       string // how users address the bot in groups, without a prefix such as @
 	MaxUnits      int    // size limit of a message, in Units
@@ -171,7 +171,7 @@ type Event struct {
 	// that sends it in the response to the request of the press. If it is nil,
 	// [Platform].AckButton is called instead.
 	AckInline func(text string)
-	Position  string // resume after it
+	Position  string // where the platform resumes after the event
 	// Written is when the platform says that the message was written, zero if it does not say. It only decides which
 	// messages belong together.
 	Written time.Time

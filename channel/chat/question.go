@@ -43,8 +43,8 @@ func ParseButton(data string) (d thread.Decision, ok bool) {
 	return thread.Decision{Ticket: id, Verdict: v, Digest: words[2]}, true
 }
 
-// ChooseTicket returns the ticket that a command means, among those shown in the room, the newest
-// first. Without such a ticket, answer says why.
+// ChooseTicket returns the ticket that a command means, among shown, the tickets that are shown in the room, the
+// newest first. If it finds none, answer says why.
 func ChooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket,
 	reason, answer string) {
 	first, after, _ := strings.Cut(rest, " ")

@@ -41,7 +41,7 @@ func RoomOf(labels map[string]string) (Room, bool) {
 	return p, p.Chat != ""
 }
 
-// Words returns the words of the thread id whose delivery thread serves the room.
+// Words returns the arguments of [channel.ThreadID] for the thread id whose delivery thread serves the room.
 func (p Room) Words(bot string) []string {
 	w := []string{bot, p.Chat}
 	if p.Topic != "" {

@@ -70,8 +70,8 @@ func newBackfill() backfill {
 // then stays.
 func (c *connection) hasGaps() bool { return len(c.session.awaitedServers)+len(c.session.gaps) > 0 }
 
-// addGap has the history of a room read after a message id. An existing gap of the room is
-// kept.
+// addGap marks the history of a room as unread after the message id after, so that it is read. An existing gap of the
+// room is kept.
 func (c *connection) addGap(r room, server string, after uint64) {
 	if _, known := c.session.gaps[r.ID]; known {
 		if c.backfill.reading[r.ID] {
@@ -217,8 +217,8 @@ func (c *connection) onHistoryPage(ctx context.Context, p historyPage, handle ch
 	case g.room.ID == "":
 		return nil // the bot was removed from the server
 	case p.gone:
-		c.host.Log().Warn("messages skipped: their thread does not exist", "room", p.room, "events", len(g.deferred),
-			"error", p.err)
+		c.host.Log().Warn("messages lost: their thread does not exist or is hidden from the bot", "room", p.room,
+			"events", len(g.deferred), "error", p.err)
 		g.deferred = nil
 	case p.forbidden:
 		c.host.Log().Debug("room history not readable", "room", p.room, "error", p.err)

@@ -24,7 +24,7 @@ type pollText struct {
 	Text string `json:"text"`
 }
 
-// describe returns one line about content without a text, or "".
+// describe returns one line about the sticker or the poll of a message, "" if it has neither.
 func (m *message) describe() string {
 	line := ""
 	switch {
@@ -70,7 +70,8 @@ func (c *connection) readContext(e *chat.Event, m *message) {
 	}
 }
 
-// plain returns the text of a message of another author.
+// plain returns the text of a message that another message answers or forwards, with mentions of the bot replaced by
+// the bot's name. A message without text gives a line about its sticker, its poll or its first file, or "".
 func (c *connection) plain(m *message) string {
 	text := m.content()
 	for _, mark := range []string{"<@" + c.bot.ID + ">", "<@!" + c.bot.ID + ">"} {
@@ -87,8 +88,7 @@ func (c *connection) plain(m *message) string {
 	return ""
 }
 
-// withoutQuotes returns the lines of a text that are no quotation: "> " quotes a line, and ">>> "
-// everything after it.
+// withoutQuotes returns text without its quotations: "> " quotes a line, and ">>> " all lines from there on.
 func withoutQuotes(text string) string {
 	var own []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -103,10 +103,10 @@ func withoutQuotes(text string) string {
 	return strings.Join(own, "\n")
 }
 
-// unreadable returns the event for a private message of a kind that this version does not know. The key lets an
-// answer through once an hour.
+// unreadable returns the event for a private message whose kind this version does not know. The event's key is the
+// same for an hour, so its author gets one answer an hour.
 func (c *connection) unreadable(m *message) (e chat.Event, ok bool) {
-	if !m.isFromPerson() || m.Edited != "" || m.Content == nil || *m.Content != "" { // each message has a content
+	if !m.isFromPerson() || m.Edited != "" || m.Content == nil || *m.Content != "" { // each known kind has a content
 		return e, false
 	}
 	id, err := strconv.ParseUint(m.ID, 10, 64)

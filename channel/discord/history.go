@@ -50,7 +50,7 @@ func (c *connection) onServerGone(s *server) {
 	c.session.awaitedServers[s.ID] = true
 }
 
-// backfillPrivate has the histories of the known private channels read.
+// backfillPrivate marks the histories of the known private channels as unread, so that they are read.
 func (c *connection) backfillPrivate() {
 	for _, id := range c.cursor.private {
 		c.addGap(room{ID: id, Type: roomPrivate}, "", c.cursor.since)

@@ -53,8 +53,8 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	return sent.ID, nil
 }
 
-// topicError marks an error of a write that is about a deleted thread alone. A thread that may have been private is
-// left out: its channel has other readers.
+// topicError marks an error of a write with [chat.ErrTopicGone] if only the thread was deleted, so that its channel
+// gets the text. A thread that may have been private is left out, because its channel has other readers.
 func (c *connection) topicError(to chat.Room, err error) error {
 	const unknownChannel = "10003"
 	e, ok := errors.AsType[*httpcall.Refusal](err)

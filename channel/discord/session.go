@@ -257,7 +257,7 @@ func parsePosition(position string, start uint64) (r cursor, err error) {
 	return r, nil
 }
 
-// hold keeps the saved position where it is now, and has histories read from there.
+// hold keeps the saved position where it is now, so that histories are read from there.
 func (r *cursor) hold() {
 	r.saved = r.newest
 	r.since = max(r.oldest, r.newest-min(r.newest, snowflakeOffset(overlap)))

@@ -72,8 +72,9 @@ func (p *playback) isOld(t, connectedAt time.Time) bool {
 	return t.Before(connectedAt.Add(p.offset - maxClockSkew))
 }
 
-// position returns the time up to which messages were handled, once this message is. An old one moves it only
-// without a stored one: buffers of several rooms are repeated one after the other.
+// position returns the time up to which messages are handled once a message of time t is. A message from before the
+// connection moves that time only if no position is stored, because the buffers of several rooms are repeated one
+// after the other.
 func (p *playback) position(t, connectedAt time.Time) string {
 	if t.After(p.latest) && (p.since.IsZero() || !p.isOld(t, connectedAt)) {
 		p.latest = t

@@ -1,6 +1,6 @@
-// Package kind describes a platform as one value: the settings of its channels, how to connect
-// and add them, and what the manual says. The configuration, the commands and the tables of the
-// manual are derived from it, so they know no platform.
+// Package kind describes a platform as one value: the settings of its channels, how to connect and add them, and what
+// the manual says. The configuration, the commands and the tables of the manual are derived from it, so they have no
+// code for a single platform.
 package kind
 
 import (
@@ -45,14 +45,13 @@ type Settings struct {
 	// Receive returns how any server receives the channel's events, if they are requests to a server.
 	// nil: only the server that runs the channel receives them.
 	//
-	// Receiving a webhook needs no duty: its id is the key of each step, and there is no position
-	// or file that one server keeps. So on a shared store every server runs a receiver for each
-	// webhook channel, a runner with the same inbound half and no deliveries, which writes without
-	// the duty. It gets the requests while the server has no connection of the channel itself. Two
-	// servers handle different requests of a room at the same time, so only a sender that waits for
-	// each answer gets its order. A message of which one server handles a repeat in the new
-	// conversation, after /new, while another one still handles it in the old one, is in both; a
-	// lock per room would prevent that and would cost each request a trip.
+	// A webhook can be received without the duty of the channel: the request's id is the key of each step, and there
+	// is no position or file that one server keeps. So on a shared store every server runs a receiver for each
+	// webhook channel: a runner with the same inbound half and no deliveries, which writes without the duty. It gets
+	// the requests while the server has no connection of the channel itself. Two servers handle different requests of
+	// a room at the same time, so only a sender that waits for each answer gets its order. If a request is repeated
+	// around a /new, one server may add the message to the old conversation and another server to the new one. A lock
+	// per room would prevent that, and would cost each request a round trip.
 	Receive func(o chat.Options) channel.Connect
 	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform needs other
 	// delays than most channels.

@@ -8,7 +8,7 @@ import (
 
 const fenceMark = "```"
 
-// longRun is what could end a code block. Slack and Discord know no longer fence.
+// longRun matches backticks that could end a code block. Slack and Discord have no fence of more than three.
 var longRun = lazyregexp.New("`{3,}")
 
 // Fence returns Markdown that shows a text verbatim: a code block, in which no platform gives links, mentions

@@ -38,7 +38,7 @@ func newMentionMatcher(bot account) mentionMatcher {
 	}
 }
 
-// names reports whether the author's own words name the bot: not what they quote.
+// names reports whether the author's own words, without quotations, name the bot.
 func (n mentionMatcher) names(s content) bool {
 	return n.inHTML.MatchString(withoutQuotes(s.HTML)) || n.inText.MatchString(withoutQuotedLines(s.Body))
 }

@@ -17,8 +17,8 @@ import (
 // accepts less refuses the upload.
 const maxUpload = 50 << 20
 
-// upload stores a file in the media repository and returns the message that shows it. An upload alone shows nothing, so
-// one of unknown outcome was not sent.
+// upload stores a file in the media repository and returns the message that shows it. An upload alone shows nothing,
+// so an upload of unknown outcome counts as not sent.
 func (c *connection) upload(ctx context.Context, to chat.Room, m chat.Message) (content, error) {
 	const op = "upload file"
 	header := c.client.authorization()
@@ -40,7 +40,7 @@ func (c *connection) upload(ctx context.Context, to chat.Room, m chat.Message) (
 	}
 	if refused, ok := errors.AsType[*httpcall.Refusal](err); ok && (refused.Status == http.StatusForbidden ||
 		refused.Status == http.StatusRequestEntityTooLarge) {
-		return content{}, httpcall.Permanent(err) // of the media repository, not of the room
+		return content{}, httpcall.Permanent(err) // the media repository refused the file, not the room
 	}
 	if err = c.sendError(ctx, to, err); errors.Is(err, mailroom.ErrUnknown) {
 		err = httpcall.Unavailable(fmt.Errorf("not sent: %s", err.Error()))

@@ -19,8 +19,8 @@ const (
 	nameWait = time.Second
 )
 
-// receiver is one run of Receive. Slow work (histories, names, the next socket) runs
-// concurrently with its loop, which handles one envelope after the other:
+// receiver is the state of one call of Receive. Slow work (histories, names, the next socket) runs concurrently with
+// its loop, which handles one envelope after the other:
 //
 //   - chat.EventHandler commits the content of an envelope with the position, in a few transactions. Then
 //     the envelope is acknowledged: a crash after that loses nothing.

@@ -36,10 +36,10 @@ type dialResult struct {
 
 func (r *renewal) init() { r.results = make(chan dialResult) }
 
-// suspect notes whether Slack counts connections of the app beside the first socket. They may be of another process,
-// which takes events away, or sockets of this one that ended a moment ago: Slack does not say whose they are. So a
-// report has to wait until Slack has noticed the end of those. Only hello has the number: another socket is opened
-// then, as for a renewal.
+// suspect notes whether Slack counts connections of the app besides the first socket. They may belong to another
+// process, which takes events away, or be sockets of this process that ended a moment ago: Slack does not say which.
+// So a report has to wait until Slack has noticed the end of this process's own sockets. Only the hello of a new
+// socket has the number, so another socket is opened then, as for a renewal.
 func (r *renewal) suspect(first *socket, after time.Duration) {
 	if first.otherConnections > 0 {
 		r.recount = time.After(after)

@@ -53,7 +53,7 @@ type Options struct {
 	// effect without a restart.
 	Token, AppToken func() (string, error)
 	API             string        // base URL of the Web API; "" means DefaultAPI
-	IdleTimeout     time.Duration // how long a pong proves the connection; 0 means DefaultFresh
+	IdleTimeout     time.Duration // how long a pong proves the connection; 0 means DefaultIdleTimeout
 	// Flat makes a channel one conversation: the bot answers in the channel itself. Otherwise
 	// it answers each message in a thread of its own.
 	Flat bool

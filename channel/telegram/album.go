@@ -6,10 +6,11 @@ import (
 )
 
 // albumHold says which updates are not confirmed yet because an album is incomplete: in a group, the text that
-// addresses the bot may come with the last piece. What is not confirmed comes again after a restart, with the pieces
-// that have come since. Rejected: to store the pieces, because nothing of a group is stored that is not for the bot.
+// addresses the bot may come with the last piece. After a restart, Telegram delivers the unconfirmed updates again,
+// with the pieces that have come since. The alternative, to store the pieces, was rejected, because messages of a
+// group that are not for the bot are not stored.
 type albumHold struct {
-	wait time.Duration // for the pieces of an album, from the first one
+	wait time.Duration // how long to wait for the pieces of an album, from the first piece on
 
 	seen map[string]time.Time // when the first piece of an album came
 }

@@ -118,8 +118,8 @@ func (m *message) describe() string {
 	return "(" + display.Line(line) + ")"
 }
 
-// unreadable returns the event for a private message of a kind that this version does not know. Events of a
-// chat, such as a pinned message, are no messages. The key lets an answer through once an hour.
+// unreadable returns the event for a private message whose kind this version does not know. Events of a chat, such as
+// a pinned message, are no messages. The event's key is the same for an hour, so its author gets one answer an hour.
 func (m *message) unreadable(raw json.RawMessage) (e chat.Event, ok bool) {
 	var outer struct {
 		Message map[string]json.RawMessage `json:"message"`

@@ -212,7 +212,8 @@ func sendError(err error) error {
 	})
 }
 
-// topicError marks an error of a write that is about the topic alone. All members of a group read its topics.
+// topicError marks an error of a write with [chat.ErrTopicGone] if only the topic is gone, so that the group gets the
+// text: all its members could read the topic.
 func topicError(to chat.Room, err error) error {
 	e, ok := errors.AsType[*httpcall.Refusal](err)
 	if ok && to.Topic != "" && e.Status == http.StatusBadRequest && describes(e, "message thread not found",

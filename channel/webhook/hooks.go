@@ -80,8 +80,7 @@ func (h *Hooks) unregister(c *connection) {
 	}
 }
 
-// lookup returns the channel's connection, or else the one that only receives. It returns nil if
-// there is none.
+// lookup returns the channel's connection, or else its connection that only receives. c is nil if there is neither.
 func (h *Hooks) lookup(name string) (c *connection, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

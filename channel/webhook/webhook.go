@@ -102,8 +102,8 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	return o.dial(ctx, l, route{channel: l.Name()})
 }
 
-// DialReceiver is Dial for a server that may not run the channel. Hooks pass requests to such a
-// connection only while the server has none by Dial.
+// DialReceiver is Dial for a server that may not run the channel. Hooks pass requests to such a connection only while
+// this server has no connection of Dial.
 func (o Options) DialReceiver(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	return o.dial(ctx, l, route{channel: l.Name(), receiver: true})
 }

@@ -10,10 +10,10 @@ import (
 	"mailroom/channel/chat/inbound"
 )
 
-// ConnectReceiver returns the [channel.Connect] of a runner that only receives. It runs beside the
-// channel, also on other servers, so two of them may handle the same event at the same time: the
-// keys of the event's steps make one of each. It shows no previews and sends no deliveries. The
-// platform's events must not need a position or downloads, which one server at a time keeps.
+// ConnectReceiver returns the [channel.Connect] of a runner that only receives. Such a runner runs beside the
+// channel, also on other servers, so two of them may handle the same event at the same time; the keys of the event's
+// steps make each step happen once. A receiver shows no previews and sends no deliveries. It is for platforms whose
+// events need neither a saved position nor downloads, because only one server at a time keeps these.
 func ConnectReceiver(o chat.Options, dial chat.Dialer) channel.Connect {
 	o = withDefaults(o)
 	limits := chat.NewLimiter()
@@ -45,7 +45,7 @@ func (r *receiver) Receive(ctx context.Context) error { return inbound.Receive(c
 // Maintain implements [channel.Adapter].
 func (r *receiver) Maintain(ctx context.Context) error { return r.platform.Maintain(ctx) }
 
-// Deliver implements [channel.Adapter]. No engine has the agent of a receiver.
+// Deliver implements [channel.Adapter]. It is never called, because no engine has the agent of a receiver.
 func (r *receiver) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
 	return errors.New("a receiver sends no deliveries")
 }

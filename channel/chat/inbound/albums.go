@@ -7,8 +7,8 @@ import (
 	"mailroom/internal/digest"
 )
 
-// albums addresses the pieces of an album in a group to the bot if one of them does. A platform sends an album as a
-// message for each file, and only one of them has the text: the first one, or of documents the last one.
+// albums takes all pieces of an album in a group as addressed to the bot if one of them is. A platform sends an album
+// as a message for each file, and only one of them has the text: the first one, or of documents the last one.
 type albums struct {
 	// Set by newDispatcher.
 	conversations *conversations
@@ -30,7 +30,8 @@ const (
 	maxHeld  = 32 // albums that people send at the same time, in all groups
 )
 
-// address handles the addressing of a piece. If it makes the album one for the bot, it returns the pieces before it.
+// address records whether a piece of an album addresses the bot. For the first piece that does, it returns the pieces
+// before it, which now count as addressed too.
 func (a *albums) address(ctx context.Context, e *event, addressed bool) (earlier []*event, err error) {
 	album := digest.ID("album", a.conversations.thread(&e.Event, ""), e.User.ID, e.Album)
 	at := slices.IndexFunc(a.held, func(h heldAlbum) bool { return h.id == album })
@@ -67,7 +68,7 @@ func (a *albums) hold(at int, album string, piece *event) {
 		at = len(a.held) - 1
 	}
 	h := &a.held[at]
-	again := slices.ContainsFunc(h.pieces, func(p *event) bool { return p.Key == piece.Key }) // not confirmed yet
+	again := slices.ContainsFunc(h.pieces, func(p *event) bool { return p.Key == piece.Key }) // it was not confirmed yet
 	if !again && len(h.pieces) < maxAlbum {
 		h.pieces = append(h.pieces, piece)
 	}

@@ -71,7 +71,7 @@ func (a attachments) part(ctx context.Context, f chat.File) mailroom.Part {
 	}
 	uri := sanitize(f.URI)
 	if check.IsServerFile(uri) {
-		uri = "" // a platform does not know it
+		uri = "" // no platform may name a file of this server
 	}
 	if a.store != nil {
 		var kept string

@@ -257,8 +257,8 @@ func (b *backlog) fetchTogether(lane string) error {
 	return nil
 }
 
-// awaitNext returns the i-th event of a lane if it belongs to the one before it, or nil. It waits for it
-// as long as a message waits for more, after its files as much as for them, but not beyond until.
+// awaitNext returns the i-th event of a lane, or nil if it does not belong to the event before. It waits for the i-th
+// event as long as before waits for more messages, counted from the arrival of before, but not beyond until.
 func (b *backlog) awaitNext(lane string, i int, before *waitingEvent, until time.Time) (*waitingEvent, error) {
 	latest := before.arrived.Add(b.handler.quiet(before))
 	if latest.After(until) {

@@ -58,7 +58,8 @@ type conversations struct {
 	perUser bool   // each user of a group has a conversation of their own
 }
 
-// words returns the words of an event's conversation.
+// words returns the arguments of [channel.ThreadID] for the conversation of an event that began with the command
+// since.
 func (cs *conversations) words(e *chat.Event, since string) []string {
 	user := ""
 	if cs.perUser && e.Room.Group {
@@ -121,7 +122,7 @@ func (cs *conversations) pin(ctx context.Context, e *chat.Event, found pinnedCom
 	return pinned, err
 }
 
-// start starts a new conversation, the same one for the same command.
+// start starts a new conversation for a command. If the command is repeated, start starts no further one.
 func (cs *conversations) start(ctx context.Context, e *chat.Event) error {
 	return cs.update(ctx, e, func(c *conversation) bool {
 		since := digest.ID("conversation", e.Key)[:13]

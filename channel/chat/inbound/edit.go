@@ -88,7 +88,7 @@ func (m *messages) edit(ctx context.Context, e *event, mode mailroom.Mode) error
 	default:
 		return err
 	}
-	unchanged := slices.EqualFunc(out.Now.Parts, content, sameContent) // platforms report edits of what is not the text
+	unchanged := slices.EqualFunc(out.Now.Parts, content, sameContent) // an edit may not change the text
 	if out.Changed || unchanged {
 		if err := m.conversations.recordEdit(ctx, &e.Event); err != nil {
 			return err

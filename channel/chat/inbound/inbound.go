@@ -26,8 +26,8 @@ type Options struct {
 	Platform chat.Platform
 	Caps     chat.Capabilities
 	Limiter  *chat.Limiter
-	// Watch gets the conversation that a user has addressed in a room, and after which entry its
-	// reply follows; 0 means after its last one.
+	// Watch is called when a user has addressed a conversation in the room at. The reply follows after the entry
+	// number after; 0 means after the last entry of the conversation's thread.
 	Watch func(thread string, at chat.Room, after int64)
 }
 

@@ -35,9 +35,10 @@ func (j join) belongs(before, next *waitingEvent) bool {
 // writtenSlack is by how much the clock of a platform may be ahead.
 const writtenSlack = time.Second
 
-// believed returns the time at which a message was written, zero for one that cannot be: on Matrix and
-// some IRC networks servers of strangers say it. With zero, what counts is when the message is read. A
-// time in the past may be true, after an outage, and a wrong one separates messages of its own author.
+// believed returns the time at which a message was written, or zero if that time is in the future and so cannot be
+// true: on Matrix and some IRC networks, servers of strangers set it. With zero, the time at which the message is
+// read counts. A time in the past may be true, after an outage, and a wrong one only separates messages of its own
+// author.
 func believed(written, now time.Time) time.Time {
 	if written.Year() < 2000 || written.After(now.Add(writtenSlack)) {
 		return time.Time{}

@@ -66,7 +66,7 @@ func (m *messages) submitParts(ctx context.Context, e *event, since, key string,
 		return m.answers.skip(ctx, e, "submitted before")
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeForbidden,
 		mailroom.CodeQuotaExceeded, mailroom.CodeNotFound:
-		m.host.Log().Warn("message rejected", "key", e.Key, "error", err)
+		m.host.Log().Warn("message rejected; its author gets the reason in the chat", "key", e.Key, "error", err)
 		return m.answers.send(ctx, e, "Message not accepted: "+reason(err)+".", nil)
 	}
 	return err

@@ -65,7 +65,7 @@ func (s *strangers) sendCode(ctx context.Context, e *event, code string, salt []
 		return err
 	})
 	if err != nil {
-		s.host.Log().Warn("pairing code could not be sent", "key", e.Key, "error", err)
+		s.host.Log().Warn("pairing code could not be sent; the user can request another one", "key", e.Key, "error", err)
 	} else {
 		s.host.Sent()
 	}

@@ -74,7 +74,7 @@ func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if x.room, x.replyTo, known = o.conn.destination(d, s.Run().Thread); !known {
 		return x.endUnsent(ctx, "no chat is known for it")
 	}
-	if d.Run.ID != s.Run().ID || d.Run.Metadata[labelAlert] == "" { // of a target, whose chat the operator chose
+	if d.Run.ID != s.Run().ID || d.Run.Metadata[labelAlert] == "" { // the operator chose an alert's chat
 		if barred, err := x.conn.barred(ctx, x.room); err != nil {
 			return err
 		} else if barred {
@@ -157,7 +157,7 @@ func (c *connection) destination(d channel.Delivery, thread string) (at chat.Roo
 	return at, "", ok
 }
 
-// permanent makes an error permanent, unless it is.
+// permanent returns err with the class permanent, or err itself if it has that class.
 func permanent(err error) error {
 	if f, ok := errors.AsType[*mailroom.Failure](err); ok && f.Class == mailroom.ClassPermanent {
 		return err
@@ -248,7 +248,7 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	retried, err := x.entries(ctx, entry.KindRetried)
-	if err != nil || len(retried) > 0 { // an operator wants to know
+	if err != nil || len(retried) > 0 { // an operator retried the delivery, to learn whether the room is back
 		x.saved.Gone = nil
 		return false, err
 	}

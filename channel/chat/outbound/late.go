@@ -175,7 +175,7 @@ func (l *lateness) look(ctx context.Context) error {
 	return l.request(ctx, all)
 }
 
-// request requests notices.
+// request submits a delivery for each notice.
 func (l *lateness) request(ctx context.Context, all []due) error {
 	for _, d := range all {
 		labels := d.at.Labels()
@@ -318,7 +318,8 @@ func (x *attempt) sendLate(ctx context.Context, label string) error {
 	return nil
 }
 
-// unknownPause is the sentence about the pause of an agent that a failed run has led to, "" if the room knows of it.
+// unknownPause returns the sentence about the agent's pause that a failed run led to, "" if the agent is not paused
+// or the room knows of the pause.
 func (x *attempt) unknownPause(ctx context.Context) (text string, err error) {
 	run := x.delivery.Run
 	if run.Status != mailroom.StatusFailed {

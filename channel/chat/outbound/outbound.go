@@ -52,9 +52,9 @@ func New(o Options) *Outbound {
 	}
 }
 
-// Watch shows in a room what a conversation writes after an entry, until it ends or waits; 0 means
-// after its last entry. It is called when a user wrote in the room. It is best effort, because the
-// reply is delivered in any case.
+// Watch shows in the room at what a conversation writes after the entry number after, until the conversation's run
+// ends or waits; 0 means after its last entry. Watch is called when a user wrote in the room. It is best effort,
+// because the reply is delivered in any case.
 func (o *Outbound) Watch(thread string, at chat.Room, after int64) {
 	o.follows.watch(thread, at, after)
 	o.late.add(thread, at)

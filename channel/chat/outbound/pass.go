@@ -48,7 +48,7 @@ func (x *attempt) findPasser(ctx context.Context) (id string, err error) {
 		for _, q := range queued {
 			switch {
 			case q.Priority < own.Priority:
-			case own.Priority < mailroom.DefaultPriority: // it passed a reply itself: two questions must not give way to each other
+			case own.Priority < mailroom.DefaultPriority: // it passed a reply; questions do not pass each other
 				continue
 			case q.Metadata[labelDecided] != "":
 			case thread.IsDelivery(q) && asks[q.Parent]:
@@ -66,7 +66,7 @@ func (x *attempt) findPasser(ctx context.Context) (id string, err error) {
 	return id, nil
 }
 
-// findAsking returns which runs, whose deliveries are queued, wait for a person.
+// findAsking returns the ids of the runs that wait for a person, among the runs whose deliveries are queued.
 func findAsking(r store.Reader, queued []*mailroom.Run) (map[string]bool, error) {
 	found := map[string]bool{}
 	var parents []string

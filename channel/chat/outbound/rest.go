@@ -8,8 +8,9 @@ import (
 	"mailroom/channel/chat"
 )
 
-// restText stands for the messages of a reply that is too long for a chat: it would hold the chat for minutes, and
-// hide what was said before. The link is the address of a page, which shows nothing without a sign-in.
+// restText returns the text that replaces messages of a reply that is too long for a chat. Such a reply would occupy
+// the chat for minutes and hide what was said before. The link is the address of a page, which shows nothing without
+// a sign-in.
 func (x *attempt) restText(messages int) string {
 	id := x.delivery.Run.ID
 	where := x.command + " run show " + id
@@ -36,8 +37,8 @@ func (x *attempt) asFile(text string) *chat.Message {
 	}
 }
 
-// sendFirst sends a message, in a file if there is one and the platform accepts it. A group may forbid files, and a bot
-// may lack the right to send them.
+// sendFirst sends a message: in the form with a file, if there is one, and without the file if the platform refuses
+// it. A group may forbid files, and a bot may lack the right to send them.
 func (x *attempt) sendFirst(ctx context.Context, m outgoing, key string) (id string, err error) {
 	if m.inFile != nil {
 		if id, err = x.conn.platform.Send(ctx, x.room, *m.inFile, key); !isRefused(err) {

@@ -11,8 +11,8 @@ import (
 // next delivery to their room.
 const maxWatchedQuestions = 256
 
-// Rooms holds the views of a channel's rooms. It outlives connections: a new one continues what the
-// one before showed.
+// Rooms holds the views of a channel's rooms. It outlives connections: a new connection continues what the previous
+// one showed.
 type Rooms struct {
 	changed chan struct{} // signals a new question
 

@@ -114,11 +114,11 @@ func (x *attempt) name(m outgoing) string {
 
 const movedEffect = "send-moved:"
 
-// sendInPlace sends a text to its room, or to the chat if the topic is gone: a deleted topic is one place in a
-// living chat, and what was asked there has an answer. Later texts try the topic first, which may be back.
+// sendInPlace sends a text to its room, or to the chat if the room's topic was deleted: the chat still exists, and a
+// question from the topic still needs its answer. Later texts try the topic first, which may be back.
 func (x *attempt) sendInPlace(ctx context.Context, text string, buttons []chat.Button) error {
 	at := x.room
-	defer func() { x.room = at }() // whose state is saved
+	defer func() { x.room = at }() // the state of this room is saved
 	move := func() error {
 		x.moved, x.replyTo, x.room.Topic = true, "", ""
 		return x.sendText(ctx, x.movedText(text), nil)

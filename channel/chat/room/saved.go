@@ -21,7 +21,7 @@ type Saved struct {
 
 // Gone records when a room was found gone.
 type Gone struct {
-	Key int64 `json:"key"` // of the newest run then: a run that arrives later has a greater one
+	Key int64 `json:"key"` // key of the newest run at that time; a later run has a greater key
 }
 
 // Preview is a message that shows an unfinished reply.

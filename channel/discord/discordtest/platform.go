@@ -43,7 +43,7 @@ const (
 	File     = "file"
 )
 
-// Fault and Call are those of every fake. The code of an error is Discord's numeric one.
+// Fault and Call are the types that all fakes share. The code of an error is Discord's numeric one.
 type (
 	Fault = platformtest.Fault
 	Call  = platformtest.Call

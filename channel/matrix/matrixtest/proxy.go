@@ -13,7 +13,7 @@ import (
 	"mailroom/channel/platformtest"
 )
 
-// Fault and Call are those of every fake. The name of a call is the last fixed segment of its path,
+// Fault and Call are the types that all fakes share. The name of a call is the last fixed segment of its path,
 // such as "sync", "send" or "whoami".
 type (
 	Fault = platformtest.Fault

@@ -28,7 +28,7 @@ const (
 	Token     = "secret-of-the-workspace"
 )
 
-// Fault is that of every fake. Its Message is the field "error" of the response.
+// Fault is the type that all fakes share. Its Message is the field "error" of the response.
 type Fault = platformtest.Fault
 
 // Reply is a message received by the platform.

@@ -31,7 +31,7 @@ const (
 	botID = "B0MAILROOM"
 )
 
-// Fault and Call are those of every fake. Calls have the names of the Web API's methods. Errors have
+// Fault and Call are the types that all fakes share. Calls have the names of the Web API's methods. Errors have
 // the status 200, except ratelimited.
 type (
 	Fault = platformtest.Fault

@@ -26,7 +26,7 @@ const (
 	Username = "mailroom_bot"
 )
 
-// Fault and Call are those of every fake. Calls have the names of the Bot API's methods.
+// Fault and Call are the types that all fakes share. Calls have the names of the Bot API's methods.
 type (
 	Fault = platformtest.Fault
 	Call  = platformtest.Call

@@ -103,7 +103,7 @@ func Message(room, user, text string) string {
 	return string(raw)
 }
 
-// Fault is that of every fake. Its Message is the body of the response.
+// Fault is the type that all fakes share. Its Message is the body of the response.
 type Fault = platformtest.Fault
 
 // Post is a received request.
