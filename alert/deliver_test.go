@@ -248,9 +248,9 @@ func TestAPermanentRefusalIsADeadLetterAndPassedOn(t *testing.T) {
 	})
 }
 
-// TestWhatMayHaveArrivedIsMarked has a target that loses its first answer and is down for a time. Then it refuses the
-// alert, stays down, or takes it.
-func TestWhatMayHaveArrivedIsMarked(t *testing.T) {
+// TestARepeatedAlertThatMayHaveArrivedIsMarked has a target that loses its first answer and is down for a time. Then
+// the target refuses the alert, stays down, or takes it.
+func TestARepeatedAlertThatMayHaveArrivedIsMarked(t *testing.T) {
 	down := &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no route to the phone")}
 	for name, test := range map[string]struct {
 		then   error

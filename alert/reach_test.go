@@ -174,9 +174,9 @@ func TestADeliveryIsTakenOverByTheOtherTargetsOfTheRule(t *testing.T) {
 	})
 }
 
-// TestWhatATokenSetUpEndsWithItsRow revokes a token, or lets it expire, and makes one of its name: its rule and the
+// TestDeliveriesOfATokenEndWithItsRow revokes a token, or lets it expire, and makes one of its name: its rule and the
 // delivery of its thread stay ended, and those of the new token hold.
-func TestWhatATokenSetUpEndsWithItsRow(t *testing.T) {
+func TestDeliveriesOfATokenEndWithItsRow(t *testing.T) {
 	for name, expires := range map[string]bool{"revoked": false, "expired": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, []string{"phone"}, func(h *fixture) {

@@ -103,7 +103,7 @@ func TestManyFailuresOfOneErrorAreOneAlert(t *testing.T) {
 	}
 }
 
-func TestQuietHoursFollowTheClockOnTheWall(t *testing.T) {
+func TestQuietHoursFollowLocalTime(t *testing.T) {
 	place := berlin(t)
 	for name, day := range map[string]time.Time{
 		"an ordinary night": time.Date(2026, 3, 10, 0, 0, 0, 0, place),

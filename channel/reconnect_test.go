@@ -97,7 +97,7 @@ func TestPausesDoubleUntilTheChannelIsParked(t *testing.T) {
 	x.expectState(ConditionConnected, 0, 0)
 }
 
-func TestWhenAFailureIsRetried(t *testing.T) {
+func TestEachFailureHasItsConditionAndNextRetry(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
 		pace  ReconnectPolicy

@@ -50,7 +50,7 @@ func messages(texts ...string) []mailroom.Message {
 	return ms
 }
 
-func TestSaysItsInputWordByWord(t *testing.T) {
+func TestEchoStreamsItsInputWordByWord(t *testing.T) {
 	cases := []struct {
 		name  string
 		input []mailroom.Message
@@ -78,7 +78,7 @@ func TestSaysItsInputWordByWord(t *testing.T) {
 	}
 }
 
-func TestPausesBetweenWords(t *testing.T) {
+func TestEchoPausesBetweenWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{input: messages("one two three")}
 		start := time.Now()
@@ -99,7 +99,7 @@ func TestPausesBetweenWords(t *testing.T) {
 	})
 }
 
-func TestNoPaceSaysEverythingAtOnce(t *testing.T) {
+func TestEchoWithoutAPaceStreamsItsInputAtOnce(t *testing.T) {
 	r := &recorder{input: messages("one two", "three")}
 	if err := builtin.NewEcho(0).Run(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestNoPaceSaysEverythingAtOnce(t *testing.T) {
 	}
 }
 
-func TestStopsWithTheCause(t *testing.T) {
+func TestEchoStopsWithTheCauseOfItsContext(t *testing.T) {
 	for _, pace := range []time.Duration{0, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -130,7 +130,7 @@ func TestStopsWithTheCause(t *testing.T) {
 	}
 }
 
-func TestSaysSteeredMessagesAtTheEnd(t *testing.T) {
+func TestEchoStreamsSteeredMessagesAtTheEnd(t *testing.T) {
 	for after := range 4 {
 		synctest.Test(t, func(t *testing.T) {
 			r := &recorder{

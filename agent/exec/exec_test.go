@@ -311,7 +311,7 @@ func TestOutputOfAnySizeComesWholeAndInOrder(t *testing.T) {
 
 func TestOutputIsConvertedToValidText(t *testing.T) {
 	s := newSession(1, "go")
-	// The character may arrive in two chunks; TestClean covers that case reliably.
+	// The character may arrive in two chunks; TestOutputBecomesValidTextWithoutNUL covers that case reliably.
 	script := `printf 'caf\303'; sleep 0.02; printf '\251 a\000b \377 \342\202'`
 	if err := command(t, script, exec.Options{}).Run(t.Context(), s); err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ func TestASilentTurnEscalates(t *testing.T) {
 	}
 }
 
-// TestOtherEndsDoNotEscalate lists ends of a resumed turn that say nothing about its session.
-func TestOtherEndsDoNotEscalate(t *testing.T) {
+// TestTurnsThatEndForOtherReasonsDoNotEscalate lists ends of a resumed turn that say nothing about its session.
+func TestTurnsThatEndForOtherReasonsDoNotEscalate(t *testing.T) {
 	for name, l := range map[string]*runningTurn{
 		"a stop":                  {ending: ending{why: mailroom.ErrStopped}},
 		"a shutdown":              {ending: ending{why: mailroom.ErrReleased}},

@@ -9,7 +9,7 @@ import (
 	"mailroom/thread"
 )
 
-func TestClean(t *testing.T) {
+func TestOutputBecomesValidTextWithoutNUL(t *testing.T) {
 	cases := []struct {
 		pieces []string
 		want   string

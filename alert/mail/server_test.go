@@ -158,7 +158,7 @@ func parse(t *testing.T, raw string) (netmail.Header, map[string]string) {
 	}
 }
 
-func TestARepeatHasTheSameMessageIDAndSaysSo(t *testing.T) {
+func TestARepeatedMailHasTheSameMessageIDAndAMark(t *testing.T) {
 	s := alerttest.Start(t, alerttest.Options{})
 	m := alert.Message{Key: key, Title: "coder failed"}
 	var ids, subjects []string

@@ -296,7 +296,7 @@ func TestOnlySubscriptionsAreSentTo(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyAlertsWait(t *testing.T) {
+func TestAlertsWaitWhileAPushTargetHasNoKey(t *testing.T) {
 	for name, key := range map[string]func() (string, error){
 		"none": func() (string, error) { return "", errors.New("missing token") }, "a wrong one": func() (string, error) {
 			return "x", nil

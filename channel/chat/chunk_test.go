@@ -94,7 +94,7 @@ func TestAGraphemeIsNotSplit(t *testing.T) {
 	}
 }
 
-func TestAMessageOfOneLine(t *testing.T) {
+func TestSplitTextMakesOneChunkPerLineForASingleLinePlatform(t *testing.T) {
 	got := texts(SplitText("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{MaxUnits: 8, Units: byteLen,
 		SingleLine: true}, 0))
 	want := []string{"one", "  two", "three", "four", "```go", "x", "```"}
@@ -103,7 +103,7 @@ func TestAMessageOfOneLine(t *testing.T) {
 	}
 }
 
-func TestTheBeginningOfAnUnfinishedText(t *testing.T) {
+func TestTextHeadReturnsTheBeginningOfAnUnfinishedText(t *testing.T) {
 	caps := Capabilities{MaxUnits: 20, Units: runes}
 	for _, c := range [][2]string{
 		{"", ""}, {" \n", ""}, {"one two ", "one two…"},

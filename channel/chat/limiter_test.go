@@ -20,7 +20,7 @@ func spacedCaps() Capabilities {
 	return Capabilities{RoomInterval: time.Second, EditInterval: 2 * time.Second}
 }
 
-func TestRoomLimits(t *testing.T) {
+func TestRoomLimitsAdmitCallsByPriority(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	second := time.Second
 	for name, c := range map[string]struct {

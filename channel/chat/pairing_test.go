@@ -154,7 +154,7 @@ func TestOnlyTheHashOfACodeIsStored(t *testing.T) {
 	}
 }
 
-func TestTiers(t *testing.T) {
+func TestEachUserHasTheTierOfPolicyAndPairing(t *testing.T) {
 	private, group, other := Room{Chat: "p"}, Room{Chat: "g", Group: true}, Room{Chat: "o", Group: true}
 	let := &Pairings{Paired: []pairedUser{{User: "paired"}, {User: "paired admin", Admin: true},
 		{User: "user", Admin: true}}}

@@ -10,7 +10,7 @@ import (
 	"mailroom/channel"
 )
 
-func TestNoTwoConversationsHaveOneName(t *testing.T) {
+func TestNoTwoConversationsShareAName(t *testing.T) {
 	seen := map[string][]string{}
 	words := []string{"", "a", "a:b", "b", ":"}
 	for _, chat := range words[1:] {

@@ -22,7 +22,7 @@ func (r rows) Agents() (store.AgentRows, error)                      { return st
 func (r rows) Tickets(store.TicketQuery) ([]*mailroom.Ticket, error) { return r.tickets, nil }
 func (r rows) Entries(store.EntryQuery) ([]mailroom.Entry, error)    { return r.entries, nil }
 
-func TestWhatARunWaitsForIsNamed(t *testing.T) {
+func TestDescribeRunNamesWhatARunWaitsFor(t *testing.T) {
 	now := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 	at := now.Add(-time.Hour)
 	ticket := func(kind mailroom.TicketKind) rows { return rows{tickets: []*mailroom.Ticket{{Kind: kind}}} }

@@ -122,7 +122,7 @@ func TestUnknownThreadIsSkipped(t *testing.T) {
 		discordtest.Fault{Status: 500, Message: "Internal Server Error"})
 	ann.Sends(quiet, "nowhere")
 	platformtest.WaitFor(t, "the log entry", func() bool {
-		return strings.Contains(fx.Log(), "their thread does not exist")
+		return strings.Contains(fx.Log(), "their thread does not exist or is hidden")
 	})
 	ann.Sends(quiet, "later")
 	fx.AwaitTexts("later")

@@ -305,7 +305,7 @@ func TestRefusalsNameStatusCodeAndText(t *testing.T) {
 	}
 }
 
-func TestErrorsOfSends(t *testing.T) {
+func TestSendErrorClassifiesRefusalsAndTransportErrors(t *testing.T) {
 	classOf := func(e *httpcall.Refusal) httpcall.Class {
 		switch e.Code {
 		case "gone":

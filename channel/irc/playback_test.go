@@ -8,7 +8,7 @@ import (
 	"mailroom/channel/chat"
 )
 
-func TestWhatABouncerPlaysBackIsRecognized(t *testing.T) {
+func TestMessagesThatABouncerRepeatsAreRecognized(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	line := func(ago time.Duration, tags, text string) string {
 		return fmt.Sprintf("@time=%s%s :al!~al@h PRIVMSG bot :%s", now.Add(-ago).Format("2006-01-02T15:04:05.000Z"),

@@ -85,9 +85,9 @@ func TestSentMessagesMentionNobody(t *testing.T) {
 	})
 }
 
-// TestAKeyIsOneMessage checks the transaction id and, once the homeserver has forgotten it, the
+// TestASecondSendWithTheSameKeyAddsNoMessage checks the transaction id and, once the homeserver has forgotten it, the
 // history.
-func TestAKeyIsOneMessage(t *testing.T) {
+func TestASecondSendWithTheSameKeyAddsNoMessage(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w, r := newRecorder(t, url, "")
 		p := r.Start().AwaitConnected()

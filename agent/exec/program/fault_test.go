@@ -7,9 +7,9 @@ import (
 	"mailroom"
 )
 
-// TestWhatProgramsSayIsWrong has one row for each kind of message of the tables, as a resumed turn that did nothing
-// ends with it. fault.go says where they come from.
-func TestWhatProgramsSayIsWrong(t *testing.T) {
+// TestErrorMessagesOfProgramsAreClassified has one row for each kind of message of the tables, as a resumed turn that
+// did nothing ends with it. fault.go says where the messages come from.
+func TestErrorMessagesOfProgramsAreClassified(t *testing.T) {
 	now := limitNow()
 	for _, c := range append(agentSayings(), sessionSayings()...) {
 		p := Find(c.program)
@@ -136,8 +136,8 @@ func TestAConversationThatIsRefusedInMidWorkIsReplaced(t *testing.T) {
 	}
 }
 
-// TestALimitIsWaitedFor checks which of the times that a program names counts.
-func TestALimitIsWaitedFor(t *testing.T) {
+// TestJudgeRetriesAtTheEndOfALimit checks which of the times that a program names counts.
+func TestJudgeRetriesAtTheEndOfALimit(t *testing.T) {
 	now := time.Date(2026, time.November, 27, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		status  int

@@ -11,7 +11,7 @@ import (
 	"mailroom"
 )
 
-func TestArguments(t *testing.T) {
+func TestEachProgramGetsTheArgumentsOfItsTurn(t *testing.T) {
 	const claudeStart = "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --disallowedTools AskUserQuestion --permission-mode "
 	cases := []struct {
 		program string
@@ -62,7 +62,7 @@ func TestProfilesAreComplete(t *testing.T) {
 	}
 }
 
-func TestFoldedText(t *testing.T) {
+func TestFoldStreamsEachPassageOnce(t *testing.T) {
 	start := ToolStarted{Call: "1", Name: "tool"}
 	cases := []struct {
 		name   string
@@ -247,7 +247,7 @@ func TestTheLastEventAndTheExitStatusDecideTheOutcome(t *testing.T) {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestLinesSplitsOutputAtNewlines(t *testing.T) {
 	cases := []struct {
 		pieces  []string
 		want    []string

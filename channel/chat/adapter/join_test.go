@@ -44,7 +44,7 @@ func TestABurstIsOneRun(t *testing.T) {
 }
 
 // The client cut a text at the limit of the platform, and sends the rest when it has sent the first piece.
-func TestATextThatTheClientHasCutIsOneRun(t *testing.T) {
+func TestTheCutPartsOfATextAreOneRun(t *testing.T) {
 	inBubble(t, time.Second, func(w *fixture) {
 		most := w.platform.Capabilities.MaxUnits
 		first := strings.Repeat("x", most-most/16)
@@ -110,7 +110,7 @@ func (w *fixture) said(at time.Time, text string) {
 }
 
 // What was written during an outage is read at once afterwards.
-func TestOnlyWhatWasWrittenTogetherIsOneRun(t *testing.T) {
+func TestOnlyMessagesWrittenTogetherAreOneRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
 		w.poll, w.access.Join = time.Minute, time.Second

@@ -94,8 +94,9 @@ func TestEachLateRunHasItsOwnNotice(t *testing.T) {
 	})
 }
 
-// TestNoUnansweredChatIsForgotten has more conversations than are watched, whose runs do not end.
-func TestNoUnansweredChatIsForgotten(t *testing.T) {
+// TestEachUnansweredChatGetsANoticeBeyondTheWatchedNumber has more conversations than are watched, whose runs do not
+// end.
+func TestEachUnansweredChatGetsANoticeBeyondTheWatchedNumber(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
 		o.options.AnswerWithin, o.options.Access.AllowAll = 10*time.Minute, true
 		o.start()

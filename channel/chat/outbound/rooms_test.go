@@ -10,9 +10,9 @@ import (
 	"mailroom/channel/chat/room"
 )
 
-// TestAViewLastsWhileSomethingHappens follows and asks in a group that some deliveries do not mark as a
+// TestARoomViewIsKeptWhileItIsInUse follows and asks in a group that some deliveries do not mark as a
 // group.
-func TestAViewLastsWhileSomethingHappens(t *testing.T) {
+func TestARoomViewIsKeptWhileItIsInUse(t *testing.T) {
 	r, group, known := NewRooms(), chat.Room{Chat: "g", Group: true}, chat.Room{Chat: "g"}
 	r.ask(known, "k", "t")
 	r.update(group, func(s *room.State) { s.Follow("t", 7) })

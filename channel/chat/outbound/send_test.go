@@ -9,7 +9,7 @@ import (
 	"mailroom/entry"
 )
 
-func TestFirstUnknown(t *testing.T) {
+func TestFirstUnknownReturnsTheBeginningOfAnUnknownOutcome(t *testing.T) {
 	began := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		entries []string // one per second. i: intended, f: failed, r: repeat recorded, o: another effect intended

@@ -80,7 +80,7 @@ func (x *script) tick(at time.Duration) {
 	}
 }
 
-func TestATickShowsWhatIsDue(t *testing.T) {
+func TestATickReturnsTheActionThatIsDue(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
 		play func(x *script)
