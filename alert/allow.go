@@ -206,7 +206,7 @@ func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, operator *auth.
 }
 
 // subscriberRow returns the row with which the subscription in a thread ends, nil if the operator's own token
-// subscribed. It refuses one that has ended.
+// subscribed. It returns an error if the subscription has ended.
 func subscriberRow(r store.Reader, t *mailroom.Thread, operator *auth.Token, now time.Time) (*auth.Token, error) {
 	gone, err := GoneSubscribers(r, []*mailroom.Thread{t}, operator, now)
 	if err != nil {

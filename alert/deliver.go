@@ -232,9 +232,9 @@ type handover struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// resume ends a run whose earlier attempt passed its alert on, with the refusal of this target if there was one. Such
-// a run sends nothing, because the next target sends the alert. retried says that an operator has retried the run
-// since, and then it sends the alert.
+// resume ends a run whose earlier attempt passed its alert on; the error is this target's refusal, if the target
+// refused the alert. Such a run sends nothing, because the next target sends the alert. retried reports that an
+// operator has retried the run since; the run then sends the alert.
 func resume(r *mailroom.Run) (retried bool, refusal error) {
 	var h handover
 	// an older version stored the target only

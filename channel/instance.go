@@ -24,7 +24,7 @@ type instance struct {
 	deliveries sync.WaitGroup // grows only until the adapter has to stop
 }
 
-// startInstance starts an adapter. The runner waits for its goroutine as long as
+// startInstance starts an adapter and the goroutine that runs it. The runner waits for that goroutine at most
 // Reconnect.CloseTimeout. The caller holds mu.
 func (r *Runner) startInstance(ctx context.Context, adapter int) *instance {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // canceled only after new deliveries are refused

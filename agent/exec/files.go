@@ -49,8 +49,8 @@ func (a *agent) localFiles() *localFiles {
 	return &localFiles{source: a.options.Source, missing: map[string]string{}}
 }
 
-// messages returns messages with paths of this machine. In place of a file that cannot be had is a text
-// that says why.
+// messages returns all with paths of this machine in place of the URIs of files. A file that cannot be fetched is
+// replaced by a text that says why.
 func (l *localFiles) messages(ctx context.Context, all []mailroom.Message) ([]mailroom.Message, error) {
 	if l.source == nil {
 		return all, nil

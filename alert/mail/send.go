@@ -73,8 +73,8 @@ func (s *session) submit(raw []byte) (string, error) {
 	return strings.Join(receipt, "; "), nil
 }
 
-// offer names the recipients to the server. It returns the ones that the server refused, or an error if it
-// refused all.
+// offer names the recipients to the server. It returns the recipients that the server refused, or an error if the
+// server refused all.
 func (s *session) offer() (refused []string, err error) {
 	var permanent, later error
 	for _, to := range s.target.to {

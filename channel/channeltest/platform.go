@@ -85,8 +85,8 @@ type Credentials struct {
 	// Wrong are the ways in which credentials are wrong, and Hint is part of each reason.
 	Wrong []Login
 	Hint  string
-	// Renew revokes the credentials. change tells the channel's configuration the new ones of the
-	// same bot. It is nil for a channel without credentials.
+	// Renew revokes the credentials. change then gives the channel's configuration new credentials of the same bot.
+	// Renew is nil for a channel without credentials.
 	Renew func() (change func())
 }
 

@@ -167,7 +167,7 @@ func (r *Recorder) ConfigChanged() { r.runner.ConfigChanged() }
 // Log returns what was logged.
 func (r *Recorder) Log() string { return r.log.String() }
 
-// Capabilities returns those of the latest connection.
+// Capabilities returns the capabilities of the latest connection.
 func (r *Recorder) Capabilities() chat.Capabilities {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -164,7 +164,7 @@ func (s *Server) State() channel.State { return s.runner.State() }
 // Resume retries the channel now.
 func (s *Server) Resume() { s.runner.Resume() }
 
-// Capabilities returns those of the latest connection of a chat platform.
+// Capabilities returns the capabilities of the latest connection of a chat platform.
 func (s *Server) Capabilities() chat.Capabilities {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,9 +59,10 @@ type endedPairing struct {
 	Chat string `json:"chat"`
 }
 
-// Bind makes the state one of an account: ids of users mean nothing at another platform, and another bot was not asked
-// to let them in, so users and requests of another account are dropped. Those without an account are of an older
-// version, and adopted. It reports whether it changed the state, and how many users lost access.
+// Bind ties the state to an account. It drops the users and requests of another account, because user ids mean
+// nothing on another platform, and another bot was not asked to let these users in. It keeps users and requests
+// without an account, which an older version stored. It reports whether it changed the state, and how many users lost
+// access.
 func (p *Pairings) Bind(account string) (changed bool, ended int) {
 	// an empty state is bound with its first request
 	if p.Account == account || len(p.Paired)+len(p.Requests)+len(p.Ended) == 0 {

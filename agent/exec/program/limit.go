@@ -199,7 +199,8 @@ func weekdayOf(day string) (time.Weekday, bool) {
 	return 0, false
 }
 
-// dateTime returns a time of a date such as "jul 5th, 2026". Without a year it is the one nearest to now.
+// dateTime returns a time of a date such as "jul 5th, 2026". Without a year, it uses the year that brings the time
+// nearest to now.
 func dateTime(day string, hour, minute int, zone *time.Location, now time.Time) time.Time {
 	words := strings.Fields(strings.NewReplacer(",", " ", ".", " ").Replace(day))
 	if len(words) < 2 {

@@ -138,8 +138,8 @@ func (c *commands) threads(e *event, t conversation) (all []string) {
 	return all
 }
 
-// findSending returns the delivery that a room's delivery thread is sending, if it is of one of these
-// conversations, or "".
+// findSending returns the id of the delivery that the delivery thread of a room is sending, "" if it sends none of
+// the given conversations.
 func (c *commands) findSending(ctx context.Context, room string, conversations []string) (id string, err error) {
 	err = c.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{room}})

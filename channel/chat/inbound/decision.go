@@ -94,9 +94,9 @@ func (d *decisions) decide(ctx context.Context, decision thread.Decision, k *mai
 	return found[0], nil
 }
 
-// buttonTicket returns the approval of a pressed button, nil if no conversation that delivers to the
-// room has it. It also completes the event's topic, with the one that the ticket's conversation
-// delivers to if that is in the same chat.
+// buttonTicket returns the approval of a pressed button, nil if no conversation that delivers to the room has it. It
+// also completes the event's topic with the topic to which the ticket's conversation delivers, if that topic is in
+// the same chat.
 func (d *decisions) buttonTicket(ctx context.Context, e *event, id string) (k *mailroom.Ticket, err error) {
 	err = d.host.View(ctx, func(r store.Reader) error {
 		found, err := r.Tickets(store.TicketQuery{IDs: []string{id}})

@@ -179,8 +179,8 @@ func unquote(text string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(text, "> "), "\n> ", "\n")
 }
 
-// firstVersion returns the message that an edit changes and the Since of its conversation, the zero value if it was
-// not submitted. Of a message that only an edit addressed to the bot, that edit is the first version.
+// firstVersion returns the message that an edit changes and the Since of its conversation, the zero value if the
+// message was not submitted. If only an edit of the message addressed the bot, that edit is the first version.
 func (m *messages) firstVersion(ctx context.Context, e *event, c *conversation) (first version, since string,
 	err error) {
 	for n := range 2 {

@@ -56,7 +56,7 @@ type unanswered struct {
 	requested map[string]bool
 }
 
-// add looks at a conversation in which a user wrote.
+// add watches for a late answer in a conversation in which a user wrote.
 func (l *lateness) add(thread string, at chat.Room) {
 	if l.within == 0 {
 		return
@@ -193,7 +193,7 @@ func (l *lateness) request(ctx context.Context, all []due) error {
 	return nil
 }
 
-// due is a notice that is due.
+// due is a notice to send now.
 type due struct {
 	at                      chat.Room
 	thread, run, label, key string
