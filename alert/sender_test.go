@@ -90,9 +90,9 @@ func (h *fixture) wantEnd(owner, why string) {
 	}
 }
 
-// TestAnAlertInTheQueueOfAChatIsAskedAgain ends, one by one, what an alert was sent for, with the labels that its
+// TestAnAlertInTheQueueOfAChatIsCheckedAgain ends, one by one, what an alert was sent for, with the labels that its
 // message has in the queue of a channel.
-func TestAnAlertInTheQueueOfAChatIsAskedAgain(t *testing.T) {
+func TestAnAlertInTheQueueOfAChatIsCheckedAgain(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		h.createToken("ann")
 		questions := failures("phone")

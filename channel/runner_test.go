@@ -560,9 +560,9 @@ func TestAnUnwritableStateChangeBlocksNothing(t *testing.T) {
 	})
 }
 
-// TestAPanicOfASupervisorRestartsIt panics while a tick is handled. Run continues, the channel
+// TestASupervisorThatPanicsIsRestarted panics while a tick is handled. Run continues, the channel
 // shows as failed, and the next adapter connects after a pause.
-func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
+func TestASupervisorThatPanicsIsRestarted(t *testing.T) {
 	pace := channel.ReconnectPolicy{InitialDelay: time.Minute, IdleTimeout: 30 * time.Second}
 	withRunner(t, pace, func(b *fixture) {
 		b.expect(channel.ConditionConnected, "")

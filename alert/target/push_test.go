@@ -279,7 +279,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 // The metadata of a thread may have been changed by an operator.
-func TestOnlySubscriptionsAreSentTo(t *testing.T) {
+func TestPushSendsNothingToAThreadWithoutAValidSubscription(t *testing.T) {
 	bad := subscription(t, "https://push.example.org/")
 	bad.Auth = "short"
 	for name, to := range map[string]json.RawMessage{

@@ -51,7 +51,7 @@ func FuzzButtons(f *testing.F) {
 	})
 }
 
-func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
+func TestChooseTicketReturnsTheTicketThatACommandNames(t *testing.T) {
 	a, b, done := newTicket("r", "a"), newTicket("r", "b"), newTicket("r", "done")
 	done.State = mailroom.TicketDecided
 	word := func(k *mailroom.Ticket) string { return TicketWord(k) }

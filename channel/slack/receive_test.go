@@ -334,7 +334,7 @@ func TestMissingHistoryScopeIsReported(t *testing.T) {
 	})
 }
 
-func TestPositionIsBoundedAndMalformedOnesAreIgnored(t *testing.T) {
+func TestAPositionIsBoundedAndAMalformedPositionIsIgnored(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")

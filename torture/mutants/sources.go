@@ -5,7 +5,7 @@ func sourceMutants() []mutant {
 	const operator, browser = "^TestASubscriptionOfTheOperatorEndsWithItsToken$", "^TestABrowserOfTheOperatorEndsWithItsToken$"
 	const place, link = "^TestATargetThatSendsElsewhereIsAnotherPlace$", "^TestALinkEndsWithWhatItWasSentTo$"
 	const account = "^TestPairingsEndWithTheAccountOfTheBot$"
-	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsAskedAgain$"
+	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsCheckedAgain$"
 	const barred = "^TestAnUnpairedUserIsBarred$"
 	return []mutant{
 		{"an open stream outlives its token while the rows cannot be read", "server/tokencache.go",

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTheStoredFormOfARoomStays reads and writes rows in the form that servers have stored.
-func TestTheStoredFormOfARoomStays(t *testing.T) {
+// TestASavedRoomKeepsItsStoredForm reads and writes rows in the form that servers have stored.
+func TestASavedRoomKeepsItsStoredForm(t *testing.T) {
 	for _, stored := range []string{
 		`{}`,
 		`{"gone":{"key":7}}`,
