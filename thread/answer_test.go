@@ -142,7 +142,7 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	wantCode(t, err, mailroom.CodeRateLimited)
 }
 
-func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
+func TestASubmitWithTwoVerdictsOnOneTicketIsRefused(t *testing.T) {
 	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval), ask("two", mailroom.TicketApproval))
 	s := in("", "d")

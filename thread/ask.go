@@ -24,8 +24,8 @@ func AskDigest(a *mailroom.Ask) string {
 	}{a.Kind, a.Prompt, a.Action, a.Arguments, a.Answers})
 }
 
-// ask is an Ask with its digest, which is computed once and before the transaction: the question may
-// be long, and a request may have a thousand of them.
+// ask is an Ask with its digest. The digest is computed once, before the transaction: a question may be long, and a
+// request may have a thousand asks.
 type ask struct {
 	mailroom.Ask
 	digest string
@@ -39,8 +39,8 @@ func digestAsks(asks []mailroom.Ask) []ask {
 	return all
 }
 
-// checkAsks validates asks. It refuses tickets of kind children: they come with a send, and nothing
-// else would decide them.
+// checkAsks validates asks. It refuses tickets of the kind children: a step opens those for its sends, and only the
+// end of the child decides them.
 func checkAsks(asks []mailroom.Ask) error {
 	for i := range asks {
 		if asks[i].Kind == mailroom.TicketChildren {
@@ -97,7 +97,7 @@ func CheckAsk(a *mailroom.Ask) error {
 	return nil
 }
 
-// openTickets opens the tickets that do not exist yet.
+// openTickets opens a ticket for each of the asks that has none yet.
 func (t *State) openTickets(r *mailroom.Run, asks []ask, now time.Time) {
 	for i := range asks {
 		a := &asks[i]

@@ -6,7 +6,7 @@ import (
 	"mailroom"
 )
 
-// AttemptStart is a claim that a transition made, by any kind of worker.
+// AttemptStart describes a claim that a transition made, for an engine of the server or for a remote worker.
 type AttemptStart struct {
 	Agent   string
 	Attempt int

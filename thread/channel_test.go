@@ -12,7 +12,7 @@ import (
 	"mailroom/thread"
 )
 
-func TestAnAsideIsInternalAndNoReply(t *testing.T) {
+func TestAnInternalStepMakesAnInternalMessageAndNoReply(t *testing.T) {
 	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
@@ -89,7 +89,7 @@ func TestAnEventThatHoldsKeepsMessagesInTheQueue(t *testing.T) {
 	}
 }
 
-func TestOnlyAnEventHolds(t *testing.T) {
+func TestOnlyAnEventTicketMayHoldMessages(t *testing.T) {
 	for _, kind := range []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketTimer} {
 		a := ask("a", kind)
 		a.Holds = true

@@ -177,11 +177,11 @@ func (in *Submit) checkFiles(at string, parts []mailroom.Part) error {
 	return CheckFiles(at, parts, nil)
 }
 
-// channelPrefix begins Origin.Via of what a channel received. No caller of the API can set it.
+// channelPrefix begins the Origin.Via of messages that a channel received. No caller of the API can set such a Via.
 const channelPrefix = "channel:"
 
-// CheckFiles refuses the server's own files in the parts of a message, see [check.IsServerFile], except those
-// that it had before.
+// CheckFiles refuses the server's own files, see [check.IsServerFile], in the parts of a message. before are the
+// parts that the message had before an edit: files among them are accepted.
 func CheckFiles(at string, parts, before []mailroom.Part) error {
 	for i, p := range parts {
 		had := func(q mailroom.Part) bool { return q.URI == p.URI }

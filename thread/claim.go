@@ -18,9 +18,9 @@ type Claimant struct {
 	Retry     retry.Policy  // of the attempt; a zero field: the default
 }
 
-// Claim starts the next attempt of the due run, for a worker that starts runs with this Due.Agent.
-// alone selects whether a run on its last attempt is wanted; other runs are not claimed then. It
-// returns nil, and updates Due, if no matching run is due.
+// Claim starts the next attempt of the thread's due run, for a worker that asks for runs with the Due.Agent due. If
+// alone is true, only a run on its last attempt is claimed; if it is false, only a run that is not on its last
+// attempt. Claim returns nil, and updates Due, if no such run is due.
 func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailroom.Run {
 	since := t.Due.At
 	r := t.nextRun(now)
@@ -85,8 +85,8 @@ func markRead(r *mailroom.Run) []int64 {
 	return seqs
 }
 
-// nextRun makes due what is due at now, scheduled runs and tickets, and returns the run that a claim
-// would start, or nil.
+// nextRun moves scheduled runs whose time has come to the queue, expires due tickets, and returns the run that a
+// claim would start, or nil.
 func (t *State) nextRun(now time.Time) *mailroom.Run {
 	t.promote(now)
 	t.expireTickets(now)
@@ -108,8 +108,8 @@ func (t *State) claimedRun(c mailroom.Claim) (*mailroom.Run, error) {
 	return r, nil
 }
 
-// checkAttempt returns the run of a claim that commits its durable step of this number and content.
-// repeat reports a repeat of the last step with the same content, which needs no valid claim.
+// checkAttempt returns the run of claim c, which commits the durable step number with the digest sum. repeat
+// reports that the last step of the run has the same number and digest; such a repeat needs no valid claim.
 func (t *State) checkAttempt(c mailroom.Claim, number int, sum string) (r *mailroom.Run, repeat bool, err error) {
 	if r = t.Run(c.Run); r != nil {
 		repeat, err = checkNumber(r, c, number, sum)
@@ -126,8 +126,8 @@ func (t *State) checkAttempt(c mailroom.Claim, number int, sum string) (r *mailr
 	return r, false, nil
 }
 
-// checkNumber accepts the number of the next durable step. repeat reports a repeat of the last step
-// with the same content.
+// checkNumber returns an error unless number is that of the run's next durable step. repeat reports that the step
+// is a repeat of the last one, with the same digest.
 func checkNumber(r *mailroom.Run, c mailroom.Claim, number int, sum string) (repeat bool, err error) {
 	last := r.LastStep
 	if last.Attempt == c.Attempt && last.Step == number {

@@ -9,9 +9,9 @@ import (
 // ClockSlack is how far the clock may step back before due times are computed again.
 const ClockSlack = time.Second
 
-// replan returns the new due time of work that was due at at. last is a time that the clock had
-// reached when the work was scheduled, or later. If the clock is now behind last, it has stepped
-// back, and the remaining delay counts from now, so that no delay gets longer.
+// replan returns the new due time of work whose due time is at. last is a time that the clock showed when the work
+// was scheduled, or later. If the clock is now behind last, it has stepped back. The delay from last to at then
+// counts from now, so that no delay gets longer.
 func replan(at, last, now time.Time) time.Time {
 	if at.IsZero() || !last.After(now.Add(ClockSlack)) || !at.After(now) {
 		return at
@@ -19,10 +19,10 @@ func replan(at, last, now time.Time) time.Time {
 	return now.Add(max(at.Sub(last), 0))
 }
 
-// ReplanAfterClockStep reschedules the thread's next work if the clock stepped back since the row
-// was written: a retry, the end of a claim, or the next run of the queue. The current run must be
-// loaded. Times that a caller gave stay: NotBefore and the expiry of a ticket. A loaded run that waits for more
-// messages then waits no longer, see endFutureJoin.
+// ReplanAfterClockStep reschedules the thread's next work if the clock stepped back since the row was written. That
+// work is a retry, the end of a claim, or the next run of the queue. The current run must be loaded. Times that a
+// caller gave, NotBefore and the expiry of a ticket, stay. If a loaded run waits for more messages, its wait may
+// end, see endFutureJoin.
 func (t *State) ReplanAfterClockStep(now time.Time) {
 	endFutureJoin(t, now)
 	last := t.UpdatedAt

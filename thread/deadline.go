@@ -8,7 +8,8 @@ import (
 	"mailroom/internal/check"
 )
 
-// deadline returns the deadline of the submit, zero for none. It refuses one that leaves the run no time.
+// deadline returns the deadline of the run that the submit creates, zero if the submit sets none. It refuses a
+// deadline that leaves the run no time.
 func (s *submission) deadline() (time.Time, error) {
 	in, at := s.in, s.in.Deadline
 	if in.Timeout > 0 {

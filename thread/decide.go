@@ -142,10 +142,11 @@ func (d *Decision) checkKind(k *mailroom.Ticket) error {
 	return nil
 }
 
-// equal reports whether both are the same decision.
+// equal reports whether d and other make the same decision on a ticket.
 func (d *Decision) equal(other *Decision) bool { return d.verdict() == other.verdict() }
 
-// verdict identifies the decision on a ticket: equal ones have the same answer.
+// verdict returns a text that identifies the decision: two decisions on a ticket with the same text have the same
+// answer.
 func (d *Decision) verdict() string {
 	if d.Answer == nil {
 		return string(d.Verdict)

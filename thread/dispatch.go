@@ -1,14 +1,16 @@
 package thread
 
-// This file is how a worker gets runs: the ledger asks it for its next claim, claims due runs for it in a commit, tells
-// it which, and its lease keeps them.
+// This file defines how a worker gets runs. The ledger asks the worker for its next claim, claims due runs for it
+// in a commit, and tells it which runs it has. The worker keeps them while its lease is live.
 //
-// The ledger asks at each batch, after the operations that fill or free slots, so one commit ends a run, or accepts a
-// submit, and starts the next run. A worker that polled for due runs would pay a commit of its own for each, and look
-// often for nothing. A worker that got runs in advance, as a consumer of a queue with a prefetch does, would keep them
-// from idle workers, and hold leases of runs that do not start. The answer to a claim may be lost on its way to another
-// process, so each claim has a number, the round: a renewal names the last one that arrived, and what was claimed in a
-// later one is released.
+// The ledger asks at each batch, after the operations that fill or free slots. So the commit that ends a run, or
+// accepts a submit, also starts the next run. A worker that polled for due runs would need a further commit for
+// each run, and would often look in vain. A worker that got runs in advance, like a consumer of a queue with a
+// prefetch, would keep them from idle workers, and hold claims of runs that do not start.
+//
+// The answer to a claim may be lost on its way to another process. So each claim has a number, the round. A renewal
+// names the last round whose answer arrived, and the claims that the worker holds. The ledger releases the worker's
+// other claims of that round and of earlier ones.
 
 import (
 	"time"
@@ -23,9 +25,9 @@ type Claimer interface {
 	// NextClaim returns what the worker has room for, and the number of the round that may use it. It
 	// is called at the start of each batch; a worker without slots is skipped. Wait is ignored.
 	NextClaim() ClaimRequest
-	// OnClaimed gets the runs claimed in a round, after their entries were published and before
-	// any later entry is: a worker that subscribes to the threads here misses no stop and no steer.
-	// After an error, the outcome of the claim is unknown.
+	// OnClaimed gets the runs that were claimed in a round. It is called after the entries of the claim were
+	// published and before any later entry is: a worker that subscribes to the threads here misses no stop and no
+	// steer. After an error, the outcome of the claim is unknown.
 	OnClaimed(asked ClaimRequest, work []ClaimedRun, err error)
 }
 
@@ -36,11 +38,11 @@ type ClaimRequest struct {
 	Slots       int            // maximum number of runs
 	Agents      map[string]int // maximum per agent
 	LastAttempt bool           // may include one run on its last attempt
-	Held        map[string]int // runs that the worker has, by owner of the thread
+	Held        map[string]int // number of runs that the worker has, by owner of the thread
 	FairSlots   int            // further runs beyond Slots, for owners without a run on the worker
 	Wait        bool           // wait until a run is due
-	// Node is the worker's server, among others on the store, whose sessions it can continue; "" for
-	// none.
+	// Node is the id of the worker's server, if other servers share its store: sessions on that server can continue
+	// there. "" means none.
 	Node string
 	// Retry is how the worker wants failures of its runs to be retried; a zero field: as the ledger says.
 	Retry retry.Policy

@@ -34,7 +34,7 @@ func TestRunsStartByPriorityThenPlace(t *testing.T) {
 	}
 }
 
-func TestThePlaceCountsUp(t *testing.T) {
+func TestEachSubmitGetsTheNextPlace(t *testing.T) {
 	w := newFixture(t)
 	for want := int64(1); want <= 5; want++ {
 		wantEqual(t, "place", w.must(in("", fmt.Sprint("r", want))).Place, want)

@@ -8,7 +8,7 @@ import (
 	"mailroom/entry"
 )
 
-// Edit replaces the content of an unread message. The run that holds it must be loaded.
+// Edit replaces the content of an unread message. The run that holds the message must be loaded.
 func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error {
 	if err := checkParts("", parts); err != nil {
 		return err
@@ -53,8 +53,8 @@ func countInputs(r *mailroom.Run) int {
 	return n
 }
 
-// findUnread returns the input of a message that can still be changed: in a run that was never
-// claimed, or steered and unread.
+// findUnread returns the input of a message that can still be changed, and its run. Such a message is in a run that
+// was never claimed, or was steered and is unread.
 func (s *Runs) findUnread(message string) (*mailroom.Run, *mailroom.Input, error) {
 	for _, r := range s.byID {
 		state, ok := r.MessageState(message)

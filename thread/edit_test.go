@@ -175,7 +175,7 @@ func TestRetryByHand(t *testing.T) {
 	wantEqual(t, "inputs listed again", body[entry.RunStarted](t, w.last()).Messages, []int64{})
 }
 
-func TestRetryByHandCanForget(t *testing.T) {
+func TestAFreshRetryByHandDropsTheCheckpoint(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "a")
 	s.AgentVersion = "v1"
@@ -190,7 +190,7 @@ func TestRetryByHandCanForget(t *testing.T) {
 	wantEqual(t, "checkpoint and version", []string{string(r.Checkpoint), r.AgentVersion}, []string{"", "v1"})
 }
 
-func TestRetryByHandIsForDeadLettersAndTheCancelled(t *testing.T) {
+func TestOnlyFailedAndCancelledRunsAreRetriedByHand(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		begin func(w *fixture)

@@ -11,8 +11,8 @@ import (
 // MaxErrorPattern bounds a pattern, in bytes. The rest of a message, such as a stack, is ignored.
 const MaxErrorPattern = 300
 
-// maxScanned bounds what is read of a message, in bytes: little of a long text may be left in the
-// pattern.
+// maxScanned bounds how many bytes of a message are read. It exceeds MaxErrorPattern because the pattern of a long
+// text may be much shorter than the text.
 const maxScanned = 4 << 10
 
 // ErrorGroup returns the group of an error message: 16 hexadecimal digits of the SHA-256 of its ErrorPattern.
@@ -27,8 +27,8 @@ func ErrorGroup(message string) string {
 // bytes, without ASCII digits and control characters.
 func ErrorPattern(message string) string { return pattern(message, false) }
 
-// DescribeError returns the message for a log, which must have no text of a conversation and no secret: it is
-// the ErrorPattern with the numbers of up to four digits, such as a status.
+// DescribeError returns the form of an error message that may be logged: without text of a conversation and without
+// secrets. It is the ErrorPattern, but keeps numbers of up to four digits, such as a status.
 func DescribeError(message string) string { return pattern(message, true) }
 
 func pattern(message string, numbers bool) string {
@@ -51,12 +51,13 @@ func pattern(message string, numbers bool) string {
 type scanner struct {
 	rest   string
 	before rune // last one that was read; a space at the begin
-	// numbers keeps short ones.
+	// numbers keeps numbers of up to four digits in the pattern.
 	numbers bool
 	out     strings.Builder
 }
 
-// next moves what the first rule that applies covers, at least one character, to the pattern.
+// next applies the first rule that fits the rest of the message, and moves at least one character of it to the
+// pattern.
 func (s *scanner) next() {
 	c, size := utf8.DecodeRuneInString(s.rest)
 	switch {
@@ -92,8 +93,8 @@ func (s *scanner) space(size int) {
 	s.put(text, size)
 }
 
-// quoted reads text in quotation marks on one line. An apostrophe is no mark if a letter or a digit is
-// before the first or behind the second one.
+// quoted reads text in quotation marks on one line. An apostrophe is not a quotation mark if a letter or a digit
+// stands before the opening one or behind the closing one.
 func (s *scanner) quoted() bool {
 	open, size := utf8.DecodeRuneInString(s.rest)
 	mark := open
@@ -188,7 +189,7 @@ func (s *scanner) id() bool {
 	return true
 }
 
-// prefixed reports whether a letter and one sign are before the rest, as in req_ and chatcmpl-.
+// prefixed reports whether one letter and one sign precede the rest of the message, as in req_ and chatcmpl-.
 func (s *scanner) prefixed() bool {
 	out := s.out.String()
 	n := len(out)

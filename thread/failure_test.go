@@ -399,7 +399,7 @@ func TestTwentyLostClaimsInAllAreADeadLetter(t *testing.T) {
 	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassCrashed)
 }
 
-func TestAReleaseCountsAsNothing(t *testing.T) {
+func TestAReleasedAttemptDoesNotCount(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	for n := 1; n <= 30; n++ {
@@ -411,7 +411,7 @@ func TestAReleaseCountsAsNothing(t *testing.T) {
 	wantEqual(t, "failures, crashes, lost", []int{r.Failures, r.Crashes, r.Lost}, []int{0, 0, 0})
 }
 
-func TestOnlyItsOwnWorkerLosesAClaim(t *testing.T) {
+func TestTheDeathOfAWorkerRevokesNoClaimOfAnother(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")

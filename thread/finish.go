@@ -26,7 +26,7 @@ func completed(r *mailroom.Run) ending {
 	}
 }
 
-// failed is the end of a run that becomes a dead letter.
+// failed is the end of a run that becomes a dead letter with this error.
 func failed(r *mailroom.Run, err *mailroom.RunError) ending {
 	return ending{
 		status: mailroom.StatusFailed, err: err,
@@ -41,7 +41,7 @@ func cancelled(reason mailroom.Reason, by string) ending {
 	}
 }
 
-// stopped is the end of a run that was asked to stop. With forced its agent did not stop in time.
+// stopped is the end of a run that was asked to stop. forced says that its agent did not stop in time.
 func stopped(r *mailroom.Run, forced bool) ending {
 	e := cancelled(r.Stop, r.StopBy)
 	e.body = entry.RunStop{Reason: r.Stop, By: r.StopBy, Forced: forced}
@@ -79,7 +79,7 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	t.touchRun(r)
 }
 
-// release removes the claim from the row, and its limits and its flushed text from the run.
+// release removes the claim from the thread's row, and the limits of the claim and the flushed text from the run.
 func (t *State) release(r *mailroom.Run) {
 	t.Worker, t.Round = "", 0
 	r.ClaimEnds, r.StopGrace = time.Time{}, 0

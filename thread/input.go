@@ -27,7 +27,7 @@ func (in *Submit) inputText() string {
 	return p.Text
 }
 
-// messages are those that a transaction has submitted, or claimed with the row of their run.
+// messages are the messages that a transaction has submitted, or has claimed with the row of their run.
 type messages []mailroom.Message
 
 // at returns the message of an entry, or nil.

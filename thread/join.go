@@ -10,8 +10,8 @@ import (
 	"mailroom/internal/check"
 )
 
-// checkJoin validates Join. Only channels set it: other clients can wait by themselves, and a chat cannot, because
-// what it keeps in memory is lost in a crash.
+// checkJoin validates Join, which only channels set. Other clients can wait before they submit. A channel cannot,
+// because a crash would lose the messages that it holds in memory.
 func (in *Submit) checkJoin() error {
 	switch {
 	case in.Join == 0:
@@ -28,9 +28,9 @@ func (in *Submit) checkJoin() error {
 	return nil
 }
 
-// joinable returns the run that waits for more messages, if these are more of the same: the same sender in the same
-// channel, for a run that would be the same one. A place that was taken since means that something was queued, steered
-// or retried in between, and so the order of messages would change.
+// joinable returns the waiting run that the messages of the submit join, or nil. They must come from the same
+// sender in the same channel, and need a run with the same settings. If a later place of the queue was taken, a
+// message was queued, steered or retried in between, and joining would change the order of messages.
 func (s *submission) joinable() *mailroom.Run {
 	in, t := s.in, s.t
 	r := t.Runs.queue.joining()
@@ -61,22 +61,22 @@ func (s *submission) join(r *mailroom.Run) {
 // joinSlack is by how much the times of a platform may be wrong: some have whole seconds only.
 const joinSlack = time.Second
 
-// setJoinUntil records until when more messages may be written that join r. Messages without a time say nothing about
-// it.
+// setJoinUntil records until when messages may be written that join r. A submit without a time of writing changes
+// nothing.
 func setJoinUntil(r *mailroom.Run, in *Submit) {
 	if !in.Written.IsZero() {
 		r.JoinUntil = in.Written.Add(in.Join + joinSlack)
 	}
 }
 
-// isWrittenLater reports whether a message was written too late to belong to those of r, although it is read in time:
-// after an outage, all are read at once. Only an author can make a time wrong, of their own messages; a wrong one
-// separates messages, or joins what is read within the wait.
+// isWrittenLater reports whether a message was written too late to join r, although it is received within the wait
+// of r: after an outage, a channel receives many messages at once. A sender can give only their own messages a
+// wrong time. Such a time separates messages, or joins messages that are received within the wait.
 func isWrittenLater(r *mailroom.Run, at time.Time) bool {
 	return !r.JoinUntil.IsZero() && at.After(r.JoinUntil) // never for the zero time
 }
 
-// notAfterMaxJoin returns at, or the time until which r may wait for more messages.
+// notAfterMaxJoin returns at, but no later than r may wait for more messages at most.
 func notAfterMaxJoin(r *mailroom.Run, at time.Time) time.Time {
 	since := r.CreatedAt
 	if r.JoinSince.After(since) {
@@ -88,9 +88,9 @@ func notAfterMaxJoin(r *mailroom.Run, at time.Time) time.Time {
 	return at
 }
 
-// HoldJoin keeps the run that waits for more messages of a sender waiting while one of them is on its way: its files
-// are being downloaded. It reports whether there is such a run. The wait ends with that message, or at the bound of
-// every wait, so that a download which hangs delays the others no longer.
+// HoldJoin keeps the run that waits for more messages of a sender waiting while one of them is on its way: its
+// files are being downloaded. It reports whether there is such a run. The wait ends with that message, or after
+// mailroom.MaxJoin, so a download that hangs delays the other messages no longer than that.
 func HoldJoin(t *State, in *Submit, now time.Time) bool {
 	if t.Runs.queue.joining() == nil {
 		return false
@@ -107,13 +107,13 @@ func HoldJoin(t *State, in *Submit, now time.Time) bool {
 	return held
 }
 
-// resumedJoin is how long a run waits for more messages after a start of the server: as long as a channel usually takes
-// to connect and to read what has come.
+// resumedJoin is how long a run waits for more messages after a start of the server. A channel usually needs that
+// long to connect and to read the messages that have come.
 const resumedJoin = 3 * time.Second
 
-// resumeJoin makes a due run wait again if it waited for more messages while this server did not run, because nothing
-// received them. It reports whether the run waits. Rejected: to keep a run waiting until its channel is connected,
-// because a platform that is down would hold messages that have arrived.
+// resumeJoin makes a due run wait again if this server did not run while the run waited for more messages, because
+// no channel received them. It reports whether the run waits. Waiting until the channel is connected was rejected:
+// a platform that is down would hold back messages that have arrived.
 func resumeJoin(t *State, r *mailroom.Run, now time.Time) bool {
 	at := t.ServedSince.Add(resumedJoin)
 	if !r.Joins || !r.NotBefore.Before(t.ServedSince) || !at.After(now) {
@@ -124,8 +124,9 @@ func resumeJoin(t *State, r *mailroom.Run, now time.Time) bool {
 	return true
 }
 
-// endJoin moves the run that waits for more messages to the queue, at the place that it has had. A submit that takes a
-// place calls it first: nothing can join the run any more, and its message may not overtake those of the run.
+// endJoin moves the run that waits for more messages to the queue, at the place that it already has. A submit that
+// takes a new place calls it first: no later message can join the run, and the new message may not overtake those
+// of the run.
 func endJoin(t *State, now time.Time) {
 	r := t.Runs.queue.joining()
 	if r == nil {

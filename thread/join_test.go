@@ -20,7 +20,7 @@ func piece(run, sender string) thread.Submit {
 	return s
 }
 
-func TestABurstIsOneRun(t *testing.T) {
+func TestMessagesOfOneSenderWithinTheWaitBecomeOneRun(t *testing.T) {
 	w := newFixture(t)
 	first := piece("a", "ann")
 	first.Metadata = map[string]string{"message": "1"}
@@ -97,7 +97,7 @@ func TestNothingJoinsARunThatDoesNotWaitForMore(t *testing.T) {
 	wantEqual(t, "run", w.must(piece("n", "ann")).Run, "n")
 }
 
-func TestWhatIsQueuedInBetweenEndsABurst(t *testing.T) {
+func TestAMessageQueuedInBetweenEndsTheWaitForMore(t *testing.T) {
 	for name, between := range map[string]func(w *fixture){
 		"a message of another":  func(w *fixture) { w.must(piece("b", "bob")) },
 		"a message of a client": func(w *fixture) { w.must(in("", "b")) },
@@ -131,7 +131,7 @@ func TestASteeredMessageEndsABurst(t *testing.T) {
 }
 
 // A run of before, which an operator retries, is behind the burst.
-func TestWhatIsRetriedInBetweenEndsABurst(t *testing.T) {
+func TestARunRetriedInBetweenEndsTheWaitForMore(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "x"))
 	if _, err := w.cancel("x"); err != nil {
@@ -263,7 +263,7 @@ func TestABurstWaitsNoLongerAfterTheClockWentBack(t *testing.T) {
 }
 
 // What is read at once after an outage was written minutes apart, or in one go.
-func TestOnlyWhatWasWrittenTogetherJoins(t *testing.T) {
+func TestAMessageJoinsARunOnlyIfItWasWrittenWithinTheWait(t *testing.T) {
 	written := time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC)
 	for _, x := range []struct {
 		name  string

@@ -11,7 +11,7 @@ type Keys struct {
 	added []store.SubmitKey
 }
 
-// Add adds the row of a key, unless it is known.
+// Add adds the row of a key, unless the key was loaded or used before.
 func (s *Keys) Add(row store.SubmitKey) {
 	if !s.Has(row.Key) {
 		s.set(row)
@@ -24,8 +24,8 @@ func (s *Keys) Has(key string) bool {
 	return ok
 }
 
-// Find returns the first result under a loaded key, with the status of that time. repeat is false
-// for a new key and for "". Another digest under the same key is a conflict.
+// Find returns the result of the first submit with a loaded key, with the status that the run had then. repeat is
+// false for a new key and for "". A key that was used with another digest is a conflict.
 func (s *Keys) Find(key, digest string) (first store.Submitted, repeat bool, err error) {
 	k, ok := s.known[key]
 	switch {

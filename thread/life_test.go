@@ -231,7 +231,7 @@ func TestALostClaimWritesNothing(t *testing.T) {
 	}
 }
 
-func TestAClaimOfWhatIsNotDueStartsNothing(t *testing.T) {
+func TestAClaimStartsNoRunThatIsNotDue(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	for name, claim := range map[string]func(l *thread.State) *mailroom.Run{

@@ -7,17 +7,19 @@ import (
 	"mailroom"
 )
 
-// A sticky agent keeps the conversation of a thread in a session on one machine. The step that writes its state also
-// writes the server into the thread's row, in one commit, so no session is without its server, and a thread without one
-// starts anywhere. The server is a part of Due.Agent, by which claims look for due runs: a server asks for the agent,
-// and for the agent with its own id, each an index seek. With the server in a column of its own, a claim would skip the
-// threads of other servers, as many as are due. Agents that are not sticky cost nothing.
+// A sticky agent keeps the conversation of a thread in a session on one machine. The step that writes the agent's
+// state also writes the id of its server into the thread's row, in one commit, so the server of each session is
+// known. Runs of a thread without a session start on any server.
+//
+// The server is a part of Due.Agent, by which claims look for due runs: a server asks for the agent, and for the
+// agent with its own id, and each is an index seek. With the server in a column of its own, a claim would have to
+// skip the due threads of all other servers. Agents that are not sticky cost nothing.
 
 // dueSeparator stands between agent and node in [mailroom.Due].Agent.
 const dueSeparator = " @ "
 
-// DueAgent returns the Due.Agent of runs of an agent that only the server node starts, or any server
-// with node "". It differs for different arguments; the id of a node has no separator.
+// DueAgent returns the Due.Agent of runs of agent that only the server node starts. With node "", any server starts
+// them. Different arguments give different results, because the id of a node contains no dueSeparator.
 func DueAgent(agent, node string) string {
 	if node == "" && !strings.Contains(agent, dueSeparator) {
 		return agent

@@ -52,7 +52,7 @@ func (o *Outbox) deliver(from *mailroom.Thread, r *mailroom.Run, seq int64, part
 	})
 }
 
-// DeliveryID returns the run that delivers what entry seq of a run says.
+// DeliveryID returns the id of the run that delivers entry seq of a run to another thread.
 func DeliveryID(run string, seq int64) string {
 	return digest.ID("deliver", run, strconv.FormatInt(seq, 10))
 }

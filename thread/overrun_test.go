@@ -95,7 +95,7 @@ func TestARunThatIgnoresAStopIsForced(t *testing.T) {
 	w.mustStart("b")
 }
 
-func TestARunOutlivesItsDeadlineAsOftenAsItMayFail(t *testing.T) {
+func TestEachOverdueClaimCountsAsAFailure(t *testing.T) {
 	w := newFixture(t)
 	w.limit, w.grace = time.Hour, time.Second
 	w.must(in("", "a"))

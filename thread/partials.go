@@ -41,7 +41,7 @@ func (s *Partials) Text(run string, stored []store.Partial) *PartialText {
 	return text
 }
 
-// add adds a piece. It replaces one at the same offset.
+// add adds a piece. It replaces a piece at the same offset.
 func (s *Partials) add(p store.Partial) {
 	s.added = slices.DeleteFunc(s.added,
 		func(old store.Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })

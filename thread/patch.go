@@ -60,8 +60,8 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	return nil
 }
 
-// dropSessions forgets the agents' sessions. While work is queued, it stays bound to the server of its session: the
-// queue was planned for it.
+// dropSessions drops the agents' state, and with it their sessions. The servers of the sessions stay in the row
+// while work is queued, because the Due of that work names them.
 func dropSessions(row *mailroom.Thread) {
 	row.State = nil
 	if isIdle(row) {
@@ -85,10 +85,10 @@ func (p *Patch) Check() error {
 	return nil
 }
 
-// checkDelivery refuses a target of thread that the caller cannot see, and chains: a delivery
-// thread must not deliver itself, or a reply could be delivered forever.
+// checkDelivery refuses a target of thread t that the caller cannot see, and a chain: a thread to which others
+// deliver must not deliver itself, or a reply could be delivered forever.
 //
-// It refuses a reserved thread that the deliveries of owner cannot create.
+// It also refuses a reserved thread that does not exist and that the deliveries of owner cannot create.
 func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" {
 		return nil
@@ -103,7 +103,8 @@ func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 		return e
 	case reserved.ForServer(to) && reserved.Owner(to) == auth.Operator && p.By != nil && !p.ByServer &&
 		!p.By.Has(auth.PermissionAdmin):
-		// The owner's name is no right: the operator's limited tokens have it, and act in no chat.
+		// The name of the operator gives no right here: the operator's limited tokens have it too, and may not act
+		// in chats.
 		e := check.Invalid("deliver_to", "is a chat or a target of the server: this requires a token with the scope admin",
 			to)
 		e.Code = mailroom.CodeForbidden
@@ -138,7 +139,7 @@ func (t *State) CheckDeletable() error {
 	return nil
 }
 
-// Purge drops the entries below seq from the row's totals; they have the given size in bytes.
+// Purge records in the thread's row that the entries below seq, which have the given size in bytes, were dropped.
 func (t *State) Purge(seq, bytes int64) {
 	t.FirstSeq = seq
 	t.Bytes -= bytes

@@ -11,24 +11,24 @@ import (
 type Scope int
 
 const (
-	ScopeRow  Scope = iota // the row and the current run
-	ScopeHead              // and the next run
-	ScopeJoin              // and the run that waits for more messages, if there is one
-	ScopeAll               // and every run that never started
+	ScopeRow  Scope = iota // the thread's row and the current run
+	ScopeHead              // also the next run of the queue
+	ScopeJoin              // as ScopeHead, and the run that waits for more messages, if there is one
+	ScopeAll               // also every run that never started
 )
 
 const firstPage, allRows = 3, 1 << 40
 
 // queue is the loaded part of a thread's runs that never started.
 type queue struct {
-	ready     window // runs that wait for their turn only, by (Priority, Place)
-	scheduled window // runs with a time to enter the queue, by (NotBefore, Place)
-	// head is the head of the queue according to the thread's row, which a submit can use instead
-	// of a loaded run. Its Agent is without a server. It is zero once that is unknown.
+	ready     window // runs that only wait for their turn, ordered by (Priority, Place)
+	scheduled window // runs that enter the queue at a time, ordered by (NotBefore, Place)
+	// head describes the first run of the queue as the thread's row has it, so a submit need not load that run. Its
+	// Agent names no server. head is zero once the first run is unknown.
 	head mailroom.Due
 }
 
-// newQueue returns the queue of a row, of which no run is loaded.
+// newQueue returns the queue of a thread with this row. No run is loaded.
 func newQueue(row *mailroom.Thread) queue {
 	idle := isIdle(row)
 	q := queue{
@@ -42,7 +42,7 @@ func newQueue(row *mailroom.Thread) queue {
 	return q
 }
 
-// rowsNeeded is RowsNeeded of a State whose row has this HeldAt.
+// rowsNeeded is [State.RowsNeeded] for a thread whose row has this HeldAt.
 func (q *queue) rowsNeeded(s Scope, heldAt, now time.Time) (ready, scheduled int) {
 	// Scheduled runs that are due enter the queue first.
 	if !q.scheduled.loaded(2) || s == ScopeAll && !q.scheduled.whole {
@@ -73,8 +73,8 @@ func (q *queue) place(r *mailroom.Run) {
 	}
 }
 
-// due returns the next work of a thread without a current run, without its server. row has the last
-// one.
+// due returns the Due of a thread without a current run. Its Agent names no server, see withNode. row has the
+// previous Due, whose time is kept while runs are queued.
 func (q *queue) due(row *mailroom.Thread, now time.Time) mailroom.Due {
 	if r := q.ready.first(); r != nil {
 		at := now
@@ -111,8 +111,9 @@ func (q *queue) joining() *mailroom.Run {
 	return nil
 }
 
-// hasJoin reports whether the run that waits for more messages is loaded, with one behind it, or certainly none. It
-// waits no longer than mailroom.MaxJoin, so few runs are before it.
+// hasJoin reports whether enough runs are loaded to know the run that waits for more messages: that run and a run
+// behind it, or so many that there is no such run. The run waits no longer than mailroom.MaxJoin, so few runs are
+// before it.
 func (q *queue) hasJoin(now time.Time) bool {
 	w := &q.scheduled
 	if w.whole || len(w.runs) == 0 {
@@ -152,14 +153,14 @@ func (q *queue) remove(match func(*mailroom.Run) bool) []*mailroom.Run {
 	return removed
 }
 
-// Bounds of the runs of a window that a cached thread keeps: minKept, or what it has read ahead.
+// Bounds of the runs that each window of a cached thread keeps: minKept, or up to maxAhead that were read ahead.
 const (
 	minKept      = 4
 	maxAhead     = 16
 	maxAheadSize = 32 << 10 // bytes of options of runs beyond minKept
 )
 
-// trim keeps the start of each window and returns its runs.
+// trim drops the loaded runs behind the start of each window, and returns the runs that stay.
 func (q *queue) trim() []*mailroom.Run {
 	q.head = mailroom.Due{}
 	q.ready.trim()
@@ -172,15 +173,17 @@ func dueOf(r *mailroom.Run, at time.Time) mailroom.Due {
 	return mailroom.Due{At: at, Agent: r.Agent, Priority: r.Priority, LastAttempt: r.OnLastAttempt()}
 }
 
-// window is the loaded start of an ordered set of runs. Most transitions need one or two runs of a queue that may have
-// thousands, and the thread's row is locked anyway, so the start is a consistent part of the whole: a run that is added
-// or moved is placed into it, or is behind it and stays unloaded. To load the whole queue would make each commit as
-// slow as the queue is long; to load the first run alone would cost a query for each run of a queue that is worked off,
-// so the window of a thread that stays cached doubles.
+// window is the loaded first part of an ordered set of runs, such as the runs of a thread that wait for their turn.
+// The store may have thousands of them, and most transitions need one or two.
+//
+// The thread's row is locked, so the loaded part stays consistent with the stored set: a run that is added or moved
+// is placed within the loaded part, or belongs behind it and stays unloaded. Loading the whole queue would make
+// each commit as slow as the queue is long. Loading only the first run would cost one query for each run that
+// starts. So each page of a thread that stays cached is twice as large as the page before it, see trim.
 type window struct {
 	runs     []*mailroom.Run
-	whole    bool // runs has the whole set
-	asked    int  // size of the last page, or what a cached thread keeps of it
+	whole    bool // runs is the whole set
+	asked    int  // rows of the last page, or the part of the page that a cached thread keeps
 	less     func(a, b *mailroom.Run) bool
 	contains func(*mailroom.Run) bool
 }

@@ -10,8 +10,8 @@ import (
 	"mailroom/internal/retry"
 )
 
-// followUp is what follows an attempt that did not end its run otherwise: another attempt, or a
-// dead letter.
+// followUp is the decision about a run after an attempt that did not end it otherwise: another attempt, or a dead
+// letter.
 type followUp struct {
 	dead   bool               // the run fails with err
 	reason string             // for another attempt, as in the log: "retry", "released" or "lease_lost"
@@ -36,8 +36,8 @@ func (t *State) follow(r *mailroom.Run, f followUp, now time.Time) {
 		entry.RunRescheduled{Reason: f.reason, Attempt: r.Attempt, AvailableAt: f.at, Error: f.err})
 }
 
-// afterRelease returns the run to the queue. The attempt does not count. But a run that no lost claim may
-// start again ends if its agent may have begun to work: a second start is a second start, whatever its cause.
+// afterRelease returns the run to the queue. The attempt does not count. entered says that the agent may have begun
+// to work: a run with MaxCrashes 0 then ends, because another attempt would be a second start.
 func afterRelease(r *mailroom.Run, entered bool, now time.Time) followUp {
 	if entered && r.MaxCrashes() == 0 {
 		r.Lost++ // as the end of class crashed says
@@ -97,7 +97,7 @@ func afterOutage(r *mailroom.Run, message string, after time.Duration, jitter fl
 	return followUp{reason: "retry", at: at, err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message}}
 }
 
-// afterLostClaim counts a lost claim in r, and a crash if charged.
+// afterLostClaim counts a lost claim in r and, if charged is true, a crash of the run.
 func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
 	if charged {
 		r.Crashes++
@@ -114,9 +114,9 @@ func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
 	return followUp{reason: "lease_lost", at: at}
 }
 
-// setRetry sets how failures of the attempt that begins are retried. The claim decides it, so that the worker has a
-// say, and any end of the attempt finds it: its settle, or the end of a claim that its worker does not settle. A
-// number below the failures that the run already has still allows this attempt.
+// setRetry records how failures of the attempt that begins are retried. It is called at the claim, because the
+// worker may name the policy, and because the attempt may end without a settle of its worker. A number of attempts
+// below the failures that the run already has still allows this attempt.
 func setRetry(r *mailroom.Run, p retry.Policy) {
 	if r.AgentAttempts {
 		r.MaxAttempts = max(p.Attempts, r.Failures+1)
@@ -127,13 +127,14 @@ func setRetry(r *mailroom.Run, p retry.Policy) {
 	}
 }
 
-// retryOf returns the policy of the last attempt.
+// retryOf returns the retry policy that setRetry recorded for the last attempt of r.
 func retryOf(r *mailroom.Run) retry.Policy {
 	return retry.Policy{Attempts: r.MaxAttempts, First: r.RetryFirst, Most: r.RetryMost}.Over(retry.Default())
 }
 
-// notBefore returns the delay, or the one that a provider or the agent named if that is longer, in microseconds as
-// stores keep it. A worker that names more than retry.MaxNamed is not refused: its result would be lost.
+// notBefore returns the delay of a retry in whole microseconds, as stores keep it. It is the longer one of delay
+// and named, the delay that a provider or the agent named, at most retry.MaxNamed. A longer named delay is not
+// refused, because the worker's result would be lost.
 func notBefore(named, delay time.Duration) time.Duration {
 	return (max(delay, min(named, retry.MaxNamed)) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
@@ -142,8 +143,9 @@ func notBefore(named, delay time.Duration) time.Duration {
 // " (works again at 2026-11-28T15:04:05Z)".
 const AgainAt = " (works again at "
 
-// againAt says when an agent that named a delay works again, "" if it named none. The run has no other attempt, whose
-// time would say it; who reads the failure sends the message again then.
+// againAt returns the end of an error message that says when the agent works again, or "" if the agent named no
+// delay. The run has no further attempt whose time would say it, so a reader of the failure knows when to send the
+// message again.
 func againAt(after time.Duration, now time.Time) string {
 	if after <= 0 {
 		return ""

@@ -46,7 +46,7 @@ func (in *Revoke) followUp(r *mailroom.Run, now time.Time) followUp {
 	case RevokeOverdue:
 		return afterFailure(r, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errOverrun}, 0, now)
 	case RevokeUnheld:
-		// Its worker may also have worked on it, if it could not settle.
+		// The worker may have worked on the run, if its settle did not arrive.
 		return afterRelease(r, true, now)
 	}
 	return afterLostClaim(r, !in.Uncharged, now)
@@ -70,7 +70,7 @@ func (in *Revoke) class() mailroom.Class {
 	return ""
 }
 
-// Revoke reports whether the thread has such a claim, and if so takes it away.
+// Revoke reports whether the thread has a claim that in describes, and if so takes it away.
 func (t *State) Revoke(in Revoke, now time.Time) bool {
 	r := t.current()
 	if r == nil || r.Status != mailroom.StatusRunning || !in.matches(&t.Thread, r, now) {
@@ -107,7 +107,8 @@ func (t *State) Extend(until, now time.Time) {
 	t.schedule(now)
 }
 
-// FailOrphaned fails the due run with this Due.Agent, whose agent no worker serves.
+// FailOrphaned fails the due run with the Due.Agent due, because no worker serves its agent. It reports whether
+// there was such a run.
 func (t *State) FailOrphaned(due string, now time.Time) bool {
 	r := t.nextRun(now)
 	orphaned := r != nil && dueAgent(&t.Thread, r.Agent) == due
@@ -118,8 +119,8 @@ func (t *State) FailOrphaned(due string, now time.Time) bool {
 	return orphaned
 }
 
-// FreeSession lets any server start the due run with this Due.Agent, although its server keeps a
-// session of the agent. It reports whether that server was the only one.
+// FreeSession lets any server start the due run with the Due.Agent due, although one server keeps a session of its
+// agent. It reports whether only that server could start the run before.
 func (t *State) FreeSession(due string, now time.Time) bool {
 	agent, node := ParseDueAgent(due)
 	if t.Due.Agent != due || t.Nodes[agent] != node {

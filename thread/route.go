@@ -13,7 +13,7 @@ const (
 	routeCollect              // to the newest run of the queue that fits
 	routeSteer                // to the current run, which reads them at its next step
 	routeAnswer               // to the parked current run, as the answer to its first open question
-	routeResume               // to the parked current run, whose wait messages end without an answer
+	routeResume               // to the parked current run, whose wait the messages end without an answer
 )
 
 // route returns where the messages go now, and the run that gets them unless they get a new one.
@@ -27,12 +27,12 @@ const (
 //	reject     queue           queue    answer        queue         queue            queue
 //	interrupt  queue           queue    queue         queue         queue            queue
 //
-// A current run that was asked to stop is none that accepts messages. A wait that has expired counts as at work.
-// Messages for another agent, or for later, and those of a run that wants an answer, do not reach a waiting run, and
-// those of any run answer no question. Where nothing fits, collect goes to the queue. Messages that join
-// ([submission.joinable]) go to the run that waits for them instead of to collect or queue. What becomes of the runs
-// before them is not decided here: in the modes latest and interrupt, [submission.apply] supersedes them, and in the
-// mode reject a busy thread refuses.
+// A current run that was asked to stop accepts no messages. A wait that has expired counts as at work. A waiting
+// run gets no messages for another agent, no scheduled messages, and no messages of a run that wants an answer.
+// Messages of a run never answer a question. Where nothing fits, collect goes to the queue. Messages that join a
+// run ([submission.joinable]) take routeJoin instead of collect or queue. This function does not decide what
+// becomes of earlier runs: in the modes latest and interrupt, [submission.apply] supersedes them, and in the mode
+// reject a busy thread refuses the submit.
 func (s *submission) route() (route, *mailroom.Run) {
 	if len(s.in.Messages) == 0 {
 		return routeQueue, nil

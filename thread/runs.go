@@ -25,8 +25,7 @@ func (s *Runs) Add(row *mailroom.Run) {
 	}
 }
 
-// SetQueue sets the first rows of set, as the store returned them. whole reports that there are no
-// more.
+// SetQueue sets the first runs of set, as the store returned them. whole reports that set has no further runs.
 func (s *Runs) SetQueue(set store.RunSet, rows []*mailroom.Run, whole bool) {
 	w := &s.queue.ready
 	if set == store.RunsScheduled {
@@ -74,8 +73,8 @@ func (s *Runs) touch(r *mailroom.Run) {
 	s.changed = append(s.changed, r)
 }
 
-// trim drops the changes and all runs but current, which may be nil, and the start of the queue. It
-// returns false if the rest is not worth keeping or would be incomplete.
+// trim drops the changes, and all runs except current, which may be nil, and the start of the queue. It returns
+// false if the remaining runs are not worth keeping or would be incomplete.
 func (s *Runs) trim(current *mailroom.Run) bool {
 	s.changed = nil
 	clear(s.isChanged)

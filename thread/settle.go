@@ -83,7 +83,7 @@ func (s *Settle) Check() error {
 	return nil
 }
 
-// settleDigest holds the fields that the digest of a settle covers.
+// settleDigest has the fields of a Settle that its digest covers.
 type settleDigest struct {
 	Outcome Outcome
 	Message *PartialText

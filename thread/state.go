@@ -148,8 +148,9 @@ func (t *State) AppendEntry(agent, owner, kind string, body any, now time.Time) 
 	return t.append(kind, &mailroom.Run{}, now, body)
 }
 
-// promote moves the scheduled runs that are due to the end of the queue. A run that waited for more messages keeps
-// its place: the messages have been there. It waits again if the server could not receive them.
+// promote moves the scheduled runs that are due to the end of the queue. A run that waited for more messages of its
+// sender keeps the place that its first message took. It waits again if the server could not receive messages
+// during the wait.
 func (t *State) promote(now time.Time) {
 	for {
 		r := t.Runs.queue.scheduled.first()

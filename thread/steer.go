@@ -47,8 +47,8 @@ func checkSteer(r *mailroom.Run, in *Submit) error {
 	return nil
 }
 
-// steer hands the messages to the current run c. They keep the run that they become, at the place of
-// their submission, if the current run ends first.
+// steer hands the messages to the current run c. If c ends before it reads them, they become a run of their own, at
+// the place of their submission.
 func (s *submission) steer(c *mailroom.Run) store.Submitted {
 	own := s.newRun()
 	s.appendMessages(own, c.ID)
@@ -152,8 +152,8 @@ func detachSteers(r *mailroom.Run, now time.Time, take func(own *mailroom.Run) b
 	return runs
 }
 
-// supersedeSteers cancels the runs among these that unread steered messages would become, except
-// child runs: an interrupt replaces them too.
+// supersedeSteers cancels the runs that unread steered messages would become and that the function these selects,
+// except child runs. An interrupt replaces such runs like queued ones.
 func (t *State) supersedeSteers(these func(*mailroom.Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	c := t.current()

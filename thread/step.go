@@ -242,7 +242,8 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 	return t.LastSeq, nil
 }
 
-// recordSend records the target of a named send for which no run was created.
+// recordSend records the target thread of a named send whose message joined an existing run, so that no run was
+// created for it.
 func recordSend(r *mailroom.Run, name string, s store.Submitted) {
 	if s.Disposition != store.DispositionResumed && s.Disposition != store.DispositionSteered {
 		return

@@ -131,7 +131,7 @@ func TestAStoppedRunWhoseWorkerDiesOnItsLastAttemptIsCancelled(t *testing.T) {
 }
 
 // A repeated interrupt names the place up to which it applies.
-func TestAnInterruptUpToAPlaceLeavesWhatCameLater(t *testing.T) {
+func TestAnInterruptUpToAPlaceLeavesLaterRuns(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")

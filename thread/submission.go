@@ -161,7 +161,7 @@ func (s *submission) apply() store.Submitted {
 	return out
 }
 
-// submittedTo returns the result of a submit whose messages, the last of them given, went to r.
+// submittedTo returns the result of a submit whose messages went to r. last is the last one of them.
 func submittedTo(r *mailroom.Run, last mailroom.Input, d store.Disposition) store.Submitted {
 	return store.Submitted{
 		Message: last.Message, Seq: last.Seq, Run: r.ID, Thread: r.Thread, Place: r.Place,

@@ -85,8 +85,8 @@ type Resolved struct {
 	MaxQueued        int              // 0: no limit
 	ForeignNamespace bool             // as auth.Token.InForeignNamespace says of a new thread's id
 	Reserved         []string         // prefixes of thread ids that only the operator may create
-	BadVersion       error            // why the agent has no such version as the submit names; nil: it has
-	BadOptions       error            // why the agent does not take the options of the submit; nil: it does
+	BadVersion       error            // why the submit's AgentVersion is refused; nil: the agent has that version
+	BadOptions       error            // why the agent refuses the submit's options; nil: it accepts them
 }
 
 // NewMessage is a message to submit.
@@ -108,7 +108,7 @@ func (in *Submit) Size() int {
 	return n
 }
 
-// Cost is Size with what each item costs besides its bytes, to bound a batch.
+// Cost is Size plus a fixed size for each item, to bound a batch.
 func (in *Submit) Cost() int {
 	n := in.Size() + itemSize*len(in.Decisions)
 	for _, d := range in.Messages {

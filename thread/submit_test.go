@@ -53,7 +53,7 @@ func TestALaterSubmitChangesOnlyTheAgentOfAThread(t *testing.T) {
 	wantEqual(t, "agent, owner, parent", []string{w.row.Agent, w.row.Owner, w.row.Parent}, []string{"codex", "ann", ""})
 }
 
-func TestAKeyIsOneSubmitInEveryMode(t *testing.T) {
+func TestARepeatedKeySubmitsOnceInEveryMode(t *testing.T) {
 	for _, c := range cells() {
 		if c.busy {
 			continue

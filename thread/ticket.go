@@ -10,8 +10,8 @@ import (
 	"mailroom/internal/check"
 )
 
-// Tickets are the loaded and new tickets of a thread: the tickets of its current run, and the ones
-// that an operation names.
+// Tickets are the loaded and new tickets of a thread: the tickets of its current run, and the tickets that an
+// operation names.
 type Tickets struct {
 	byID      map[string]*mailroom.Ticket
 	byName    map[ticketName]*mailroom.Ticket // the same; the id of a name is a hash
@@ -176,7 +176,7 @@ func (s *Tickets) firstQuestion(r *mailroom.Run, now time.Time) *mailroom.Ticket
 	return nil
 }
 
-// answered returns the ids of the tickets of a wait that are no longer open.
+// answered returns the ids of the tickets in the run's Wait that are no longer open.
 func (s *Tickets) answered(r *mailroom.Run) []string {
 	var ids []string
 	if r.Wait == nil {

@@ -36,8 +36,9 @@ func (s *submission) checkReachable() error {
 	return s.checkOwner()
 }
 
-// CheckReached returns the error of a submit to a thread that exists and that the submitter may not see: that of one
-// which it may not create. Nothing else of such a thread may be looked at before, as the quota of its owner.
+// CheckReached returns an error if the submitter may not see the thread of the submit, which exists. It is the same
+// error as for a thread that the submitter may not create. Call it before anything else of the thread is looked at,
+// such as the quota of its owner.
 func CheckReached(t *State, in *Submit, configured []string) error {
 	seen := in.By == nil || in.By.CanSee(&t.Thread)
 	if in.Origin.Via == "wake" {
@@ -54,7 +55,8 @@ func CheckReached(t *State, in *Submit, configured []string) error {
 	return errNoThread(t.ID)
 }
 
-// checkReserved refuses an id if only the server or the operator creates its thread, whether there is one or not.
+// checkReserved refuses an id if only the server or the operator may create its thread, whether the thread exists
+// or not.
 func checkReserved(id string, configured []string) error {
 	if reserved.ForServer(id) {
 		return mailroom.Errorf(mailroom.CodeForbidden,
@@ -69,8 +71,8 @@ func checkReserved(id string, configured []string) error {
 	return nil
 }
 
-// checkOwner refuses what a part of the server submits to a thread of its own that another owner has, from
-// before its id was reserved: this owner would read it.
+// checkOwner refuses a submit of a part of the server to a reserved thread that another owner created before its id
+// was reserved: that owner would read the messages.
 func (s *submission) checkOwner() error {
 	t := s.t
 	if s.ofServer() && reserved.ForServer(t.ID) && t.Owner != reserved.Owner(t.ID) {
