@@ -87,20 +87,21 @@ func (c *committer) failAll(ops []*op, err error) {
 	}
 }
 
-// batch is one transaction of the committer. It keeps apart what waits for the answer, and what was read and changed
-// for it, because the second is made again when the store runs the transaction again.
+// batch is one transaction of the committer. It keeps the operations that wait for an answer apart from the rows
+// that were read and changed for them, because the rows are made again when the store repeats the transaction.
 type batch struct {
 	c       *committer
 	waiting gathered
 	tx      *transaction // of the last try
 
-	culprit *op            // removed before the next try
+	culprit *op            // operation that failed the last try; removed before the next one
 	written *store.Changes // by the last try
 	applied time.Duration  // time to apply the operations, without the commit
 }
 
-// gathered is what waits: the operations that the committer took from its queue, and the claims of workers, which come
-// last, so that they find the runs that the operations make due. Their callers wait until the batch is committed.
+// gathered is the work of the next batch: the operations that the committer took from its queue, and the claims of
+// workers. The claims come last, so that they find the runs that the operations make due. The callers wait until
+// the batch is committed.
 type gathered struct {
 	ops, claims []*op
 }

@@ -37,7 +37,7 @@ func (c *changes) dropEntries(thread string, seq int64) {
 	c.write.DropEntries = append(c.write.DropEntries, store.Prefix{Thread: thread, Seq: seq})
 }
 
-// dropCursors drops these cursors of a channel, which are all.
+// dropCursors drops rows, which are all cursors of a channel.
 func (c *changes) dropCursors(channel string, rows []store.Cursor) {
 	c.cursors.drop(channel, rows)
 	c.write.DropCursors = append(c.write.DropCursors, rows...)
@@ -62,7 +62,7 @@ type movedCursors struct {
 }
 
 // channelCursors are the changes to the cursors of one channel, by identity. A project with many inboxes is a
-// channel with many cursors, so nothing here looks through all of them for one.
+// channel with many cursors, so no lookup here is a scan of all of them.
 type channelCursors struct {
 	moved   map[string]store.Cursor
 	order   []string        // identities, in order of their first move

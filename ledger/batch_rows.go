@@ -34,7 +34,7 @@ type rows struct {
 	tokensByName map[string]*auth.Token
 }
 
-// lockedRow is what a thread's row was when it was locked.
+// lockedRow keeps what a thread's row said when the batch locked it.
 type lockedRow struct {
 	version store.Version
 	use     threadUse
@@ -305,8 +305,8 @@ func (r *rows) loadKey(t *thread.State, key string) error {
 	return nil
 }
 
-// findRun returns the one of these threads that has the run, or else the thread that the run was
-// loaded with; "" if there is no such run.
+// findRun returns the id of the thread among threads that has the run, or else of the thread that the run was
+// loaded with. It returns "" if there is no such run.
 func (r *rows) findRun(run string, threads []string) string {
 	for _, id := range threads {
 		if r.threads[id].Run(run) != nil {

@@ -35,8 +35,9 @@ type transaction struct {
 	clockStepped *atomic.Bool
 }
 
-// forecast is what is expected of rows that were not read. It saves a query for each claim. A wrong forecast costs time
-// only, so that of a batch replaces the committer's once the batch is committed, without any lock.
+// forecast is what the committer expects of rows that it has not read, which saves a query for each claim. A wrong
+// forecast costs time only. So the forecast of a batch replaces the committer's, without any lock, once the batch
+// is committed.
 type forecast struct {
 	idle     map[store.Capacity]time.Time // earliest time at which work may be due
 	nextFair time.Time                    // when claimFairSlots runs again at the latest
@@ -60,8 +61,8 @@ func (tx *transaction) collect() *store.Changes {
 	return &all
 }
 
-// forward applies, in the same transaction, what the transitions send to other threads: deliveries,
-// and ends of runs that others wait for. These may send in turn.
+// forward applies, in the same transaction, what the transitions send to other threads: deliveries, and ends of
+// runs that others wait for. The target threads may send in turn.
 func (tx *transaction) forward() error {
 	for i := 0; i < len(tx.rows.order); i++ {
 		sends, ended := tx.rows.order[i].Outbox.Take()

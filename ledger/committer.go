@@ -186,7 +186,7 @@ func (c *committer) nudge(agent string) {
 	c.signal()
 }
 
-// announceDue informs the other lanes and servers that a run is due that this lane has no slot for.
+// announceDue informs the other lanes and servers that a run is due for which this lane has no slot.
 func (c *committer) announceDue(agent string) {
 	c.options.Due(agent)
 	for _, other := range c.others {
@@ -194,7 +194,7 @@ func (c *committer) announceDue(agent string) {
 	}
 }
 
-// forgetIdle forgets for the agents of nudges that nothing is due. The caller holds mu.
+// forgetIdle makes claims look for due work again, for the agents of nudges. The caller holds mu.
 func (c *committer) forgetIdle() {
 	for agent := range c.nudged {
 		if agent == "" {

@@ -48,14 +48,14 @@ type Options struct {
 	// that late.
 	Deadline  func(agent string) time.Duration
 	StopGrace time.Duration
-	// Retry is how failures of an agent's runs are retried, unless the worker or, for the number, the submit says; a
-	// zero field and a nil function mean the default.
+	// Retry is how failures of an agent's runs are retried. A policy that the worker names, and a number of
+	// attempts that the submit names, take precedence. A zero field and a nil function mean the default.
 	Retry func(agent string) retry.Policy
 	// CheckOptions returns why an agent does not take the options of a submit, which is then refused. A nil
 	// function takes all options. It must not block.
 	CheckOptions func(agent string, options json.RawMessage) error
-	// Sticky reports whether the State of an agent is of use only on the server that wrote it, so that
-	// a thread's next run must start there. A nil function means that none is.
+	// Sticky reports whether the State of an agent is of use only on the server that wrote it, so that a thread's
+	// next run must start there. A nil function means that no agent is sticky.
 	Sticky func(agent string) bool
 	// StickyGrace is how long a run that is due waits for a server that is gone. Defaults to 5 min.
 	StickyGrace time.Duration

@@ -17,13 +17,13 @@ type Caller struct {
 
 type callerKey struct{}
 
-// WithCaller returns a context whose operations are those of a caller, who is asked for when one begins: it may not be
-// known yet. nil: the server itself.
+// WithCaller returns a context whose operations are those of a caller. who is called when an operation begins,
+// because the caller may not be known before. A nil who is the server itself.
 func WithCaller(ctx context.Context, who func() Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, who)
 }
 
-// ofCaller makes the operation read the row of its caller, and fail if it is no longer valid.
+// ofCaller makes o read the row of its caller, and fail if that row is no longer valid.
 func (o *op) ofCaller(ctx context.Context) {
 	who, _ := ctx.Value(callerKey{}).(func() Caller)
 	if who == nil {

@@ -68,7 +68,8 @@ func (tx *transaction) expectedWants(ops []*op) []store.Capacity {
 	return wants
 }
 
-// addSlots adds a want without a share. Several claims that ask for the same get more slots of one.
+// addSlots adds w to wants, without a share. Claims that ask for the same runs share one want, which has the slots
+// of all of them.
 func addSlots(wants []store.Capacity, w store.Capacity) []store.Capacity {
 	for i, x := range wants {
 		if x.Share == nil && x.Agent == w.Agent && x.LastAttempt == w.LastAttempt {

@@ -15,7 +15,7 @@ type shares struct {
 	slots int            // slots of the worker, used and free
 }
 
-// newShares returns the shares of a worker with these runs and free slots.
+// newShares returns the shares of a worker with held runs by owner, and free slots.
 func newShares(held map[string]int, free int) *shares {
 	s := &shares{held: map[string]int{}, slots: max(free, 0)}
 	for owner, n := range held {

@@ -21,7 +21,7 @@ import (
 // alive and a duty that is not. A lock of the database would end with a connection, which is neither the end of the job
 // nor that of the server.
 
-// Duties are the operations on duties, and those that only a duty makes.
+// Duties are the operations on duties, and those that only the holder of a duty makes.
 type Duties struct{ ledger *Ledger }
 
 // Duties returns the operations on duties.
@@ -67,9 +67,10 @@ func copyWorker(w *store.Worker) *store.Worker {
 	return &c
 }
 
-// SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in
-// one transaction: all of it or nothing. Each submit names its thread, its run and a key, and gets no limits of a
-// caller. One with a known key is left out, whatever its content, because the key names the event.
+// SubmitAll submits to several threads and moves a cursor, in one transaction: all of it or nothing. A thread that
+// it creates belongs to the operator unless Owner is set. Each submit names its thread, its run and a key. The
+// limits of a caller do not apply. A submit with a known key is left out, whatever its content, because the key
+// names the event.
 func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
 	if err := thread.CheckCursor(&c); err != nil {
 		return err

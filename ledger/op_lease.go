@@ -33,8 +33,8 @@ type Workers struct{ ledger *Ledger }
 // Workers returns the operations of workers.
 func (l *Ledger) Workers() Workers { return Workers{l} }
 
-// LaneWorkers returns the operations of workers in one lane, from 0. A worker in a lane is served by the
-// commits of that lane; it finds the due runs of others like those of another server.
+// LaneWorkers returns the operations of workers in one lane, from 0. A worker in a lane is served by the commits of
+// that lane. It finds the due runs of other lanes as it finds those of another server.
 func (l *Ledger) LaneWorkers(lane int) Workers {
 	fixed := *l
 	fixed.lane = lane
@@ -151,8 +151,8 @@ func (ws Workers) EndLocalWorkers(ctx context.Context, uncharged bool) error {
 	return ws.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return w.Local })
 }
 
-// EndNodeWorkers does the same for the workers of an earlier process of this server, on a store that
-// it shares with others.
+// EndNodeWorkers is EndLocalWorkers for the workers of an earlier process of this server, on a store that the
+// server shares with others.
 func (ws Workers) EndNodeWorkers(ctx context.Context, node string, uncharged bool) error {
 	return ws.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return node != "" && w.Node == node })
 }

@@ -47,8 +47,8 @@ func (l *Ledger) PauseAgent(ctx context.Context, p store.Pause) (store.Pause, er
 // errRegistered refuses a pause because a worker registered after the list of workers was read.
 var errRegistered = mailroom.Errorf(mailroom.CodeConflict, "a worker registered at the same time")
 
-// pause writes the pause of an agent while these workers are locked, or returns errRegistered if there are
-// others.
+// pause writes the pause of an agent while the rows of workers are locked. It returns errRegistered if there are
+// further live workers.
 func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (store.Pause, error) {
 	o := op{name: "pause", rank: rankPlain, topics: []string{topicAgents}, workers: workers, pauses: true}
 	return run(ctx, l, o, func(tx *transaction) (store.Pause, error) {

@@ -29,7 +29,8 @@ const (
 // mayProbe reports whether a run of a paused agent may start.
 func mayProbe(p store.Pause, now time.Time) bool { return !p.Probe.IsZero() && !now.Before(p.Probe) }
 
-// nextProbe returns when the next run may start after one failed: the distance doubles.
+// nextProbe returns when the next run may start after a probe failed at now: after the time that the pause has
+// lasted, at least firstProbe and at most lastProbe. So the distance between probes doubles.
 func nextProbe(p store.Pause, now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(p.At), firstProbe), lastProbe))
 }

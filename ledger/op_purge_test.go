@@ -46,7 +46,7 @@ func TestAPurgeKeepsEverythingSinceTheOldestOpenRun(t *testing.T) {
 
 // The check of invariants at the end must accept a run whose first entry is its end: it may have started
 // in the purged part.
-func TestASteerThatIsSupersededAfterAPurgeIsSound(t *testing.T) {
+func TestSupersedingASteerAfterAPurgeBreaksNoInvariant(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.completeRuns(2)

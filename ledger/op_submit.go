@@ -179,8 +179,8 @@ func checkVersion(tx *transaction, agent, version string) (bad, err error) {
 	return fmt.Errorf("is no version of agent %q; leave it out, or use one that a run shows: %s", agent, now), nil
 }
 
-// countQueued returns the length of the queue if it may have reached its limit, else 0. A thread
-// that never gave out that many places cannot have.
+// countQueued returns the length of the queue if it may have reached its limit, else 0. The queue of a thread that
+// has given out fewer places than the limit cannot have reached it.
 func (tx *transaction) countQueued(t *thread.State, limit int) (n int, err error) {
 	if limit == 0 || t.NextPlace <= int64(limit) {
 		return 0, nil

@@ -24,7 +24,7 @@ func concurrently(n int, f func(i int)) {
 	all.Wait()
 }
 
-func TestABlankThreadBecomesANewOne(t *testing.T) {
+func TestASubmitWithAnEmptyThreadIDCreatesAThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	seen := map[string]bool{}
 	for _, blank := range []string{"", "  ", "\n"} {
@@ -36,7 +36,7 @@ func TestABlankThreadBecomesANewOne(t *testing.T) {
 	}
 }
 
-func TestABlankThreadIsTheSameForTheSameOwnerAndKey(t *testing.T) {
+func TestAnEmptyThreadIDMakesOneThreadPerOwnerAndKey(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	keyed := func(owner, key string) store.Submitted {
 		in := text("", "hello")

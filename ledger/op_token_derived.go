@@ -15,8 +15,8 @@ import (
 // maxDropped bounds the expired tokens that one operation drops.
 const maxDropped = 100
 
-// DeriveToken makes a token that acts for by.Name, with the terms of in and the secret whose SHA-256 is
-// in.Sum. The caller is by, which must have the rights, and whose row must still be valid. The token ends when
+// DeriveToken makes a token that acts for by.Name, with the terms of in and the secret whose SHA-256 is in.Sum. by
+// is the token of the caller: it must have the rights, and its row must still be valid. The new token ends when
 // that row does, and at the latest when it expires.
 func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Token) (*auth.Token, error) {
 	if err := in.CheckDerived(by); err != nil {
@@ -88,8 +88,7 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 	})
 }
 
-// EndReplaced drops what was derived from former tokens of the operator, which are those other than the present
-// one.
+// EndReplaced drops what was derived from former tokens of the operator. operator is the present one.
 func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error {
 	o := op{name: "end_replaced", rank: rankPlain, topics: []string{topicTokens}}
 	return perform(ctx, as.ledger, o, func(tx *transaction) error {

@@ -159,7 +159,7 @@ func (p *revocation) readRuns(r store.Reader, until time.Time) error {
 	return nil
 }
 
-// readOwners adds which threads of runs belong to the name of the token.
+// readOwners records in owned which threads of these runs belong to the name of the token.
 func (p *revocation) readOwners(r store.Reader, runs []*mailroom.Run, owned map[string]bool) error {
 	var ids []string
 	for _, row := range runs {
@@ -178,7 +178,7 @@ func (p *revocation) readOwners(r store.Reader, runs []*mailroom.Run, owned map[
 	return err
 }
 
-// op returns the operation that loads what the plan has.
+// op returns an operation that locks and loads the workers, threads and runs of the plan.
 func (p *revocation) op(name string, topics ...string) op {
 	o := op{name: name, rank: rankPlain, topics: topics, workers: p.workers, threads: p.threads,
 		queues: len(p.threads) > 0}

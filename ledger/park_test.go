@@ -92,7 +92,7 @@ func wantRun(d *fixture, id string, want mailroom.Status) *mailroom.Run {
 }
 
 // The check of invariants at the end must accept that a decision resets the failures without an entry.
-func TestARunThatIsCancelledBetweenItsAnswerAndItsNextAttemptIsSound(t *testing.T) {
+func TestCancellingARunAfterItsDecisionBreaksNoInvariant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")

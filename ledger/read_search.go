@@ -14,7 +14,8 @@ import (
 	"mailroom/thread"
 )
 
-// What IndexMessages reads and writes at a time, about. Others wait for its transaction as for any other.
+// About how much IndexMessages reads and writes at a time. Other operations wait for its transaction as for any
+// other.
 const (
 	indexedEntries = 300
 	indexedBytes   = 256 << 10
@@ -54,7 +55,7 @@ func (l *Ledger) IndexMessages(ctx context.Context) (read int, err error) {
 	return read, err
 }
 
-// indexMoved reports whether the state of the index is another one.
+// indexMoved reports whether the state of the index differs from before.
 func (l *Ledger) indexMoved(ctx context.Context, before store.IndexState) (moved bool) {
 	err := l.View(ctx, func(r store.Reader) error {
 		state, err := indexState(r)

@@ -12,9 +12,9 @@ type Viewer interface {
 	View(ctx context.Context, f func(store.Reader) error) error
 }
 
-// CopyIndex indexes the messages of a store that has the rows of another one, in the order of the other one: the
-// log of the copy is in the order of threads, and a search would be so too. No process writes either of them.
-// If entries of the source are not in its order yet, it leaves the index to the server of the copy.
+// CopyIndex indexes the messages of the store to, a copy of the store from, in the order of from. The log of the
+// copy is ordered by thread, and its search results would be too. No process may write either store. If entries of
+// from are not in its order yet, the server of the copy makes the index.
 func CopyIndex(ctx context.Context, from Viewer, to store.Store) error {
 	c := indexCopy{from: from, to: to}
 	for more := true; more; {

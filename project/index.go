@@ -74,8 +74,8 @@ func (h *Index) find(name, holder, owner string) *store.Reservation {
 	return nil
 }
 
-// comparison lists the reservations of a project that overlap the names of a Reserve, among those
-// that existed when it was made. Names of reservations never change, so it stays valid.
+// comparison lists the reservations of a project that overlap the names of a Reserve, among the reservations that
+// existed when the comparison was made. It stays valid, because the names of reservations never change.
 type comparison struct {
 	project int64 // key of the project's thread
 	through int64 // fence of the last reservation that was compared
@@ -152,8 +152,8 @@ func (t *tally) add(name, reason string) {
 	}
 }
 
-// AddedBytes returns the size of the names that in adds to the agent's reservations, 0 if it only
-// renews.
+// AddedBytes returns the size in bytes of the names that in adds to the agent's reservations. It is 0 if in only
+// renews reservations.
 func (p *State) AddedBytes(in *Reserve, now time.Time) (bytes int) {
 	for _, name := range in.Names {
 		if r := p.held.find(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {

@@ -100,15 +100,15 @@ func (p *State) CheckAccess(by *auth.Token, location, agent string) error {
 	return checkAgentName(location, agent)
 }
 
-// IsHidden reports whether the project exists and the token may not see it. What only reads or ends something then
-// answers as for a project that does not exist.
+// IsHidden reports whether the project exists and the token may not see it. An operation that only reads or ends
+// something then answers as if the project did not exist.
 func (p *State) IsHidden(by *auth.Token) bool {
 	return p.Thread.Exists() && !by.CanSee(&p.Thread.Thread)
 }
 
-// AccessError returns the error for a token that may neither use nor create the project: one that another owner
-// has, or whose name lies in a namespace of others. Names of projects are unique, as ids of threads, so a refusal
-// to create one cannot hide that; it does not say which of the two it is.
+// AccessError returns the error for a token that may neither use nor create the project, because another owner has
+// it, or because its name lies in a namespace of other tokens. The error does not say which of the two it is. Names
+// of projects are unique, as ids of threads are, so a refusal cannot hide that one of them is true.
 func (p *State) AccessError() error {
 	name, _ := NameOf(p.Thread.ID)
 	return mailroom.Errorf(mailroom.CodeNotFound,

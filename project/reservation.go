@@ -266,7 +266,8 @@ func (p *State) ReleaseNames(holder string, names []string, by *auth.Token, now 
 	return ended, nil
 }
 
-// find returns an active reservation of a project that the token can see.
+// find returns the active reservation with this id, or CodeNotFound if there is none or the token cannot see its
+// project.
 func (p *State) find(id string, by *auth.Token, now time.Time) (*store.Reservation, error) {
 	r := p.held.ids[id]
 	if r == nil || !r.Live(now) || !by.CanSee(&p.Thread.Thread) {
@@ -280,8 +281,9 @@ func NotFound(id string) error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no active reservation %q: it has ended or never existed", id)
 }
 
-// endLapsed records the expired reservations, together with another write: expiry needs no write of
-// its own, and no sweep. It ends the oldest MaxEnded and those in again.
+// endLapsed records expired reservations in the log, together with another write: their expiry needs no write of
+// its own, and no sweep. It ends the oldest MaxEnded of them, and the expired ones in again, which are reserved
+// again.
 func (p *State) endLapsed(by *auth.Token, now time.Time, again ...*store.Reservation) {
 	var lapsed []*store.Reservation
 	for _, r := range p.held.rows {
