@@ -42,7 +42,8 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// shareText returns text, sharing the memory of the only part if it has the same text.
+// shareText returns text. If the only part has the same text, it returns the text of that part, so that both share
+// its memory.
 func shareText(text string, parts []Part) string {
 	if len(parts) == 1 && parts[0].Text == text {
 		return parts[0].Text

@@ -144,8 +144,8 @@ type Run struct {
 	// JoinUntil is the latest time, by the clock of their platform, at which messages were written that join the run.
 	// Zero: the platform has said no time.
 	JoinUntil time.Time `json:",omitzero"`
-	// JoinSince is when the server started that found the run waiting for more messages, which it could not receive
-	// before. The run waits from then on. Zero: never.
+	// JoinSince is the start of the server that found the run still waiting for more messages, which it could not
+	// receive before. The run waits again from that time. Zero: there was no such start.
 	JoinSince time.Time `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
@@ -236,9 +236,9 @@ func (r *Run) AwaitsDeadline() bool {
 // HasDeadline reports whether the run has a deadline that was not removed.
 func (r *Run) HasDeadline() bool { return r.Deadline.UnixMicro() > 0 }
 
-// RemoveDeadline removes the deadline, if there is one. It then has the Unix time 0, not the zero value: a store
-// has to delete it from its index, also if one transaction ended the run, removed the deadline and started the run
-// again.
+// RemoveDeadline removes the run's deadline, if there is one, by setting it to the Unix time 0. The zero value
+// would mean that there never was a deadline, but a store has to delete it from its index, also if one transaction
+// ended the run, removed the deadline and started the run again.
 func (r *Run) RemoveDeadline() {
 	if !r.Deadline.IsZero() {
 		r.Deadline = time.UnixMicro(0).UTC()
@@ -259,11 +259,10 @@ func (r *Run) OnLastAttempt() bool {
 
 // MaxCrashes returns the number of lost claims in a row that make the run a dead letter.
 //
-// A limit of attempts bounds failures, and an outage is not one; a claim that was lost with its
-// worker is retried within this limit, which is apart for that reason. 0 covers every way to a
-// second start that the agent did not ask for: a lost lease, a claim that its worker no longer
-// holds (it may have worked, and not reached the server with the result), and a release after the
-// agent was entered, which the settle says. A run whose claim was given back before the agent was
+// It is apart from MaxAttempts, which bounds failures: a claim that was lost with its worker is not a failure. 0
+// forbids every second start that the agent did not ask for: after a lost lease, after a claim that its worker no
+// longer holds (the worker may have worked, and not reached the server with the result), and after a release that
+// followed the start of the agent, which the settle says. A run whose claim was given back before the agent was
 // entered starts again.
 func (r *Run) MaxCrashes() int {
 	if r.CrashLimit == nil {
@@ -272,7 +271,7 @@ func (r *Run) MaxCrashes() int {
 	return *r.CrashLimit
 }
 
-// LostForGood reports whether its lost claims make the run a dead letter.
+// LostForGood reports whether the run's lost claims make it a dead letter.
 func (r *Run) LostForGood() bool {
 	return r.Crashes > 0 && r.Crashes >= r.MaxCrashes() || r.Lost > 0 && r.MaxCrashes() == 0 || r.Lost >= MaxLost
 }

@@ -46,26 +46,25 @@ func NewOperator(secret string) *Token {
 	return t
 }
 
-// OfOperator reports whether an ID is of a token of the operator, the present one or a former one.
+// OfOperator reports whether id belongs to a token of the operator, the present one or a former one.
 func OfOperator(id string) bool { return strings.HasPrefix(id, operatorID) }
 
-// IsOperator reports whether an ID is of t, the operator's token. Without a secret, t stands for
-// every token that the operator had.
+// IsOperator reports whether id belongs to t, which is the operator's token. Without a secret, t stands for every
+// token that the operator had.
 func (t *Token) IsOperator(id string) bool {
 	known := t.ID()
 	return id == known && known != "" || known == "" && OfOperator(id)
 }
 
-// Chains are the rows of tokens by what they were derived from.
+// Chains are the rows of tokens, linked to the rows that they were derived from.
 //
-// A revocation also drops what is below its row in the same transaction (Below). Either would do
-// alone: a version before sources still revokes without dropping, and code that reads rows without
-// the token of the operator, as package alert does, does not know that it was replaced. A
-// generation number in the row would have been one more thing that each version must count.
+// A revocation also drops the rows below its row in the same transaction (Below). Each of the two covers a gap of
+// the other: a version that did not know sources still revokes without dropping, and code that reads rows without
+// the token of the operator, as package alert does, does not know that it was replaced. A generation number in the
+// row would have been one more thing that each version must count.
 //
-// A spent link passes its source to the session, because its own row is gone. A row without a
-// source was written by a version before them: it is valid if it is not older than the token that
-// has the name.
+// A spent link passes its source to the session, because its own row is gone. A row without a source was written by
+// a version that did not know sources: it is valid if it is not older than the token that has the name.
 type Chains struct {
 	rows     []*Token
 	operator *Token

@@ -106,7 +106,7 @@ func TestARightIsValidWhileEachRowOfItsChainIs(t *testing.T) {
 	}
 }
 
-func TestWhatEndsWithARow(t *testing.T) {
+func TestRevokingARowEndsTheRowsDerivedFromIt(t *testing.T) {
 	ann, bob := base("ann", "a"), base("bob", "b")
 	session := below(ann, auth.KindSession, "session", 30)
 	link := below(session, auth.KindLink, "link", 1)

@@ -56,8 +56,8 @@ const (
 	derivedMark = "~"
 )
 
-// Stored returns the terms as every store keeps them: in UTC and whole microseconds, without empty lists.
-// They are cut where they are made, so that no answer has a time that is not read again.
+// Stored returns the terms as every store keeps them: in UTC and whole microseconds, without empty lists. Call it
+// when terms are made, so that the answer has the same times as a later read.
 func (t Terms) Stored() Terms {
 	t.ExpiresAt = t.ExpiresAt.UTC().Truncate(time.Microsecond)
 	if len(t.Scopes) == 0 {
@@ -69,7 +69,7 @@ func (t Terms) Stored() Terms {
 	return t
 }
 
-// DerivedName returns the name of a token that acts for another one.
+// DerivedName returns the name of the row of a token that acts for the name of. id is unique among these rows.
 func DerivedName(of, id string) string { return of + derivedMark + id }
 
 // Expired reports whether the token has expired at now.
@@ -153,9 +153,9 @@ func (t *Token) Act(base *Token) *Token {
 	return &out
 }
 
-// MayEnd reports whether t may list and revoke a row: an admin any; a token, or a session of it, what acts for its
-// name with no more scopes than it has itself, so that a person ends a lost phone, but not with a session that may
-// only read; a limited token itself.
+// MayEnd reports whether t may list and revoke a row. An admin may end any row, and a limited token only itself. A
+// token, or a session of it, may end the rows that act for its name with no more scopes than it has itself. So a
+// person can end the session of a lost phone, but not with a session that may only read.
 func (t *Token) MayEnd(row *Token) bool {
 	switch {
 	case t.Has(PermissionAdmin):

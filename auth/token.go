@@ -159,9 +159,9 @@ func (t *Token) CanSee(thread *mailroom.Thread) bool {
 	return thread.Owner == t.Name || t.Namespace != "" && strings.HasPrefix(thread.ID, t.Namespace)
 }
 
-// InForeignNamespace reports whether a thread created by t with this id would lie in a namespace
-// that only other tokens, with permission to submit, have. Read-only namespaces reserve nothing.
-// Ids in the form of the server's are in no namespace.
+// InForeignNamespace reports whether a thread created by t with this id would lie in a namespace that only other
+// tokens, with permission to submit, have. Read-only namespaces reserve nothing. UUIDs, which the server uses as
+// ids, are in no namespace.
 func (t *Token) InForeignNamespace(id string, tokens []*Token, now time.Time) bool {
 	if t.Has(PermissionAdmin) || isServerID(id) {
 		return false

@@ -129,7 +129,7 @@ func (r *Relay) forget() {
 	}
 }
 
-// flush has the live text flushed that readers at other servers wait for.
+// flush asks the workers to flush live text that readers at other servers wait for.
 func (r *Relay) flush() {
 	r.mu.Lock()
 	var live map[string]struct{}
@@ -142,7 +142,7 @@ func (r *Relay) flush() {
 	}
 }
 
-// alone reports whether no other server runs, as far as is known. The caller holds mu.
+// alone reports whether this server knows of no other running server on its store. The caller holds mu.
 func (r *Relay) alone() bool { return r.heard.IsZero() || time.Since(r.heard) > heardFor }
 
 // receive handles a hint of another server.

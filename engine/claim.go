@@ -25,7 +25,7 @@ func (e *Engine) serveClaims(ctx context.Context) {
 	})
 }
 
-// onClaimsEnded starts what was claimed last. After an error it pauses claiming.
+// onClaimsEnded starts the runs that were claimed last. After an error it pauses claiming.
 func (e *Engine) onClaimsEnded(ctx context.Context, err error) {
 	e.served = false
 	e.startAll(ctx)
@@ -37,7 +37,7 @@ func (e *Engine) onClaimsEnded(ctx context.Context, err error) {
 // pauseClaims stops claiming for a tenth of Options.Renew after an error.
 func (e *Engine) pauseClaims(err error) {
 	e.slots.forbid()
-	e.options.Log.Error("claim failed", "worker", e.lease.worker, "error", err)
+	e.options.Log.Error("claim failed, retrying", "worker", e.lease.worker, "error", err)
 	e.pause = time.After(e.options.Renew / 10)
 }
 

@@ -131,7 +131,7 @@ type Engine struct {
 	lease     lease
 	answered  int64            // last claim round that has arrived
 	served    bool             // the ledger claims for the slots
-	endClaims func()           // ends that
+	endClaims func()           // ends serving claims
 	pause     <-chan time.Time // after a failed claim
 	active    map[mailroom.Claim]*session
 	stopping  bool  // claiming has ended

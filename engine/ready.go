@@ -19,7 +19,7 @@ type state struct {
 	begun  chan struct{}      // closed when the next lease begins; nil: no one waits
 }
 
-// awaitLease waits for a lease.
+// awaitLease does the work of [Engine.AwaitLease].
 func (s *state) awaitLease(ctx context.Context) (worker string, lease context.Context, err error) {
 	for {
 		s.mu.Lock()

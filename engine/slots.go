@@ -15,9 +15,9 @@ import (
 // thread would wait for another commit; if it were free when the settle is durable, each slot would be idle for a
 // commit.
 //
-// An engine that is full may start guests: one run of each owner that has none in it, as many as it has slots. So runs
-// that never end cannot keep other owners out. Slots that are reserved for them would be idle most of the time, and to
-// stop a run for another one would lose its work.
+// An engine whose slots are full may start guests: one run of each owner without a run on the engine, at most as
+// many as it has slots. So runs that never end cannot keep other owners out. Slots reserved for other owners would
+// be idle most of the time, and stopping a run for another owner would lose its work.
 //
 // At most one run on its last attempt is claimed at a time: a run that kills the process takes no other one with it.
 type slots struct {

@@ -49,12 +49,13 @@ func (e *Engine) onSwept(err error) {
 	case err == nil:
 		e.state.hasSwept()
 	case !e.closed(err):
-		e.options.Log.Warn("sweep failed", "worker", e.lease.worker, "error", err)
+		e.options.Log.Warn("sweep failed, retrying", "worker", e.lease.worker, "error", err)
 	}
 }
 
-// takeUnknownLease takes the worker of a registration that the end of the engine cut off: its lease may have begun,
-// and until it ends by itself a copy or a restore is refused, because a server uses the store.
+// takeUnknownLease adopts the worker of a registration that was cut off when the engine ended, so that its lease is
+// given up if it has begun. Otherwise a copy or a restore would be refused until the lease ends by itself, because
+// a server seems to use the store.
 func (e *Engine) takeUnknownLease() {
 	select {
 	case r := <-e.renewed:

@@ -99,8 +99,8 @@ func (s *session) flushLoop() {
 	}
 }
 
-// flush writes new text to the store and publishes its length, each time again because a reader may
-// have missed it. It reports false when the session is closed or has lost its claim.
+// flush writes new text to the store and publishes how much text is stored. It publishes this every time, because a
+// reader may have missed it. It reports false when the session is closed or has lost its claim.
 func (s *session) flush(asked bool) bool {
 	s.flushing.lock()
 	defer s.flushing.leave()

@@ -81,7 +81,7 @@ func (s *session) work() {
 	}
 }
 
-// awaitAbandoned keeps the slot until the abandoned agent has returned.
+// awaitAbandoned keeps the slot until the agent, whose attempt has ended without it, has returned.
 func (s *session) awaitAbandoned() {
 	select {
 	case <-s.agentDone:

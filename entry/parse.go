@@ -20,8 +20,9 @@ func Parse(raw []byte) (mailroom.Entry, error) {
 	return parseAny(raw)
 }
 
-// parseWritten decodes an entry in the form that appendHead writes, as encoding/json would, in a tenth of its time:
-// that reads each byte three times, and finds the fields by reflection. ok is false for every other form.
+// parseWritten decodes an entry in the form that appendHead writes. The result is that of encoding/json, in a tenth
+// of the time: encoding/json reads each byte three times, and finds the fields by reflection. ok is false for every
+// other form.
 func parseWritten(raw []byte) (e mailroom.Entry, ok bool) {
 	s := jsontext.Scan(raw)
 	named := func(name string) bool { return !s.Failed() && s.Accept(name) }

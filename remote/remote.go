@@ -43,11 +43,10 @@ type Options struct {
 
 // Ledger implements engine.Ledger over HTTP. Its methods may be called concurrently.
 //
-// Fencing is by claims, so nothing depends on the view of the worker. A claim waits at the server
-// like the subscription of an engine there. A repeated round returns what the worker still holds of
-// it, which the thread rows know, so neither a lost answer nor a restart needs memory in the
-// server. Hints that an engine gets from the bus inside the server come here with the answers to
-// steps, text and renewals.
+// Claims fence all writes, so nothing depends on what the worker believes. A claim waits at the server, like the
+// claim of an engine inside the server. A repeated round returns the runs of that round that the worker still
+// holds, which the thread rows know. So neither a lost answer nor a restart needs memory in the server. The hints
+// that an engine inside the server gets from the bus come here with the answers to steps, text and renewals.
 type Ledger struct {
 	// Set by Dial.
 	client  *client.Client

@@ -61,7 +61,7 @@ type All struct {
 	emitted   AllCursor      // last cursor that was emitted
 	emittedAt time.Time
 	gap       bool // the first event is a gap
-	covered   int  // so many buffered notices announce nothing that the last look did not see
+	covered   int  // number of buffered notices that announce only entries which the last look has seen
 	pause     time.Duration
 	emitErr   error
 

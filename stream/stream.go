@@ -15,8 +15,8 @@ import (
 	"mailroom/store"
 )
 
-// Viewer reads the store: the ledger, or a store itself. A View must include everything that was
-// committed before the call.
+// Viewer reads the store. It is the ledger or the store itself. A View must include everything that was committed
+// before the call.
 type Viewer interface {
 	View(ctx context.Context, f func(store.Reader) error) error
 }
