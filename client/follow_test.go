@@ -129,7 +129,7 @@ func TestFollowStartsAtTheGivenCursor(t *testing.T) {
 	}
 }
 
-func TestAfterAGapBehindTheLogItsEntriesAreNew(t *testing.T) {
+func TestFollowReturnsEveryEntryAfterAGapOfACursorAheadOfTheLog(t *testing.T) {
 	c, _ := script(t, sse(t, "50", "gap 50 4", "5 message"), noContent(t, "5"))
 	got, err := follow(t, c, FollowQuery{Thread: "t", After: "50"})
 	if diff := cmp.Diff([]string{"gap 50 4", "5 message"}, got); diff != "" || err != nil {

@@ -115,7 +115,7 @@ func TestAClaimOfAWorkerThatIsGone(t *testing.T) {
 }
 
 // A log may begin after the end of runs that were purged.
-func TestAPurgedLogIsSound(t *testing.T) {
+func TestAPurgedLogHasNoFindings(t *testing.T) {
 	w := newFixture(t).fill()
 	if err := w.Purge(t.Context(), "t", -time.Hour); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestAPurgedLogIsSound(t *testing.T) {
 	}
 }
 
-func TestALogWithEntriesOfAPurgedRunIsSound(t *testing.T) {
+func TestALogWithEntriesOfAPurgedRunHasNoFindings(t *testing.T) {
 	w := newFixture(t).fill()
 	for _, gone := range []struct {
 		first string // run whose first entry is the first entry of the purged log
@@ -152,7 +152,7 @@ func TestALogWithEntriesOfAPurgedRunIsSound(t *testing.T) {
 
 // If a message that was steered to a run is superseded before it became a run, only the end of that
 // run is in the log.
-func TestAPurgedLogWithASupersededSteerIsSound(t *testing.T) {
+func TestAPurgedLogWithASupersededSteerHasNoFindings(t *testing.T) {
 	w := newFixture(t)
 	w.submit("t", "old")
 	w.settle(thread.Settle{Claim: w.claim("old"), Number: 1, Outcome: thread.OutcomeComplete})
@@ -242,7 +242,7 @@ func TestAReportIsBounded(t *testing.T) {
 	}
 }
 
-func TestAnEmptyStoreIsSound(t *testing.T) {
+func TestAnEmptyStoreHasNoFindings(t *testing.T) {
 	if report := check(t, memory.New()); !report.Sound() || report.Threads != 0 {
 		t.Errorf("got %+v", report)
 	}

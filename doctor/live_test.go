@@ -20,7 +20,7 @@ import (
 
 // Every transaction keeps the invariants, so every view satisfies them, also while many goroutines
 // write.
-func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
+func TestAStoreHasNoFindingsWhileItIsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {

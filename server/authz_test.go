@@ -245,7 +245,7 @@ func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	}
 }
 
-func TestANamespaceIsSharedAndNoMore(t *testing.T) {
+func TestATokenReachesThreadsOfOthersInItsNamespaceOnly(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 	ann.submit("team-1", "from ann")

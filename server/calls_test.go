@@ -47,7 +47,7 @@ func TestSubmitReturnsItsDisposition(t *testing.T) {
 	}
 }
 
-func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
+func TestAnEmptyThreadIDMakesOneNewThreadPerKey(t *testing.T) {
 	f := start(t)
 	one := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a"}`)
 	two := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","thread":" "}`)

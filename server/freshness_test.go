@@ -17,8 +17,9 @@ import (
 
 func hashOf(secret string) secretHash { return sha256.Sum256([]byte(secret)) }
 
-// TestOldRowsAdmitNoRequest has a server that shares the store and did not run for a time, as after SIGSTOP.
-func TestOldRowsAdmitNoRequest(t *testing.T) {
+// TestTokenRowsOlderThanASecondAdmitNoRequest has a server that shares the store and did not run for a time, as after
+// SIGSTOP.
+func TestTokenRowsOlderThanASecondAdmitNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead)}}
 		k := r.newCache(t)
@@ -110,8 +111,8 @@ func TestOneReadServesAllRequestsThatWaitForIt(t *testing.T) {
 	})
 }
 
-// TestAChangeHoldsAlthoughReadingItFails has a server of its own store. The token was revoked here.
-func TestAChangeHoldsAlthoughReadingItFails(t *testing.T) {
+// TestAChangeOfTokensTakesEffectEvenIfReadingTheRowsFails has a server of its own store. The token was revoked here.
+func TestAChangeOfTokensTakesEffectEvenIfReadingTheRowsFails(t *testing.T) {
 	r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead)}}
 	k := r.newCache(t)
 	h := &tokenHandlers{cache: k, log: k.log}

@@ -10,9 +10,9 @@ import (
 	"mailroom/server"
 )
 
-// TestACookieAloneIsNothing sends what a program on another port of the host can get or make: the cookie, which
-// the browser sends there, any header, and secrets of its own.
-func TestACookieAloneIsNothing(t *testing.T) {
+// TestASessionCookieWithoutThePageHalfIsRefused sends what a program on another port of the host can get or make: the
+// cookie, which the browser sends there, any header, and secrets of its own.
+func TestASessionCookieWithoutThePageHalfIsRefused(t *testing.T) {
 	f := start(t)
 	f.submit("a", "hello")
 	operator := f.signIn()

@@ -109,8 +109,8 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 	}
 }
 
-// TestAPageEndsAtTheRealBytes uses the default page size.
-func TestAPageEndsAtTheRealBytes(t *testing.T) {
+// TestAPageEndsAtItsBytesWithTheDefaultBuffers uses the default page size.
+func TestAPageEndsAtItsBytesWithTheDefaultBuffers(t *testing.T) {
 	const page = 1 << 20
 	// default buffers
 	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page })

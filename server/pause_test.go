@@ -49,8 +49,8 @@ func TestAnAgentIsPausedAndResumed(t *testing.T) {
 	}
 }
 
-// TestAPausedTargetIsNoAgent pauses a target of alerts: it is shown with the targets only.
-func TestAPausedTargetIsNoAgent(t *testing.T) {
+// TestAPausedTargetIsNotListedAsAnAgent pauses a target of alerts: it is shown with the targets only.
+func TestAPausedTargetIsNotListedAsAnAgent(t *testing.T) {
 	f := start(t, withTargets)
 	mustCall[api.Pause](f, "POST /v1/agents/alert:phone/pause", `{"reason":"holidays"}`)
 	if got := f.agent("alert:phone"); got.Name != "" {

@@ -77,7 +77,7 @@ func TestALinkShowsAndDecidesOneTicket(t *testing.T) {
 	}
 }
 
-func TestALinkThatIsNotOursDecidesNothing(t *testing.T) {
+func TestAForgedLinkDecidesNothing(t *testing.T) {
 	f := start(t, withTargets)
 	_, tickets := f.waiting("t", approval())
 	_, others := f.waiting("u", mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Delete everything?"})

@@ -23,9 +23,9 @@ func (f *fixture) limited(scopes string, more ...string) *fixture {
 	return f.withToken(made.Secret)
 }
 
-// TestIdsWithAMeaningAreReservedWhateverIsConfigured asks for threads of targets, channels, projects and issues
+// TestReservedThreadIDsDoNotDependOnTheConfiguration asks for threads of targets, channels, projects and issues
 // that the server does not have, in every spelling that names the same id.
-func TestIdsWithAMeaningAreReservedWhateverIsConfigured(t *testing.T) {
+func TestReservedThreadIDsDoNotDependOnTheConfiguration(t *testing.T) {
 	f := start(t)
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
 	// its namespace has the ids
@@ -76,8 +76,8 @@ func (f *fixture) threadsWith(prefixes ...string) (ids []string) {
 	return ids
 }
 
-// TestADeliveryIsSetOnlyWhereItArrives changes deliver_to by itself, under the conditions of notify.
-func TestADeliveryIsSetOnlyWhereItArrives(t *testing.T) {
+// TestDeliverToIsSetUnderTheConditionsOfNotify changes deliver_to by itself, under the conditions of notify.
+func TestDeliverToIsSetUnderTheConditionsOfNotify(t *testing.T) {
 	f := start(t, withRules)
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))

@@ -28,7 +28,7 @@ func answered[T any](t *testing.T, a response) (out T) {
 	return out
 }
 
-func TestNoTokenMakesOneThatOutlivesIt(t *testing.T) {
+func TestATokenCannotCreateATokenThatOutlivesIt(t *testing.T) {
 	f := start(t)
 	limited := mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["admin"],"expires_at":"`+in(2)+`"}`)
 	named := mustCall[api.CreatedToken](f, "POST /v1/tokens", `{"name":"day","scopes":["admin"],"expires_at":"`+in(2)+`"}`)

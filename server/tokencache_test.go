@@ -147,9 +147,9 @@ func TestTokensAreRefreshedAndKeptAfterAnError(t *testing.T) {
 	})
 }
 
-// TestAGrantEndsAtItsEnd has a token with an end, and a session of it with a later one, while the rows can be read and
-// while they cannot.
-func TestAGrantEndsAtItsEnd(t *testing.T) {
+// TestAGrantEndsWhenItsTokenExpires has a token with an end, and a session of it with a later one, while the rows can
+// be read and while they cannot.
+func TestAGrantEndsWhenItsTokenExpires(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			end := time.Now().Add(time.Hour)

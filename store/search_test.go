@@ -84,7 +84,7 @@ func TestASearchFindsEveryRowOnce(t *testing.T) {
 	}
 }
 
-func TestABudgetEndsASearchBehindAWindow(t *testing.T) {
+func TestASearchWhoseBudgetIsUsedEndsAfterAWholeWindow(t *testing.T) {
 	windows := 0
 	s := Search{Words: []string{"x"}, Limit: 10, Budget: 1, State: IndexState{Last: 100_000}}
 	for s.Before = 0; windows == 0 || s.Next != 0; s.Before = s.Next {

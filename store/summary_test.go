@@ -120,8 +120,8 @@ func TestSummariesAddUpExactly(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfSummariesIsFree: servers add to one minute in any order and in any parts.
-func TestTheOrderOfSummariesIsFree(t *testing.T) {
+// TestSummariesAddUpTheSameInAnyOrder: servers add to one minute in any order and in any parts.
+func TestSummariesAddUpTheSameInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Just(int64(math.MaxInt64)))
 		one := rapid.Custom(func(t *rapid.T) Summary {

@@ -48,7 +48,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestHiddenWordsAreNoWordsOfTexts(t *testing.T) {
+func TestNoTextHasTheHiddenWords(t *testing.T) {
 	words := []string{OwnerWord("a"), OwnerWord("b"), ThreadWord("a"), ThreadWord("b"), OwnerWord("")}
 	seen := map[string]bool{}
 	for _, w := range words {

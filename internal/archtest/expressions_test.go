@@ -61,7 +61,7 @@ func compiles(args []ast.Expr) error {
 	return nil
 }
 
-func TestExpressionsOfTheStartAreFound(t *testing.T) {
+func TestExpressionsCompiledAtTheStartAreFound(t *testing.T) {
 	for _, e := range []example{
 		{"at the start", "", "package x\nvar word = regexp.MustCompile(`a`)", 1},
 		{"when it is needed", "", "package x\nvar word = lazyregexp.New(`a`)", 0},

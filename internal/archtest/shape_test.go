@@ -136,7 +136,7 @@ func usedBy(f *file, names map[string]bool) {
 }
 
 // The tree stays as easy to learn as it is: these numbers only shrink. go test -v prints them.
-func TestTheTreeGrowsNoMoreRooms(t *testing.T) {
+func TestTheTreeStaysWithinItsBudgets(t *testing.T) {
 	s := shapeOf(t, tree(t))
 	for _, m := range []struct {
 		name      string

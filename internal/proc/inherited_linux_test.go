@@ -114,7 +114,7 @@ func TestASecretThatWasReplacedIsHiddenFromTheNextChild(t *testing.T) {
 	}
 }
 
-func TestAMissingPathClosesNoFolder(t *testing.T) {
+func TestAMissingHiddenPathLeavesItsFolderAccessible(t *testing.T) {
 	dir := t.TempDir()
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		got := runIsolated(t, "echo new >\"$DIR/new\" && echo made",

@@ -68,9 +68,9 @@ func TestOnlyActivityResetsTheIdleTimer(t *testing.T) {
 	}
 }
 
-// TestOutputThatWaitsIsNoSilence has a timer that has fired and output that waits, as after this process was starved.
-// Without the rule, select takes either.
-func TestOutputThatWaitsIsNoSilence(t *testing.T) {
+// TestUnreadOutputDoesNotCountAsSilence has a timer that has fired and output that waits, as after this process was
+// starved. Without the rule, select takes either.
+func TestUnreadOutputDoesNotCountAsSilence(t *testing.T) {
 	seen := errors.New("seen")
 	for name, e := range map[string]struct{ emitted, want error }{
 		"activity": {seen, seen}, "no activity": {ErrNoActivity, ErrIdle},

@@ -278,7 +278,7 @@ func TestTheChildDiesWithItsParent(t *testing.T) {
 	}
 }
 
-func TestIDNamesTheProcess(t *testing.T) {
+func TestIDIdentifiesTheProcess(t *testing.T) {
 	c := start(t, shell(t, "cat", longLimits))
 	id := c.ID()
 	p, err := readProcess(id.PID)

@@ -32,7 +32,7 @@ func TestEachLevelOverridesTheOneAbove(t *testing.T) {
 	}
 }
 
-func TestTheDefaultIsThatOfTheManual(t *testing.T) {
+func TestTheDefaultPolicyIsThatOfTheManual(t *testing.T) {
 	if got, want := retry.Default(), (retry.Policy{Attempts: 5, First: 250 * ms, Most: 30 * time.Second}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -73,7 +73,7 @@ func TestDelaysGrowFromFirstToMost(t *testing.T) {
 }
 
 // For any two levels the result is within the bounds, and what the nearer level says is kept.
-func TestLevelsNeverCross(t *testing.T) {
+func TestFirstNeverExceedsMostInACombinedPolicy(t *testing.T) {
 	open := func(t *rapid.T, p retry.Policy) retry.Policy {
 		if rapid.Bool().Draw(t, "no first") {
 			p.First = 0

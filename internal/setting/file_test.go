@@ -13,7 +13,7 @@ import (
 )
 
 // What a person names by mistake must not block a command, or a server at its start.
-func TestOnlyFilesThatEndAreRead(t *testing.T) {
+func TestFilesThatBlockOrNeverEndAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	pipe, file, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

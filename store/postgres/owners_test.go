@@ -47,7 +47,7 @@ func wantRuns(t *testing.T, s *Store, q store.RunQuery, want ...string) {
 }
 
 // Runs that are older than the column of owners are in the lists of all owners.
-func TestRunsOfBeforeTheMigrationAreFound(t *testing.T) {
+func TestRunsWrittenBeforeTheOwnerMigrationAreFound(t *testing.T) {
 	schema := pgtest.Shared(t).Schema(t)
 	before, err := released()
 	if err != nil {

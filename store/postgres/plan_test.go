@@ -170,7 +170,7 @@ func TestAPageOfAllEntriesReadsFewRows(t *testing.T) {
 	}
 }
 
-func TestAnUpdateTakesTwoTrips(t *testing.T) {
+func TestAnUpdateTakesTwoRoundTrips(t *testing.T) {
 	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
 	defer closeStore(t, s)
 	c := usual(t, time.UnixMicro(1_000_000).UTC())
@@ -202,7 +202,7 @@ func TestAnUpdateTakesTwoTrips(t *testing.T) {
 
 // A step of a run and its end change no column of an index of runs, so PostgreSQL adds no row version
 // to the indexes.
-func TestAStepTouchesNoIndex(t *testing.T) {
+func TestAStepChangesNoIndexedColumn(t *testing.T) {
 	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
 	defer closeStore(t, s)
 	c := usual(t, time.UnixMicro(1_000_000).UTC())

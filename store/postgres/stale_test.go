@@ -14,7 +14,7 @@ import (
 
 // A pooler deallocates statements, and a migration of a newer server changes the type of a column: reads and
 // writes go on, with statements that are prepared again.
-func TestADeadStatementIsPreparedAgain(t *testing.T) {
+func TestAStatementThatTheServerDroppedIsPreparedAgain(t *testing.T) {
 	s := openIn(t, pgtest.Shared(t).Schema(t), "a")
 	defer closeStore(t, s)
 	paused := func() (pauses []store.Pause) {

@@ -46,9 +46,9 @@ func endToken(t *testing.T, s *Store, change func(row *auth.Token) *store.Change
 
 func valid(row *auth.Token) bool { return row != nil && row.RevokedAt.IsZero() }
 
-// TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll has a server that is paused between the trip that reads a token's row
-// and the commit, while another one ends the token. Its try must not commit what the row allowed.
-func TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll(t *testing.T) {
+// TestATransactionThatReadATokenCommitsBeforeTheTokenEndsOrNotAtAll has a server that is paused between the trip that
+// reads a token's row and the commit, while another one ends the token. Its try must not commit what the row allowed.
+func TestATransactionThatReadATokenCommitsBeforeTheTokenEndsOrNotAtAll(t *testing.T) {
 	for name, change := range ends() {
 		t.Run(name, func(t *testing.T) {
 			cluster := pgtest.Shared(t)

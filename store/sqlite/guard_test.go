@@ -289,7 +289,7 @@ func TestAStoreWhoseFilesAreGoneAcknowledgesNothing(t *testing.T) {
 }
 
 // Such as the answer to a submit that repeats an earlier one.
-func TestAStoreWhoseFilesAreGoneAnswersNothing(t *testing.T) {
+func TestAStoreWhoseFilesAreGoneRefusesAnUpdateThatWritesNothing(t *testing.T) {
 	s, path := guarded(t, 3)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

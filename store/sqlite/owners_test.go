@@ -12,7 +12,7 @@ import (
 )
 
 // Runs that are older than the column of owners are in the lists of all owners.
-func TestRunsOfBeforeTheMigrationAreFound(t *testing.T) {
+func TestRunsWrittenBeforeTheOwnerMigrationAreFound(t *testing.T) {
 	thread := func(key int, id, owner string) string {
 		return fmt.Sprintf("INSERT INTO thread (key, id, agent, owner, body) VALUES (%d, '%s', 'echo', '%s', x'%x')",
 			key, id, owner, format.AppendThread(nil, &mailroom.Thread{ID: id, Owner: owner}))

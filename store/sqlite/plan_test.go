@@ -240,7 +240,7 @@ func TestNoStatementOfATransactionScansATableOrSorts(t *testing.T) {
 	}
 }
 
-func TestDueReadsItsIndexAlone(t *testing.T) {
+func TestDueReadsOnlyItsIndex(t *testing.T) {
 	s := openTest(t, Options{})
 	for text, want := range map[string]string{
 		dueBehind:     "thread_due (due_agent=? AND due_alone=? AND due_priority>?)",

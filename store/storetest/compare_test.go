@@ -55,8 +55,8 @@ func TestStoresAgree(t *testing.T) {
 	})
 }
 
-// TestPostgresAgrees is the same for PostgreSQL.
-func TestPostgresAgrees(t *testing.T) {
+// TestPostgresAgreesWithTheMemoryStore is the same for PostgreSQL.
+func TestPostgresAgreesWithTheMemoryStore(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	schema := cluster.Schema(t)
 	persistent, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: schema, AllowUnsafe: true})

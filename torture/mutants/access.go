@@ -3,10 +3,10 @@ package main
 // accessMutants break second conditions of what tokens, sessions and links may do.
 func accessMutants() []mutant {
 	return []mutant{
-		{"a link of a removed target decides", "server/questions.go", "t == nil || !t.Decide:", "t != nil && !t.Decide:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
-		{"a link of a target that does not decide any more decides", "server/questions.go", "t == nil || !t.Decide:", "t == nil:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
-		{"a link shows a ticket with another digest", "server/questions.go", "rows[0].Digest != out.link.Digest:", "false:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
-		{"an expired link decides", "alert/link.go", "	if !k.Expires.After(now) {", "	if false {", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
+		{"a link of a removed target decides", "server/questions.go", "t == nil || !t.Decide:", "t != nil && !t.Decide:", "server", "^TestAForgedLinkDecidesNothing$"},
+		{"a link of a target that does not decide any more decides", "server/questions.go", "t == nil || !t.Decide:", "t == nil:", "server", "^TestAForgedLinkDecidesNothing$"},
+		{"a link shows a ticket with another digest", "server/questions.go", "rows[0].Digest != out.link.Digest:", "false:", "server", "^TestAForgedLinkDecidesNothing$"},
+		{"an expired link decides", "alert/link.go", "	if !k.Expires.After(now) {", "	if false {", "server", "^TestAForgedLinkDecidesNothing$"},
 		{"a link decides without its digest", "server/questions.go", "Digest: link.Digest,\n", "\n", "server", "^TestALinkShowsAndDecidesOneTicket$"},
 		{"a token for one run uses routes of threads", "server/sessions.go", "ofRun || who.Terms.Run == \"\" && ofThread", "ofRun || ofThread", "server", "^TestATokenForARunReachesNoOther$"},
 		{"a token for a run decides tickets of others", "server/internal/request/visible.go", "(who.Terms.Run == \"\" || who.Terms.Run == rows[0].Run) {", "true {", "server", "^TestATokenForARunDecidesItsTicketsOnly$"},
@@ -36,7 +36,7 @@ func accessMutants() []mutant {
 		{"a limited token ends the sessions of its name", "auth/terms.go", "case t.Terms.Kind != KindToken && t.Terms.Kind != KindSession || t.Limited():", "case false:", "server", "^TestAUserSeesAndEndsHerOwnSessions$"},
 		{"a page of a trusted origin uses the session", "server/sessions.go", "err != nil || !strings.EqualFold(u.Host, r.Host)", "err != nil || strings.EqualFold(u.Host, r.Host+\".\")", "server", "^TestASessionIsForPagesOfItsServerOnly$"},
 		{"a server with one address answers at all", "server/middleware.go", "return err == nil && listen.IsUnspecified()", "return err == nil && listen.IsValid()", "server", "^TestForeignHostsAndOriginsAreForbidden$"},
-		{"a delivery goes to the target thread of another token", "server/operate/alerts.go", "to != thread && to != alert.ThreadID(target)", "false", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
+		{"a delivery goes to the target thread of another token", "server/operate/alerts.go", "to != thread && to != alert.ThreadID(target)", "false", "server", "^TestDeliverToIsSetUnderTheConditionsOfNotify$"},
 		{"a browser gets alerts after its session", "alert/allow.go", "	case s.Token != \"\": // no", "	case false: // no", "alert", "^TestABrowserGetsNoAlertsAfterItsSession$"},
 		{"a session that is no admin's any more gets alerts", "alert/allow.go", "t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By", "t == nil || t.Name != s.By", "alert", "^TestASubscriptionIsOfTheAdminWhoMadeIt$"},
 		{"a session of another name gets alerts", "alert/allow.go", "t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By", "t == nil || !t.Has(auth.PermissionAdmin)", "alert", "^TestASubscriptionIsOfTheAdminWhoMadeIt$"},

@@ -24,7 +24,7 @@ func damageMutants() []mutant {
 		{"a row of a backup is left out without a word", "issues/bd/backup.go", "		m.out.logf(\"Warning: left out: %s\", row)\n", "_ = row\n", pkg, "^TestSessions$/^backup$"},
 		{"a named pipe blocks a command", "internal/setting/file.go",
 			"	case mode&fs.ModeNamedPipe != 0:\n		kind", "	case mode&fs.ModeNamedPipe != 0 && false:\n		kind",
-			"internal/setting", "^TestOnlyFilesThatEndAreRead$"},
+			"internal/setting", "^TestFilesThatBlockOrNeverEndAreRefused$"},
 		{"the output of a command is refused", "internal/setting/file.go",
 			"mode.IsRegular() || isDescriptor(name)", "mode.IsRegular()",
 			"internal/setting", "^TestADescriptorOfTheCallerIsRead$"},

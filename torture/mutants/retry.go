@@ -13,7 +13,7 @@ func retryMutants() []mutant {
 		{"the delays of an earlier claim stay", "thread/retry.go", "	r.RetryFirst, r.RetryMost = 0, 0 //", "	//", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},
 		{"an outage is retried no slower than a failure", "thread/retry.go", "retryOf(r).InOutage().Delay", "retryOf(r).Delay", pkg, "^TestAnOutageBeginsWithTheFirstDelayAndEndsAfterADay$"},
 		{"a worker has no say", "ledger/sweep_overrun.go", "r.Retry.Over(o.Retry(agent))", "o.Retry(agent)", "ledger", "^TestTheNearestLevelSaysHowARunIsRetried$"},
-		{"a delay of one level crosses that of another", "internal/retry/retry.go", "	case out.First <= out.Most:\n", "	case true:\n", "internal/retry", "^TestLevelsNeverCross$"},
+		{"a delay of one level crosses that of another", "internal/retry/retry.go", "	case out.First <= out.Most:\n", "	case true:\n", "internal/retry", "^TestFirstNeverExceedsMostInACombinedPolicy$"},
 		{"replies are retried as agents are", "app/node/agents.go", "	if reserved.IsAgent(agent) {", "	if false && reserved.IsAgent(agent) {", "app/node", "^TestTheRetriesOfAgentsAreNotThoseOfRepliesAndAlerts$"},
 		{"delays of one table cross", "app/config/retry.go", "set[first] && set[most] && p.First > p.Most", "set[first] && set[most] && false", "app/config", "^TestBadRetriesAreRefused$"},
 		{"runs of an agent that is served elsewhere fail", "engine/sweep.go", "slices.Concat(e.agentNames(), e.options.Elsewhere)", "slices.Concat(e.agentNames())", "engine", "^TestRunsOfAnAgentThatIsServedElsewhereWaitForAWorker$"},

@@ -2,7 +2,7 @@ package main
 
 // rightsMutants break how a right ends with its source, and the second conditions of sessions.
 func rightsMutants() []mutant {
-	const halves, first = "^TestACookieAloneIsNothing$", "^TestASessionIsTheFirstFrameOfASocket$"
+	const halves, first = "^TestASessionCookieWithoutThePageHalfIsRefused$", "^TestASessionIsTheFirstFrameOfASocket$"
 	return []mutant{
 		{"a socket with a session and without an origin is accepted", "server/sessions.go",
 			`safe && r.Header.Get("Upgrade") == ""`, `safe`, "server", first},
@@ -34,19 +34,24 @@ func rightsMutants() []mutant {
 		{"a session leaves what it made", "ledger/op_token_derived.go",
 			"				dropBelow(tx, all, t)\n", "", "ledger", "^TestSigningOutDropsWhatTheSessionMade$"},
 		{"a limited token makes tokens", "server/tokens.go",
-			"	case auth.KindLimited:", "	case auth.KindLink:", "server", "^TestNoTokenMakesOneThatOutlivesIt$"},
+			"	case auth.KindLimited:", "	case auth.KindLink:", "server", "^TestATokenCannotCreateATokenThatOutlivesIt$"},
 		{"a token with an end makes one without", "auth/terms.go",
-			"!expires.IsZero() && !expires.After(end)", "!expires.After(end)", "server", "^TestNoTokenMakesOneThatOutlivesIt$"},
+			"!expires.IsZero() && !expires.After(end)", "!expires.After(end)",
+			"server", "^TestATokenCannotCreateATokenThatOutlivesIt$"},
 		{"a session that may read ends the others", "auth/terms.go",
 			"	return !slices.ContainsFunc(row.Terms.Scopes, func(s Permission) bool { return !t.Has(s) })", "	return true",
 			"server", "^TestAUserSeesAndEndsHerOwnSessions$"},
 		{"old rows admit requests", "server/tokencache.go",
-			"	case !c.shared:\n		return true", "	default:\n		return true", "server", "^TestOldRowsAdmitNoRequest$"},
+			"	case !c.shared:\n		return true", "	default:\n		return true",
+			"server", "^TestTokenRowsOlderThanASecondAdmitNoRequest$"},
 		{"the age of rows counts from the end of their read", "server/tokencache.go",
-			"	c.readAt.Store(&began)", "	began = time.Now()\n	c.readAt.Store(&began)", "server", "^TestTheAgeOfRowsCountsFromTheBeginOfTheirRead$"},
+			"	c.readAt.Store(&began)", "	began = time.Now()\n	c.readAt.Store(&began)",
+			"server", "^TestTheAgeOfRowsCountsFromTheBeginOfTheirRead$"},
 		{"a change that cannot be read does not hold", "server/tokencache.go",
-			"!read.After(*changed)", "read.Before(time.Time{})", "server", "^TestAChangeHoldsAlthoughReadingItFails$"},
+			"!read.After(*changed)", "read.Before(time.Time{})",
+			"server", "^TestAChangeOfTokensTakesEffectEvenIfReadingTheRowsFails$"},
 		{"a revocation is answered while other servers admit the token", "server/tokencache.go",
-			"	if !c.shared {\n		return\n	}\n	select", "	if true {\n		return\n	}\n	select", "server", "^TestARevocationIsAnsweredOnceNoServerAdmitsTheToken$"},
+			"	if !c.shared {\n		return\n	}\n	select", "	if true {\n		return\n	}\n	select",
+			"server", "^TestARevocationIsAnsweredOnceNoServerAdmitsTheToken$"},
 	}
 }

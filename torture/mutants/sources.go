@@ -9,7 +9,7 @@ func sourceMutants() []mutant {
 	const barred = "^TestAnUnpairedUserIsBarred$"
 	return []mutant{
 		{"an open stream outlives its token while the rows cannot be read", "server/tokencache.go",
-			"			c.endExpired(time.Now())\n", "", "server", "^TestAGrantEndsAtItsEnd$"},
+			"			c.endExpired(time.Now())\n", "", "server", "^TestAGrantEndsWhenItsTokenExpires$"},
 		{"a channel asks nothing about the alerts in its queue", "app/node/channels.go",
 			"		o.Ended = alertEnded(o.Ledger, sender)\n", "", "app/node", "^TestWhatEndsAtAnotherServerIsSentByNone$/^memory$"},
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
@@ -21,7 +21,7 @@ func sourceMutants() []mutant {
 		{"a subscription of an older version outlives each token of the operator", "server/server.go",
 			"err := s.push.Adopt(ctx); ", "err := error(nil); ", "server", browser},
 		{"a link of an alert outlives the address of its target", "server/questions.go",
-			"case t.Place != out.link.Place:", "case false:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
+			"case t.Place != out.link.Place:", "case false:", "server", "^TestAForgedLinkDecidesNothing$"},
 		{"a target with another address is the same place", "app/config/alert.go",
 			"names = append(names, s.Key, value)", "names = append(names, s.Key)", "app/config", place},
 		{"the rotation of a secret ends the links of a target", "app/config/alert.go",
@@ -47,7 +47,7 @@ func sourceMutants() []mutant {
 		{"an account of a program is one of every program", "channel/webhook/webhook.go",
 			"	t.Directory = c.options.URL\n", "", "channel/webhook", "^TestTheAccountNamesTheProgram$"},
 		{"a limited token of the operator delivers to a chat", "thread/patch.go",
-			" && p.By != nil && !p.ByServer &&\n\t\t!p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
+			" && p.By != nil && !p.ByServer &&\n\t\t!p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestDeliverToIsSetUnderTheConditionsOfNotify$"},
 		{"the leases of a token's workers outlive its revocation", "ledger/op_token_revoke.go",
 			"endLease(tx, w, true)", "_ = w", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},
 		{"a revocation leaves what it was asked to cancel", "ledger/op_token_revoke.go",

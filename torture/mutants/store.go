@@ -13,7 +13,7 @@ func storeMutants() []mutant {
 			"if !g.revision.inPlace() {", "if false {", "store/sqlite", "^TestARevisionFileThatWasRemovedIsMadeAgain$"},
 		{"an answer without a change is given from removed files", "store/sqlite/guard.go",
 			"	if s.guard == nil {\n		return nil\n	}\n	err := s.guard.inPlace()", "	if s.guard == nil || t.given.revision == 0 {\n		return nil\n	}\n	err := s.guard.inPlace()",
-			"store/sqlite", "^TestAStoreWhoseFilesAreGoneAnswersNothing$"},
+			"store/sqlite", "^TestAStoreWhoseFilesAreGoneRefusesAnUpdateThatWritesNothing$"},
 		{"an idle server commits", "ledger/batch.go",
 			"if b.written.Empty() {", "if false {", "engine", "^TestAnIdleServerWritesNothingButRenewals$"},
 		{"the folder of a restored store is not synced", "app/datadir/restore.go",
