@@ -10,20 +10,21 @@ import (
 
 // Need names the rows that a transaction locks and reads. Ids may repeat.
 type Need struct {
-	// Topics are names that the transaction holds alone until it ends, before it locks any row.
-	// Transactions that read and write rows of no thread, such as tokens, name a topic so that they
-	// run one after the other.
+	// Topics are names of locks. The transaction takes them before it locks any row and holds them until it ends, and
+	// only one transaction at a time holds a topic. Transactions that read and write rows of no thread, such as
+	// tokens, name a topic so that they run one after the other.
 	Topics  []string
 	Workers []string // locked in id order
 	Threads []string // locked after the workers, in one order for all transactions
-	// NoWait are those of Threads whose lock is not waited for: if another handle holds one, the
+	// NoWait are the Threads for whose locks the transaction does not wait: if another handle holds such a lock, the
 	// Update fails with a *[LockedError] at once.
 	NoWait []string
-	// Queues are those of Threads whose next transition reads the first runs of the queue.
+	// Queues are the Threads of which Load also reads the first HeadRuns runs of the queue, because their next
+	// transition reads these runs.
 	Queues []string
-	// Runs are read without a lock of their own: a run is locked with its thread.
+	// Runs are ids of runs to read. They have no lock of their own: the lock of its thread covers a run.
 	Runs []string
-	// Keys are submit keys to read, of Threads.
+	// Keys are submit keys to read. Their threads are in Threads.
 	Keys []KeyRef
 	// Tokens are names of tokens to read. Other transactions may read and change them, but a transaction that revokes or
 	// drops a token commits either before they are read or after this transaction has ended.
@@ -31,16 +32,16 @@ type Need struct {
 	// Pauses asks for the pauses of all agents. They are read after Workers are locked, so a transaction
 	// that locks all workers and writes a pause is seen by every later one that locks a worker.
 	Pauses bool
-	// Known returns the versions of rows that the caller has kept; nil means none.
+	// Known returns the versions of the rows that the caller already has in memory; nil means that it has none.
 	Known Known
-	// Due are wants for which the transaction will probably call Due, before it writes. A store in
-	// another process locks their threads in the same round trip, so that Due needs none; other
-	// stores ignore it. DueAt is the time for Due; zero is Now.
+	// Due are the wants that the transaction will probably pass to Tx.Due before it writes. A store in another process
+	// locks the due threads in the round trip of Load, so that Tx.Due needs no round trip; other stores ignore this
+	// field. DueAt is the time to pass to Tx.Due; zero is Now.
 	Due   []Capacity
 	DueAt time.Time
 }
 
-// KeyRef names a submit key.
+// KeyRef identifies a submit key by its thread and its text.
 type KeyRef struct{ Thread, Key string }
 
 // Version identifies a state of a thread. Every change to what belongs to a thread changes its row,
@@ -51,26 +52,27 @@ type Version struct{ Key, Revision int64 }
 // VersionOf returns the version of a row.
 func VersionOf(t *mailroom.Thread) Version { return Version{t.Key, t.Revision} }
 
-// Known returns the version of a thread that the caller has kept, zero for none. Of a row with this
-// version only ID, Key and Revision need to be set, and its current run and queue are left out.
+// Known returns the version of a thread that the caller has in memory, or the zero Version if it has none. If the
+// stored row still has this version, a store need set only ID, Key and Revision, and leaves out the current run and
+// the queue.
 type Known func(thread string) Version
 
-// has reports whether the caller has this version of the row.
+// has reports whether the caller has the present version of the row t.
 func (k Known) has(t *mailroom.Thread) bool {
 	return k != nil && t.Key != 0 && k(t.ID) == VersionOf(t)
 }
 
-// HeadRuns is how many runs of a queue are read at its head.
+// HeadRuns is how many runs Load reads from the start of a queue.
 const HeadRuns = 3
 
 // Loaded are locked rows and what their next transitions read.
 type Loaded struct {
 	Workers []*Worker // in the order of Need.Workers; nil: no such worker
-	// Threads are in the order of Need.Threads, or of Due. A thread that does not exist has its ID
-	// and Key 0; it must stay invisible to others unless it is written.
+	// Threads are in the order of Need.Threads, or of Due. A thread that does not exist has its ID and Key 0; other
+	// transactions must not see it unless this one writes it.
 	Threads []*mailroom.Thread
-	// Runs are the current runs of Threads, those of Need.Runs, and those of the results of Keys.
-	// Each is there once, in any order.
+	// Runs are the current runs of Threads, those of Need.Runs, and those of the results of Keys. Each run occurs
+	// once, in any order.
 	Runs    []*mailroom.Run
 	Tickets []*mailroom.Ticket // of all Runs
 	Heads   []Head             // of the threads in Need.Queues, or of all due threads
@@ -86,8 +88,8 @@ type Head struct {
 	Runs   []*mailroom.Run
 }
 
-// Complete reads with the queries of r what belongs to the locked threads. Stores whose queries need
-// no round trip implement Load and Due with it.
+// Complete adds to l the rows that n asks for of the locked threads, and reads them with the queries of r. Stores
+// whose queries need no round trip implement Load and Due with it.
 func (l *Loaded) Complete(r Reader, n Need) error {
 	runs := slices.Clone(n.Runs)
 	queues := map[string]bool{}

@@ -15,7 +15,7 @@ type Position struct {
 	Seq    int64
 }
 
-// Compare returns -1, 0 or 1.
+// Compare returns -1 if p is before q, 0 if they are equal, and 1 if p is after q.
 func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Commit, q.Commit), cmp.Compare(p.Thread, q.Thread), cmp.Compare(p.Seq, q.Seq))
 }
@@ -23,13 +23,13 @@ func (p Position) Compare(q Position) int {
 // StartOf returns the position before all entries of a commit.
 func StartOf(commit int64) Position { return Position{Commit: commit} }
 
-// AllEntries is a query for the entries of all threads, ordered by Position, also of threads that are
-// being deleted. It returns no entry that could be followed by a commit with a lower position: such an
-// entry, and all after it, are left for a later query. Entries that were written before the store had
-// positions are not in it.
+// AllEntries is a query for the entries of all threads, ordered by Position, also of threads that are being deleted.
+// While a running transaction may still commit an entry with a lower position, the query holds back the entries above
+// that position; a later query returns them. Entries that were written before the store had positions are never
+// returned.
 type AllEntries struct {
 	After Position // exclusive
-	None  bool     // return no entries, only what follows
+	None  bool     // return no entries and set only the fields below
 
 	// The query sets the fields below.
 
@@ -43,8 +43,8 @@ type AllEntries struct {
 	Pending bool // there are committed entries that a later query returns
 }
 
-// Add appends the entries of one row that are after a.After. It reports whether another row may
-// follow, as more says for each entry.
+// Add appends to found the entries of one row that are after a.After, until more returns false for the size of an
+// entry. It reports whether the caller may add a further row.
 func (a *AllEntries) Add(
 	found, row []mailroom.Entry, commit, thread int64, more func(size int) bool,
 ) ([]mailroom.Entry, bool) {
@@ -61,5 +61,5 @@ func (a *AllEntries) Add(
 	return found, true
 }
 
-// WholeRow returns the query for all entries of one row of q.
+// WholeRow returns the query that decodes all entries of one row, up to the bytes of q.
 func WholeRow(q EntryQuery) EntryQuery { return EntryQuery{Before: math.MaxInt64, Bytes: q.Bytes} }

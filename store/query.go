@@ -13,7 +13,7 @@ import (
 // Key, descending), ascending with Oldest.
 type ThreadQuery struct {
 	IDs    []string // in any order
-	Worker string   // with a claim of this worker
+	Worker string   // threads whose current run this worker holds
 	Agent  string
 	Owner  string
 	// Deleted selects the threads that are being deleted, which no other query returns; see
@@ -24,8 +24,8 @@ type ThreadQuery struct {
 	// combines with Limit and Bytes only.
 	Prefix string
 	After  string
-	// OnePerAgent selects one thread per Due.Agent, due now or later, ordered by it; not with other fields.
-	// It asks for agents, but a new question is a parameter before it is a method: a Reader has twelve.
+	// OnePerAgent selects one thread for each Due.Agent, due now or later, ordered by Due.Agent. No other field may be
+	// set. It is a field and not a method, although it asks for agents, because a Reader should not get more methods.
 	OnePerAgent bool
 	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest      bool
@@ -40,15 +40,16 @@ type RunQuery struct {
 	Thread string
 	Agent  string
 	Parent string // runs that descend from this run
-	// Statuses: a store may find running runs by their threads: each is the Current run of its thread,
-	// which has a Worker.
+	// Statuses selects the runs with one of these statuses. A store may find the running runs through the threads: a
+	// running run is the Current run of a thread that has a Worker.
 	Statuses []mailroom.Status
-	// Owner selects the runs of this owner's threads. Of the other fields only Threads, Group, From, Oldest,
-	// Limit and Bytes may be set. A store may also return runs of other owners that are older than its index
-	// of owners, so the caller checks the threads.
+	// Owner selects the runs of this owner's threads. Of the other fields only Threads, Group, From, Oldest, Limit and
+	// Bytes may be set. A store may also return runs of other owners that are older than its index of owners, so the
+	// caller must check the owners of the threads.
 	Owner string
-	// Threads selects the runs of the threads with these Keys, with Owner those of the owner too. Of the other
-	// fields only From, Oldest, Limit and Bytes may be set. The cost must not grow with other threads.
+	// Threads selects the runs of the threads with these Keys. If Owner is set too, the list also has the runs of the
+	// owner's threads. Of the other fields only From, Oldest, Limit and Bytes may be set. The cost must not grow with
+	// other threads.
 	Threads []int64
 	// Group selects the failed runs with this ErrorGroup. Of the other fields only Owner, From, Oldest, Limit
 	// and Bytes may be set.
@@ -81,7 +82,7 @@ type CountQuery struct {
 	Statuses []mailroom.Status
 	Thread   string // counts the runs of this thread, or of its Set
 	Set      RunSet // requires Thread
-	Most     int    // ends the count, with any of the runs; requires Thread or Failures; 0: no limit
+	Most     int    // the count stops at this number, of any runs; requires Thread or Failures; 0: no limit
 	// Failures sums up the newest failed runs that have an ErrorGroup, at most Most of them. Of the
 	// other fields only Owner or Agent may be set, not both.
 	Failures bool
@@ -98,7 +99,7 @@ type SummaryQuery struct {
 	From  time.Time  // zero: no limit
 	To    time.Time  // exclusive; zero: no limit
 	Agent *string    // "" selects the rows that sum up all agents; nil: all rows
-	After SummaryKey // of the step, whatever its Step
+	After SummaryKey // rows after this key, whose Step is not used
 	Limit int        // 0: no limit
 }
 
@@ -153,8 +154,8 @@ type TicketQuery struct {
 	IDs    []string // in any order
 	Runs   []string // of these runs; in any order
 	Thread string
-	// Owner and Threads select as in RunQuery. Of the other fields only States, Kinds, From, Oldest, Limit and
-	// Bytes may be set.
+	// Owner and Threads select tickets as they select runs in RunQuery. Of the other fields only States, Kinds, From,
+	// Oldest, Limit and Bytes may be set.
 	Owner   string
 	Threads []int64
 	States  []mailroom.TicketState
@@ -165,8 +166,8 @@ type TicketQuery struct {
 	Bytes   int // see RunQuery; not with IDs or Runs
 }
 
-// KeyQuery selects submit keys of one thread: those of Keys that exist, in this order, or with All
-// those behind After, ordered by Key.
+// KeyQuery selects submit keys of one thread. Without All, it selects the Keys that exist, in the order of Keys. With
+// All, it selects the keys with a Key after After, ordered by Key.
 type KeyQuery struct {
 	Thread string
 	Keys   []string
@@ -212,19 +213,19 @@ type EntryQuery struct {
 	// Bytes ends the list with the entry that exceeds it, counting the entries' JSON. A list with
 	// more than Bytes therefore may be incomplete. 0: no limit.
 	Bytes int
-	// At selects those of these entries that exist, once each and in any order; no other field is
-	// set then. A store in another process answers it in one round trip.
+	// At selects these entries, as far as they exist: each once, in any order. No other field may be set with At. A
+	// store in another process answers it in one round trip.
 	At []EntryRef
-	// All selects the entries of all threads after a position, and is completed by the query; of the
-	// other fields only Limit and Bytes are set then.
+	// All selects the entries of all threads after a position. The query sets the result fields of All. Of the other
+	// fields only Limit and Bytes may be set.
 	All *AllEntries
-	// Search finds messages, and is completed by the query, which returns no entries; no other field is set
-	// then.
+	// Search finds messages. The query sets the result fields of Search and returns no entries. No other field may be
+	// set.
 	Search *Search
 }
 
-// EachAt answers At with a query for each range of adjacent entries, for stores whose queries need no
-// round trip.
+// EachAt returns the entries that q.At names. It asks r for each range of adjacent entries, so it suits stores whose
+// queries need no round trip.
 func (q EntryQuery) EachAt(r Reader) ([]mailroom.Entry, error) {
 	at := slices.SortedFunc(slices.Values(q.At), func(a, b EntryRef) int {
 		return cmp.Or(strings.Compare(a.Thread, b.Thread), cmp.Compare(a.Seq, b.Seq))

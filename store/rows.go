@@ -55,7 +55,7 @@ func (r *Reservation) Live(now time.Time) bool { return r.ExpiresAt.After(now) }
 // Submitted is the result of a Submit. Message is the id of its last message and Seq the entry of
 // that message.
 //
-// It is in this package because it is what a caller gets and also the stored result under an
+// The type is in this package because a submit returns it to its caller, and the store also keeps it under the
 // idempotency key.
 type Submitted struct {
 	Message     string          `json:"message"`
@@ -69,7 +69,7 @@ type Submitted struct {
 	Stopping    *string         `json:"stopping"`
 }
 
-// Disposition is what became of a submit.
+// Disposition says what the server did with the messages of a submit.
 type Disposition string
 
 const (
@@ -86,7 +86,7 @@ const (
 type SubmitKey struct {
 	Thread string
 	Key    string
-	Digest string // of the first submit's content
+	Digest string // of the content of the first submit with this key
 	Result Submitted
 	// JoinedSeq is the LastSeq of the thread when the key was written, 0 with DispositionQueued. Write
 	// stores the LastSeq of the written thread in place of 0.
@@ -113,18 +113,18 @@ type Definition struct {
 	Body    json.RawMessage
 }
 
-// Pause is the row of a paused agent. Its due runs wait until the row is dropped; running ones go on.
+// Pause is the row of a paused agent. Its due runs wait until the row is dropped; runs that have started go on.
 type Pause struct {
 	Agent  string
 	By     string // name of the token that paused it
 	Reason string
 	At     time.Time
-	// Probe is when one run may start to find out whether the agent works again. Only a pause of the server
-	// itself has it, whose By is "".
+	// Probe is the time at which one run may start, to find out whether the agent works again. Only a pause that the
+	// server itself made has a Probe; its By is "".
 	Probe time.Time
 }
 
-// Pauser returns who paused the agent, for people.
+// Pauser returns who paused the agent, as a text for people: the name of a token, or "the server".
 func (p Pause) Pauser() string {
 	if p.By == "" {
 		return "the server" // no token has such a name
@@ -175,7 +175,7 @@ func (e *InUseError) Error() string {
 		e.Worker.Host, e.Worker.PID, e.Worker.LeaseUntil.UTC().Format(time.RFC3339))
 }
 
-// RefuseServers returns an [*InUseError] if one of the workers of a store is a live one of a server.
+// RefuseServers returns an [*InUseError] if a live worker among the workers of a store belongs to a server.
 func RefuseServers(workers []*Worker, now time.Time) error {
 	for _, w := range workers {
 		if w.Node != "" && w.Live(now) {

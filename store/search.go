@@ -29,8 +29,8 @@ type Indexing struct {
 	// process has changed the index.
 	Before IndexState
 	After  IndexState
-	// Rows have the numbers up to After.Last, and different entries. A row replaces the row of its
-	// entry, and is left out if the entry is gone.
+	// Rows are the rows to write. Their numbers end at After.Last, and no two have the same entry. A row replaces the
+	// stored row of its entry. The store leaves out a row whose entry no longer exists.
 	Rows []IndexRow
 	Drop []IndexRow // by entry, before Rows are written
 }
@@ -77,8 +77,8 @@ const (
 	levels     = 5
 )
 
-// ErrManyMatches is the answer of a long window that has too many matches to order them. A shorter one is
-// asked then; the shortest never has too many.
+// ErrManyMatches is the error of Look for a long window that has too many matches to sort. The search then looks at a
+// shorter window. A window of the shortest length never has too many matches.
 var ErrManyMatches = errors.New("the window has too many matches")
 
 // The next window is longer after one without a match that took less than quick, and shorter after one
@@ -90,7 +90,7 @@ const (
 	slow  = 12 * time.Millisecond
 )
 
-// Window is a part of the index: the rows from Low up to, without it, High.
+// Window is a range of rows of the index: from Low, inclusive, to High, exclusive.
 type Window struct {
 	Low, High int64
 	Level     int  // of its length
@@ -100,9 +100,9 @@ type Window struct {
 // WholeBelow returns the window of all rows before the row high.
 func WholeBelow(high int64) Window { return Window{Low: 1, High: high, Whole: true} }
 
-// RareRows is how many rows may have one of the words of AnyOf for a search that reads only those, at most.
-// To read them costs about as much as one look at a window. To find out that there are more costs the
-// reading of one more entry of the index.
+// RareRows is the greatest number of rows with a word of AnyOf at which a search reads only these rows. Reading them
+// costs about as much as one look at a window. To find out that there are more rows, a store reads only one more entry
+// of the index.
 const RareRows = 256
 
 // WindowBelow returns the window of a level that ends before the row high. It begins at a multiple of its
@@ -133,18 +133,18 @@ type Match struct {
 	Content EntryRef // entry with the text of the message
 }
 
-// Windows are what a store does in a search. It has the words of the search.
+// Windows has the functions of a store that a search calls. Both know the words of the search.
 type Windows struct {
 	// Look returns the newest matches of a window, at most limit.
 	Look func(w Window, limit int) ([]Match, error)
-	// Skip returns the window to look at in place of next, at the start and behind a window without a match:
-	// that one, a longer one, or one with older rows if no row from its end on has a match. The zero Window
-	// says that no older row has one. It takes no longer than within and one step of its own. So a word that
-	// few messages have is found without a look at all windows. nil: always next.
+	// Skip returns the window to look at in place of next, at the start and after a window without a match: next
+	// itself, a longer window, or a window of older rows if no row between has a match. The zero Window says that no
+	// older row has a match. Skip takes at most the time within and one step of its own. So a word that few messages
+	// have is found without a look at all windows. If Skip is nil, the search always looks at next.
 	Skip func(next Window, within time.Duration) (Window, error)
 }
 
-// Run runs the search. State is set before.
+// Run searches one window after the other and sets the result fields. The caller has set State.
 func (s *Search) Run(in Windows) error {
 	s.Found, s.Next = nil, 0
 	if len(s.Words) == 0 {

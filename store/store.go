@@ -161,7 +161,7 @@ type Changes struct {
 	Tickets []*mailroom.Ticket // their runs exist or are in Runs
 	Tokens  []*auth.Token      // an insert writes all fields, an update all but Used, which only Use changes
 
-	// Insertions. No row with their names exists, but of a definition.
+	// Insertions. No row with the same name exists, except that a definition may exist already.
 
 	Entries     [][]mailroom.Entry // one slice per thread
 	Keys        []SubmitKey
@@ -209,7 +209,7 @@ func (c *Changes) Empty() bool {
 		len(c.DropSummaries) == 0 && c.Index == nil
 }
 
-// SummariesBefore are the rows of the summary of a step whose period begins before At.
+// SummariesBefore selects the rows of the summary with this step whose period begins before At.
 type SummariesBefore struct {
 	Step time.Duration
 	At   time.Time

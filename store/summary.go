@@ -40,7 +40,7 @@ type Sums struct {
 	Runs         int64
 	Delay        int64 // microseconds, the sum of Run.StartDelay of the runs that started
 	Ran          int64 // microseconds from the first start to the end, waits included
-	InputTokens  int64 // since the end before, if the run was retried by hand; the same for the next two
+	InputTokens  int64 // used since the previous end of a run that was retried by hand; so too the next two fields
 	OutputTokens int64
 	Cost         int64               // in billionths of a USD
 	Delays       [DelayBuckets]int64 // number of the runs that started, by the bucket of their delay
@@ -88,9 +88,9 @@ func DelayBounds() [DelayBuckets - 1]time.Duration {
 // integer of the store, whatever their agents report: 9,223 USD, 106 days, or 9.2 trillion tokens.
 const maxSummed = math.MaxInt64 / 1_000_000
 
-// EndOf returns what the end of a run adds to its minute. Of its usage, it is what Counted does not
-// have yet. The run time does not count for a run that never started, the delay for one whose delay is not
-// known either.
+// EndOf returns what the end of a run adds to the summary of its minute. It has only the part of the run's usage that
+// is not in Run.Counted yet. It has no run time for a run that never started, and no delay for a run whose delay is
+// unknown.
 func EndOf(r *mailroom.Run) Summary {
 	used, before := r.Usage, r.Counted.Usage
 	out := Summary{
@@ -147,7 +147,7 @@ func SumUp(ends []Summary) []Summary {
 	return sorted(sums)
 }
 
-// AddUp returns the summaries with one for each key, sorted by key.
+// AddUp adds up the summaries that have the same key, and returns one for each key, sorted by key.
 func AddUp(list []Summary) []Summary {
 	sums := map[SummaryKey]Sums{}
 	for _, s := range list {

@@ -23,15 +23,15 @@ const (
 // to find, so each of their letters is a word.
 func Words(text string) []string { return wordsOf(text, MaxWord, MaxWords) }
 
-// LongWords returns the distinct words of a text, in full, that Words cuts off, or that are as long as what is left
-// of those. Two texts with other long words may have the same Words, so a search compares the long words
-// of what it finds.
+// LongWords returns, in full, the distinct words of a text that Words cuts off or that are as long as a cut word. Two
+// texts with different long words may have the same Words, so a search compares the long words of the messages that it
+// finds.
 func LongWords(text string) []string {
 	const short = MaxWord - utf8.UTFMax // of a cut word, the next letter did not fit
 	return slices.DeleteFunc(wordsOf(text, MaxIndexed, MaxIndexed), func(word string) bool { return len(word) <= short })
 }
 
-// wordsOf returns the first words of a text, each cut to a length.
+// wordsOf returns at most most words from the start of a text, each cut to length bytes.
 func wordsOf(text string, length, most int) []string {
 	w := wordList{seen: map[string]bool{}, length: length, most: most}
 	for _, c := range text[:min(len(text), MaxIndexed)] {

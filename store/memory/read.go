@@ -200,7 +200,8 @@ func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 	return found
 }
 
-// isWithin reports whether a query for an owner's threads and others by key has a thread; with neither it has all.
+// isWithin reports whether a query with this owner and these keys selects the thread t: the owner's threads and the
+// threads with these keys, or all threads if both are empty.
 func isWithin(t *mailroom.Thread, owner string, keys []int64) bool {
 	return owner == "" && len(keys) == 0 || owner != "" && t.Owner == owner || slices.Contains(keys, t.Key)
 }
@@ -270,7 +271,7 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	return found, nil
 }
 
-// allEntries answers a query with All.
+// allEntries answers a query whose field All is set.
 func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	all := q.All
 	all.Order, all.Removed, all.End, all.Positions = r.order, r.removed, store.StartOf(r.lastCommit+1), nil
@@ -469,7 +470,7 @@ func (r reader) dueEach() []*mailroom.Thread {
 	return found
 }
 
-// within cuts list behind the row that exceeds a number of bytes of JSON; 0 is no limit.
+// within cuts list after the element that exceeds bytes, the size of the elements' JSON; 0 is no limit.
 func within[T any](list []T, bytes int) ([]T, error) {
 	if bytes <= 0 {
 		return list, nil
@@ -487,7 +488,7 @@ func within[T any](list []T, bytes int) ([]T, error) {
 	return list, nil
 }
 
-// first cuts list at limit; 0 is no limit.
+// first returns the first limit elements of list, or all if limit is 0.
 func first[T any](list []T, limit int) []T {
 	if limit > 0 && len(list) > limit {
 		return list[:limit]

@@ -8,7 +8,7 @@ import (
 	"mailroom/store"
 )
 
-// search answers a query with Search.
+// search answers a query whose field Search is set, and sets the results in s.
 func (r reader) search(s *store.Search) error {
 	s.State = r.index
 	return s.Run(store.Windows{Look: func(w store.Window, limit int) (found []store.Match, err error) {

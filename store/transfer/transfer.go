@@ -37,7 +37,7 @@ type Rows struct {
 }
 
 const (
-	// batchBytes and batchRows bound what one transaction writes and what one view reads, about.
+	// batchBytes and batchRows bound, approximately, what one transaction writes and what one view reads.
 	batchBytes = 1 << 20
 	batchRows  = 500
 	cursorRows = 50 // a position may be large
@@ -88,7 +88,8 @@ func (c *copier) write(ctx context.Context, changes *store.Changes) error {
 	return nil
 }
 
-// unkey makes rows of all kinds but threads new ones.
+// unkey sets the keys of runs, tickets and tokens to 0, so that the target store inserts these rows as new ones. It
+// leaves threads unchanged.
 func unkey(changes *store.Changes) {
 	for _, r := range changes.Runs {
 		r.Key = 0

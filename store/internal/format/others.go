@@ -6,7 +6,7 @@ import (
 	"mailroom/store"
 )
 
-// The rows of these kinds are bodies in PostgreSQL only, see pack.go.
+// Only PostgreSQL stores rows of these kinds as bodies, see pack.go; SQLite has a column for each field.
 
 // AppendTicket appends a ticket to buffer, without its key.
 func AppendTicket(buffer []byte, k *mailroom.Ticket) []byte { return pack(buffer, k, (*packer).ticket) }

@@ -16,7 +16,8 @@ type Row interface {
 	Time() time.Time
 }
 
-// TalliedThread is the value of tally.what for threads. That for runs is their status.
+// TalliedThread is the value of the column tally.what for counts of threads. For counts of runs, the value is their
+// status.
 const TalliedThread = "thread"
 
 // AgentCounts selects the numbers of runs by agent and status. sum adds up the column n.
@@ -67,7 +68,7 @@ func AddFailureCount(out *store.Counts, c Row) {
 const sums = `runs delay ran input_tokens output_tokens cost
 	delays0 delays1 delays2 delays3 delays4 delays5 delays6 delays7`
 
-// EachSum returns a list of a text for each column of the sums. Each % in it is the column's name.
+// EachSum returns text once for each column of the sums, joined by commas, with each % replaced by the column's name.
 func EachSum(text string) string {
 	list := strings.Fields(sums)
 	for i, column := range list {

@@ -49,14 +49,15 @@ func (s *Select) Equal(column, value string) {
 	}
 }
 
-// EqualTo is Equal for a value that may be "", unless it is nil.
+// EqualTo adds the condition that a column has the value, which may be "", unless value is nil.
 func (s *Select) EqualTo(column string, value *string) {
 	if value != nil {
 		s.Cond(column+" = ?", *value)
 	}
 }
 
-// ByKey adds the order of lists, newest first unless oldest is set, and the key to begin behind.
+// ByKey adds the order of lists, newest first unless oldest is set, and the condition that rows come after the key
+// from.
 func (s *Select) ByKey(column string, from int64, oldest bool) {
 	s.Behind(column, from, oldest)
 	s.Add(" ORDER BY " + column)
@@ -65,7 +66,7 @@ func (s *Select) ByKey(column string, from int64, oldest bool) {
 	}
 }
 
-// Behind adds the condition that a row is behind the key from in the order of ByKey, unless that is 0.
+// Behind adds the condition that rows come after the key from in the order of ByKey, unless from is 0.
 func (s *Select) Behind(column string, from int64, oldest bool) {
 	switch {
 	case from != 0 && oldest:

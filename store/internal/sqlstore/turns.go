@@ -97,7 +97,7 @@ func (t *Turns) closed() bool {
 // Closing is closed by Close.
 func (t *Turns) Closing() <-chan struct{} { return t.closing }
 
-// Close refuses new turns, and then runs end, once. Another call waits for that.
+// Close refuses new turns, and then calls end, once. A second call waits until the first one has called end.
 func (t *Turns) Close(end func()) {
 	t.closeOnce.Do(func() {
 		close(t.closing)
