@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// Backup writes a consistent copy to target, which must not exist, readable by its owner only. The
-// copy is a separate database without a WAL. It gets its name only after all of it is on stable
-// storage and approve, called with its temporary path, has returned nil.
+// Backup writes a consistent copy to target, which must not exist, readable by its owner only. The copy is a separate
+// database without a WAL. The copy gets the name target only after all its bytes are on stable storage and approve,
+// called with its temporary path, has returned nil.
 //
 // Other handles keep writing during the copy, but their WAL cannot be reset before the copy is
 // complete.

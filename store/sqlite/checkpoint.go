@@ -18,13 +18,13 @@ const (
 	// database; a longer one makes each read search more of it.
 	walIdle = 4 << 20 / pageSize
 
-	// walBusy is the length from which it checkpoints though writes wait. Steady load gives the keeper no
-	// other chance, and without this limit the WAL would grow as long as the load lasts.
+	// walBusy is the length in pages from which the keeper checkpoints although writes wait. Steady load gives the
+	// keeper no other chance, and without this limit the WAL would grow as long as the load lasts.
 	walBusy = 16 << 20 / pageSize
 
-	// readerPatience is how long a checkpoint of a WAL beyond walBusy waits for Views that still read it.
-	// Views are short, so most have ended by then. Writers wait as long, so it is no longer than they can
-	// bear; without a wait, Views that overlap each other would prevent each reset.
+	// readerPatience is how long a checkpoint of a WAL beyond walBusy waits for Views that still read it. Views are
+	// short, so most have ended by then. Writers wait during this time too, so it is short. Without this wait,
+	// overlapping Views would prevent every reset.
 	readerPatience = 50 * time.Millisecond
 )
 
@@ -41,15 +41,15 @@ func (s *Store) keep() {
 		switch {
 		case s.turns.TryWrite(): // no write runs or waits
 			s.keepTurn(walIdle)
-		case pages <= walBusy: // a later commit wakes it again
-		case s.turns.WaitWrite(): // behind the writes
+		case pages <= walBusy: // a later commit wakes the keeper again
+		case s.turns.WaitWrite(): // after the writes that wait
 			s.keepTurn(walBusy)
 		}
 	}
 }
 
-// keepTurn checkpoints a WAL longer than pages, and releases the turn, even after a panic. Beside later
-// commits it syncs the revision file, which may be older than the database.
+// keepTurn checkpoints a WAL longer than pages, and releases the turn, even after a panic. After it has released the
+// turn, while later commits run, it syncs the revision file.
 func (s *Store) keepTurn(pages int) {
 	defer recovery.Log(nil, "a checkpoint")
 	reset := func() bool {
@@ -64,8 +64,7 @@ func (s *Store) keepTurn(pages int) {
 	}
 }
 
-// keepUp checkpoints a WAL longer than pages, and reports whether it is empty then. The caller holds the
-// turn.
+// keepUp checkpoints a WAL longer than pages, and reports whether the WAL is empty then. The caller holds the turn.
 func (s *Store) keepUp(pages int) (reset bool) {
 	if s.broken != nil || s.walPages <= pages || s.walPages < s.retryAt {
 		return false

@@ -19,8 +19,8 @@ const (
 		WHERE due_at IS NOT NULL AND (due_agent, due_alone) > (?, ?) ORDER BY due_agent, due_alone LIMIT 1`
 )
 
-// tallyKey identifies a row of the table tally. what is a status of runs, or TalliedThread, for
-// which agent is "".
+// tallyKey identifies a row of the table tally, which has counts. The field what is a status of runs, or TalliedThread
+// for a count of threads, whose agent is "".
 type tallyKey struct{ what, owner, agent string }
 
 // tally changes a count by n. Write writes the sums of all changes at its end, so a batch of many
@@ -100,7 +100,7 @@ func countAgents(r reader, q store.CountQuery) (out store.Counts, err error) {
 	return out, err
 }
 
-// sum adds up the tally rows of what.
+// sum adds up the counts of the table tally for what, a status or TalliedThread, that q selects.
 func (r reader) sum(what string, q store.CountQuery) (n int, err error) {
 	text, args := tallied, []any{what}
 	if q.Owner != nil {

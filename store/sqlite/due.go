@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// Reads only the index, in its order. Behind a thread with a later due time all others of the
-	// priority are later too, so Due continues with the next priority.
+	// dueBehind reads only the index, in its order. After a thread with a later due time, all other threads of the
+	// same priority are due later too, so Due continues with the next priority.
 	dueBehind = `SELECT key, due_at, due_priority FROM thread
 		WHERE due_at IS NOT NULL AND due_agent = ? AND due_alone = ? AND due_priority > ?
 		ORDER BY due_priority, due_at, key`
 
-	// The same for one owner, and the owners one after the other. Each statement is a seek in an
-	// index, whatever the number of due threads.
+	// These statements do the same for the threads of one owner, and step from owner to owner. Each statement is a
+	// seek in an index, whatever the number of due threads.
 	dueOfOwner = `SELECT key, due_at, due_priority FROM thread
 		WHERE due_agent = ? AND due_alone = ? AND due_owner = ? AND due_priority > ?
 		ORDER BY due_priority, due_at, key`
@@ -76,7 +76,7 @@ func (t *tx) dueOf(now time.Time, want store.Capacity) ([]dueThread, time.Time, 
 	return t.dueAmong(now, want.Slots, dueBehind, want.Agent, bit(want.LastAttempt))
 }
 
-// dueAmong is dueOf for the threads that text selects with args and a priority.
+// dueAmong does what dueOf does, for the threads that the statement text selects with args and a priority.
 func (t *tx) dueAmong(
 	now time.Time, most int, text string, args ...any,
 ) (ready []dueThread, later time.Time, err error) {
@@ -165,7 +165,8 @@ func (t *tx) withKeys(keys []int64, known store.Known) ([]*mailroom.Thread, erro
 	return threads, nil
 }
 
-// dueEach steps from agent to agent, whatever the number of threads of each.
+// dueEach returns one thread with a due time for each agent. It steps from agent to agent in the index, so its cost
+// does not depend on the number of threads.
 func (r reader) dueEach() ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for from := ""; ; {

@@ -12,7 +12,7 @@ import (
 const (
 	insertEntry = "INSERT INTO entry (rowid, thread, last_seq, first_seq, lines) VALUES (?, ?, ?, ?, ?)"
 
-	// The reader stops at Before.
+	// The statement has no upper bound: the reader stops at Before.
 	entriesForward = `SELECT first_seq, lines FROM entry
 		WHERE thread = (SELECT key FROM thread WHERE id = ?) AND last_seq > ? ORDER BY last_seq`
 

@@ -22,7 +22,7 @@ func countFailures(r reader, q store.CountQuery) (out store.Counts, err error) {
 	return out, err
 }
 
-// writeFailure writes or deletes the failure of a run that had the status before.
+// writeFailure writes or deletes the failure of a run. before is the status that the run had until now.
 func (t *tx) writeFailure(run *mailroom.Run, before mailroom.Status, owner string) (err error) {
 	switch {
 	case run.Status == mailroom.StatusFailed && run.ErrorGroup != "":

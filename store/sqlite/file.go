@@ -18,8 +18,8 @@ import (
 	"mailroom/store"
 )
 
-// File is a database opened for inspection, while a server has it open or not. It changes, migrates
-// and repairs nothing, and blocks no other process. One goroutine at a time uses it.
+// File is a database opened for inspection, whether or not a server has it open. It changes, migrates and repairs
+// nothing, and blocks no other process. One goroutine at a time uses it.
 type File struct {
 	driver    Driver
 	path      string
@@ -27,7 +27,7 @@ type File struct {
 	exclusive os.FileInfo // the file's state if no process had it open; nil if one may have
 	sync      func(*os.File) error
 	last      Revision // the revision file as it was before the database was opened
-	known     bool     // it had content
+	known     bool     // the revision file had content
 }
 
 // ErrNoStore is the cause when a file does not exist or contains no store.
@@ -173,7 +173,8 @@ func (e *VersionError) Error() string {
 		tables, e.Have, baseVersion, baseVersion)
 }
 
-// Commits returns the revision of the database, and an error value if it has lost commits or may have.
+// Commits returns the revision of the database, which is its number of commits. lost is not nil if the database lacks
+// acknowledged commits or may lack some.
 func (f *File) Commits(ctx context.Context) (commits int64, lost *LostCommitsError, err error) {
 	defer func() { err = f.undisturbed(err) }()
 	if commits, err = commitsOf(ctx, f.session); err != nil {
@@ -221,7 +222,7 @@ func (f *File) undisturbed(err error) error {
 	return fmt.Errorf("%s changed while it was read: try again", f.path)
 }
 
-// mostFaults bounds what Faults returns of each kind.
+// mostFaults bounds the number of faults that Faults returns from each of its checks.
 const mostFaults = 100
 
 // Faults returns, one sentence each, what SQLite's integrity check, its foreign keys and its

@@ -15,16 +15,15 @@ import (
 	"mailroom/store"
 )
 
-// SQLite takes a WAL with missing or changed bytes for a shorter one, and goes on writing into files that
-// no longer have a name: acknowledged commits are lost without an error. The guard is a fence on disk
-// against that. The number of the last commit stands in the database and, written beside each commit, in
-// a file of its own (see [Revision]). A database that is behind this file is refused. A mark in the
-// database says that a process has it open, so that after a crash one without its file is refused too. One
-// that was not closed in order is checked first, and no commit is answered unless the names of the files
-// still lead to those that are open.
+// SQLite takes a WAL with missing or changed bytes for a shorter one, and goes on writing into files that no longer
+// have a name: acknowledged commits are lost without an error. The guard is a fence on disk against that. The number
+// of the last commit stands in the database and, written beside each commit, in a file of its own (see [Revision]). A
+// database that is behind this file is refused. A mark in the database says that a process has it open, so that after
+// a crash a database without its revision file is refused too. A database that was not closed in order is checked at
+// its next opening. No commit is acknowledged unless the names of the files still lead to the open files.
 const (
 	// watchInterval is the interval at which an idle store checks that its files are in place. An Update checks it
-	// before it is acknowledged, so a shorter one would only wake an idle server more often.
+	// before it is acknowledged, so a shorter interval would only wake an idle server more often.
 	watchInterval = time.Second
 	// checkWait is how long Open waits for the check of a file that was not closed cleanly. A
 	// longer check continues in the background.
@@ -85,8 +84,9 @@ func openGuard(
 	return g, unclean, errors.Join(g.revision.secure(), mark(ctx, writer))
 }
 
-// lostCommits returns an error value if a database lacks acknowledged commits, or may lack some: open reports
-// its mark, and known that the revision file has the content last.
+// lostCommits returns an error value if a database lacks acknowledged commits or may lack some, else nil. commits is
+// the revision in the database; open says that the mark of the database is set; known says that the revision file has
+// content, which is last.
 func lostCommits(path string, commits int64, open bool, last Revision, known bool) *LostCommitsError {
 	switch {
 	case known && commits < last.Commits:
@@ -97,9 +97,9 @@ func lostCommits(path string, commits int64, open bool, last Revision, known boo
 	return nil
 }
 
-// The mark is in the header of the database file itself while a store has the file open (user_version 1). If
-// the WAL is removed, the mark stays: a file with it needs its revision file, which may be removed
-// together with the WAL. The revision file is on stable storage before the mark is.
+// The mark is in the header of the database file itself while a store has the file open (user_version 1). The mark
+// stays if the WAL is removed. So a database file with the mark needs its revision file, because a missing revision
+// file may have been removed together with the WAL. The revision file is on stable storage before the mark is.
 const (
 	readMark  = "PRAGMA user_version"
 	setMark   = "PRAGMA user_version = 1"
@@ -158,8 +158,8 @@ func (g *guard) committed(commits int64) error {
 	return nil
 }
 
-// noteCommit records the commit of t. It fails if the store's files are no longer in place, so that
-// the commit is not acknowledged, nor an answer that repeats an earlier one.
+// noteCommit records the commit of t. It fails if the store's files are no longer in place, so that neither the commit
+// nor the repeat of an earlier answer is acknowledged.
 func (s *Store) noteCommit(t *tx) error {
 	if s.guard == nil {
 		return nil
@@ -225,7 +225,7 @@ func (s *Store) watch() {
 func (s *Store) fail(err error) {
 	select {
 	case s.failed <- err:
-	default: // it holds another error already
+	default: // the channel has another error already
 	}
 	if s.turns.WaitWrite() {
 		s.breakDown(fmt.Errorf("%w: %w", store.ErrClosed, err))

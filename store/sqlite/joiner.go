@@ -19,8 +19,8 @@ type joinedFile interface {
 	WriteAt(p []byte, at int64) error
 }
 
-// WriteAt holds p for the place at of the file. First it writes what it holds, unless p continues it
-// and fits.
+// WriteAt keeps p in memory as the data for the offset at of f. If p does not continue the data that the Joiner
+// already keeps, or does not fit, WriteAt first writes that data.
 func (j *Joiner) WriteAt(f joinedFile, p []byte, at int64) error {
 	if len(j.buf) > 0 && (at != j.at+int64(len(j.buf)) || len(p) > cap(j.buf)-len(j.buf)) {
 		if err := j.Flush(f); err != nil {

@@ -87,7 +87,7 @@ func (m *memo) readPauses(r reader) (_ []store.Pause, err error) {
 	return slices.Clone(m.pauses), err
 }
 
-// knows returns the row of a thread without its body if the caller has kept the body of the row of now.
+// knows returns the row of a thread without its body, if the caller has the body of the present version in memory.
 func (m *memo) knows(key int64, known store.Known) (*mailroom.Thread, bool) {
 	row, ok := m.threads[key]
 	if !ok || known == nil || known(row.id) != (store.Version{Key: key, Revision: row.revision}) {

@@ -21,8 +21,8 @@ const oldest = "3.51.3"
 // extend it.
 const walLimit = 16 << 20
 
-// file returns a connector to the database file with pragmas and a file layer; "" is the default one.
-// Every connection of a store comes from it.
+// file returns a connector to the database file with pragmas and the file layer vfs; "" selects SQLite's default
+// layer. Every connection of a store comes from it.
 func (d *Driver) file(path, vfs string, pragmas ...string) (driver.Connector, error) {
 	parameters := url.Values{
 		"_txlock": {"immediate"}, // for the migrations; sessions begin explicitly

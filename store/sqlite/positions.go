@@ -27,7 +27,7 @@ const (
 		WHERE one = 1 AND (removed_row, removed_thread, removed_seq) < (?1, ?2, ?3)`
 )
 
-// allEntries answers a query with All.
+// allEntries answers a query whose field All is set.
 func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err error) {
 	all := q.All
 	all.Positions = nil
@@ -52,7 +52,7 @@ func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err erro
 	return found, err
 }
 
-// noteRemoved records that the entries of a thread below seq are removed, before they are.
+// noteRemoved records that the entries of a thread below seq are removed. The caller removes them afterwards.
 func (t *tx) noteRemoved(thread, seq int64) error {
 	var last int64
 	err := t.session.query(t.ctx, lastRowBelow, []any{thread, seq}, func(c *columns) (bool, error) {

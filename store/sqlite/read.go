@@ -15,7 +15,7 @@ type reader struct {
 // Now implements [store.Reader].
 func (r reader) Now() time.Time { return r.now }
 
-// first cuts list at limit; 0 is no limit.
+// first returns the first limit elements of list, or all if limit is 0.
 func first[T any](list []T, limit int) []T {
 	if limit > 0 && len(list) > limit {
 		return list[:limit]
@@ -23,7 +23,7 @@ func first[T any](list []T, limit int) []T {
 	return list
 }
 
-// query is session.query with errors of the store's interface.
+// query does what session.query does, and converts errors to those of the store's interface.
 func (r reader) query(doing, text string, args []any, each rowFunc) error {
 	if err := r.session.query(r.ctx, text, args, each); err != nil {
 		refused, _ := r.session.driver.refusal(r.ctx, doing, err)

@@ -177,7 +177,7 @@ func matches(run *mailroom.Run, q store.RunQuery) bool {
 	return true
 }
 
-// whichRuns adds the conditions of q but IDs and From. It reports false if no run can match.
+// whichRuns adds all conditions of q except IDs and From to s. It reports false if no run can match.
 func whichRuns(s *sqlstore.Select, q store.RunQuery) bool {
 	if q.Thread != "" {
 		s.Cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
@@ -304,7 +304,7 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	return t.writeFailure(run, "", w.row.Owner)
 }
 
-// updateRun updates an existing run. w is its thread if it is in the changes, else nil.
+// updateRun updates an existing run. w is the run's thread if the Changes contain that thread, else nil.
 func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
 	text, args := runUpdate(run, args, moves)
 	res, err := t.exec(text, append(args, run.Key)...)

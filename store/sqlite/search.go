@@ -30,7 +30,7 @@ const (
 	countWord = "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)"
 )
 
-// search answers a query with Search.
+// search answers a query whose field Search is set, and sets the results in s.
 func search(r reader, s *store.Search) (err error) {
 	if s.State, err = indexState(r); err != nil {
 		return err
@@ -63,8 +63,9 @@ func lookAt(r reader, s *store.Search, w store.Window, query string, limit int) 
 	return found, err
 }
 
-// skip makes one window of all older rows if few rows have one of AnyOf, or without these if one of the words is rare.
-// A search in some rows must not depend on whether other rows have its words, so it does not count them.
+// skip returns one window of all older rows if few rows have a word of AnyOf or, in a search without AnyOf, if one of
+// its words is rare. A search with AnyOf does not count the rows with its other words: what it costs must not depend
+// on whether rows outside of AnyOf have these words.
 func skip(r reader, s *store.Search, next store.Window, within time.Duration) (store.Window, error) {
 	started := time.Now()
 	whole := store.WholeBelow(next.High)

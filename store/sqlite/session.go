@@ -130,8 +130,8 @@ func (s *session) named(args []any) []driver.NamedValue {
 	return s.args[:len(args)]
 }
 
-// prepared returns the statement of a text, and prepares it at its first use. The number of texts
-// is bounded, because variable parts are arguments.
+// prepared returns the statement of a text, which it prepares when the text is used for the first time. The number of
+// texts is bounded, because variable parts are arguments.
 func (s *session) prepared(text string) (statement, error) {
 	if stmt, ok := s.stmts[text]; ok {
 		return stmt, nil

@@ -87,7 +87,7 @@ func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []a
 	return touchThread, args[body:more]
 }
 
-// moreOfThread appends the values behind the body.
+// moreOfThread appends the values of the columns that follow the body.
 func moreOfThread(args []any, t *mailroom.Thread) []any {
 	var deleted any
 	if !t.DeletedAt.IsZero() {
@@ -96,8 +96,8 @@ func moreOfThread(args []any, t *mailroom.Thread) []any {
 	return append(args, orNull(t.DeliverTo), deleted)
 }
 
-// dueOwner returns the owner while the thread is due for an agent. The column groups due threads by
-// owner.
+// dueOwner returns the value of the column that groups due threads by owner: the owner if the thread is due for an
+// agent, else NULL.
 func dueOwner(t *mailroom.Thread) any {
 	if t.Due.Agent == "" {
 		return nil

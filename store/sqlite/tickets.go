@@ -172,8 +172,8 @@ func oneOf(s *sqlstore.Select, column, values string) {
 	}
 }
 
-// known returns the elements of all that are in values, as SQL literals, because a partial index
-// cannot be used with a parameter.
+// known returns, as SQL literals, the elements of all that are in values. They are literals because SQLite cannot use
+// a partial index with a parameter.
 func known[T ~string](values []T, all ...T) string {
 	var found []string
 	for _, v := range all {

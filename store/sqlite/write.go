@@ -88,8 +88,7 @@ func dropNamed(text string) func(*tx, string) error {
 // written is a thread of the current Changes.
 type written struct {
 	row *mailroom.Thread
-	// sorted is a seq: a new run that begins there or later begins after all other runs of the
-	// thread.
+	// sorted is a seq: a new run that begins at it or later begins after all other runs of the thread.
 	sorted int64
 }
 
