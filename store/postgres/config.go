@@ -51,7 +51,7 @@ type Options struct {
 	// AllowUnsafe accepts servers that may lose commits. It is for tests.
 	AllowUnsafe bool
 
-	code *code // instead of what this program knows of the tables; nil: that
+	code *code // tables that the program pretends to know, in tests; nil: the tables that it knows
 }
 
 func (o Options) withDefaults() Options {

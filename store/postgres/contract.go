@@ -98,7 +98,7 @@ func (m migration) contract(ctx context.Context, conn *pgx.Conn, schema string) 
 	})
 }
 
-// unmarkedTables is what servers know that do not write it to their workers.
+// unmarkedTables is the version of the tables that a server is assumed to know if its worker rows name none.
 const unmarkedTables = 2
 
 // olderServers describes the live servers that know less than a version of the tables.

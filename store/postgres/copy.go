@@ -81,8 +81,8 @@ func (c *Copy) Finish(ctx context.Context) error {
 	return nil
 }
 
-// lockCopy refuses a second copy of the same store. The lock of the table ends with this process, that of the
-// writing connection after everything that it had sent, also if the process was killed.
+// lockCopy refuses a second copy of the same store. The lock on the table ends with this process. The lock of the
+// writing connection ends after all statements that the connection had sent, even if the process was killed.
 func (s *Store) lockCopy(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, copyWait, ErrCopying)
 	defer cancel()

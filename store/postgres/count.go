@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// This is add_tally, whose plan PostgreSQL would make at each call.
+	// addTally does what the SQL function add_tally does, whose plan PostgreSQL would make again at each call.
 	addTally = `INSERT INTO tally SELECT u.what, u.owner, u.agent, $1::text, sum(u.n)::bigint
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) u (what, owner, agent, n)
 		GROUP BY u.what, u.owner, u.agent HAVING sum(u.n) <> 0 ORDER BY u.what, u.owner, u.agent
 		ON CONFLICT (what, owner, agent, node) DO UPDATE SET n = tally.n + excluded.n`
 
-	// The owners of runs whose threads are not in the Changes are read.
+	// addTallyOfRuns also reads the owners of runs whose threads are not in the Changes.
 	addTallyOfRuns = `SELECT add_tally($1, array_agg(u.what), array_agg(t.owner), array_agg(r.agent), array_agg(u.n))
 		FROM unnest($2::bigint[], $3::text[], $4::bigint[]) u (run, what, n) JOIN run r ON r.key = u.run
 		JOIN thread t ON t.key = r.thread`

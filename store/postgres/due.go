@@ -54,8 +54,8 @@ func newDueRows(wants []store.Capacity, at *time.Time) *dueRows {
 	return d
 }
 
-// add adds the statements that lock and read the rows, but those in skip. With clock, an earlier
-// statement of the trip reads the time.
+// add appends to q the statements that lock and read the due threads, except the threads in skip. clock says that an
+// earlier statement of the trip reads the time.
 func (d *dueRows) add(q *trip, skip []string, clock bool) {
 	var at any
 	if !clock {
@@ -113,7 +113,8 @@ func cloneRow(row [][]byte) [][]byte {
 	return clone
 }
 
-// answer returns the threads of want but those in given, if the locked ones are enough to know.
+// answer returns the due threads for want, without the threads in given. ok is false if the locked threads do not
+// suffice.
 func (w *lockedWant) answer(want store.Capacity, given map[string]bool) (threads []encodedThread, ok bool) {
 	if w.Agent != want.Agent || w.LastAttempt != want.LastAttempt {
 		return nil, false
@@ -165,8 +166,8 @@ func (w *lockedWant) covers(share *store.Share, given map[string]bool) bool {
 	return share.Most <= w.Share.Most
 }
 
-// answer returns what Due returns for wants at a time without the threads in given, if the locked
-// rows are enough to know; otherwise ok is false.
+// answer returns the due threads for wants at a time, without the threads in given. ok is false if the locked rows do
+// not suffice.
 func (d *dueRows) answer(
 	at time.Time, wants []store.Capacity, known store.Known, given map[string]bool,
 ) (l *loading, next time.Time, ok bool, err error) {

@@ -65,8 +65,8 @@ const countStandbys = `SELECT count(*) FROM pg_stat_replication r
 	WHERE r.state IS DISTINCT FROM 'backup' AND current_setting('synchronous_standby_names') = ''
 		AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')`
 
-// AsynchronousStandbys returns how many standbys are attached whose promotion may lose acknowledged
-// commits, because a commit waits for none. With more than DurablePrimary it is 0.
+// AsynchronousStandbys returns how many standbys are attached whose promotion may lose acknowledged commits, because a
+// commit waits for none. With a Durability other than DurablePrimary the number is 0.
 func (s *Store) AsynchronousStandbys(ctx context.Context) (n int, err error) {
 	if s.options.Durable != DurablePrimary {
 		return 0, nil

@@ -39,7 +39,7 @@ const (
 // entryRows are the rows of a page of entries. A row has the entries of one commit, often several.
 const entryRows = 64
 
-// entriesAt answers a query with At.
+// entriesAt answers a query whose field At is set.
 func (r reader) entriesAt(at []store.EntryRef) ([]mailroom.Entry, error) {
 	threads, seqs, wanted := make([]string, len(at)), make([]int64, len(at)), map[store.EntryRef]bool{}
 	for i, ref := range at {

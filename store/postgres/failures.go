@@ -33,8 +33,7 @@ type failureColumns struct {
 	ats, without []int64
 }
 
-// add notes the failure of a written run. That of a run which has another status now is deleted by a
-// trigger.
+// add notes the failure of a written run. A trigger deletes the failure of a run that has another status now.
 func (a *failureColumns) add(r *mailroom.Run) {
 	switch {
 	case r.Status != mailroom.StatusFailed:

@@ -146,7 +146,7 @@ func (f *Files) RemoveBefore(ctx context.Context, before time.Time) (removed int
 	}
 }
 
-// connect opens a connection, when there are not too many. The caller must call end.
+// connect waits until fewer than maxFileConnections are open, and opens a connection. The caller must call end.
 func (f *Files) connect(ctx context.Context) (_ *pgx.Conn, end func(), err error) {
 	select {
 	case f.busy <- struct{}{}:

@@ -45,7 +45,8 @@ func (l tableLock) release() {
 // lockAgain is the pause between two tries to get a lock.
 const lockAgain = 50 * time.Millisecond
 
-// lockTable waits for the lock of a table. A statement that waits would keep a snapshot.
+// lockTable tries again and again until it gets the lock of a table. The statement itself does not wait, because a
+// waiting statement would keep a snapshot.
 func (s *Store) lockTable(ctx context.Context, table string) (tableLock, error) {
 	c, err := s.connect(ctx)
 	if err != nil {

@@ -60,9 +60,9 @@ type migration struct {
 
 // code is what a program knows of the tables.
 type code struct {
-	version  int64       // that it brings the tables to
+	version  int64       // to which the program brings the tables
 	expand   []migration // in the order of their versions
-	contract []migration // the same; of each version, what programs that know less cannot use
+	contract []migration // the same; each has changes that programs of older versions cannot use
 }
 
 // released returns what this program knows of the tables.

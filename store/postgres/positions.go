@@ -33,7 +33,7 @@ const (
 		WHERE before <= $5 ORDER BY position, thread, last_seq`
 )
 
-// allEntries answers a query with All.
+// allEntries answers a query whose field All is set.
 func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	all := q.All
 	all.Positions = nil

@@ -16,18 +16,18 @@ type reader struct {
 
 // A pin lets the queries of one trip use certain plans only, whatever the statistics say.
 const (
-	// All later entries must not be read to sort them: the order of the index is completed for each position
-	// alone, by an incremental sort.
+	// pinSeek keeps PostgreSQL from reading all later entries to sort them. An incremental sort orders the rows of
+	// each position in the order of the index.
 	pinSeek = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 		set_config('enable_sort', 'off', true)`
 
-	// Only the index of words is used.
+	// pinWords allows only the index of words.
 	pinWords = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'on', true)"
 
 	unpinReader = `SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
 		set_config('enable_sort', 'on', true)`
 
-	// See pinPlans.
+	// unpinWriter restores the settings of pinPlans after a pin.
 	unpinWriter = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 		set_config('enable_sort', 'on', true)`
 )
@@ -56,8 +56,8 @@ func micros(t time.Time) int64 {
 // larger.
 const pageRows = 64
 
-// list runs s up to the limits. PostgreSQL sends all rows that a statement selects, so a list that is
-// limited in bytes is read in pages.
+// list runs the SELECT s up to the limits of rows and bytes. PostgreSQL sends all rows that a statement selects, so a
+// list that is limited in bytes is read in pages.
 func list[T any](
 	r reader, doing string, s *sqlstore.Select, limit, budget int, scan func(c *columns) (T, error),
 ) ([]T, error) {

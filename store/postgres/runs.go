@@ -115,7 +115,7 @@ func (r reader) runsOf(q store.RunQuery, pile int64) ([]sqlstore.SizedRun, error
 	})
 }
 
-// whichRuns adds the conditions of q but IDs and From.
+// whichRuns adds all conditions of q except IDs and From to s.
 func whichRuns(s *sqlstore.Select, q store.RunQuery) {
 	if q.Thread != "" {
 		s.Cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)

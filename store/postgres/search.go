@@ -66,7 +66,7 @@ const (
 	maxSkipped   = 16
 )
 
-// search answers a query with Search.
+// search answers a query whose field Search is set, and sets the results in s.
 func (r reader) search(s *store.Search) error {
 	s.State = store.IndexState{}
 	err := r.send("read the state of the index", trip{{text: readIndexState, each: func(c *columns) error {

@@ -19,8 +19,8 @@ const (
 	namedThreads = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[])"
 )
 
-// stalledTrips is how many times as long as between two trips a session may wait within one: a large
-// trip takes some time on a slow line.
+// stalledTrips is a factor: within a trip, a session may wait this many times longer than between two trips, because a
+// large trip takes some time on a slow line.
 const stalledTrips = 2
 
 // lockedThreads returns those of the threads that another transaction holds. First it ends sessions

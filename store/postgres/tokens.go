@@ -32,11 +32,12 @@ const (
 	dropTokens = `WITH u AS (DELETE FROM token_use WHERE token = ANY ($1::text[]))
 		DELETE FROM token WHERE name = ANY ($1::text[])`
 
-	// What a transaction writes for a token is committed before the token ends, or not at all: it locks the table of the
-	// tokens in a weak mode from before it reads the row until its end, and a transaction that ends a token waits for a
-	// mode that excludes this one. A paused server loses it with its session. FOR SHARE on the row would do the same and
-	// write the row with each commit; a lock of a table is in the memory of the database. Not an advisory lock, which
-	// each role that may connect can hold. Neither mode excludes what only reads, such as a backup.
+	// What a transaction writes for a token is committed before the token ends, or not at all: it locks the table of
+	// the tokens in a weak mode from before it reads the row until its end, and a transaction that ends a token waits
+	// for a mode that excludes this one. A paused server loses the lock with its session. FOR SHARE on the row would
+	// do the same and write the row with each commit; a lock of a table is in the memory of the database. Not an
+	// advisory lock, which each role that may connect can hold. Neither mode excludes what only reads, such as a
+	// backup.
 	holdTokens = "LOCK TABLE token IN ROW SHARE MODE"
 	endTokens  = "LOCK TABLE token IN EXCLUSIVE MODE"
 )
