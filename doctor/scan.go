@@ -141,7 +141,7 @@ func newChecker(w *scan, t *mailroom.Thread) *checker {
 	return p
 }
 
-// step does about one batch of the remaining work.
+// step does about one batch of the rest of the check of a thread.
 func (p *checker) step() (cost int, err error) {
 	if p.log.Last < p.t.LastSeq {
 		return p.readLog()
@@ -161,7 +161,7 @@ func (p *checker) step() (cost int, err error) {
 	return threadCost, p.whole()
 }
 
-// next ends a phase when its last batch was not full.
+// next moves on to the phase then if the last batch, of n rows, was not full.
 func (p *checker) next(n int, then phase) (cost int, err error) {
 	if n < batch {
 		p.phase, p.from = then, 0

@@ -11,8 +11,8 @@ import (
 	"mailroom/store"
 )
 
-// endsOf counts a run among the ends that the summary of its day must have. A run that was retried ended
-// before too, and a deleted one has no row, so the summary may have more.
+// endsOf counts a run among the ends that the summary of its day must have. The summary may have more ends: a run that
+// was retried has ended before too, and a deleted run has no row.
 func endsOf(ends map[store.SummaryKey]int64, r *mailroom.Run) {
 	if r.Status.Finished() && !r.Counted.At.IsZero() && r.Counted.At.Equal(r.FinishedAt) {
 		day := r.FinishedAt.UTC().Truncate(store.StepDay)

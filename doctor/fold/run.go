@@ -40,7 +40,7 @@ func (s State) Ended() bool { return s == StateCompleted || s == StateFailed || 
 type Run struct {
 	ID    string
 	State State
-	Whole bool // the log has all of it
+	Whole bool // the log has all entries of the run
 	Read  bool // its first start listed its inputs
 
 	Seen bool // the caller looked up its row
@@ -204,7 +204,8 @@ func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 	}
 }
 
-// gaveWay folds the return of a run to its place in the queue, behind another one, whose priority grows for that.
+// gaveWay folds the return of a started run to its place in the queue, because the run behind passes it. The priority
+// of that run grows for this.
 func (l *Log) gaveWay(e mailroom.Entry, r *Run, behind string) {
 	l.transition(e, r, StateQueued, StateRunning)
 	if r.State != StateQueued { // it began before the log
