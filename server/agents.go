@@ -76,7 +76,8 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 	if err != nil {
 		return nil, err
 	}
-	// What sends alerts is a target, which GET /v1/alerts shows with its pause, also while no server runs it.
+	// The agents that send alerts are left out: GET /v1/alerts shows each as a target with its pause, even while no
+	// server runs it.
 	maps.DeleteFunc(agents, func(name string, _ *api.Agent) bool { return alert.IsAgent(name) })
 	out := api.Page[api.Agent]{Items: []api.Agent{}}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {

@@ -73,7 +73,7 @@ func bodyLimit(path string, most int) int {
 // memory of several times the body's size.
 type parseSlots chan struct{}
 
-// parseSlot is one of the parseSlots, or none.
+// parseSlot is one of the parseSlots that a request holds. The zero value holds none.
 type parseSlot struct{ slots parseSlots }
 
 func newParseSlots() parseSlots { return make(parseSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
@@ -115,8 +115,8 @@ func (b *bodyReader) WriteTo(w io.Writer) (int64, error) {
 
 func (b *bodyReader) Close() error { return nil }
 
-// receive reads a body of at most most bytes, once the budget has room for it, and puts it
-// back into the request unchanged. It returns nil for a blank body.
+// receive reads a body of up to most bytes, once the budget has room for it, and puts it back into the request
+// unchanged. It returns nil for a body that is empty or only white space.
 func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]byte, error) {
 	switch err := checkContentType(r); {
 	case err != nil:

@@ -21,7 +21,7 @@ type Options struct {
 	Streams Streams
 	// Bus carries the commits and live text of all threads. nil disables the stream of all threads.
 	Bus *bus.Bus
-	// Shared: other servers may use the store at the same time.
+	// Shared says that other servers may use the store at the same time.
 	Shared bool
 
 	Access Access
@@ -91,7 +91,7 @@ type Parts struct {
 	Alerts *operate.Alerts
 	// Issues returns the issues of the tracker. nil: no tracker.
 	Issues func(context.Context) (api.IssueBoard, error)
-	// NoSearch: messages are not indexed, so a search is refused.
+	// NoSearch says that messages are not indexed, so the server refuses a search.
 	NoSearch bool
 	// Metrics are served at /metrics. nil: a private set that only the server updates.
 	Metrics *operate.Metrics

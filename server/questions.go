@@ -15,7 +15,7 @@ import (
 	"mailroom/thread"
 )
 
-// questionHandlers serve the links in alerts. They need no token: a link is one.
+// questionHandlers serve the links in alerts. Their requests need no token, because a link has a right of its own.
 type questionHandlers struct {
 	alerts   *operate.Alerts // nil: no link is valid
 	operator *auth.Token
@@ -25,7 +25,8 @@ type questionHandlers struct {
 
 type questionInput struct{ Body api.QuestionLink }
 
-// question shows the ticket of a link. It changes nothing, so whatever opens links in messages may see it.
+// question shows the ticket of a link. It changes nothing, so a program that opens links in messages, such as a
+// preview, does no harm.
 func (h *questionHandlers) question(ctx context.Context, in *questionInput) (*body[api.Question], error) {
 	opened, err := h.open(ctx, in.Body.Link)
 	if err != nil {
@@ -60,7 +61,7 @@ type openedLink struct {
 	holder *auth.Token      // row with which the link ends; nil: none
 }
 
-// open checks a link, and whether what it was sent to may still decide, in one snapshot.
+// open checks a link and, in one snapshot, whether the target that got the link may still decide.
 func (h *questionHandlers) open(ctx context.Context, text string) (out openedLink, err error) {
 	if h.alerts == nil {
 		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is not valid: this server sends no alerts")
@@ -97,7 +98,7 @@ func (h *questionHandlers) open(ctx context.Context, text string) (out openedLin
 	return out, err
 }
 
-// show returns a ticket as its link shows it.
+// show returns the ticket k in the form that the page of its link shows.
 func (h *questionHandlers) show(ctx context.Context, k *mailroom.Ticket, link alert.Link) (*body[api.Question], error) {
 	out := api.Question{Ticket: request.ShowTicket(k), LinkExpiresAt: link.Expires}
 	err := h.find.View(ctx, func(rd store.Reader) error {

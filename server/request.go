@@ -251,8 +251,8 @@ func (out *response) extendDeadline() {
 
 // noDelay asks proxies to hold back no event of a stream. nginx buffers, unless X-Accel-Buffering forbids it. A proxy
 // that compresses keeps text until a block is full, unless it may not transform (RFC 9111, 5.2.2.6). Caddy 2.6, which
-// Debian 12 has, ignores that and leaves alone what has a coding already. RFC 9110, 8.4.1, would rather have identity
-// left out; clients take it for what it is.
+// Debian 12 has, ignores no-transform, but does not compress a response that has a Content-Encoding, so noDelay sets
+// the encoding identity. RFC 9110, 8.4.1, says that a server should omit identity; clients accept it.
 func noDelay(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("Cache-Control", "no-store, no-transform")

@@ -43,23 +43,23 @@ const schemeSession = "Session"
 // sessionHash returns the hash under which a session is found. It has a domain of its own, so that neither the
 // secret of another token nor that of a session of an older version can be sent as two halves.
 //
-// Not the storage of the page alone: a script that reads it could use it elsewhere, which the
-// cookie, unreadable for scripts, prevents. Not a name of its own for the pages
-// (mailroom-ID.localhost): not every resolver and proxy knows such names, and a phone uses another
-// one. Not a check of Origin or Sec-Fetch-Site: a program writes them.
+// Three alternatives were rejected. A secret only in the storage of the page: a script that reads it could use it
+// elsewhere, which the cookie, unreadable for scripts, prevents. A host name of its own for the pages
+// (mailroom-ID.localhost): not every resolver and proxy knows such names, and a phone uses another name. A check of
+// Origin or Sec-Fetch-Site: a program can send any value of these headers.
 //
-// The half is a scheme of the header Authorization, not a header of its own, so everything that
-// hides that header hides it, and a socket sends it in its first frame as it does a token. A tab
-// keeps the half that it began with: if another tab signs in as another user, its next request is
-// refused, and not made as that user. A link asks in the page, always: that the command on this
-// machine opened it cannot be seen from the page without a secret in the address, which a sender of
-// links could write too.
+// The half is a scheme of the header Authorization, not a header of its own, so everything that hides that header
+// hides it, and a socket sends it in its first frame as it does a token. A tab keeps the half that it began with: if
+// another tab signs in as another user, its next request is refused, and not made as that user. The page of a link
+// always asks before it signs in. It cannot know that the command on this machine opened the link, unless the address
+// has a secret, and a sender of links could write such an address too.
 func sessionHash(cookie, half string) secretHash {
 	return sha256.Sum256([]byte("session\x00" + cookie + "\x00" + half))
 }
 
 // session returns the grant of a session whose page sends half, nil without a valid one. It refuses a request of a
-// page of another origin. Another port can add a cookie of the same name for a longer path: all are tried.
+// page of another origin. A page on another port can add a cookie of the same name for a longer path, so session tries
+// all cookies of the name.
 func (s *Server) session(r *http.Request, half string) (*grant, error) {
 	for _, cookie := range r.CookiesNamed(s.cookie) {
 		g, err := s.tokens.find(r.Context(), sessionHash(cookie.Value, half))
@@ -103,8 +103,8 @@ func isBearer(t *auth.Token) bool {
 	return t.Terms.Kind == auth.KindToken || t.Terms.Kind == auth.KindLimited
 }
 
-// checkTerms refuses the routes that a token for some threads or one run may not use. What it reads and
-// writes on the others is checked by thread and run.
+// checkTerms refuses the routes that a token for some threads or one run may not use. On the other routes, each thread
+// and run that such a token reads or writes is checked.
 func checkTerms(who *auth.Token, route string) error {
 	if !who.Limited() {
 		return nil

@@ -111,7 +111,7 @@ func (c *tokenCache) baseOf(who *auth.Token) *auth.Token {
 	return who // it was revoked since the request began
 }
 
-// sessionWithID returns the session with an [auth.Token.ID], or nil.
+// sessionWithID returns the session whose [auth.Token.ID] is id, or nil.
 func (c *tokenCache) sessionWithID(id string) *auth.Token {
 	for _, g := range *c.byHash.Load() {
 		if g.token.Terms.Kind == auth.KindSession && g.token.ID() == id {
@@ -121,7 +121,8 @@ func (c *tokenCache) sessionWithID(id string) *auth.Token {
 	return nil
 }
 
-// find is lookup by fresh rows. It returns CodeUnavailable if they are needed and cannot be read.
+// find returns the grant of the secret with the hash s, from rows that are fresh enough to admit a request. It returns
+// CodeUnavailable if it has to read the rows and cannot.
 func (c *tokenCache) find(ctx context.Context, s secretHash) (*grant, error) {
 	if c.operator == nil || s != c.operator.hash { // the operator's token has no row
 		if err := c.ensureFresh(ctx); err != nil {
@@ -222,7 +223,7 @@ func (c *tokenCache) exclusively(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// read is refresh for a caller that holds refreshing.
+// read does what refresh does. The caller holds c.refreshing.
 func (c *tokenCache) read(ctx context.Context) error {
 	began := time.Now()
 	rows, err := c.accounts.Tokens(ctx)

@@ -173,7 +173,8 @@ func (h *tokenHandlers) revoke(ctx context.Context, in ledger.Revocation) (out l
 	return out, nil
 }
 
-// checkEnds refuses the revocation of a row that who may not end: for who, the rows of others do not exist.
+// checkEnds returns an error unless the token who may end the token of this name. It reports a token that who may not
+// know as not found.
 func (h *tokenHandlers) checkEnds(ctx context.Context, who *auth.Token, name string) error {
 	rows, err := h.ledger.Tokens(ctx)
 	if err != nil {

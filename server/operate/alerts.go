@@ -96,8 +96,9 @@ func (a *Alerts) Subscribe(ctx context.Context, find request.Lookup, target, fie
 	return rights.Place(who.Name, target), nil
 }
 
-// DeliverTo returns the thread that a token asks its threads to deliver to. One of a target is what notify
-// makes, under the same conditions; others are as they are.
+// DeliverTo returns the thread to which the threads of a token deliver if the token asks for the thread to. If to is a
+// thread of a target of alerts, DeliverTo returns the thread that Subscribe makes for this token, under the conditions
+// of Subscribe. It returns any other thread unchanged.
 func (a *Alerts) DeliverTo(ctx context.Context, find request.Lookup, to string) (thread string, err error) {
 	agent := reserved.Agent(to)
 	if !alert.IsAgent(agent) {
@@ -271,7 +272,8 @@ func (h *AlertHandlers) DeleteRule(ctx context.Context, in *ruleInput) (*empty, 
 	})
 }
 
-// changeRules replaces the stored rules of an owner. f gets those that hold, and the row of the owner's token.
+// changeRules replaces the stored rules of an owner. f gets the stored rules that are in force, and the row of the
+// owner's token.
 func (h *AlertHandlers) changeRules(
 	ctx context.Context, owner string, f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error),
 ) error {
@@ -306,7 +308,7 @@ func (h *AlertHandlers) changeRules(
 }
 
 const (
-	// maxWaiting is up to how many alerts of a target are counted.
+	// maxWaiting bounds how many waiting alerts of one target are counted.
 	maxWaiting = 1000
 	// maxTargetThreads bounds the threads of a target that are read, beside its own: one for each subscriber,
 	// and one for each token whose threads or rules deliver to it.

@@ -55,8 +55,8 @@ func (h *ListHandlers) CountRuns(ctx context.Context, in *countRunsInput) (*body
 	return &body[api.RunCount]{out}, err
 }
 
-// summedUp returns the query for a filter that the sums of the store answer for this caller: one of
-// statuses, agents and owners by their names.
+// summedUp returns the query with which the store's counts answer the filter f for the token who. ok is false if they
+// cannot: they answer only filters of statuses, agents and owners by name.
 func summedUp(f request.Filter, who *auth.Token) (q store.CountQuery, ok bool) {
 	if !f.Only("status", "agent", "owner") || !who.SeesAll() && who.Namespace != "" {
 		return q, false

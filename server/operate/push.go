@@ -235,7 +235,7 @@ func (h *PushHandlers) open(ctx context.Context, id string, s *webpush.Subscript
 	return err
 }
 
-// admitSubscriber refuses a subscription by a token beside others that are too many.
+// admitSubscriber returns an error if the existing subscriptions others leave no room for one more of the token by.
 func admitSubscriber(by string, others []*mailroom.Thread) error {
 	own := 0
 	for _, t := range others {
@@ -254,7 +254,7 @@ func admitSubscriber(by string, others []*mailroom.Thread) error {
 	return nil
 }
 
-// dropGone deletes the subscriptions that are gone and that are selected.
+// dropGone deletes the subscriptions that are gone and for which selected returns true.
 func (h *PushHandlers) dropGone(ctx context.Context, selected func(subscribed) bool) error {
 	found, err := h.all(ctx)
 	if err != nil {

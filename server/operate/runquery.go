@@ -12,8 +12,8 @@ import (
 	"mailroom/store"
 )
 
-// parseRunFilter parses a filter of runs. conditions has those that an index of a store answers, and the
-// owner if who sees the threads of one owner only; see narrowest.
+// parseRunFilter parses a filter of runs. conditions has those that an index of a store answers, and the owner if the
+// token who sees the threads of one owner only; see narrowest.
 func parseRunFilter(at, text string, who *auth.Token) (f request.Filter, conditions store.RunQuery, err error) {
 	if !check.IsClean(text) { // of a body, which may have escapes
 		return f, conditions, request.Invalid(at+"q", "has a NUL", nil)

@@ -35,7 +35,7 @@ type scope struct {
 	next    string             // the group behind this one; "": no further group
 }
 
-// scopeOf returns the rows of a group of at most most threads that who may see.
+// scopeOf returns the rows that the token who may see in one group of threads. The group has up to most threads.
 func scopeOf(rd store.Reader, who *auth.Token, group string, most int) (scope, error) {
 	if who.SeesAll() {
 		return scope{all: true}, nil

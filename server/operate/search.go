@@ -19,7 +19,8 @@ const (
 	// searchBudget is how long a request looks; the rest of the index is for the next one.
 	searchBudget = 30 * time.Millisecond
 
-	// An excerpt has so many characters before the first word that was found, and behind its begin.
+	// The lengths of an excerpt, in characters: before the first word that was found, and from the beginning of that
+	// word.
 	excerptBefore = 60
 	excerptBehind = 240
 )
@@ -177,7 +178,8 @@ func excerpt(text string, words []string) string {
 	return out
 }
 
-// firstWord returns where the first of the words begins, of the places that may begin one, or -1.
+// firstWord returns the index at which the first of the words begins, or -1. It looks only at the indexes for which
+// may returns true.
 func firstWord(runes []rune, words []string, may func(int) bool) int {
 	for i := range runes {
 		if may(i) && slices.ContainsFunc(words, func(w string) bool { return hasWord(runes[i:], w) }) {

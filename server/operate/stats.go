@@ -58,8 +58,8 @@ func (h *StatsHandlers) Stats(ctx context.Context, _ *empty) (*body[api.Stats], 
 	}}, nil
 }
 
-// countNamespace adds the threads of other owners in the namespace of who, of a bounded number of threads:
-// partial reports that there may be more. It reads a page per view, so that no view is held for long; the
+// countNamespace adds to sum the threads of other owners in the namespace of the token who. It reads a bounded number
+// of threads; partial reports that there may be more. It reads a page per view, so that no view is held for long; the
 // pages are of different moments.
 func (h *StatsHandlers) countNamespace(ctx context.Context, who *auth.Token, sum *totals) (partial bool, err error) {
 	q := store.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}

@@ -31,8 +31,9 @@ func (h *ListHandlers) createdWindow(ctx context.Context, f request.Filter) (w w
 	return w, err
 }
 
-// readWindow returns the keys of the runs of an owner, "" of all, that were created from a time until before another
-// one; zero is no bound. It may have more keys, of up to createdSlack and nearby around them.
+// readWindow returns the keys of the runs of an owner ("" means all owners) that were created at or after from and
+// before the time before; a zero time is no bound. It may also return keys of runs created up to createdSlack and
+// nearby outside of this range.
 func readWindow(rd store.Reader, owner string, from, before time.Time) (w window, err error) {
 	if !from.IsZero() {
 		w.low, _, err = keysAt(rd, owner, from.Add(-createdSlack))
@@ -58,10 +59,11 @@ func (w window) contains(key int64) bool {
 // nearby is how close in time two runs are between which keysAt looks no further.
 const nearby = 5 * time.Second
 
-// keysAt returns keys of the runs of an owner, "" of all, at least 1, around a time: the runs below low were created
-// before it, those from high on were not, and those from low up to high within nearby. It reads the newest and the
-// oldest run and, for a time between them, bisects the keys: each step reads one run. If the order of keys differs from
-// that of creation, the result is inexact by as much, so a caller adds createdSlack.
+// keysAt returns two keys of the runs of an owner ("" means all owners) around a time; both are at least 1. The runs
+// below low were created before the time, the runs from high on were not, and the runs from low up to high were
+// created within nearby of it. It reads the newest and the oldest run and, for a time between them, bisects the keys:
+// each step reads one run. If the order of keys differs from that of creation, the result is inexact by as much, so a
+// caller adds createdSlack.
 func keysAt(rd store.Reader, owner string, at time.Time) (low, high int64, err error) {
 	newest, err := rd.Runs(store.RunQuery{Owner: owner, Limit: 1})
 	if err != nil || len(newest) == 0 {

@@ -80,9 +80,8 @@ func (ops *Operations) publish(n bus.Notice) {
 	}
 }
 
-// currentMessage returns the id of the message that text b belongs to. over: the message is in the
-// log already and its text is ignored. Live text is not checked: readers know which messages are
-// over.
+// currentMessage returns the id of the message that text b belongs to. over reports that this message is in the log
+// already, so that the text is ignored. Live text is not checked, because readers know which messages are over.
 func (h *claimState) currentMessage(rd store.Reader, b api.Text) (id string, over bool, err error) {
 	n, named := h.messageNumber(b.Message)
 	if b.Message != "" && !named {
@@ -117,7 +116,7 @@ func (h *claimState) storedText(rd store.Reader, message string) (string, error)
 	return text.String(), err
 }
 
-// newSuffix returns what b adds to the stored text; a repeat adds nothing.
+// newSuffix returns the part of b that follows the stored text kept; it is "" for a repeat.
 func newSuffix(kept string, b api.Text) (string, error) {
 	switch {
 	case b.Offset > len(kept):

@@ -86,7 +86,7 @@ func (ops *Operations) worker(ctx context.Context, id string) (found *store.Work
 	return found, err
 }
 
-// ownWorker returns a worker of who, or nil.
+// ownWorker returns the worker with this id if it belongs to the token who, else nil.
 func ownWorker(rd store.Reader, who *auth.Token, id string) (*store.Worker, error) {
 	rows, err := rd.Workers()
 	i := slices.IndexFunc(rows, func(w *store.Worker) bool { return w.ID == id && w.Owner != "" && w.Owner == who.Name })

@@ -258,8 +258,8 @@ func credentials(f *frame) (header string, err error) {
 	return header, f.checkDone()
 }
 
-// auth checks a token or a session and sets it for the socket. One of another name is refused: a socket
-// belongs to one client.
+// auth checks a token or a session and sets it for the socket. It refuses a token of another name than the socket has,
+// because a socket belongs to one client.
 func (k *socket) auth(f frame) error {
 	header, err := credentials(&f)
 	if err != nil {

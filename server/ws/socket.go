@@ -274,8 +274,8 @@ func (m message) parse() (frame, error) {
 	return parseFrame(m.data)
 }
 
-// readFrame reads one frame of at most most bytes and charges c for it. Once started, a frame must
-// arrive within BodyTimeout.
+// readFrame reads one frame of up to most bytes and charges c for it. Once started, a frame must arrive within
+// BodyTimeout.
 func (k *socket) readFrame(most int, c *request.Charge) (message, error) {
 	// The library drops the connection when this context ends, so it must not.
 	kind, r, err := k.conn.Reader(context.Background())

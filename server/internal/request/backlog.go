@@ -44,8 +44,8 @@ func NewBacklog(total, share int) *Backlog {
 	return &Backlog{total: int64(total), share: int64(share), held: map[string]int64{}, changed: make(chan struct{})}
 }
 
-// Acquire counts n bytes for a reader once there is room. The caller must call Release. It returns
-// false if done closes first.
+// Acquire counts n bytes as unread by the reader e, once there is room for them. After true, the caller must call
+// Release. It returns false if done closes first.
 func (b *Backlog) Acquire(e *Unread, who string, n int, done <-chan struct{}) bool {
 	for {
 		changed, wait := b.tryAcquire(e, who, int64(n))

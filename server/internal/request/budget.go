@@ -31,7 +31,8 @@ type Budget struct {
 	changed chan struct{}    // owned by mu; closed and replaced when bytes are released
 }
 
-// NewBudget makes a budget with room for the largest body in total and in a share.
+// NewBudget makes a budget of total bytes. It raises the total, and the share of an owner, if a body of largest bytes
+// would not fit.
 func NewBudget(total, largest int64) *Budget {
 	total = max(total, largest+largest/4)
 	return &Budget{total: total, share: max(total/4, largest), held: map[string]int64{}, changed: make(chan struct{})}
@@ -119,7 +120,7 @@ func (b *Budget) release(owner string, n int64) {
 	b.changed = make(chan struct{})
 }
 
-// NewCharge makes a charge of nothing yet.
+// NewCharge makes a charge of owner that holds no bytes yet.
 func NewCharge(b *Budget, owner string) Charge { return Charge{budget: b, owner: owner} }
 
 type chargedKey struct{}

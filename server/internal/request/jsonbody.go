@@ -55,8 +55,8 @@ type level struct {
 	index int    // index of the current element
 }
 
-// value checks the next value, inside depth open ones. With free, its members may have any name.
-// It returns nil at a syntax error.
+// value checks the next value of the body. depth is the number of objects and arrays around the value. If free is set,
+// the members in the value may have any name. At a syntax error, value returns nil and c.text has failed.
 func (c *bodyCheck) value(depth int, free bool) error {
 	if c.values++; c.values > MaxValues {
 		return mailroom.Errorf(mailroom.CodeTooLarge, "the body has more than %d values", MaxValues)
@@ -108,7 +108,8 @@ func (c *bodyCheck) array(depth int, free bool) error {
 	return nil
 }
 
-// location is the path of the current member inside depth open values, such as body.parts[1].type.
+// location returns the path of the current member or element, such as body.parts[1].type. depth is the index of its
+// object or array in c.path.
 func (c *bodyCheck) location(depth int) string {
 	var b strings.Builder
 	b.WriteString("body")

@@ -115,7 +115,7 @@ func showWait(r *mailroom.Run) *api.Wait {
 	return out
 }
 
-// Given returns nil for "".
+// Given returns a pointer to s, or nil for "", because the wire types show an unknown value as null.
 func Given[S ~string](s S) *S {
 	if s == "" {
 		return nil
@@ -123,7 +123,7 @@ func Given[S ~string](s S) *S {
 	return &s
 }
 
-// Known returns nil for the zero time.
+// Known returns a pointer to t, or nil for the zero time, because the wire types show an unknown time as null.
 func Known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -13,7 +13,7 @@ import (
 // All handlers read threads, runs, tickets and messages through these functions, which check the rights of the caller.
 // What the caller may not see yields the same not_found error as what does not exist.
 
-// FindThread returns a thread, or not_found if it does not exist or who may not see it.
+// FindThread returns a thread. The error is not_found if the thread does not exist or if the token who may not see it.
 func FindThread(rd store.Reader, who *auth.Token, id string) (*mailroom.Thread, error) {
 	rows, err := rd.Threads(store.ThreadQuery{IDs: []string{id}})
 	if err == nil && (len(rows) == 0 || !who.CanSee(rows[0])) {
@@ -25,7 +25,8 @@ func FindThread(rd store.Reader, who *auth.Token, id string) (*mailroom.Thread, 
 	return rows[0], nil
 }
 
-// FindRun returns a run and its thread, or not_found if who may not see the thread.
+// FindRun returns a run and its thread. The error is not_found if the run does not exist or if the token who may not
+// see its thread.
 func FindRun(rd store.Reader, who *auth.Token, id string) (*mailroom.Run, *mailroom.Thread, error) {
 	rows, err := rd.Runs(store.RunQuery{IDs: []string{id}})
 	if err != nil {
@@ -40,7 +41,8 @@ func FindRun(rd store.Reader, who *auth.Token, id string) (*mailroom.Run, *mailr
 	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", Truncate(id))
 }
 
-// findTicket returns a ticket, or not_found if who may not see its thread.
+// findTicket returns a ticket. The error is not_found if the ticket does not exist or if the token who may not see its
+// thread.
 func findTicket(rd store.Reader, who *auth.Token, id string) (*mailroom.Ticket, error) {
 	rows, err := rd.Tickets(store.TicketQuery{IDs: []string{id}})
 	if err != nil {
@@ -55,7 +57,7 @@ func findTicket(rd store.Reader, who *auth.Token, id string) (*mailroom.Ticket, 
 	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", Truncate(id))
 }
 
-// VisibleThreads returns, by id, those of the threads that exist and are visible to who.
+// VisibleThreads returns, by id, those of the threads that exist and that the token who may see.
 func VisibleThreads(rd store.Reader, who *auth.Token, threads []string) (map[string]*mailroom.Thread, error) {
 	out := map[string]*mailroom.Thread{}
 	if len(threads) == 0 {
@@ -71,7 +73,7 @@ func VisibleThreads(rd store.Reader, who *auth.Token, threads []string) (map[str
 	return out, err
 }
 
-// OwnerOfAll returns the owner of all threads that who may see, "" if they have several owners.
+// OwnerOfAll returns the owner of all threads that the token who may see, or "" if they may have several owners.
 func OwnerOfAll(who *auth.Token) string {
 	if who.SeesAll() || who.Namespace != "" {
 		return ""
