@@ -253,7 +253,7 @@ func (k Ticket) Ticket() *mailroom.Ticket {
 	return out
 }
 
-// present returns nil for the JSON null.
+// present returns raw, or nil if raw is the JSON null.
 func present(raw []byte) []byte {
 	if string(raw) == "null" {
 		return nil

@@ -23,10 +23,9 @@ func (c *Client) Ticket(ctx context.Context, ticket string) (api.Ticket, error) 
 	return get[api.Ticket](ctx, c, path("v1", "tickets", ticket), nil)
 }
 
-// Decide answers a ticket, once: the same decision again is answered with the
-// ticket, so one that stayed unanswered is repeated. Another decision than the
-// one made, a void ticket or another digest are a Conflict, an expired ticket is
-// Gone.
+// Decide decides a ticket. A ticket is decided once: the server answers a repeat of the same decision with the ticket,
+// so Decide repeats a request that got no answer. The error is Conflict if the ticket has another decision, is void or
+// has another digest, and Gone if the ticket has expired.
 func (c *Client) Decide(ctx context.Context, ticket string, d api.Decision) (api.Ticket, error) {
 	return repeat[api.Ticket](ctx, c, request{method: http.MethodPost, path: path("v1", "tickets", ticket), body: d})
 }
@@ -72,7 +71,7 @@ func (c *Client) Workers(ctx context.Context) ([]api.Worker, error) {
 	return page.Items, err
 }
 
-// CountRuns counts the runs that a filter matches. It stops at about most, 0 for no limit; more reports
+// CountRuns counts the runs that a filter matches. It stops at about the number most; 0 is no limit. more reports
 // whether older runs were not counted.
 func (c *Client) CountRuns(ctx context.Context, q string, most int) (n int, more bool, err error) {
 	for cursor := ""; ; {
@@ -152,7 +151,8 @@ type notSentError struct{ err error }
 func (e *notSentError) Error() string   { return e.err.Error() }
 func (e *notSentError) Unwrap() []error { return []error{e.err, ErrNotSent} }
 
-// repeat asks until an answer comes: the server recognises the repeat.
+// repeat sends q until an answer comes, at most as often as the client's options allow. The server must recognize a
+// repeat of q.
 func repeat[T any](ctx context.Context, c *Client, q request) (T, error) {
 	again := c.newReconnect()
 	for maybeSent := false; ; {
