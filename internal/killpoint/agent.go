@@ -13,9 +13,10 @@ import (
 
 // Script holds the options of a run: what the agent does in it.
 type Script struct {
-	// Scenes, in order: say, once, sure, look (effects: by default, declared
-	// idempotent, with a reconcile function), ask, question, timer, child,
-	// note, fail (the first attempt), never (for good), stubborn, deaf.
+	// Scenes are the names of the scenes, in the order in which the agent plays them. say streams text. once, sure and
+	// look perform an effect: by default, declared idempotent, and with a reconcile function. ask, question, timer and
+	// child open a ticket and wait. note sends a message to another thread. fail fails the first attempt, never fails
+	// for good. stubborn and deaf ignore that their context ends.
 	Scenes []string `json:"scenes"`
 	Words  int      `json:"words"`   // words in a say scene
 	Pace   int      `json:"pace_ms"` // between two words, or two steps of a stubborn scene
@@ -46,7 +47,7 @@ type scriptRun struct {
 	checkpoint checkpoint
 }
 
-// checkpoint is the checkpoint.
+// checkpoint is what the agent stores with each step, so that the next attempt continues there.
 type checkpoint struct {
 	Next  int    `json:"next"`          // index of the next scene
 	Child string `json:"kid,omitempty"` // name of the child that this scene waits for

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// folder names the variable with the folder of the commands. It is empty if the test program serves as command.
+// folder is the name of the environment variable with the folder of the built commands. The variable is empty if the
+// test program itself serves as the commands.
 const folder = "MAILROOM_TEST_COMMANDS"
 
 // Build writes the programs of packages to path, a file or an existing folder. It builds as make does, so that the
@@ -25,8 +26,8 @@ func Build(path, tags string, packages ...string) error {
 	return nil
 }
 
-// Main is an M for testscript.Main. It builds commands that Path and Program find, if the race detector watches the
-// test program; otherwise the test program is as quick as they are.
+// Main is an M for testscript.Main. If the race detector watches the test program, Main builds the commands that Path
+// and Program find; otherwise it builds none, because the test program starts as quickly as they do.
 type Main struct {
 	M        *testing.M
 	Packages []string // import paths of the main packages

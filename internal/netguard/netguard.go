@@ -154,8 +154,8 @@ func special(a netip.Addr) string {
 	return special6(a)
 }
 
-// special6 is special for IPv6. Public addresses are in 2000::/3; other addresses embed an
-// IPv4 address or are not routed.
+// special6 does what special does, for IPv6 addresses. Public addresses are in 2000::/3; other addresses embed an IPv4
+// address or are not routed.
 func special6(a netip.Addr) string {
 	raw := a.As16()
 	inner := func(at int) string {

@@ -20,11 +20,11 @@ type Fate int
 
 const (
 	Pass         Fate = iota
-	DropRequest       // the server does not receive it
+	DropRequest       // the server does not receive the trip
 	HalfRequest       // the server receives all but the last statement
 	StallRequest      // the same, and the connection stays open until the server ends it
-	LoseAnswer        // the server executes it, and the answer is lost
-	ServerLeaves      // before the server receives it, the server ends the session
+	LoseAnswer        // the server executes the trip, and the answer is lost
+	ServerLeaves      // before the server receives the trip, the server ends the session
 )
 
 // Link is the state of the network between the clients of a Proxy and the cluster. The zero Link

@@ -39,7 +39,7 @@ func (s *silence) wait() time.Duration {
 	return busy
 }
 
-// end is called for each output that counts.
+// end ends a silence. Run calls it for each output that counts as activity.
 func (s *silence) end() {
 	s.late, s.expired, s.looked, s.since = ErrIdle, false, false, time.Now()
 	s.timer.Stop()

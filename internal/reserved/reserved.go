@@ -31,7 +31,7 @@ func Prefix(id string) string {
 	return ""
 }
 
-// ForServer reports whether only the server creates the thread. An admin may create the others that have a
+// ForServer reports whether only the server creates the thread. An admin may create the other threads whose ids have a
 // meaning.
 func ForServer(id string) bool {
 	switch Prefix(id) {

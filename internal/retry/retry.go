@@ -21,7 +21,7 @@ const (
 )
 
 // MaxNamed bounds the delay that a failure names itself, such as the end of a provider's limit: longer than any window
-// of a provider, a month. A longer one counts as this.
+// of a provider, a month. A longer delay counts as MaxNamed.
 const MaxNamed = 35 * 24 * time.Hour
 
 const (

@@ -13,7 +13,7 @@ import (
 	"unicode"
 )
 
-// Setting is one key of a table.
+// Setting is one key of a table of the configuration.
 type Setting struct {
 	Key    string
 	Doc    string
@@ -33,7 +33,8 @@ func SecretFile(key, doc string, p *string) Setting {
 	return New(key, doc, Text(p)).WithSecretFiles(func() []string { return []string{*p} })
 }
 
-// WithSecretFiles adds a function that returns the paths of the files with secrets that the value names.
+// WithSecretFiles returns the setting with a function that SecretFiles calls. files returns the paths of all files
+// with secrets that the present value of the setting names, such as the value itself.
 func (s Setting) WithSecretFiles(files func() []string) Setting {
 	s.files = files
 	return s
@@ -50,7 +51,7 @@ func (s Setting) SecretFiles() (files []string) {
 	return files
 }
 
-// Require returns the setting as a required one. missing is the error if it is not set.
+// Require returns the setting as one that must be set. missing is the text of the error if it is not set.
 func (s Setting) Require(missing string) Setting {
 	s.Missing = missing
 	return s
@@ -104,7 +105,7 @@ func Of[T any](p *T, allowed string, decode func(v any) (T, bool), encode func(T
 	}
 }
 
-// Duration is a duration between two bounds.
+// Duration returns the Value of a duration in *p, from least to most.
 func Duration(p *time.Duration, least, most time.Duration) Value {
 	allowed := fmt.Sprintf("a duration from %s to %s, such as %q", FormatDuration(least), FormatDuration(most), "1m30s")
 	return Of(p, allowed, func(v any) (time.Duration, bool) {
@@ -126,7 +127,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// Int is a whole number between two bounds.
+// Int returns the Value of a whole number in *p, from least to most.
 func Int(p *int, least, most int) Value {
 	return Of(p, fmt.Sprintf("a whole number from %d to %d", least, most), func(v any) (int, bool) {
 		n, ok := v.(int64)
@@ -134,28 +135,28 @@ func Int(p *int, least, most int) Value {
 	}, func(n int) any { return n })
 }
 
-// Bool is true or false.
+// Bool returns the Value of a true or false in *p.
 func Bool(p *bool) Value {
 	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return is, ok }, func(is bool) any {
 		return is
 	})
 }
 
-// Not is the opposite of *p.
+// Not returns the Value of a true or false that is the opposite of *p.
 func Not(p *bool) Value {
 	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return !is, ok }, func(is bool) any {
 		return !is
 	})
 }
 
-// Text is a string without control characters.
+// Text returns the Value of a string in *p without control characters.
 func Text(p *string) Value {
 	return Checked(p, "a string without control characters", func(s string) bool {
 		return !strings.ContainsFunc(s, unicode.IsControl)
 	})
 }
 
-// AgentName is the name of an agent.
+// AgentName returns the Value of an agent's name in *p.
 func AgentName(p *string) Value { return Checked(p, "an agent name", ValidName) }
 
 // ValidName reports whether s can name an agent or a channel. Names appear in URLs, filters
@@ -167,7 +168,7 @@ func ValidName(s string) bool {
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
 }
 
-// OneOf is one of the allowed strings.
+// OneOf returns the Value of a string in *p that is one of allowed.
 func OneOf[S ~string](p *S, allowed ...S) Value {
 	words := make([]string, len(allowed))
 	for i, s := range allowed {
@@ -179,7 +180,7 @@ func OneOf[S ~string](p *S, allowed ...S) Value {
 	}, func(s S) any { return string(s) })
 }
 
-// Either is one of two strings, which mean false and true.
+// Either returns the Value of *p that is written as one of two strings: no means false, yes means true.
 func Either(p *bool, no, yes string) Value {
 	return Of(p, "one of "+no+", "+yes, func(v any) (is, ok bool) {
 		return v == yes, v == yes || v == no
@@ -201,7 +202,7 @@ func ParseBaseURL(s, example string) (*url.URL, error) {
 	return u, nil
 }
 
-// BaseURL is the base URL of a service. Errors do not show a URL that contains a password.
+// BaseURL returns the Value of the base URL of a service in *p. Errors do not show a URL that contains a password.
 func BaseURL(p *string) Value {
 	v := Checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
 		_, err := ParseBaseURL(s, "")
@@ -217,7 +218,7 @@ func BaseURL(p *string) Value {
 	return v
 }
 
-// Checked is a string that ok accepts. allowed describes such strings.
+// Checked returns the Value of a string in *p that ok accepts. allowed describes such strings.
 func Checked(p *string, allowed string, ok func(string) bool) Value {
 	return Of(p, allowed, func(v any) (string, bool) {
 		s, isText := v.(string)
@@ -225,10 +226,10 @@ func Checked(p *string, allowed string, ok func(string) bool) Value {
 	}, func(s string) any { return s })
 }
 
-// List is a list of strings.
+// List returns the Value of a list of strings in *p.
 func List(p *[]string) Value { return Each(p, "", func(string) bool { return true }) }
 
-// Each is a list of strings that ok accepts. allowed describes such a string.
+// Each returns the Value of a list in *p, of strings that ok accepts. allowed describes such a string.
 func Each(p *[]string, allowed string, ok func(string) bool) Value {
 	const list = `a list of strings, such as ["a", "b"]`
 	return Value{

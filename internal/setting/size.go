@@ -16,7 +16,7 @@ type sizeUnit struct {
 	bytes int
 }
 
-// Size is a number of bytes between two bounds, written with a unit.
+// Size returns the Value of a number of bytes in *p, from least to most, that is written with a unit.
 func Size[N int | int64](p *N, least, most int) Value {
 	allowed := fmt.Sprintf("a size from %s to %s, such as %q", formatSize(least), formatSize(most), "64KiB")
 	return Of(p, allowed, func(v any) (N, bool) {
