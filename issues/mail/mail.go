@@ -34,7 +34,7 @@ const (
 	maxBackoff     = 5 * time.Minute
 )
 
-// Settings name the server and the client.
+// Settings say which Agent Mail server a [Client] calls, as which agent and for how long.
 type Settings struct {
 	URL     string        // such as http://127.0.0.1:8765
 	Token   string        // bearer token; "" for none
@@ -63,9 +63,9 @@ func (h *ReservedError) Error() string {
 // Client, which a command without a server has, do nothing.
 type Client struct {
 	settings Settings
-	base     string // the server's address without a trailing slash
-	name     string // the same without secrets, for messages
-	digest   string // of address and token
+	base     string // the mail server's address without a trailing slash
+	name     string // that address without secrets, for messages
+	digest   string // hash of address and token
 	place    stateFile
 	client   *http.Client
 	warn     func(message string)

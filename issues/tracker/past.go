@@ -20,13 +20,13 @@ import (
 type past struct {
 	// base returns the common ancestor of copies.
 	base func() (text string, known bool)
-	// replaced reports whether this clone had this line once and replaced it, or merged it. Such a
-	// copy is old: it says nothing that is not known. Without a base, nothing else distinguishes an
-	// old copy from an edit in another clone.
+	// replaced reports whether this clone once had the line and replaced or merged it. Such a line is
+	// an old copy of an issue and brings no news. Without a base, nothing else distinguishes an old
+	// copy from an edit in another clone.
 	replaced func(line string) bool
 }
 
-// isOld reports whether a line is one that was replaced.
+// isOld reports whether this clone once had the line and replaced it; false if replacements are not recorded.
 func (t *Tracker) isOld(line string) bool { return t.past.replaced != nil && t.past.replaced(line) }
 
 // goneMark stands for the line of an issue that the file lost: it was deleted, and nothing says so any more. It is the
@@ -113,7 +113,8 @@ func hashLine(line string) string {
 	return hex.EncodeToString(sum[:hashSize])
 }
 
-// past returns what the folder and git know.
+// past returns how a tracker finds the common ancestor of copies, which is baseOf, and which lines this clone replaced,
+// which is the content of [fileReplaced]. The file is read once, at the first question about a line.
 func (f Folder) past(baseOf func() (string, bool)) past {
 	hashes := sync.OnceValue(func() map[string]bool {
 		found := map[string]bool{}
