@@ -51,7 +51,7 @@ func TestWithoutATrackerNoneIsShown(t *testing.T) {
 	}
 }
 
-func TestTheFolderOfATrackerIsTheProjectsOrItsOwn(t *testing.T) {
+func TestTrackerDirAppendsBeadsUnlessTheFolderEndsInIt(t *testing.T) {
 	for folder, want := range map[string]string{"/roof": "/roof/.beads", "/roof/.beads": "/roof/.beads",
 		"/roof/.beads/": "/roof/.beads", ".": ".beads"} {
 		if got := (&Tracker{Folder: folder}).Dir(); got != want {

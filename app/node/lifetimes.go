@@ -58,8 +58,9 @@ type phases struct {
 	working atomic.Int32   // the server and the engines, while they use the ledger
 }
 
-// newPhases returns phases that begin to end when ctx is done, which sets stopping. shared: other servers use the
-// store.
+// newPhases returns the phases of a node, whose parts are all. The end of ctx sets stopping and begins the shutdown.
+// If shared is true, other nodes use the same store; then the engines stop after the duties, and otherwise the server
+// stops at once.
 func newPhases(ctx context.Context, shared bool, all []part, stopping *atomic.Bool, log *slog.Logger) *phases {
 	p := &phases{node: ctx}
 	for _, one := range all {
@@ -94,7 +95,8 @@ func (p *phases) context(of lifetime) context.Context {
 	}[of]
 }
 
-// ended is called when a part has ended. The end of the server stops the engines, and the other way round.
+// ended is called when a part has ended. The end of the server stops the engines, and the end of the engines
+// stops the server. When both have ended, the ledger stops.
 func (p *phases) ended(of lifetime) {
 	switch of {
 	case lifeOfDuties:
