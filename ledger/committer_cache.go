@@ -28,7 +28,7 @@ type firstRead struct {
 	at time.Time // guarded by mu
 }
 
-// since returns that time, which is now at the first call.
+// since returns the time of the first read. The first call sets it to the given time.
 func (f *firstRead) since(now time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

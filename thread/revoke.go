@@ -46,7 +46,7 @@ func (in *Revoke) followUp(r *mailroom.Run, now time.Time) followUp {
 	case RevokeOverdue:
 		return afterFailure(r, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errOverrun}, 0, now)
 	case RevokeUnheld:
-		// The worker may have worked on the run, if its settle did not arrive.
+		// true: the worker may have started the run, and its settle did not arrive.
 		return afterRelease(r, true, now)
 	}
 	return afterLostClaim(r, !in.Uncharged, now)

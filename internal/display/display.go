@@ -84,7 +84,8 @@ func boundary(s string, at int) int {
 	return best
 }
 
-// isMark reports whether s has the form of a mark.
+// isMark reports whether s has the form of a mark, which stands for a character or a byte that is not
+// shown: U+ or 0x and its number, in brackets.
 func isMark(s string) bool {
 	s = strings.TrimSuffix(strings.TrimPrefix(s, markOpen), markClose)
 	return strings.HasPrefix(s, "U+") || strings.HasPrefix(s, "0x")

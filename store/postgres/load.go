@@ -16,9 +16,10 @@ const (
 	lockTopics  = "SELECT lock_topics($1, $2, $3)"
 	lockWorkers = "SELECT id, body FROM worker WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE"
 
-	// The body of a row that the caller knows is left out. If the statement waits for a lock,
-	// PostgreSQL reads the locked row again. The keys of the other rows with a current run or a queue
-	// are added to the transaction's setting mailroom.busy: only they have dependent rows.
+	// lockThreads locks threads and reads their rows. It leaves out the body of a row whose revision the
+	// caller has in memory; if the statement waits for a lock, PostgreSQL compares the revision that the
+	// row has then. The keys of threads whose body is read, and that have a current run or a queue, are
+	// added to the transaction's setting mailroom.busy: runs and tickets are loaded for these threads only.
 	lockThreads       = lockRows + readLocked
 	lockThreadsNoWait = lockRows + noWait + readLocked
 	lockRows          = `WITH l AS MATERIALIZED (SELECT t.key, t.id, t.revision,

@@ -15,8 +15,8 @@ const (
 	moveRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 
-	// updateRun does not touch the status and its index; the last two statements do not touch the
-	// columns that only queued runs use.
+	// updateRun leaves out the status, whose index would be written too. moveStartedRun and
+	// updateStartedRun also leave out the columns that only queued runs use.
 	updateRun = `UPDATE run SET parent = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 	moveStartedRun   = `UPDATE run SET parent = ?, status = ?, body = ? WHERE key = ?`

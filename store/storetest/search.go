@@ -67,7 +67,7 @@ func (s *handle) wantFound(want []string, words ...string) {
 	}
 }
 
-// logged makes a thread with n entries, in one row for each commit.
+// logged makes a thread. Each number in commits is a commit of as many entries, which one row of the log holds.
 func (s *handle) logged(id string, commits ...int) *mailroom.Thread {
 	s.t.Helper()
 	row := &mailroom.Thread{ID: id, Owner: "ann", FirstSeq: 1}
