@@ -168,8 +168,9 @@ func (s *Subscriber) ended(rows map[string]*auth.Token, operator *auth.Token) (w
 
 // GoneSubscribers returns, by the ids of their threads, why subscribers get no further alerts. It leaves out
 // subscribers that still get alerts. operator is the operator's present token, see [auth.NewChains].
-func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, operator *auth.Token,
-	now time.Time) (map[string]string, error) {
+func GoneSubscribers(
+	r store.Reader, threads []*mailroom.Thread, operator *auth.Token, now time.Time,
+) (map[string]string, error) {
 	needed := false
 	subscribers := make([]Subscriber, len(threads))
 	for i, t := range threads {

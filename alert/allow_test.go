@@ -167,8 +167,9 @@ func TestASubscriptionIsOfTheAdminWhoMadeIt(t *testing.T) {
 		ops, err := accounts.CreateToken(h.t.Context(), auth.Token{Name: "ops", Sum: "x", Scopes: admin})
 		h.must(err)
 		session := func(sum string, scopes ...auth.Permission) string {
-			row, err := accounts.DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession,
-				Scopes: scopes, ExpiresAt: time.Now().Add(time.Hour)}}, ops)
+			row, err := accounts.DeriveToken(h.t.Context(),
+				auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: scopes,
+					ExpiresAt: time.Now().Add(time.Hour)}}, ops)
 			h.must(err)
 			return row.Name
 		}

@@ -94,10 +94,10 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string,
 	synctest.Test(t, func(t *testing.T) {
 		notices := bus.New()
 		h := &fixture{t: t, store: memory.New(), targets: map[string]*place{}, operator: auth.RunToken(auth.Operator)}
-		h.ledger = ledger.New(h.store, ledger.Options{Lease: lease, Poll: idle, Publish: func(thread string,
-			entries []mailroom.Entry) {
-			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
-		}})
+		h.ledger = ledger.New(h.store, ledger.Options{Lease: lease, Poll: idle,
+			Publish: func(thread string, entries []mailroom.Entry) {
+				notices.Publish(bus.Notice{Thread: thread, Entries: entries})
+			}})
 		agents := map[string]engine.Agent{"worker": {Agent: mailroom.AgentFunc(work)}}
 		allowed := alert.Allowed{}
 		for _, name := range targets {
@@ -115,8 +115,8 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string,
 		for name, a := range more(h.ledger) {
 			agents[name] = engine.Agent{Agent: a}
 		}
-		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Lease: lease, Sweep: idle,
-			Log: slog.New(slog.DiscardHandler)})
+		e := engine.New(h.ledger.LaneWorkers(0), notices,
+			engine.Options{Agents: agents, Lease: lease, Sweep: idle, Log: slog.New(slog.DiscardHandler)})
 		follower := &alert.Follower{Ledger: seam{h.ledger}, Rules: rules, Targets: allowed,
 			Log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(context.Background())
@@ -408,8 +408,8 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 			open, err := r.Tickets(store.TicketQuery{Thread: "a"})
 			if err == nil && len(open) == 1 {
 				go func() {
-					_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: open[0].ID, Verdict: mailroom.VerdictDeny,
-						By: "ann"})
+					_, err := h.ledger.Decide(context.Background(),
+						thread.Decision{Ticket: open[0].ID, Verdict: mailroom.VerdictDeny, By: "ann"})
 					h.must(err)
 				}()
 			}
@@ -489,8 +489,8 @@ func TestOnlyTheServerSendsAlerts(t *testing.T) {
 func TestARuleOfATokenIsAboutItsOwnThreads(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		must := func(_ any, err error) { h.must(err) }
-		must(h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "x",
-			Scopes: []auth.Permission{auth.PermissionSubmit}}))
+		must(h.ledger.Accounts().CreateToken(h.t.Context(),
+			auth.Token{Name: "ann", Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}}))
 		at := alert.RulesCursor("ann")
 		h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity,
 			func(json.RawMessage, time.Time) (json.RawMessage, error) {

@@ -72,8 +72,8 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 	}
 	more := false
 	if n := len(failed); n > 0 && !failed[n-1].CreatedAt.Before(s.From) { // older runs, not read, may belong to the period
-		rest, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, From: failed[n-1].Key,
-			Limit: 1})
+		rest, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed},
+			From: failed[n-1].Key, Limit: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -115,8 +115,8 @@ func groupFailures(failed []*mailroom.Run) (groups []Failure) {
 // openTickets returns the oldest open questions, at most maxWaiting + 1.
 func openTickets(r store.Reader) ([]*mailroom.Ticket, error) {
 	return r.Tickets(store.TicketQuery{
-		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval,
-			mailroom.TicketInput},
+		States: []mailroom.TicketState{mailroom.TicketOpen},
+		Kinds:  []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
 		Oldest: true, Limit: maxWaiting + 1,
 	})
 }

@@ -61,8 +61,9 @@ func (s *sent) next(madeAt, now time.Time, others bool) verdict {
 
 // bound applies the bound to the alert of a run. It returns the alert to send, and the state after it was sent;
 // done says that the run ends without sending, with err.
-func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, about *subject) (out *Alert,
-	after targetState, done bool, err error) {
+func (a *Agent) bound(
+	ctx context.Context, s mailroom.Session, what *Alert, about *subject,
+) (out *Alert, after targetState, done bool, err error) {
 	run, m := s.Run(), a.state(s)
 	after = targetState{Sent: m.Sent}
 	owner := reserved.Owner(run.Thread)

@@ -223,8 +223,9 @@ func readPosition(r store.Reader) (*followed, error) {
 
 // readEvents reads the events behind a position and moves it. A follower without a position, or with one
 // of another store, begins at the end of the log: it sends no alerts about the past.
-func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time.Time) (events []Event, more bool,
-	err error) {
+func (f *Follower) readEvents(
+	r store.Reader, at *position, found bool, now time.Time,
+) (events []Event, more bool, err error) {
 	all := store.AllEntries{After: at.At, None: !found}
 	entries, err := r.Entries(store.EntryQuery{All: &all, Limit: followEntries, Bytes: followBytes})
 	if err != nil {

@@ -23,16 +23,16 @@ import (
 func (h *fixture) storeRules(owner string, rules ...api.AlertRule) {
 	h.t.Helper()
 	at := alert.RulesCursor(owner)
-	h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage,
-		error) {
-		return json.Marshal(rules)
-	}))
+	h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity,
+		func(json.RawMessage, time.Time) (json.RawMessage, error) {
+			return json.Marshal(rules)
+		}))
 }
 
 func (h *fixture) createToken(name string) {
 	h.t.Helper()
-	_, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: name, Sum: "x",
-		Scopes: []auth.Permission{auth.PermissionSubmit}})
+	_, err := h.ledger.Accounts().CreateToken(h.t.Context(),
+		auth.Token{Name: name, Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}})
 	h.must(err)
 }
 
@@ -47,8 +47,8 @@ func TestAKnownKeyIsLeftOut(t *testing.T) {
 		c := store.Cursor{Channel: "test", Identity: "x", Position: json.RawMessage(`{}`)}
 		h.must(h.ledger.Duties().SubmitAll(h.t.Context(), []thread.Submit{submit("b", "k", "one")}, c))
 		c.Position = json.RawMessage(`{"at":1}`)
-		h.must(h.ledger.Duties().SubmitAll(h.t.Context(), []thread.Submit{submit("b", "k", "other words"),
-			submit("a", "k", "new")}, c))
+		h.must(h.ledger.Duties().SubmitAll(h.t.Context(),
+			[]thread.Submit{submit("b", "k", "other words"), submit("a", "k", "new")}, c))
 		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
 			threads, err := r.Threads(store.ThreadQuery{IDs: []string{"a", "b"}})
 			cursors, err2 := r.Cursors(store.CursorQuery{Channel: "test"})

@@ -148,8 +148,9 @@ func errOtherVersion() error {
 // Holder returns the row of the token on which a link depends, nil for a link that was sent for the operator: the
 // link ends with that row. Holder returns an error if the thread that sent the link gets no alerts now. targets are
 // the targets of the server, and operator is the operator's present token.
-func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now time.Time) (row *auth.Token,
-	err error) {
+func (k *Link) Holder(
+	r store.Reader, targets Allowed, operator *auth.Token, now time.Time,
+) (row *auth.Token, err error) {
 	threads, err := r.Threads(store.ThreadQuery{IDs: []string{k.Thread}})
 	switch {
 	case err != nil:

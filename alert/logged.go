@@ -23,8 +23,9 @@ type logged struct {
 	rights  Rights                      // of the owners of places
 }
 
-func readLogged(r store.Reader, entries []mailroom.Entry, outages bool, targets Allowed, now time.Time) (l logged,
-	err error) {
+func readLogged(
+	r store.Reader, entries []mailroom.Entry, outages bool, targets Allowed, now time.Time,
+) (l logged, err error) {
 	runs := outageRuns(entries, outages)
 	var parents, places, owners []string
 	for _, e := range entries {
@@ -74,8 +75,8 @@ func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 		switch run := l.runs[e.Run]; {
 		case e.Kind == entry.KindChannel:
 			found, ok, err = channelEvent(e)
-		case run == nil || IsAgent(run.Agent) || isChatAlert(run) || l.parents[run.Parent] != nil &&
-			IsAgent(l.parents[run.Parent].Agent):
+		case run == nil || IsAgent(run.Agent) || isChatAlert(run) ||
+			l.parents[run.Parent] != nil && IsAgent(l.parents[run.Parent].Agent):
 		case e.Kind == entry.KindTicketOpened:
 			found, ok, err = ticketEvent(e, run)
 		case e.Kind == entry.KindFailed && run.Status == mailroom.StatusFailed:

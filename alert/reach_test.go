@@ -126,8 +126,8 @@ func TestTheRuleSendsWhatARevokedDeliveryWould(t *testing.T) {
 		},
 		"revoked and made again": func(h *fixture) {
 			h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ann"))
-			_, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "another",
-				Scopes: []auth.Permission{auth.PermissionSubmit}})
+			_, err := h.ledger.Accounts().CreateToken(h.t.Context(),
+				auth.Token{Name: "ann", Sum: "another", Scopes: []auth.Permission{auth.PermissionSubmit}})
 			h.must(err)
 		},
 		"it may": func(*fixture) {},
@@ -230,8 +230,8 @@ func (h *fixture) storeRule(owner string) {
 			return err
 		}
 		at := alert.RulesCursor(owner)
-		rule := alert.StoredRule{Row: rights.Row(owner), AlertRule: api.AlertRule{Name: "mine", When: []string{"failed"},
-			To: []string{"phone"}, Text: "full"}}
+		rule := alert.StoredRule{Row: rights.Row(owner),
+			AlertRule: api.AlertRule{Name: "mine", When: []string{"failed"}, To: []string{"phone"}, Text: "full"}}
 		return h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity,
 			func(json.RawMessage, time.Time) (json.RawMessage, error) {
 				return json.Marshal([]alert.StoredRule{rule})

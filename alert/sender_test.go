@@ -84,8 +84,8 @@ func (h *fixture) wantEnd(owner, why string) {
 	switch {
 	case len(replies) != 1:
 		h.t.Errorf("%d alerts: %q", len(replies), replies)
-	case why == "" && (sent != 1 || !strings.HasPrefix(replies[0], "Sent: ")), why != "" &&
-		(sent != 0 || replies[0] != why):
+	case why == "" && (sent != 1 || !strings.HasPrefix(replies[0], "Sent: ")),
+		why != "" && (sent != 0 || replies[0] != why):
 		h.t.Errorf("%d messages, %q, want %q", sent, replies[0], why)
 	}
 }

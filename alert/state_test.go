@@ -84,8 +84,8 @@ func TestManyFailuresOfOneErrorAreOneAlert(t *testing.T) {
 		c.at = c.at.Add(100 * time.Millisecond)
 	}
 	c.until(start.Add(time.Minute))
-	if len(c.sent) != 1 || c.sent[0].Alert.Count != 101 || c.sent[0].To != "phone" || !slices.Equal(c.sent[0].Alert.Then,
-		[]string{"mail"}) {
+	if len(c.sent) != 1 || c.sent[0].Alert.Count != 101 || c.sent[0].To != "phone" ||
+		!slices.Equal(c.sent[0].Alert.Then, []string{"mail"}) {
 		t.Fatalf("sent: %+v", c.sent)
 	}
 	c.step(failed("a", c.at), failed("a", c.at), failed("b", c.at))
@@ -123,8 +123,8 @@ func TestQuietHoursFollowLocalTime(t *testing.T) {
 					t.Fatalf("at %s: quiet until %s, want %s", at, got, want)
 				}
 			}
-			c := &clock{t: t, at: begin.Add(2 * time.Hour), rule: Rule{Name: "r", When: []Kind{KindFailed, KindTicket},
-				To: []string{"phone"}, Quiet: quiet, Zone: place}}
+			c := &clock{t: t, at: begin.Add(2 * time.Hour),
+				rule: Rule{Name: "r", When: []Kind{KindFailed, KindTicket}, To: []string{"phone"}, Quiet: quiet, Zone: place}}
 			c.step(failed("a", c.at), failed("a", c.at), Event{Kind: KindTicket, At: c.at, Subject: "k"})
 			c.at = end.Add(-time.Minute)
 			c.until(end)
@@ -184,8 +184,8 @@ func TestTheDigestComesEachMorningOnce(t *testing.T) {
 func TestPeriodsOfDigestsFollowEachOther(t *testing.T) {
 	zones := []*time.Location{time.UTC, berlin(t), time.FixedZone("Kathmandu", 20700), time.FixedZone("Honolulu", -36000)}
 	rapid.Check(t, func(r *rapid.T) {
-		c := &clock{t: t, at: time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC), rule: Rule{Name: "r", When: []Kind{KindDigest},
-			To: []string{"a"}}}
+		c := &clock{t: t, at: time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC),
+			rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"a"}}}
 		for range rapid.IntRange(2, 30).Draw(r, "steps") {
 			if rapid.IntRange(0, 3).Draw(r, "the rule changes") == 0 || c.rule.Zone == nil {
 				c.rule.Digest = Clock(rapid.IntRange(0, 24*60-1).Draw(r, "digest"))
@@ -481,8 +481,8 @@ func TestAnOutageIsOneAlertPerAgentAndOneAtItsEnd(t *testing.T) {
 
 // TestNoOwnerHidesTheOutagesOfAnother has more agents that are down than a rule remembers.
 func TestNoOwnerHidesTheOutagesOfAnother(t *testing.T) {
-	c := &clock{t: t, at: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC), rule: Rule{Name: "r", When: []Kind{KindOutage},
-		To: []string{"phone"}, Zone: time.UTC}}
+	c := &clock{t: t, at: time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC),
+		rule: Rule{Name: "r", When: []Kind{KindOutage}, To: []string{"phone"}, Zone: time.UTC}}
 	for i := range 3 * maxOutages {
 		c.step(outage(fmt.Sprint("a", i), "r", c.at))
 	}

@@ -52,8 +52,8 @@ func FuzzProblem(f *testing.F) {
 		}
 		out := p.Err(0)
 		if in.Code == mailroom.CodeInternal || !KnownCode(in.Code) {
-			if out.Code != mailroom.CodeInternal || len(out.Fields) != 0 || strings.Contains(string(raw), message) &&
-				len(message) > 20 {
+			if out.Code != mailroom.CodeInternal || len(out.Fields) != 0 ||
+				strings.Contains(string(raw), message) && len(message) > 20 {
 				t.Errorf("%+v is encoded as %s", in, raw)
 			}
 			return

@@ -20,8 +20,8 @@ func below(source *auth.Token, kind auth.Kind, sum string, hours int) *auth.Toke
 	if of == "" {
 		of = source.Name
 	}
-	t := &auth.Token{Name: auth.DerivedName(of, sum), Sum: sum, CreatedAt: noon, Terms: auth.Terms{Kind: kind, For: of,
-		Source: source.ID()}}
+	t := &auth.Token{Name: auth.DerivedName(of, sum), Sum: sum, CreatedAt: noon,
+		Terms: auth.Terms{Kind: kind, For: of, Source: source.ID()}}
 	t.Terms.Scopes = []auth.Permission{auth.PermissionRead}
 	if hours > 0 {
 		t.Terms.ExpiresAt = noon.Add(time.Duration(hours) * time.Hour)

@@ -73,8 +73,8 @@ func TestARowHasNoScopeThatItsTokenLost(t *testing.T) {
 }
 
 func TestATokenThatHasEndedDeclaresNoAgents(t *testing.T) {
-	live, gone, late := token("a", "", auth.PermissionWork), token("b", "", auth.PermissionWork), token("c", "",
-		auth.PermissionWork)
+	live, gone, late := token("a", "", auth.PermissionWork), token("b", "", auth.PermissionWork),
+		token("c", "", auth.PermissionWork)
 	live.Agents, gone.Agents, gone.RevokedAt = []string{"coder"}, []string{"tester"}, noon
 	live.Terms.ExpiresAt = noon.Add(time.Second)
 	late.Agents, late.Terms.ExpiresAt = []string{"writer"}, noon

@@ -14,8 +14,8 @@ func token(name, namespace string, scopes ...auth.Permission) *auth.Token {
 }
 
 func TestATokenSeesItsOwnThreadsItsNamespaceAndAsAdminAll(t *testing.T) {
-	ann, team, ops := token("ann", "", auth.PermissionRead), token("team", "team-", auth.PermissionRead), token("ops", "",
-		auth.PermissionAdmin)
+	ann, team, ops := token("ann", "", auth.PermissionRead), token("team", "team-", auth.PermissionRead),
+		token("ops", "", auth.PermissionAdmin)
 	for _, c := range []struct {
 		id, owner string
 		sees      []*auth.Token

@@ -200,8 +200,8 @@ func TestStopsAndSteersReachTheServerOfTheWorker(t *testing.T) {
 		wantRefresh(t, "stop", worker, true)
 		a.Publish(entries("t", mailroom.Entry{Kind: entry.KindMessage, Run: "r"}))
 		wantRefresh(t, "steer", worker, true)
-		a.Publish(entries("t", mailroom.Entry{Kind: entry.KindMessage, Run: "new"}, mailroom.Entry{Kind: entry.KindQueued,
-			Run: "new"}))
+		a.Publish(entries("t", mailroom.Entry{Kind: entry.KindMessage, Run: "new"},
+			mailroom.Entry{Kind: entry.KindQueued, Run: "new"}))
 		wantRefresh(t, "submit", worker, false)
 		a.take()
 		here := a.SubscribeEntries("t", 4)

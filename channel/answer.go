@@ -97,8 +97,9 @@ func (h *Host) Interrupt(ctx context.Context, threadID string, place int64) (thr
 }
 
 // UpdateValue updates a stored value of the channel, see [UpdateValue].
-func (h *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage,
-	now time.Time) (json.RawMessage, error)) error {
+func (h *Host) UpdateValue(
+	ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error),
+) error {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
 		return err
@@ -114,8 +115,8 @@ func (h *Host) ReadValue(ctx context.Context, what string) (json.RawMessage, err
 
 // CursorChanger is the part of a [Ledger] that updates stored values.
 type CursorChanger interface {
-	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage,
-		error)) error
+	ChangeCursor(ctx context.Context, channel, identity string,
+		f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 }
 
 // Viewer is the part of a [Ledger] that reads.
@@ -125,8 +126,8 @@ type Viewer interface {
 
 // UpdateValue updates, in one transaction, the value that a channel stores under the name what. f gets the stored
 // value, nil at first, and returns the new value, nil for no change. f may be called more than once.
-func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f func(kept json.RawMessage,
-	now time.Time) (json.RawMessage, error)) error {
+func UpdateValue(ctx context.Context, l CursorChanger, channel, what string,
+	f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	if what == "" {
 		return errors.New("missing name of the stored value")
 	}

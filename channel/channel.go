@@ -95,8 +95,8 @@ type Ledger interface {
 	AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error)
 	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
 	InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (thread.Interrupted, error)
-	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage,
-		error)) error
+	ChangeCursor(ctx context.Context, channel, identity string,
+		f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 	// AskClaimers makes the engine check for deliveries that may start. It must not block.
 	AskClaimers()
 }

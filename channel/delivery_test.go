@@ -53,8 +53,8 @@ func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixtur
 				return 0
 			}})
 		e := engine.New(o.ledger.Workers(), b, engine.Options{
-			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(),
-				Ready: o.Connected}},
+			Agents: map[string]engine.Agent{"echo": {Agent: agent},
+				channel.AgentName("c"): {Agent: o.Agent(), Ready: o.Connected}},
 			Local: true, Lease: lease, Sweep: sweep,
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -251,8 +251,8 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 		o.submit("3", "three")
 		amend := func(key, text, position string) bool {
 			t.Helper()
-			e := channel.Edit{Chat: []string{"chat", "1"}, Key: key, Cursor: channel.Cursor{Identity: "bot",
-				Position: []byte(position)}}
+			e := channel.Edit{Chat: []string{"chat", "1"}, Key: key,
+				Cursor: channel.Cursor{Identity: "bot", Position: []byte(position)}}
 			if text != "" {
 				e.Parts = mailroom.Text(text)
 			}
@@ -291,8 +291,8 @@ func TestAMessageOfTheChannelThatHasEndedIsNotSent(t *testing.T) {
 		o.onDeliver(nil)
 	}, func(o *serverFixture) {
 		for key, why := range map[string]string{"one": "", "two": "its rule was removed"} {
-			err := channel.SendAnswer(o.t.Context(), o.ledger, "c", channel.Answer{Room: []string{"r"}, Key: key, Text: key,
-				Metadata: map[string]string{"why": why}})
+			err := channel.SendAnswer(o.t.Context(), o.ledger, "c",
+				channel.Answer{Room: []string{"r"}, Key: key, Text: key, Metadata: map[string]string{"why": why}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -117,10 +117,10 @@ func TestEachFailureHasItsConditionAndNextRetry(t *testing.T) {
 			next: time.Hour},
 		"at start, fatal": {event: event{fatal: true, retryAfter: second}, state: ConditionFailed, tries: 1,
 			next: 15 * time.Minute},
-		"at start, the last of one": {pace: ReconnectPolicy{GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp,
-			tries: 1},
-		"at start, parked at once": {pace: ReconnectPolicy{ParkAfter: 1}, event: event{}, state: ConditionParked,
-			tries: 1, next: 15 * time.Minute},
+		"at start, the last of one": {pace: ReconnectPolicy{GiveUpAfter: 1}, event: event{},
+			state: ConditionGaveUp, tries: 1},
+		"at start, parked at once": {pace: ReconnectPolicy{ParkAfter: 1}, event: event{}, state: ConditionParked, tries: 1,
+			next: 15 * time.Minute},
 		"parked, Retry-After": {pace: ReconnectPolicy{ParkAfter: 1}, event: event{retryAfter: time.Hour},
 			state: ConditionParked, tries: 1, next: time.Hour},
 		"given up rather than parked": {pace: ReconnectPolicy{ParkAfter: 1, GiveUpAfter: 1}, event: event{},
@@ -130,8 +130,8 @@ func TestEachFailureHasItsConditionAndNextRetry(t *testing.T) {
 			next: second},
 		"connected, fatal": {held: 30 * second, event: event{fatal: true}, state: ConditionQueued, tries: 1,
 			next: 30 * second},
-		"connected, fatal, no grace": {pace: ReconnectPolicy{FatalGrace: -1}, held: 30 * second,
-			event: event{fatal: true}, state: ConditionFailed, next: 15 * time.Minute},
+		"connected, fatal, no grace": {pace: ReconnectPolicy{FatalGrace: -1}, held: 30 * second, event: event{fatal: true},
+			state: ConditionFailed, next: 15 * time.Minute},
 		"connected, and not held": {held: 30*second - 1, event: event{}, state: ConditionQueued, tries: 1,
 			next: 30 * second},
 		"connected, not held, the only one": {pace: ReconnectPolicy{GiveUpAfter: 1}, held: second, event: event{},
@@ -378,8 +378,8 @@ func TestAResumedChannelRetriesAtOnce(t *testing.T) {
 		event event
 		state Condition
 	}{
-		"queued": {ReconnectPolicy{}, event{}, ConditionQueued}, "parked": {ReconnectPolicy{ParkAfter: 1}, event{},
-			ConditionParked},
+		"queued":  {ReconnectPolicy{}, event{}, ConditionQueued},
+		"parked":  {ReconnectPolicy{ParkAfter: 1}, event{}, ConditionParked},
 		"gave up": {ReconnectPolicy{GiveUpAfter: 1}, event{}, ConditionGaveUp},
 		"failed":  {ReconnectPolicy{}, event{fatal: true}, ConditionFailed},
 	} {
@@ -449,8 +449,8 @@ func FuzzChannel(f *testing.F) {
 				kind: eventKind(b % 8), at: x.at, adapter: x.s.adapter - int(b/8%3), fatal: b >= 240,
 				retryAfter: time.Duration(b/32) * 10 * time.Minute, jitter: float64(b) / 256,
 			}
-			if e.kind == eventExited && !living[e.adapter] || e.kind == eventExited && e.adapter == x.s.adapter &&
-				x.s.phase.live() {
+			if e.kind == eventExited && !living[e.adapter] ||
+				e.kind == eventExited && e.adapter == x.s.adapter && x.s.phase.live() {
 				continue // an adapter exits once, after it was told to stop
 			}
 			if e.kind == eventExited {
@@ -468,8 +468,8 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 		after, act := x.p.next(before, e)
 		x.s = after
 		own := e.adapter == before.adapter && before.phase.live()
-		if report := e.kind == eventOpened || e.kind == eventHeartbeat || e.kind == eventFailed; report && !own &&
-			!reflect.DeepEqual(before, after) {
+		if report := e.kind == eventOpened || e.kind == eventHeartbeat ||
+			e.kind == eventFailed; report && !own && !reflect.DeepEqual(before, after) {
 			x.t.Fatalf("a report of adapter %d changes %+v to %+v", e.adapter, before, after)
 		}
 		switch act {
@@ -507,8 +507,8 @@ func (x *policyFixture) checkInvariants() {
 		(s.condition == ConditionConnected) != !s.connectedSince.IsZero() {
 		x.t.Fatalf("inconsistent connection times: %+v", s)
 	}
-	if s.condition == ConditionConnected && (s.phase != phaseOpen || p.IdleTimeout > 0 &&
-		x.at.Sub(s.lastHeartbeat) >= p.IdleTimeout) {
+	if s.condition == ConditionConnected && (s.phase != phaseOpen ||
+		p.IdleTimeout > 0 && x.at.Sub(s.lastHeartbeat) >= p.IdleTimeout) {
 		x.t.Fatalf("connected at %s without a fresh success: %+v", x.at, s)
 	}
 	if w := s.nextWake(); !w.IsZero() && !w.After(x.at) {

@@ -20,8 +20,9 @@ type Refusal struct {
 // has passed since the first refusal, because a platform may refuse good requests (404, 400, 401) while it is
 // redeployed. The first refusal is an entry of the given kind in the delivery's log, so that a restart of the server
 // does not reset the clock. A manual retry of the delivery resets it.
-func (h *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration,
-	refusal error) error {
+func (h *Host) HandleRefusal(
+	ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error,
+) error {
 	run := s.Run()
 	var first time.Time
 	err := h.View(ctx, func(r store.Reader) error {

@@ -132,8 +132,8 @@ func (c *Client) Message(ctx context.Context, thread, message string) (mailroom.
 
 // EditMessage replaces the content of an unread message.
 func (c *Client) EditMessage(ctx context.Context, thread, message string, e api.Edit) (mailroom.Message, error) {
-	return ask[mailroom.Message](ctx, c, request{method: http.MethodPatch, path: path("v1", "threads", thread, "messages",
-		message), body: e})
+	return ask[mailroom.Message](ctx, c, request{method: http.MethodPatch,
+		path: path("v1", "threads", thread, "messages", message), body: e})
 }
 
 // RetractMessage retracts an unread message.

@@ -84,8 +84,8 @@ func (p Projects) Notifications(ctx context.Context, project, agent string, limi
 // TakeNotifications returns the unread notifications of an agent and marks them as
 // read, also if the answer is lost.
 func (p Projects) TakeNotifications(ctx context.Context, in api.Take) ([]api.Notification, error) {
-	page, err := ask[api.Page[api.Notification]](ctx, p.c, request{method: http.MethodPost, path: "/v1/notifications/take",
-		body: in})
+	page, err := ask[api.Page[api.Notification]](ctx, p.c,
+		request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
 	return page.Items, err
 }
 

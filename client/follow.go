@@ -111,8 +111,9 @@ func (s *follower) follow(ctx context.Context) error {
 
 // resume listens over one connection after the other, until the stream has ended, or a
 // retry is useless. cursor is the position, which emit moves.
-func (c *Client) resume(ctx context.Context, retry *reconnect, cursor *string, next func() request,
-	emit func(sseEvent) error) error {
+func (c *Client) resume(
+	ctx context.Context, retry *reconnect, cursor *string, next func() request, emit func(sseEvent) error,
+) error {
 	for {
 		before := *cursor
 		ended, err := c.listen(ctx, next(), retry.progress, emit)

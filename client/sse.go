@@ -17,8 +17,9 @@ var errIdle = errors.New("the stream delivered nothing for too long")
 
 // listen reads events over one connection, until it breaks or emit fails. It calls
 // onHeartbeat for each heartbeat. ended reports that the server ended the stream.
-func (c *Client) listen(ctx context.Context, q request, onHeartbeat func(), emit func(sseEvent) error) (ended bool,
-	err error) {
+func (c *Client) listen(
+	ctx context.Context, q request, onHeartbeat func(), emit func(sseEvent) error,
+) (ended bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(c.options.idle, func() { cancel(errIdle) })

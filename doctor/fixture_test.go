@@ -132,8 +132,8 @@ func (w *fixture) reserve() {
 	w.must(err)
 	_, err = w.Projects().Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "y", By: by, Limit: 1})
 	w.must(err)
-	_, err = w.Projects().Notify(ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: "x",
-		Event: "e"}})
+	_, err = w.Projects().Notify(ctx, project.Notify{Project: "p", By: by,
+		Notification: project.Notification{From: "x", Event: "e"}})
 	w.must(err)
 }
 
@@ -144,8 +144,9 @@ func (w *fixture) fill() *fixture {
 	w.submit("far", "there", func(in *thread.Submit) { in.Agent = "b" })
 	w.submit("t", "done", func(in *thread.Submit) { in.Key = "k" })
 	c := w.claim("done")
-	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b",
-		Parts: mailroom.Text("hi")}}})
+	w.step(c, 1,
+		mailroom.Step{Name: "look",
+			Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})
 	ask := approval("ok")
 	w.step(c, 2, mailroom.Step{Tickets: []mailroom.Ask{ask}})
 	_, err := w.Decide(ctx, thread.Decision{Ticket: thread.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove,

@@ -120,7 +120,8 @@ func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
 	for _, w := range work {
 		_, e := l.Workers().MarkSteersRead(ctx, w.Claim)
 		_, e2 := l.Workers().Append(ctx, thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
-			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b",
+			Name: "step",
+			Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b",
 				Parts: mailroom.Text("hi")}},
 		}})
 		s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: thread.OutcomeComplete}

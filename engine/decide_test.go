@@ -67,8 +67,8 @@ func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
 		for _, name := range []string{"one", "two"} {
 			k := h.ticket(out.Run, name)
 			both.Go(func() {
-				_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove,
-					Digest: k.Digest})
+				_, err := h.ledger.Decide(context.Background(),
+					thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
 				h.expect(err)
 			})
 		}
@@ -203,13 +203,13 @@ func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
 		h.wait(time.Minute)
 		before.stop()
 		h.elsewhere(engine.Options{Agents: map[string]engine.Agent{
-			"a": {Agent: streaming("the new one"), Version: "v2", OldVersion: func(_ context.Context,
-				version string) (mailroom.Agent, error) {
-				if version != "v1" {
-					return nil, nil
-				}
-				return ask, nil
-			}},
+			"a": {Agent: streaming("the new one"), Version: "v2",
+				OldVersion: func(_ context.Context, version string) (mailroom.Agent, error) {
+					if version != "v1" {
+						return nil, nil
+					}
+					return ask, nil
+				}},
 		}})
 		h.decide(h.ticket(kept.Run, "go"), mailroom.VerdictApprove)
 		lost, now := h.send("u", "deploy", pin("v0")), h.send("v", "deploy", pin("v2"))

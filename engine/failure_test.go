@@ -395,8 +395,8 @@ func TestPanicIsATransientErrorWithItsStack(t *testing.T) {
 			t.Fatalf("got %d reschedules, want 1", len(again))
 		}
 		e := body[entry.RunRescheduled](h, again[0]).Error
-		if e.Class != mailroom.ClassTransient || !strings.Contains(e.Message, "panic: boom") || !strings.Contains(e.Message,
-			"engine_test.explode") {
+		if e.Class != mailroom.ClassTransient || !strings.Contains(e.Message, "panic: boom") ||
+			!strings.Contains(e.Message, "engine_test.explode") {
 			t.Errorf("got %+v, want a transient error with the panic and its stack", e)
 		}
 	})

@@ -75,8 +75,8 @@ func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
 		good := h.send("good", "x")
 		h.wait(time.Minute)
 		r := h.status(bad.Run, mailroom.StatusFailed)
-		if r.Failures != mailroom.DefaultAttempts || r.Lost != 0 || r.Error == nil || !strings.Contains(r.Error.Message,
-			"panic: bomb") {
+		if r.Failures != mailroom.DefaultAttempts || r.Lost != 0 || r.Error == nil ||
+			!strings.Contains(r.Error.Message, "panic: bomb") {
 			t.Errorf("got %d failures, %d lost claims and error %v, want %d, 0 and the panic", r.Failures, r.Lost, r.Error,
 				mailroom.DefaultAttempts)
 		}

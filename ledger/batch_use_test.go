@@ -67,8 +67,9 @@ func TestAQuotaLimitsSubmitsAndNoRunningWork(t *testing.T) {
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	d.register("w")
 	c := d.claimOne("w").Claim
-	must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: partialText(c, "").ID,
-		Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
+	must(d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1,
+		Message: &thread.PartialText{ID: partialText(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(
+		t)
 	d.settle(thread.Settle{Claim: c, Number: 2, Outcome: thread.OutcomeComplete})
 	_, err = d.Submit(d.ctx, text("t", "two"))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)

@@ -158,7 +158,8 @@ func TestARunThatFailedForGoodIsLoggedOnceWithItsErrorAndNoQuotedText(t *testing
 	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassPermanent} {
 		d.submit(text(string(class), "one"))
 		d.settle(thread.Settle{
-			Claim: d.claimOne("w").Claim, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class,
+			Claim: d.claimOne("w").Claim, Outcome: thread.OutcomeFail,
+			Failure: &mailroom.Failure{Class: class,
 				Err: errors.New("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")},
 		})
 	}

@@ -138,8 +138,8 @@ func complete(c mailroom.Claim, reply string) thread.Settle {
 }
 
 func failure(c mailroom.Claim, class mailroom.Class) thread.Settle {
-	return thread.Settle{Claim: c, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class,
-		Err: errors.New("no luck")}}
+	return thread.Settle{Claim: c, Outcome: thread.OutcomeFail,
+		Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
 }
 
 func release(c mailroom.Claim) thread.Settle {

@@ -321,8 +321,8 @@ func (m *model) versions(t *rapid.T) {
 	if slices.ContainsFunc(m.after.Kept, same) == forget {
 		t.Fatalf("after %s of %s %s: stored versions %v", name, of.Agent, of.Version, m.after.Kept)
 	}
-	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget && !slices.ContainsFunc(m.after.Kept,
-		func(d store.Definition) bool {
+	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget &&
+		!slices.ContainsFunc(m.after.Kept, func(d store.Definition) bool {
 			return same(d) && string(d.Body) == string(m.before.Kept[i].Body)
 		}) {
 		t.Fatalf("version %s of %s was changed", of.Version, of.Agent)

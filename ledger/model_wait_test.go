@@ -116,8 +116,8 @@ func (m *model) decide(t *rapid.T) {
 	}
 	m.decided[k.ID] = k
 	late := was.ExpiresAt != nil && !was.ExpiresAt.After(m.clock.read())
-	if was.State != mailroom.TicketOpen && was.State != mailroom.TicketDecided || was.State == mailroom.TicketOpen &&
-		late {
+	if was.State != mailroom.TicketOpen && was.State != mailroom.TicketDecided ||
+		was.State == mailroom.TicketOpen && late {
 		t.Fatalf("ticket %s was %s, expires at %v, and accepted a decision", k.ID, was.State, was.ExpiresAt)
 	}
 }

@@ -58,8 +58,8 @@ func TestASubmitWithAKnownKeyIsLeftOut(t *testing.T) {
 		t.Helper()
 		one := text("t", words)
 		one.Key, one.Run = "event 1", "run of the event"
-		must(0, d.Duties().SubmitAll(d.ctx, []thread.Submit{one}, store.Cursor{Channel: "c", Identity: "bot",
-			Position: json.RawMessage(position)}))(t)
+		must(0, d.Duties().SubmitAll(d.ctx, []thread.Submit{one},
+			store.Cursor{Channel: "c", Identity: "bot", Position: json.RawMessage(position)}))(t)
 	}
 	send("1 failure", "1")
 	send("2 failures", "2")

@@ -285,8 +285,8 @@ func TestARunThatKillsThreeWorkersIsADeadLetterAndTheOthersAreNot(t *testing.T) 
 			<-time.After(5 * time.Second)
 		}
 		r := d.run(poison)
-		wantEqual(t, "status and class", []any{r.Status, r.Error.Class, r.Attempt}, []any{mailroom.StatusFailed,
-			mailroom.ClassCrashed, 3})
+		wantEqual(t, "status and class", []any{r.Status, r.Error.Class, r.Attempt},
+			[]any{mailroom.StatusFailed, mailroom.ClassCrashed, 3})
 	})
 }
 
@@ -341,12 +341,12 @@ func TestCrashesThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
 		die(true)
 	}
 	r := d.run(id)
-	wantEqual(t, "status, crashes, lost", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.StatusQueued, 0,
-		mailroom.MaxCrashes})
+	wantEqual(t, "status, crashes, lost", []any{r.Status, r.Crashes, r.Lost},
+		[]any{mailroom.StatusQueued, 0, mailroom.MaxCrashes})
 	die(false)
 	r = d.run(id)
-	wantEqual(t, "after one that a run caused", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.StatusQueued, 1,
-		mailroom.MaxCrashes + 1})
+	wantEqual(t, "after one that a run caused", []any{r.Status, r.Crashes, r.Lost},
+		[]any{mailroom.StatusQueued, 1, mailroom.MaxCrashes + 1})
 }
 
 func TestTheRowOfADeadWorkerIsDeletedAfterADay(t *testing.T) {

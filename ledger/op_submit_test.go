@@ -44,8 +44,8 @@ func TestAnEmptyThreadIDMakesOneThreadPerOwnerAndKey(t *testing.T) {
 		return d.submit(in)
 	}
 	first, again, other, bobs := keyed("ann", "k"), keyed("ann", "k"), keyed("ann", "l"), keyed("bob", "k")
-	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run,
-		store.DispositionDuplicate})
+	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition},
+		[]any{first.Thread, first.Run, store.DispositionDuplicate})
 	if other.Thread == first.Thread || bobs.Thread == first.Thread {
 		t.Error("another key or owner got the same thread")
 	}
@@ -112,8 +112,8 @@ func TestTheSameKey64TimesAtOnceIsOneSubmit(t *testing.T) {
 		if out.Disposition == store.DispositionQueued {
 			first++
 		}
-		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq, out.Place}, []any{outs[0].Message, outs[0].Run,
-			outs[0].Seq, outs[0].Place})
+		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq, out.Place},
+			[]any{outs[0].Message, outs[0].Run, outs[0].Seq, outs[0].Place})
 	}
 	wantEqual(t, "first ones", first, 1)
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued")

@@ -13,8 +13,9 @@ import (
 )
 
 // onStores runs a test with two servers on each kind of store.
-func onStores(t *testing.T, observe func(other *fixture) ledger.Observe, test func(t *testing.T, here,
-	there *fixture)) {
+func onStores(
+	t *testing.T, observe func(other *fixture) ledger.Observe, test func(t *testing.T, here, there *fixture),
+) {
 	for _, s := range []*side{onMemory(), onFile(t.TempDir()), onPostgres(t)} {
 		t.Run(s.name, func(t *testing.T) {
 			handle := func() store.Store {
@@ -122,8 +123,8 @@ func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {
 		running := submit("ann", "hers", time.Time{})
 		there.register("w")
 		there.claimOne("w")
-		queued, scheduled, foreign := submit("ann", "hers", time.Time{}), submit("ann", "hers too", later), submit("bob",
-			"his", later)
+		queued, scheduled, foreign := submit("ann", "hers", time.Time{}), submit("ann", "hers too", later),
+			submit("bob", "his", later)
 		if out := must(here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: "ann"}))(t); out.Open != 3 ||
 			out.Cancelled != 0 {
 			t.Errorf("without cancelling: %+v, want 3 open runs", out)
@@ -157,8 +158,8 @@ func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {
 			Sum: "4", Terms: auth.Terms{Kind: auth.KindLimited, Scopes: []auth.Permission{auth.PermissionSubmit},
 				ExpiresAt: later},
 		}, &auth.Token{Name: "ann", Sum: "3", Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
-		if _, err := here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: session.Name, Cancel: true}); mailroom.CodeOf(
-			err) != mailroom.CodeInvalid {
+		if _, err := here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: session.Name,
+			Cancel: true}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("a limited token has no threads of its own: %v", err)
 		}
 	})

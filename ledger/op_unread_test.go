@@ -240,8 +240,8 @@ func (b *inboxes) play(rt *rapid.T) {
 			b.notify(rt, by(), from, to)
 		},
 		"consume": func(rt *rapid.T) {
-			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt,
-				"limit"), Consume: true}
+			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(),
+				Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
 			b.open(in.Agent)
 			found, err := b.Projects().Inbox(b.ctx, in)
 			want := slices.Sorted(maps.Keys(b.unread[in.Agent]))

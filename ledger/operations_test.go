@@ -122,8 +122,8 @@ func runOperations() []operation {
 	step := thread.StepCommit{Claim: current(), Number: 1, Message: partialText(current(), "so far"), Step: mailroom.Step{
 		Name: "half", Checkpoint: json.RawMessage(`{"at":1}`), State: json.RawMessage(`{"n":1}`),
 		Tickets: []mailroom.Ask{approval("more")},
-		Sends: []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")}, {Name: "ask", Thread: "asked",
-			Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},
+		Sends: []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")},
+			{Name: "ask", Thread: "asked", Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},
 	}}
 	settles := map[string]thread.Settle{
 		"complete": complete(current(), "done"), "fail": failure(current(), mailroom.ClassPermanent),
@@ -164,10 +164,10 @@ func runOperations() []operation {
 		operation{name: "cancel of one that runs", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return status(l.Cancel(ctx, "current", "ann"))
 		}},
-		operation{name: "cancel tree", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any,
-			error) {
-			return status(l.CancelTree(ctx, "parent", ann()))
-		}},
+		operation{name: "cancel tree", late: mailroom.CodeConflict,
+			do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+				return status(l.CancelTree(ctx, "parent", ann()))
+			}},
 		operation{name: "decide", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			k, err := l.Decide(ctx, okayed())
 			if err != nil {
@@ -175,10 +175,10 @@ func runOperations() []operation {
 			}
 			return k.Decision, nil
 		}},
-		operation{name: "retry by hand", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any,
-			error) {
-			return status(l.Retry(ctx, thread.Retry{Run: "dead", By: "ann"}))
-		}},
+		operation{name: "retry by hand", late: mailroom.CodeConflict,
+			do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+				return status(l.Retry(ctx, thread.Retry{Run: "dead", By: "ann"}))
+			}},
 	)
 }
 
@@ -204,8 +204,8 @@ func tokenOperations() []operation {
 			return nil, l.Accounts().RevokeToken(ctx, "bob")
 		}},
 		{name: "tokens used", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.Accounts().RecordTokenUse(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0,
-				time.UTC)})
+			return nil,
+				l.Accounts().RecordTokenUse(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)})
 		}},
 	}
 }
@@ -221,8 +221,8 @@ func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
 }
 
 func threadOperations() []operation {
-	nothing := func(f func(ctx context.Context, l *ledger.Ledger) error) func(context.Context, *ledger.Ledger) (any,
-		error) {
+	nothing := func(f func(ctx context.Context, l *ledger.Ledger) error) func(context.Context,
+		*ledger.Ledger) (any, error) {
 		return func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, f(ctx, l) }
 	}
 	agent, to := "codex", "deliveries"

@@ -133,8 +133,8 @@ func (h *history) derive(kind auth.Kind) {
 	switch {
 	case by.kind == auth.KindLink || by.kind == auth.KindLimited:
 		code = mailroom.CodeForbidden
-	case kind == auth.KindLimited && end != 0 && end < r.end, len(r.threads) > 0 && slices.Contains(r.scopes,
-		auth.PermissionAdmin), slices.ContainsFunc(r.scopes, func(s auth.Permission) bool {
+	case kind == auth.KindLimited && end != 0 && end < r.end, len(r.threads) > 0 &&
+		slices.Contains(r.scopes, auth.PermissionAdmin), slices.ContainsFunc(r.scopes, func(s auth.Permission) bool {
 		return !by.token.Has(s)
 	}):
 		code = mailroom.CodeInvalid
@@ -158,8 +158,8 @@ func (r *right) sees(t *mailroom.Thread) bool {
 	for base.source != nil {
 		base = base.source
 	}
-	return slices.Contains(base.scopes, auth.PermissionAdmin) || t.Owner == r.name || base.namespace != "" &&
-		strings.HasPrefix(t.ID, base.namespace)
+	return slices.Contains(base.scopes, auth.PermissionAdmin) || t.Owner == r.name ||
+		base.namespace != "" && strings.HasPrefix(t.ID, base.namespace)
 }
 
 // seen returns which of some threads a right sees.

@@ -66,8 +66,8 @@ func TestADeadlineHoldsOverRetriesWaitsAndRestartsOnEachStore(t *testing.T) {
 				d.sweep()
 			}
 			for _, id := range []string{retried, waiting, queued} {
-				wantEqual(t, "status and reason", []any{d.run(id).Status, d.run(id).Reason}, []any{mailroom.StatusCancelled,
-					mailroom.ReasonDeadline})
+				wantEqual(t, "status and reason", []any{d.run(id).Status, d.run(id).Reason},
+					[]any{mailroom.StatusCancelled, mailroom.ReasonDeadline})
 			}
 			wantEqual(t, "stop of the run at work", d.run(held).Stop, mailroom.ReasonDeadline)
 			d.expireWorker("w")

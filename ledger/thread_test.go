@@ -32,8 +32,8 @@ func TestDeletingAThreadDeletesAllItsRows(t *testing.T) {
 	wantCode(t, err, mailroom.CodeNotFound)
 
 	again := d.submit(in)
-	wantEqual(t, "the key is new again", []any{again.Disposition, again.Seq, again.Place}, []any{store.DispositionQueued,
-		int64(1), int64(1)})
+	wantEqual(t, "the key is new again", []any{again.Disposition, again.Seq, again.Place},
+		[]any{store.DispositionQueued, int64(1), int64(1)})
 }
 
 func TestMissingObjectsAreNotFound(t *testing.T) {
@@ -80,8 +80,8 @@ func TestInterrupt(t *testing.T) {
 	out := must(d.Interrupt(t.Context(), "t", ann()))(t)
 	wantEqual(t, "answer", out, thread.Interrupted{Superseded: []string{queued}, Stopping: &running})
 	d.settle(release(c))
-	wantEqual(t, "status", []any{d.run(running).Status, d.run(running).Reason}, []any{mailroom.StatusCancelled,
-		mailroom.ReasonInterrupted})
+	wantEqual(t, "status", []any{d.run(running).Status, d.run(running).Reason},
+		[]any{mailroom.StatusCancelled, mailroom.ReasonInterrupted})
 	out = must(d.Interrupt(t.Context(), "t", ann()))(t)
 	wantEqual(t, "of an idle thread", out, thread.Interrupted{Superseded: []string{}})
 }

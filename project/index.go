@@ -20,8 +20,8 @@ type Index struct {
 
 // NewIndex returns the index of all reservations of a project, ordered by Fence.
 func NewIndex(rows []store.Reservation) *Index {
-	h := &Index{ids: make(map[string]*store.Reservation, len(rows)), names: make(map[string][]*store.Reservation,
-		len(rows))}
+	h := &Index{ids: make(map[string]*store.Reservation, len(rows)),
+		names: make(map[string][]*store.Reservation, len(rows))}
 	for _, row := range rows {
 		h.add(&row)
 	}

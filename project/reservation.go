@@ -246,8 +246,9 @@ func (p *State) Release(id string, by *auth.Token, force bool, now time.Time) (s
 
 // ReleaseNames ends the agent's reservations of these names, at most MaxReserve. Names that it does
 // not hold are skipped.
-func (p *State) ReleaseNames(holder string, names []string, by *auth.Token, now time.Time) ([]store.Reservation,
-	error) {
+func (p *State) ReleaseNames(
+	holder string, names []string, by *auth.Token, now time.Time,
+) ([]store.Reservation, error) {
 	if len(names) > MaxReserve {
 		return nil, check.Invalid("names", fmt.Sprintf("must be at most %d", MaxReserve), len(names))
 	}

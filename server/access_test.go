@@ -147,8 +147,8 @@ func (f *fixture) withToken(secret string) *fixture {
 // createToken creates a token and returns its secret.
 func (f *fixture) createToken(name, namespace string, scopes ...auth.Permission) string {
 	f.t.Helper()
-	made, err := f.client.Accounts().CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace,
-		Scopes: scopes})
+	made, err := f.client.Accounts().CreateToken(f.t.Context(),
+		api.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -246,8 +246,8 @@ func TestEveryOperationChecksItsPermission(t *testing.T) {
 		}
 		for name, header := range map[string]string{
 			"a wrong token": "Authorization: Bearer mr_wrong", "a revoked token": "Authorization: Bearer " + revoked,
-			"no token": "Authorization: ", "a blank token": "Authorization: Bearer ", "another scheme": "Authorization: Basic " +
-				token,
+			"no token": "Authorization: ", "a blank token": "Authorization: Bearer ",
+			"another scheme": "Authorization: Basic " + token,
 		} {
 			if route == "GET /v1/ws" && name == "no token" {
 				continue // the token may come in the first frame

@@ -31,8 +31,7 @@ func (f *fixture) halfSent(route, body string) (finish func() (status int, answe
 	// The server asks for the body once it has admitted the request.
 	send(
 		fmt.Sprintf(
-			"%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
-			route, f.secret, len(body)))
+			"%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", route, f.secret, len(body)))
 	answers := bufio.NewReader(conn)
 	if line, err := answers.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		f.t.Fatalf("got %q and %v, want 100 Continue", line, err)

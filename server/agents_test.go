@@ -41,8 +41,8 @@ func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 	f.submit("t", "two")
 	begin := time.Now()
 	f.claim()
-	if _, err := f.ledger.Workers().Register(t.Context(), store.Worker{ID: "far", Host: "there", PID: 7,
-		Agents: []string{"tour", "echo"}}); err != nil {
+	if _, err := f.ledger.Workers().Register(t.Context(),
+		store.Worker{ID: "far", Host: "there", PID: 7, Agents: []string{"tour", "echo"}}); err != nil {
 		t.Fatal(err)
 	}
 	agents, err = f.client.Agents(t.Context())

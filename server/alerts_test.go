@@ -44,8 +44,8 @@ func TestATargetShowsWhyItsAlertsWait(t *testing.T) {
 	fail := func(class mailroom.Class, why string) {
 		w := f.claimOf(alert.AgentName("phone"))
 		f.settle(thread.Settle{
-			Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class,
-				Err: errors.New(why)},
+			Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail,
+			Failure: &mailroom.Failure{Class: class, Err: errors.New(why)},
 		})
 	}
 	if _, err := f.ledger.Submit(t.Context(), thread.Submit{

@@ -24,8 +24,8 @@ func (f *fixture) listThreads(list, q string, limit int) (threads []string) {
 	f.t.Helper()
 	cursor := ""
 	for {
-		page := mustCall[api.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list,
-			limit, q, cursor), "")
+		page := mustCall[api.Page[struct{ ID, Thread string }]](f,
+			fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list, limit, q, cursor), "")
 		for _, row := range page.Items {
 			if row.Thread == "" {
 				row.Thread = row.ID
@@ -41,8 +41,8 @@ func (f *fixture) listThreads(list, q string, limit int) (threads []string) {
 
 func TestListsShowWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
-		scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	for _, thread := range []string{"a1", "team-a", "a2"} {
 		ann.makeObjects(thread)
 	}
@@ -59,8 +59,8 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 		{"ann", ann, []string{"a2", "team-a", "a1"}, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
 		{"bob", bob, []string{"team-b"}, []string{"team-b"}, nil},
 		{"the lead of a team", team, []string{"team-b", "team-a"}, []string{"team-b", "team-a", "team-a"}, []string{"team-a"}},
-		{"the operator", f, []string{"team-b", "b1", "a2", "team-a", "a1"}, []string{"team-b", "b1", "a2", "a2", "team-a",
-			"team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
+		{"the operator", f, []string{"team-b", "b1", "a2", "team-a", "a1"},
+			[]string{"team-b", "b1", "a2", "a2", "team-a", "team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
 	} {
 		for _, limit := range []int{1, 2, 500} {
 			for list, want := range map[string][]string{"threads": e.threads, "runs": e.runs, "tickets": e.tickets} {
@@ -120,8 +120,8 @@ func TestACursorIsBoundToItsToken(t *testing.T) {
 // paths.
 func TestABodyReachesWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
-		scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	theirs := ann.makeObjects("theirs")
 	own := bob.submit("own", "x").Run
 	theirs["own"] = own
@@ -198,8 +198,8 @@ func TestATokenCannotActUnderAnotherName(t *testing.T) {
 
 func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
-		scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	for who, f := range map[string]*fixture{"ann": ann, "bob": bob} {
 		mustCall[api.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
 	}
@@ -216,8 +216,8 @@ func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 
 func TestACancelByFilterFindsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
-		scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	hers := ann.submit("of-ann", "x").Run
 	bob.submit("of-bob", "x")
 	if got := mustCall[api.CancelledMany](bob, "POST /v1/runs/cancel", `{"q":"status:queued"}`); got.Matched != 1 ||
@@ -268,8 +268,8 @@ func TestATokenReachesThreadsOfOthersInItsNamespaceOnly(t *testing.T) {
 
 func TestAThreadMadeByARunHasTheRunsOwner(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
-		scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	ann.submit("t", "go")
 	w := f.claim()
 	_, err := f.ledger.Workers().Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
@@ -305,8 +305,8 @@ func TestOneOfTwoConcurrentCreatorsOwnsAThread(t *testing.T) {
 
 func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
-		scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	r, everything := ann.openAll(""), f.openAll("")
 	submit := func(who *fixture, thread string) store.Submitted { return who.submit(thread, "x") }
 	wantThreads := func(r *reader, want ...string) {
@@ -415,8 +415,8 @@ func (f *fixture) waitSubscribers(n int) {
 func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	f := start(t)
 	team := "team-"
-	made, err := f.client.Accounts().CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []auth.Permission{"read"},
-		Namespace: team})
+	made, err := f.client.Accounts().CreateToken(t.Context(),
+		api.NewToken{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: team})
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -469,8 +469,8 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 
 func TestFramesReachWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "",
-		scopesWithout("")...))
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
+		f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	theirs := ann.makeObjects("theirs")
 	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket"}
 	p := bob.dialWithToken()

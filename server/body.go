@@ -156,15 +156,15 @@ func checkContentType(r *http.Request) error {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return request.WithStatus(http.StatusUnsupportedMediaType, request.Invalid("header.Content-Encoding",
-			"is not supported: send the body uncompressed", request.Truncate(coding)))
+		return request.WithStatus(http.StatusUnsupportedMediaType,
+			request.Invalid("header.Content-Encoding", "is not supported: send the body uncompressed", request.Truncate(coding)))
 	}
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
 		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"],
 			"utf-8")) {
-		return request.WithStatus(http.StatusUnsupportedMediaType, request.Invalid("header.Content-Type",
-			"must be application/json", request.Truncate(kind)))
+		return request.WithStatus(http.StatusUnsupportedMediaType,
+			request.Invalid("header.Content-Type", "must be application/json", request.Truncate(kind)))
 	}
 	return nil
 }

@@ -73,10 +73,10 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 			t.Fatalf("%d bytes of a token and %d of an address", held, public)
 		}
 		for name, u := range map[string]*upload{
-			"of a size it names":  startUpload(s, "/v1/messages", operatorSecret, 4<<20),
-			"of another size":     startUpload(s, "/v1/messages", operatorSecret, -1),
-			"of the same address": startUpload(s, "/open", "", 4<<20), "of the same address, small": startUpload(s,
-				"/open", "", 100),
+			"of a size it names":         startUpload(s, "/v1/messages", operatorSecret, 4<<20),
+			"of another size":            startUpload(s, "/v1/messages", operatorSecret, -1),
+			"of the same address":        startUpload(s, "/open", "", 4<<20),
+			"of the same address, small": startUpload(s, "/open", "", 100),
 		} {
 			if <-u.done; u.answer.Code != http.StatusTooManyRequests || u.answer.Header().Get("Retry-After") != "1" ||
 				u.answer.Header().Get("Connection") != "close" {

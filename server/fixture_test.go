@@ -60,8 +60,9 @@ func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(
 }
 
 // startStore is startOn with a store.
-func startStore(t *testing.T, on store.Store, line func(net.Listener) net.Listener,
-	change ...func(*server.Options)) *fixture {
+func startStore(
+	t *testing.T, on store.Store, line func(net.Listener) net.Listener, change ...func(*server.Options),
+) *fixture {
 	t.Helper()
 	wire := &http.Transport{}
 	f := &fixture{t: t, secret: token, store: on, bus: bus.New(), metrics: operate.NewMetrics(), http: wire,

@@ -40,8 +40,8 @@ func FuzzEvent(f *testing.F) {
 		}
 		events := []stream.Event{
 			{Cursor: stream.Cursor{Seq: seq}, Entry: &e},
-			{Cursor: stream.Cursor{Seq: seq, Bytes: attempt}, Delta: &entry.Delta{Run: thread, Attempt: attempt, Message: text,
-				Offset: attempt, Channel: "text", Text: text}},
+			{Cursor: stream.Cursor{Seq: seq, Bytes: attempt},
+				Delta: &entry.Delta{Run: thread, Attempt: attempt, Message: text, Offset: attempt, Channel: "text", Text: text}},
 			{Cursor: stream.Cursor{Seq: seq}, Gap: &stream.Gap{After: seq, Oldest: 1, Last: seq}},
 		}
 		var b bytes.Buffer

@@ -102,8 +102,8 @@ func (in inProcess) newFixtureOn(t *testing.T, on store.Store) *fuzzFixture {
 	s.failed = f.submit("idle", "one").Run
 	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	var asked map[string]api.Ticket
-	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput,
-		After: time.Hour})
+	s.waiting, asked = f.waiting("waiting", approval(),
+		mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
 	s.ticket = asked["deploy"]
 	s.running = f.submit("running", "one").Run
 	f.claim()

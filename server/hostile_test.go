@@ -188,8 +188,9 @@ func (d *openAPI) attempts(method, path string, o operation) (all []attempt) {
 	for _, field := range d.fields(s, 3) {
 		for _, value := range hostileValues() {
 			sent := d.sample(s, map[string]string{field[0]: d.within(s.Properties[field[0]], field[1:], value)}, 4)
-			all = append(all, attempt{fmt.Sprintf("%s %s with %s %s", method, path, strings.Join(field, "."),
-				value[:min(len(value), 30)]), method, target("", ""), sent})
+			all = append(all,
+				attempt{fmt.Sprintf("%s %s with %s %s", method, path, strings.Join(field, "."), value[:min(len(value), 30)]),
+					method, target("", ""), sent})
 		}
 	}
 	for _, raw := range hostileBodies() {

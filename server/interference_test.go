@@ -102,8 +102,8 @@ func (w *world) thread(id, owner, agent, text string, n int) *store.Changes {
 		state := mailroom.TicketOpen
 		switch i % 3 {
 		case 0:
-			r.Status, r.ErrorGroup, r.Error = mailroom.StatusFailed, "g", &mailroom.RunError{Class: mailroom.ClassPermanent,
-				Message: "refused"}
+			r.Status, r.ErrorGroup, r.Error = mailroom.StatusFailed, "g",
+				&mailroom.RunError{Class: mailroom.ClassPermanent, Message: "refused"}
 		case 1:
 			state = mailroom.TicketDecided
 		}
@@ -308,8 +308,8 @@ func TestEachListIsComparedAmongRowsOfOthers(t *testing.T) {
 			for _, p := range o.Parameters {
 				pages = pages || slices.Contains([]string{"q", "cursor", "limit"}, p.Name)
 			}
-			if route := strings.ToUpper(method) + " " + path; pages && !compared[route] && !strings.HasPrefix(path,
-				"/v1/claims/") {
+			if route := strings.ToUpper(method) + " " + path; pages && !compared[route] &&
+				!strings.HasPrefix(path, "/v1/claims/") {
 				t.Errorf("%s has pages, but its answers are not compared among rows of others", route)
 			}
 		}
@@ -333,8 +333,8 @@ func TestALargeNamespaceIsListedWhole(t *testing.T) {
 			id := fmt.Sprintf("team-%04d", (i*7)%threads)
 			want = append(want, id)
 			add := w.thread(id, owner, "echo", "apple", 1)
-			c.Threads, c.Runs, c.Tickets = append(c.Threads, add.Threads...), append(c.Runs, add.Runs...), append(c.Tickets,
-				add.Tickets...)
+			c.Threads, c.Runs, c.Tickets = append(c.Threads, add.Threads...), append(c.Runs, add.Runs...),
+				append(c.Tickets, add.Tickets...)
 			c.Entries = append(c.Entries, add.Entries...)
 		}
 		if err := w.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
@@ -348,8 +348,8 @@ func TestALargeNamespaceIsListedWhole(t *testing.T) {
 			limit := map[bool]int{true: 100, false: 500}[path == "search"]
 			var got []string
 			for cursor := ""; ; {
-				page := mustCall[api.Page[struct{ ID, Thread string }]](carol, fmt.Sprintf("GET /v1/%s?limit=%d&cursor=%s&%s", path,
-					limit, cursor, query), "")
+				page := mustCall[api.Page[struct{ ID, Thread string }]](carol,
+					fmt.Sprintf("GET /v1/%s?limit=%d&cursor=%s&%s", path, limit, cursor, query), "")
 				for _, row := range page.Items {
 					got = append(got, cmp.Or(row.Thread, row.ID))
 				}

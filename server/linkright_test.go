@@ -31,8 +31,8 @@ func withLinks(o *server.Options) {
 		panic(err)
 	}
 	o.Parts.Alerts.Push = to
-	o.Parts.Alerts.Targets = append(o.Parts.Alerts.Targets, operate.Target{Name: "browsers", Kind: "push", Decide: true,
-		Place: "my phone"})
+	o.Parts.Alerts.Targets = append(o.Parts.Alerts.Targets,
+		operate.Target{Name: "browsers", Kind: "push", Decide: true, Place: "my phone"})
 }
 
 // placeOf makes the thread from which the alerts of a token are sent to the phone.
@@ -62,8 +62,8 @@ func TestALinkEndsWithWhatItWasSentTo(t *testing.T) {
 		k := tickets["deploy"]
 		from := func(id string) string { return linkTo(k, func(l *alert.Link) { l.Thread = id }) }
 		browserOf := func(name string, call func(route, body string, headers ...string) response) string {
-			return "alert:browsers:push:" + answered[api.PushSubscribed](t, call("POST /v1/push/subscriptions",
-				mustBody(t, newBrowser(name)))).ID
+			return "alert:browsers:push:" + answered[api.PushSubscribed](t,
+				call("POST /v1/push/subscriptions", mustBody(t, newBrowser(name)))).ID
 		}
 		f.createToken("ann", "", auth.PermissionSubmit)
 		f.createToken("bob", "", auth.PermissionSubmit)
@@ -131,8 +131,8 @@ func TestALinkDecidesNothingOnceItsTokenIsRevoked(t *testing.T) {
 				}
 			}
 		} else {
-			from = "alert:browsers:push:" + answered[api.PushSubscribed](t, f.signIn().call("POST /v1/push/subscriptions",
-				mustBody(t, newBrowser("a")))).ID
+			from = "alert:browsers:push:" + answered[api.PushSubscribed](t,
+				f.signIn().call("POST /v1/push/subscriptions", mustBody(t, newBrowser("a")))).ID
 			var s alert.Subscriber
 			if err := json.Unmarshal(f.subscribers()[0].Metadata, &s); err != nil {
 				t.Fatal(err)

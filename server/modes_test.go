@@ -34,8 +34,8 @@ func (f *fixture) park(w thread.ClaimedRun, asks ...mailroom.Ask) {
 	}
 	number := w.Run.Step + 1
 	if len(step.Sends) > 0 {
-		if _, err := f.ledger.Workers().Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: number,
-			Step: step}); err != nil {
+		if _, err := f.ledger.Workers().Append(f.t.Context(),
+			thread.StepCommit{Claim: w.Claim, Number: number, Step: step}); err != nil {
 			f.t.Fatal(err)
 		}
 		number++

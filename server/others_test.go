@@ -24,8 +24,8 @@ func theirThings(t *testing.T, f *fixture, ann *fixture) map[string]string {
 	made := mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+inAnHour()+`"}`)
 	things["name"], things["rule"] = made.Token.Name, "hers"
 	// She has used up her quotas, and so has her thread: what a caller is told of them is about her.
-	if _, err := f.client.Accounts().SetQuotas(t.Context(), "ann", auth.Quotas{auth.QuotaThreads: 1, auth.QuotaBytes: 1,
-		auth.QuotaNotifications: 1}); err != nil {
+	if _, err := f.client.Accounts().SetQuotas(t.Context(), "ann",
+		auth.Quotas{auth.QuotaThreads: 1, auth.QuotaBytes: 1, auth.QuotaNotifications: 1}); err != nil {
 		t.Fatal(err)
 	}
 	return things
@@ -105,8 +105,8 @@ func TestNoAnswerRevealsRowsOfOthers(t *testing.T) {
 		}
 		body := fillIDs(requests[route], things)
 		without, with := worlds[0].call(method+" "+path, body), worlds[1].call(method+" "+path, body)
-		if strings.Contains(path, "/tokens/limited") || strings.Contains(path, "/links") || without.status < 300 &&
-			strings.Contains(path, "/messages") {
+		if strings.Contains(path, "/tokens/limited") || strings.Contains(path, "/links") ||
+			without.status < 300 && strings.Contains(path, "/messages") {
 			without.body, with.body = "", "" // a new secret or run
 		}
 		if without.status != with.status || without.body != with.body {

@@ -76,8 +76,8 @@ func TestPairingWithoutChatChannelsIsNotFound(t *testing.T) {
 		t.Errorf("got %v, %v", all, err)
 	}
 	_, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{Code: "CODE"})
-	for what, err := range map[string]error{"approve": err, "revoke": f.client.Accounts().RevokePairing(t.Context(),
-		"tg", "u")} {
+	for what, err := range map[string]error{"approve": err,
+		"revoke": f.client.Accounts().RevokePairing(t.Context(), "tg", "u")} {
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -199,6 +199,6 @@ type acknowledgeInput struct{ Body api.Acknowledge }
 
 func (h *projectHandlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
 	b := in.Body
-	return nil, request.Locate("body.", h.ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent,
-		requestOf(ctx).who, b.Seqs))
+	return nil,
+		request.Locate("body.", h.ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
 }

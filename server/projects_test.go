@@ -52,8 +52,8 @@ func TestReservationsOverTheWire(t *testing.T) {
 	if err := f.client.Projects.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("second release: %v", err)
 	}
-	ended, err := f.client.Projects.ReleaseNames(ctx, api.ReleaseNames{Project: "p", Holder: "x",
-		Names: []string{"src/**", "never"}})
+	ended, err := f.client.Projects.ReleaseNames(ctx,
+		api.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
 	if err != nil || len(ended) != 1 {
 		t.Errorf("ended %+v, %v", ended, err)
 	}
@@ -96,8 +96,8 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	if got := take("y"); len(got) != 0 {
 		t.Errorf("an acknowledged notification is unread: %+v", got)
 	}
-	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(
-		err) != mailroom.CodeInvalid {
+	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y",
+		Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("acknowledge of an unknown notification: %v", err)
 	}
 	// The project's log is the log of a thread.

@@ -82,8 +82,8 @@ func (f *fixture) markGone(id string) {
 		Step: mailroom.Step{State: json.RawMessage(`{"gone":true}`)}}); err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.ledger.Workers().Settle(f.t.Context(), thread.Settle{Claim: w.Claim, Number: 2,
-		Outcome: thread.OutcomeComplete}); err != nil {
+	if _, err := f.ledger.Workers().Settle(f.t.Context(),
+		thread.Settle{Claim: w.Claim, Number: 2, Outcome: thread.OutcomeComplete}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -97,8 +97,8 @@ func (f *fixture) claimOf(agent string) thread.ClaimedRun {
 		}
 	}
 	f.round++
-	work, err := f.ledger.Workers().Claim(f.t.Context(), thread.ClaimRequest{Worker: "w", Round: f.round, Slots: 1,
-		Agents: map[string]int{agent: 1}, Wait: true})
+	work, err := f.ledger.Workers().Claim(f.t.Context(),
+		thread.ClaimRequest{Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{agent: 1}, Wait: true})
 	if err != nil || len(work) != 1 {
 		f.t.Fatalf("claim: %d runs, %v", len(work), err)
 	}
@@ -313,8 +313,8 @@ func TestARemovedBrowserGetsNoWaitingAlerts(t *testing.T) {
 		!strings.Contains(err.Error(), "try again") {
 		t.Errorf("while an alert is sent: %v", err)
 	}
-	if _, err := f.ledger.Workers().Settle(t.Context(), thread.Settle{Claim: w.Claim, Number: 1,
-		Outcome: thread.OutcomeComplete}); err != nil {
+	if _, err := f.ledger.Workers().Settle(t.Context(),
+		thread.Settle{Claim: w.Claim, Number: 1, Outcome: thread.OutcomeComplete}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.client.Accounts().UnsubscribePush(t.Context(), id); err != nil || len(f.subscribers()) != 0 {

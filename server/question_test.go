@@ -52,8 +52,9 @@ func TestALinkShowsAndDecidesOneTicket(t *testing.T) {
 	link := linkTo(tickets["deploy"], nil)
 	for range 5 { // whatever opens links in messages
 		var shown api.Question
-		if got := f.follow("/v1/question", link, ""); got.status != http.StatusOK || json.Unmarshal([]byte(got.body),
-			&shown) != nil || shown.Ticket.State != mailroom.TicketOpen || *shown.Ticket.Prompt != "Deploy?" {
+		if got := f.follow("/v1/question", link, ""); got.status != http.StatusOK ||
+			json.Unmarshal([]byte(got.body), &shown) != nil || shown.Ticket.State != mailroom.TicketOpen ||
+			*shown.Ticket.Prompt != "Deploy?" {
 			t.Fatalf("question: %d %s", got.status, got.body)
 		}
 	}

@@ -203,8 +203,8 @@ func TestAUserSeesAndEndsHerOwnSessions(t *testing.T) {
 	if got := ann.call("DELETE /v1/tokens/ann", ""); got.status != http.StatusForbidden {
 		t.Errorf("a token revokes itself: status %d, want 403", got.status)
 	}
-	if got := desk.call("DELETE /v1/tokens/"+lost, ""); got.status != http.StatusNoContent || phone.call("GET /v1/session",
-		"").status != http.StatusUnauthorized {
+	if got := desk.call("DELETE /v1/tokens/"+lost, ""); got.status != http.StatusNoContent ||
+		phone.call("GET /v1/session", "").status != http.StatusUnauthorized {
 		t.Errorf("the lost phone was not ended: status %d", got.status)
 	}
 	for _, name := range names(ann.call) {

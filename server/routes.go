@@ -44,10 +44,12 @@ func (rt router) threads(h *threadHandlers) {
 }
 
 func (rt router) messages(h *messageHandlers) {
-	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit",
-		"Submit a message to the thread named in the body, or to a new one")), h.submit)
-	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages",
-		"submit-to-thread", "Submit a message to a thread")), h.submitTo)
+	handle(rt,
+		withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit",
+			"Submit a message to the thread named in the body, or to a new one")), h.submit)
+	handle(rt,
+		withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages",
+			"submit-to-thread", "Submit a message to a thread")), h.submitTo)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages",
 		"List the transcript in reading order, the last page first", h.listMessages)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message",
@@ -156,8 +158,9 @@ func (rt router) alerts(h *operate.AlertHandlers) {
 func (rt router) push(h *operate.PushHandlers) {
 	route(rt, auth.PermissionAdmin, "GET /v1/push", "show-push",
 		"Show the key that browsers subscribe to for alerts, and the browsers that did", h.Show)
-	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/push/subscriptions",
-		"subscribe-push", "Subscribe a browser to alerts; the same endpoint again replaces its subscription")), h.Subscribe)
+	handle(rt,
+		withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/push/subscriptions", "subscribe-push",
+			"Subscribe a browser to alerts; the same endpoint again replaces its subscription")), h.Subscribe)
 	route(rt, auth.PermissionAdmin, "DELETE /v1/push/subscriptions/{subscription}", "unsubscribe-push",
 		"End the subscription of a browser; alerts that wait for it are not sent", h.Unsubscribe)
 }
@@ -196,8 +199,9 @@ func (rt router) projects(h *projectHandlers) {
 	route(rt, auth.PermissionSubmit, "POST /v1/reservations/release", "release-names",
 		"End an agent's reservations of these names", h.releaseNames)
 
-	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionSubmit, "POST /v1/notifications", "notify",
-		"Send a notification to agents of a project")), h.notify)
+	handle(rt,
+		withStatus(http.StatusCreated, rt.operation(auth.PermissionSubmit, "POST /v1/notifications", "notify",
+			"Send a notification to agents of a project")), h.notify)
 	route(rt, auth.PermissionRead, "GET /v1/notifications", "list-notifications",
 		"List the unread notifications of an agent, oldest first", h.listNotifications)
 	route(rt, auth.PermissionSubmit, "POST /v1/notifications/take", "take-notifications",
@@ -207,8 +211,9 @@ func (rt router) projects(h *projectHandlers) {
 }
 
 func (rt router) tokens(h *tokenHandlers) {
-	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token",
-		"Create a token; its secret is shown only once")), h.createToken)
+	handle(rt,
+		withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token",
+			"Create a token; its secret is shown only once")), h.createToken)
 	route(rt, accessAnyToken, "GET /v1/tokens", "list-tokens",
 		"List tokens, by name, without their secrets: an admin's list has all, that of another token its own sessions, links and limited tokens", h.listTokens)
 	route(rt, auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token", h.setQuotas)
@@ -221,11 +226,12 @@ func (rt router) tokens(h *tokenHandlers) {
 
 // sessions registers how browsers sign in, and tokens that act for others.
 func (rt router) sessions(h *sessionHandlers) {
-	handle(rt, withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/links", "create-link",
-		"Make a link to sign in with a browser, valid once and for 5 minutes")), h.createLink)
-	handle(rt, withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/tokens/limited",
-		"create-limited-token", "Create a token with a part of the caller's rights; its secret is shown only once")),
-		h.createLimited)
+	handle(rt,
+		withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/links", "create-link",
+			"Make a link to sign in with a browser, valid once and for 5 minutes")), h.createLink)
+	handle(rt,
+		withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/tokens/limited", "create-limited-token",
+			"Create a token with a part of the caller's rights; its secret is shown only once")), h.createLimited)
 	show := rt.operation(accessPublic, "POST /v1/links/show", "show-link",
 		"Show whose session a link makes; this spends nothing")
 	show.Security = []map[string][]string{}

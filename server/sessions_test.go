@@ -25,8 +25,9 @@ type browser struct {
 
 // call sends a request of a page of this server, unless headers say otherwise.
 func (b browser) call(route, body string, headers ...string) response {
-	return b.fixture.call(route, body, append([]string{"Authorization: Session " + b.half, "Cookie: " + b.cookie.Name +
-		"=" + b.cookie.Value, "Sec-Fetch-Site: same-origin"}, headers...)...)
+	return b.fixture.call(route, body,
+		append([]string{"Authorization: Session " + b.half, "Cookie: " + b.cookie.Name + "=" + b.cookie.Value,
+			"Sec-Fetch-Site: same-origin"}, headers...)...)
 }
 
 // signIn spends a new link of the fixture's token.

@@ -37,8 +37,8 @@ func TestSocketsAreClosedAtShutdown(t *testing.T) {
 func (f *fixture) flushText(run mailroom.Claim, text string) {
 	f.t.Helper()
 	message := fmt.Sprintf("%s.%d-1", run.Run, run.Attempt)
-	if err := f.ledger.Workers().Flush(f.t.Context(), run, store.Partial{Run: run.Run, Attempt: run.Attempt,
-		Message: message, Text: text}); err != nil {
+	if err := f.ledger.Workers().Flush(f.t.Context(), run,
+		store.Partial{Run: run.Run, Attempt: run.Attempt, Message: message, Text: text}); err != nil {
 		f.t.Fatal(err)
 	}
 	f.bus.Publish(bus.Notice{Thread: run.Thread, Flushed: &bus.Flushed{Run: run.Run, Attempt: run.Attempt,

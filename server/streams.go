@@ -56,8 +56,8 @@ func (rt router) describeStream(path, id, inPath string, query ...string) {
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
-		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.UntilSettled),
-			string(stream.UntilWaiting)}}},
+		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString,
+			Enum: []any{string(stream.UntilSettled), string(stream.UntilWaiting)}}},
 	}
 	for _, name := range append(query, "after") {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})

@@ -15,8 +15,8 @@ func TestTheLabelOfATokenIsOnItsRuns(t *testing.T) {
 	if made.Via == nil || *made.Via != "discourse" {
 		t.Errorf("the token shows the label %v", made.Via)
 	}
-	forum, plain := f.withToken(made.Secret), f.withToken(f.createToken("plain", "", auth.PermissionRead,
-		auth.PermissionSubmit))
+	forum, plain := f.withToken(made.Secret),
+		f.withToken(f.createToken("plain", "", auth.PermissionRead, auth.PermissionSubmit))
 	limited := mustCall[api.CreatedToken](forum, "POST /v1/tokens/limited", `{"scopes":["read","submit"],"expires_at":"`+
 		inAnHour()+`"}`)
 	for name, c := range map[string]struct {

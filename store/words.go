@@ -52,9 +52,9 @@ func wordsOf(text string, length, most int) []string {
 
 // unspaced reports whether c is a letter of a script that is written without spaces between words.
 func unspaced(c rune) bool {
-	return c > unicode.MaxLatin1 && unicode.IsLetter(c) && unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana,
-		unicode.Hangul,
-		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
+	return c > unicode.MaxLatin1 && unicode.IsLetter(c) &&
+		unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
+			unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
 // combines reports whether c is a mark that belongs to the letter before it.

@@ -163,8 +163,8 @@ func TestEndedReportsThatNothingIsLeftToResume(t *testing.T) {
 	}{
 		"no until":  {stream.Query{Run: first, After: stream.Cursor{Seq: settled}}, false},
 		"no cursor": {stream.Query{Run: first, Until: stream.UntilSettled}, false},
-		"a missing entry": {stream.Query{Run: first, Until: stream.UntilSettled,
-			After: stream.Cursor{Seq: settled - 1}}, false},
+		"a missing entry": {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled - 1}},
+			false},
 		"a settled run": {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled}},
 			true},
 		"settled counts as parked": {stream.Query{Run: first, Until: stream.UntilWaiting, After: stream.Cursor{Seq: settled}},

@@ -157,8 +157,8 @@ func TestASubmitWithTwoVerdictsOnOneTicketIsRefused(t *testing.T) {
 func TestTheEndOfAChildIsReported(t *testing.T) {
 	child := func(w *fixture, answer mailroom.AnswerMode) {
 		s := in("", "c")
-		s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help",
-			Answer: answer}}
+		s.Parent, s.From = "p",
+			&thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: answer}}
 		w.must(s)
 	}
 	ends := map[mailroom.Status]func(w *fixture){
@@ -199,8 +199,8 @@ func TestTheEndOfAChildIsReported(t *testing.T) {
 func TestEachEndOfARetriedRunIsAMessageOfItsOwn(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "c")
-	s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help",
-		Answer: mailroom.AnswerWake}}
+	s.Parent, s.From = "p",
+		&thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}}
 	w.must(s)
 	w.mustStart("c")
 	w.end(failed(mailroom.ClassPermanent))
@@ -270,8 +270,9 @@ func TestHopsAreBounded(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(s)
 	w.mustStart("x")
-	_, err := w.append(thread.StepCommit{Step: mailroom.Step{Sends: []mailroom.Send{{Name: "on", Thread: "next",
-		Parts: mailroom.Text("on")}}}})
+	_, err := w.append(
+		thread.StepCommit{Step: mailroom.Step{Sends: []mailroom.Send{{Name: "on", Thread: "next",
+			Parts: mailroom.Text("on")}}}})
 	wantCode(t, err, mailroom.CodeInvalid)
 	w.end(completed("done"))
 	wantEqual(t, "deliveries", len(w.sent), 0)
@@ -301,8 +302,8 @@ func TestAMessageThatAnsweredATicketIsNotChanged(t *testing.T) {
 			return w.retract(first.Message)
 		},
 	} {
-		if err := do(); mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(),
-			"has answered a ticket") {
+		if err := do(); mailroom.CodeOf(err) != mailroom.CodeConflict ||
+			!strings.Contains(err.Error(), "has answered a ticket") {
 			t.Errorf("%s: %v", state, err)
 		}
 	}

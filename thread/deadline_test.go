@@ -25,8 +25,8 @@ func (w *fixture) endOverdue(run string) {
 
 func wantDeadline(w *fixture, run string) {
 	w.t.Helper()
-	wantEqual(w.t, "status and reason", []any{w.runs[run].Status, w.runs[run].Reason}, []any{mailroom.StatusCancelled,
-		mailroom.ReasonDeadline})
+	wantEqual(w.t, "status and reason", []any{w.runs[run].Status, w.runs[run].Reason},
+		[]any{mailroom.StatusCancelled, mailroom.ReasonDeadline})
 }
 
 func TestADeadlineEndsARunInEachStatus(t *testing.T) {

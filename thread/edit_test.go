@@ -24,8 +24,8 @@ func TestARunStartsWithTheEditedMessage(t *testing.T) {
 	if err := w.edit("a.2", "zwei"); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "entry", body[entry.Edited](t, w.last()), entry.Edited{Message: "a.2", Text: "zwei",
-		Parts: mailroom.Text("zwei")})
+	wantEqual(t, "entry", body[entry.Edited](t, w.last()),
+		entry.Edited{Message: "a.2", Text: "zwei", Parts: mailroom.Text("zwei")})
 	if err := w.edit("a.2", "deux"); err != nil {
 		t.Fatal(err)
 	}

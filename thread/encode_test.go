@@ -133,8 +133,8 @@ func TestAShortAndALongSubmitHaveTheDigestOfTheirJSON(t *testing.T) {
 }
 
 func TestADecodedMessageHasItsTextOnce(t *testing.T) {
-	e, err := entry.New("t", 1, entry.KindMessage, "r", 0, time.Time{}, mailroom.Message{Text: "hello",
-		Parts: mailroom.Text("hello")})
+	e, err := entry.New("t", 1, entry.KindMessage, "r", 0, time.Time{},
+		mailroom.Message{Text: "hello", Parts: mailroom.Text("hello")})
 	if err != nil {
 		t.Fatal(err)
 	}

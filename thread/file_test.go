@@ -16,8 +16,8 @@ func TestOnlyAChannelAttachesFilesOfTheServer(t *testing.T) {
 		for via, refused := range map[string]bool{"user": true, "run": true, "mcp": true, "channel:tg": false} {
 			in := Submit{Thread: "t", Messages: []NewMessage{{Parts: theirs}}, Origin: mailroom.Origin{Via: via}}
 			err := in.Check()
-			if got := mailroom.CodeOf(err) == mailroom.CodeInvalid && strings.Contains(err.Error(),
-				"parts[1].uri"); got != refused {
+			if got := mailroom.CodeOf(err) == mailroom.CodeInvalid &&
+				strings.Contains(err.Error(), "parts[1].uri"); got != refused {
 				t.Errorf("%s attaches %s: %v", via, uri, err)
 			}
 		}

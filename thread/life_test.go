@@ -84,12 +84,12 @@ func TestARescheduleSaysWhyWhenAndWhichAttempt(t *testing.T) {
 	w.wait(time.Second)
 	w.mustStart("a")
 	w.expire()
-	wantEqual(t, "lost", body[entry.RunRescheduled](t, w.last()), entry.RunRescheduled{Reason: "lease_lost", Attempt: 2,
-		AvailableAt: w.now})
+	wantEqual(t, "lost", body[entry.RunRescheduled](t, w.last()),
+		entry.RunRescheduled{Reason: "lease_lost", Attempt: 2, AvailableAt: w.now})
 	w.mustStart("a")
 	w.end(released())
-	wantEqual(t, "released", body[entry.RunRescheduled](t, w.last()), entry.RunRescheduled{Reason: "released", Attempt: 3,
-		AvailableAt: w.now})
+	wantEqual(t, "released", body[entry.RunRescheduled](t, w.last()),
+		entry.RunRescheduled{Reason: "released", Attempt: 3, AvailableAt: w.now})
 }
 
 func TestALaterAttemptListsNoInputs(t *testing.T) {
@@ -270,8 +270,8 @@ func TestAClaimIsHeldByItsWorkerOnly(t *testing.T) {
 	other := c
 	other.Attempt++
 	l := w.load(thread.ScopeHead, "")
-	wantEqual(t, "by its worker, by another one, and another attempt", []bool{l.Holds("w1", c), l.Holds("w2", c),
-		l.Holds("w1", other)}, []bool{true, false, false})
+	wantEqual(t, "by its worker, by another one, and another attempt",
+		[]bool{l.Holds("w1", c), l.Holds("w2", c), l.Holds("w1", other)}, []bool{true, false, false})
 }
 
 func TestAnUnheldClaimIsReleased(t *testing.T) {

@@ -160,8 +160,8 @@ func TestAKeySurvivesEditRetractAndCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := w.must(s)
-	wantEqual(t, "after a retract", []any{again.Disposition, again.Status}, []any{store.DispositionDuplicate,
-		mailroom.StatusCancelled})
+	wantEqual(t, "after a retract", []any{again.Disposition, again.Status},
+		[]any{store.DispositionDuplicate, mailroom.StatusCancelled})
 }
 
 func TestARepeatedInterruptInterruptsNothing(t *testing.T) {

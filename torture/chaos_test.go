@@ -82,8 +82,8 @@ func (c *chaos) submit(runs, threads int) {
 	}
 	words := strings.Repeat("fár, ", *words)
 	for i := range runs {
-		out, err := c.direct().Submit(c.t.Context(), api.Submit{Thread: c.threads[i%threads], Text: fmt.Sprintf("%d %s", i,
-			words), Agent: "echo"})
+		out, err := c.direct().Submit(c.t.Context(), api.Submit{Thread: c.threads[i%threads],
+			Text: fmt.Sprintf("%d %s", i, words), Agent: "echo"})
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -138,8 +138,8 @@ func work(ctx context.Context, t *testing.T, tt *torture, s *process, locked []s
 		writes.Go(func() {
 			h := tt.newUser(at, p, 300+i)
 			text := fmt.Sprintf("m%d.%d to a locked thread", tt.journal.next(), h.dice.IntN(1<<30))
-			o := h.send(&operation{Kind: "submit", Thread: thread, Text: text, Submit: &api.Submit{Thread: thread, Text: text,
-				Key: text}})
+			o := h.send(&operation{Kind: "submit", Thread: thread, Text: text,
+				Submit: &api.Submit{Thread: thread, Text: text, Key: text}})
 			if o.Outcome != done {
 				t.Errorf("a submit to locked thread %s: %s", thread, o.Why)
 			}

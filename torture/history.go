@@ -84,8 +84,8 @@ func (r modelState) last(o order) bool {
 func (r modelState) isHead(run string) bool {
 	me := r.queue[run]
 	for id, o := range r.queue {
-		if id != run && !me.loose && !o.loose && (o.priority < me.priority || o.priority == me.priority &&
-			o.place < me.place) {
+		if id != run && !me.loose && !o.loose && (o.priority < me.priority ||
+			o.priority == me.priority && o.place < me.place) {
 			return false
 		}
 	}

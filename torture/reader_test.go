@@ -164,8 +164,8 @@ func TestTheModelRefusesImpossibleHistories(t *testing.T) {
 		history []happening
 		legal   bool
 	}{
-		"one after the other": {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5),
-			queued("b", 2, 6, 7), start("b", 8, 9)}, true},
+		"one after the other": {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), queued("b", 2, 6, 7),
+			start("b", 8, 9)}, true},
 		"two at a time": {[]happening{queued("a", 1, 0, 1), queued("b", 2, 0, 1), start("a", 2, 3),
 			start("b", 4, 5)}, false},
 		"the second first": {[]happening{queued("a", 1, 0, 1), queued("b", 2, 2, 3), start("b", 4, 5)},

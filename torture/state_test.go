@@ -65,8 +65,8 @@ func asked(run string, attempt int, name string) logLine {
 }
 
 func decision(run string, attempt int, name string, v mailroom.Verdict) logLine {
-	return logLine{entry.KindTicketDecided, run, attempt, entry.TicketDecision{Ticket: thread.TicketID(run, name),
-		Decision: v}}
+	return logLine{entry.KindTicketDecided, run, attempt,
+		entry.TicketDecision{Ticket: thread.TicketID(run, name), Decision: v}}
 }
 
 // check makes a log of the lines, one millisecond apart, and returns the violations found in it,
@@ -200,8 +200,8 @@ func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
 	steered := []logLine{
 		userMessage("x", "1"), queued("x", 128, "x.1"), started("x", 1, 1),
 		{entry.KindMessage, "x", 0, mailroom.Message{ID: "s.4", Role: mailroom.RoleUser, Text: "steered"}},
-		userMessage("a", "5"), {entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(7),
-			Messages: []string{"a.5"}}},
+		userMessage("a", "5"),
+		{entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(7), Messages: []string{"a.5"}}},
 		{entry.KindCompleted, "x", 1, entry.RunCompleted{}}, queued("s", 128, "s.4"), lineNothing(), started("s", 1, 4),
 	}
 	if got := check(t, false, steered...); got != "" {

@@ -49,8 +49,8 @@ func (t *attempt) lookUpWeather(ctx context.Context) error {
 	if err := json.Unmarshal(value, &t.progress.Weather); err != nil {
 		return fmt.Errorf("read the weather: %w", err)
 	}
-	return t.endScene(ctx,
-		mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{toolFinished(call, true, t.progress.Weather)}})
+	return t.endScene(ctx, mailroom.Step{Name: "look",
+		Entries: []mailroom.AgentEntry{toolFinished(call, true, t.progress.Weather)}})
 }
 
 // askApproval sends the errand and opens the approval in one transaction.
@@ -194,8 +194,8 @@ func (t *attempt) summary(tours int) string {
 		lines = append(lines, fmt.Sprintf("- messages during the tour: %d, the last one %q", len(t.progress.Steered),
 			t.progress.Steered[len(t.progress.Steered)-1]))
 	}
-	lines = append(lines, fmt.Sprintf("- attempts of this run: %d; tours of this thread: %d", t.session.Run().Attempt,
-		tours))
+	lines = append(lines, fmt.Sprintf("- attempts of this run: %d; tours of this thread: %d",
+		t.session.Run().Attempt, tours))
 	return strings.Join(lines, "\n")
 }
 

@@ -50,8 +50,9 @@ type tool struct {
 
 // callTool appends the start of a call, once, and executes it as an effect. The step that ends the
 // scene contains the result.
-func (t *attempt) callTool(ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage,
-	error)) (json.RawMessage, error) {
+func (t *attempt) callTool(
+	ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage, error),
+) (json.RawMessage, error) {
 	if t.progress.Calling != c.id {
 		t.progress.Calling = c.id
 		started := newEntry(entry.KindToolStarted, map[string]any{"call": c.id, "name": c.name, "arguments": c.arguments})

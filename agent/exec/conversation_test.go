@@ -169,8 +169,8 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 		t.Errorf("%d tickets were opened, want one", n)
 	}
 	requests := h.requests(bodies[exec.Session](h, "t", exec.KindSession)[1].Session)
-	if !strings.Contains(requests[0], "!ask touch it.") || !strings.Contains(requests[0],
-		"Your call of Bash was denied: too risky. Continue without it.") {
+	if !strings.Contains(requests[0], "!ask touch it.") ||
+		!strings.Contains(requests[0], "Your call of Bash was denied: too risky. Continue without it.") {
 		t.Errorf("the new session was asked %q, want the request and the decision", requests)
 	}
 }

@@ -12,8 +12,8 @@ func TestOnlyLongValuesOfOtherVariablesAreSecrets(t *testing.T) {
 	t.Setenv("PATH", "/usr/local/bin:/usr/bin")
 	t.Setenv("API_KEY", "abcdef")
 	t.Setenv("DEBUG", "true")
-	a := &agent{options: Options{EnvAllow: []string{"PATH", "API_KEY", "DEBUG"}, Env: []string{"TOKEN=a longer one",
-		"N=12345"}}}
+	a := &agent{options: Options{EnvAllow: []string{"PATH", "API_KEY", "DEBUG"},
+		Env: []string{"TOKEN=a longer one", "N=12345"}}}
 	env, secrets := a.variables()
 	if len(env) != 5 {
 		t.Errorf("the program gets %q, want five variables", env)

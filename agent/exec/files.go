@@ -102,8 +102,8 @@ func (l *localFiles) find(ctx context.Context, uri string) (path, why string, er
 	case ctx.Err() != nil:
 		return "", "", context.Cause(ctx)
 	case mailroom.CodeOf(err) == mailroom.CodeUnavailable:
-		return "", "", &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("fetch a file of a message: %w",
-			err)}
+		return "", "", &mailroom.Failure{Class: mailroom.ClassUnavailable,
+			Err: fmt.Errorf("fetch a file of a message: %w", err)}
 	case errors.As(err, &known):
 		why = known.Message
 	default:

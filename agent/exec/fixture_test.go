@@ -35,8 +35,8 @@ type fixture struct {
 func (h *fixture) options(does string) exec.ProgramOptions {
 	return exec.ProgramOptions{
 		Profile: program.Find("claude"), Program: os.Args[0], Dir: h.t.TempDir(),
-		Env: append([]string{"EXEC_TEST_ROLE=stub", "GORACE=atexit_sleep_ms=0", stubDoes + "=" + does, stubHome + "=" +
-			h.home}, h.stubs...),
+		Env: append([]string{"EXEC_TEST_ROLE=stub", "GORACE=atexit_sleep_ms=0", stubDoes + "=" + does,
+			stubHome + "=" + h.home}, h.stubs...),
 	}
 }
 

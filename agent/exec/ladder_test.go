@@ -81,8 +81,8 @@ func TestAFailedStartDoesNotCostTheSession(t *testing.T) {
 func TestAConversationThatIsFullContinuesInAnother(t *testing.T) {
 	h := newFixture(t, "")
 	r := h.ended("t", h.send("t", "!full"))
-	if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message,
-		"filled 3 sessions") {
+	if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent ||
+		!strings.Contains(r.Error.Message, "filled 3 sessions") {
 		t.Errorf("the run is %s: %+v", r.Status, r.Error)
 	}
 	sessions := bodies[exec.Session](h, "t", exec.KindSession)

@@ -402,8 +402,8 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	if !t.restored && t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) {
 		t.state.Totals = totals
 	}
-	if l.verdict.Stuck || t.restored || t.state.Doubts != t.doubts || t.state.Session != "" && (l.sessionKnown ||
-		totals != before) {
+	if l.verdict.Stuck || t.restored || t.state.Doubts != t.doubts ||
+		t.state.Session != "" && (l.sessionKnown || totals != before) {
 		if more.State, err = encode("state", t.state); err != nil {
 			return err
 		}

@@ -154,8 +154,8 @@ func TestRealProgramThatIsCancelledKeepsItsText(t *testing.T) {
 			" ") {
 			t.Errorf("kept %q, want %q", got, want)
 		}
-		if got := reply(t, w.ask("t", "Go on.")); got != "You said: Look around. | Go on." && !strings.HasSuffix(got,
-			" | Go on.") {
+		if got := reply(t, w.ask("t", "Go on.")); got != "You said: Look around. | Go on." &&
+			!strings.HasSuffix(got, " | Go on.") {
 			t.Errorf("next reply %q, want it in the same session", got)
 		}
 		if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {

@@ -70,11 +70,11 @@ func TestOnlyAnApprovalAllows(t *testing.T) {
 		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash", Allowed: true}},
 		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny, Reason: "no"},
 			decision{Name: "n", Tool: "Bash", Why: "no"}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decision{Name: "n", Tool: "Bash",
-			Why: "a person denied it"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny},
+			decision{Name: "n", Tool: "Bash", Why: "a person denied it"}},
 		{mailroom.Ticket{State: mailroom.TicketExpired}, decision{Name: "n", Tool: "Bash", Why: "the approval expired"}},
-		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decision{Name: "n", Tool: "Bash",
-			Why: "a person denied it"}},
+		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove},
+			decision{Name: "n", Tool: "Bash", Why: "a person denied it"}},
 	}
 	for _, c := range cases {
 		if got := decisionOf(q, c.ticket); got != c.want {

@@ -121,8 +121,8 @@ func (s *stub) turn(text string) int {
 	}
 	n := strings.Count(string(before), "\n") + 1
 	history := string(before) + told.String()
-	if poison := strings.LastIndex(string(before), "!poison "); poison >= 0 && !strings.Contains(text,
-		"This conversation continued") {
+	if poison := strings.LastIndex(string(before), "!poison "); poison >= 0 &&
+		!strings.Contains(text, "This conversation continued") {
 		why, _, _ := strings.Cut(string(before)[poison+len("!poison "):], "\"")
 		s.writef(`{"is_error":true,"subtype":"success","api_error_status":400,"result":"API Error: 400 %s","type":"result"}`,
 			why)
@@ -155,8 +155,8 @@ func (s *stub) turn(text string) int {
 	case strings.Contains(text, "!build"):
 		s.writef(
 			`{"type":"assistant","message":{"id":"build","role":"assistant","content":[{"type":"tool_use","id":"build-%d","name":"Bash","input":{"command":"make test"}}]}}`, n)
-		for _, err := os.Stat(filepath.Join(os.Getenv(stubHome), "built")); err != nil; _, err = os.Stat(
-			filepath.Join(os.Getenv(stubHome), "built")) {
+		for _, err := os.Stat(filepath.Join(os.Getenv(stubHome),
+			"built")); err != nil; _, err = os.Stat(filepath.Join(os.Getenv(stubHome), "built")) {
 			<-time.After(5 * time.Millisecond)
 		}
 		s.writef(

@@ -59,8 +59,8 @@ func Usable(o ProgramOptions) error {
 		allowed = EnvAllow(o.Profile)
 	}
 	why := o.Profile.CheckEnvironment(program.Environment{
-		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]), Root: os.Geteuid() == 0 &&
-			(o.Isolation == nil || o.Isolation.User == nil),
+		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]),
+		Root: os.Geteuid() == 0 && (o.Isolation == nil || o.Isolation.User == nil),
 		Lookup: func(name string) (value string, ok bool) {
 			for _, e := range o.Env {
 				if n, v, _ := strings.Cut(e, "="); n == name {

@@ -297,8 +297,8 @@ func TestTheProbeSendsATestMessage(t *testing.T) {
 	s := alerttest.Start(t, alerttest.Options{NoTLS: true})
 	settings := mail.NewKind().New()
 	for key, value := range map[string]any{
-		"server": s.Addr, "tls": "none", "user": alerttest.User, "from": "alerts@" + alerttest.Domain, "to": ops + ", " +
-			onCall, "allow": []any{"127.0.0.0/8"},
+		"server": s.Addr, "tls": "none", "user": alerttest.User, "from": "alerts@" + alerttest.Domain,
+		"to": ops + ", " + onCall, "allow": []any{"127.0.0.0/8"},
 	} {
 		set(t, settings, key, value)
 	}
@@ -317,8 +317,8 @@ func TestTheProbeSendsATestMessage(t *testing.T) {
 		t.Fatalf("found %+v, error %v", found, err)
 	}
 	header, parts := parse(t, s.Wait("oncall", 1)[0])
-	if header.Get("Subject") != "Test of Mailroom" || !strings.Contains(parts["text/plain"],
-		"Alerts for ops arrive here.") {
+	if header.Get("Subject") != "Test of Mailroom" ||
+		!strings.Contains(parts["text/plain"], "Alerts for ops arrive here.") {
 		t.Errorf("subject %q, text %q", header.Get("Subject"), parts["text/plain"])
 	}
 }

@@ -37,8 +37,8 @@ func TestAPayloadIsBounded(t *testing.T) {
 	// A button must not approve what is not shown.
 	m := long("a")
 	m.Body = strings.Repeat("a", 5000)
-	if raw, err := pushPayloadOf(m); err != nil || len(raw) > webpush.MaxPayload || strings.Contains(string(raw),
-		"Approve") {
+	if raw, err := pushPayloadOf(m); err != nil || len(raw) > webpush.MaxPayload ||
+		strings.Contains(string(raw), "Approve") {
 		t.Errorf("a long text: %d bytes, %v", len(raw), err)
 	}
 	m.URL = strings.Repeat("u", 4000)

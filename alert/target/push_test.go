@@ -122,8 +122,8 @@ func TestAMessageIsSentAsThePushProtocolSays(t *testing.T) {
 		topics[h.Get("Topic")] = true
 		want := map[bool]string{true: "high", false: "normal"}[urgent]
 		if got.Method != http.MethodPost || got.URL.Path != "/push/capability" || h.Get("Ttl") != "86400" ||
-			h.Get("Urgency") != want ||
-			h.Get("Content-Encoding") != "aes128gcm" || !strings.HasPrefix(h.Get("Authorization"), "vapid t=ey") ||
+			h.Get("Urgency") != want || h.Get("Content-Encoding") != "aes128gcm" ||
+			!strings.HasPrefix(h.Get("Authorization"), "vapid t=ey") ||
 			!strings.HasSuffix(h.Get("Authorization"), ", k="+public) {
 			t.Errorf("the request is %s %s with %v", got.Method, got.URL, h)
 		}
@@ -152,12 +152,12 @@ func TestAnswersAreClassified(t *testing.T) {
 		text    string
 	}{
 		404: {class: mailroom.ClassPermanent, gone: true}, 410: {class: mailroom.ClassPermanent, gone: true},
-		400: {class: mailroom.ClassPermanent}, 413: {class: mailroom.ClassPermanent}, 307: {class: mailroom.ClassPermanent,
-			text: "redirects are not followed"},
-		401: {class: mailroom.ClassPermanent, text: "another key"}, 403: {class: mailroom.ClassPermanent,
-			text: "another key"},
-		429: {class: mailroom.ClassUnavailable, after: 7 * time.Second}, 503: {class: mailroom.ClassUnavailable,
-			after: 7 * time.Second},
+		400: {class: mailroom.ClassPermanent}, 413: {class: mailroom.ClassPermanent},
+		307: {class: mailroom.ClassPermanent, text: "redirects are not followed"},
+		401: {class: mailroom.ClassPermanent, text: "another key"},
+		403: {class: mailroom.ClassPermanent, text: "another key"},
+		429: {class: mailroom.ClassUnavailable, after: 7 * time.Second},
+		503: {class: mailroom.ClassUnavailable, after: 7 * time.Second},
 		500: {class: mailroom.ClassUnavailable, unknown: true, after: 7 * time.Second},
 		502: {class: mailroom.ClassUnavailable, unknown: true, after: 7 * time.Second},
 	} {
@@ -171,8 +171,8 @@ func TestAnswersAreClassified(t *testing.T) {
 		_, err := newTarget(t).Send(t.Context(), message(encode(t, s)))
 		f := mailroom.AsFailure(err)
 		switch {
-		case err == nil, f.Class != want.class, errors.Is(err, alert.ErrGone) != want.gone, errors.Is(err,
-			mailroom.ErrUnknown) != want.unknown, !strings.Contains(err.Error(), want.text):
+		case err == nil, f.Class != want.class, errors.Is(err, alert.ErrGone) != want.gone,
+			errors.Is(err, mailroom.ErrUnknown) != want.unknown, !strings.Contains(err.Error(), want.text):
 			t.Errorf("%d: %v, class %v", status, err, f.Class)
 		case want.after != 0 && f.RetryAfter != want.after:
 			t.Errorf("%d: the pause is %s", status, f.RetryAfter)
@@ -242,8 +242,8 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 	} {
 		to := newTarget(t, public)
 		b := subscription(t, endpoint)
-		if err := to.Check(&b); mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(),
-			"not allowed") {
+		if err := to.Check(&b); mailroom.CodeOf(err) != mailroom.CodeInvalid ||
+			!strings.Contains(err.Error(), "not allowed") {
 			t.Errorf("%s is accepted: %v", endpoint, err)
 		}
 		if _, err := to.Send(t.Context(), message(encode(t, b))); mailroom.AsFailure(err).Class != mailroom.ClassPermanent {
@@ -272,8 +272,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	endpoint := service(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other, http.StatusTemporaryRedirect)
 	})
-	if _, err := newTarget(t).Send(t.Context(), message(encode(t, subscription(t, endpoint)))); mailroom.AsFailure(
-		err).Class != mailroom.ClassPermanent {
+	if _, err := newTarget(t).Send(t.Context(),
+		message(encode(t, subscription(t, endpoint)))); mailroom.AsFailure(err).Class != mailroom.ClassPermanent {
 		t.Errorf("got %v", err)
 	}
 }

@@ -81,8 +81,8 @@ func RefuseEndpoint(why error) error { return check.Invalid("endpoint", why.Erro
 func (s *Subscription) keys() (public *ecdh.PublicKey, auth []byte, err error) {
 	raw, err := decode(s.P256DH)
 	if err != nil || len(raw) != publicSize {
-		return nil, nil, check.Invalid("keys.p256dh",
-			"must be an uncompressed public key of 65 bytes in base64url without padding", nil)
+		return nil, nil,
+			check.Invalid("keys.p256dh", "must be an uncompressed public key of 65 bytes in base64url without padding", nil)
 	}
 	if public, err = ecdh.P256().NewPublicKey(raw); err != nil {
 		return nil, nil, check.Invalid("keys.p256dh", "is not a point on the curve P-256", nil)

@@ -67,8 +67,8 @@ func FuzzReply(f *testing.F) {
 		a, b = min(max(a, 0), len(text)), min(max(b, 0), len(text))
 		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]),
 			reply(t, 1, 1, "m", text, false)}
-		if got, _, _ := printEvents(t, command.FormatText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got,
-			"\n") != strings.TrimSuffix(text, "\n") {
+		if got, _, _ := printEvents(t, command.FormatText, pieces...); utf8.ValidString(text) &&
+			strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
 			t.Errorf("%q with deltas cut at %d and %d is printed as %q", text, a, b, got)
 		}
 		// An invalid offset must not panic.

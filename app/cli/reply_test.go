@@ -128,8 +128,8 @@ func TestOtherEventsArePrintedToStderr(t *testing.T) {
 			Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no\nluck"},
 		}),
 		reply(t, 4, 2, "m", "half", true),
-		event(t, 5, entry.KindFailed, 2, entry.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent,
-			Message: "bad input"}}),
+		event(t, 5, entry.KindFailed, 2,
+			entry.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent, Message: "bad input"}}),
 		event(t, 6, entry.KindCancelled, 2, entry.RunStop{Reason: mailroom.ReasonSuperseded}),
 		client.Event{Gap: &api.Gap{After: 1, Oldest: 3, Last: 9}},
 	)

@@ -37,8 +37,8 @@ func TestAChannelIsReadAndItsTokenIsNotShown(t *testing.T) {
 		ReconnectSettings: ReconnectSettings{RetryFirst: time.Second, RetryMost: time.Minute, Attempts: 20,
 			ProbeEvery: 15 * time.Minute},
 	}}
-	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreFields(kind.Kind{}, "New"), cmpopts.IgnoreFields(kind.Settings{},
-		"Keys", "Check", "Connect", "ReconnectPolicy")); diff != "" {
+	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreFields(kind.Kind{}, "New"),
+		cmpopts.IgnoreFields(kind.Settings{}, "Keys", "Check", "Connect", "ReconnectPolicy")); diff != "" {
 		t.Error(diff)
 	}
 	warnings := c.ReadTokens(func(string) string { return "" })

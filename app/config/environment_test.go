@@ -26,8 +26,8 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	switch {
-	case c.Runs != 7, c.Agents["echo"].Limit != 7, c.LogLevel.String() != "DEBUG", !c.BehindProxy, !slices.Equal(c.Hosts,
-		[]string{"a.example", "b.example"}),
+	case c.Runs != 7, c.Agents["echo"].Limit != 7, c.LogLevel.String() != "DEBUG", !c.BehindProxy,
+		!slices.Equal(c.Hosts, []string{"a.example", "b.example"}),
 		c.Agents["echo"].Pace != time.Second, c.Agents["my-tool"].Kind != KindExec, c.Agents["my-tool"].TotalTimeout != 2*time.Minute,
 		c.Retention != time.Hour, c.Channels["hook"].RetryFirst != 3*time.Second, c.DefaultAgent != "my-tool":
 		t.Errorf("settings:\n%s", c.TOML(false))
@@ -75,8 +75,8 @@ func TestAnInvalidVariableIsNamed(t *testing.T) {
 		}
 	}
 	// Problems of the file are reported beside it.
-	_, err := Parse("a.toml", []byte("runs = 0\nlimits = 1"), nil, variables{"MAILROOM_LEASE": "x",
-		"MAILROOM_LIMITS_BODY": "1MiB"}.get)
+	_, err := Parse("a.toml", []byte("runs = 0\nlimits = 1"), nil,
+		variables{"MAILROOM_LEASE": "x", "MAILROOM_LIMITS_BODY": "1MiB"}.get)
 	if err == nil || strings.Count(err.Error(), "\n") != 2 || !strings.Contains(err.Error(), "a.toml:1: runs: ") {
 		t.Errorf("got %v, want three problems", err)
 	}

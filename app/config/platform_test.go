@@ -63,8 +63,8 @@ func platformCases(closed, open string) map[string]platformCase {
 		"irc": {"irc", network, &irc.Options{Server: "irc.example.org", Nick: "bot", Gap: irc.DefaultGap,
 			Fresh: irc.DefaultFresh}, nil, pace(30*time.Second, 0), 0},
 		"irc, with an account": {
-			"irc", network + inFile +
-				"account = \"robot\"\njoin = [\"#dev\", \"#ops key\"]\ngap = \"2s\"\nreal_name = \"A bot\"",
+			"irc",
+			network + inFile + "account = \"robot\"\njoin = [\"#dev\", \"#ops key\"]\ngap = \"2s\"\nreal_name = \"A bot\"",
 			&irc.Options{Server: "irc.example.org", Nick: "bot", Name: "A bot", Account: "robot",
 				Join: []string{"#dev", "#ops key"}, Gap: 2 * time.Second, Fresh: irc.DefaultFresh},
 			[]string{"account: hush hush"}, pace(30*time.Second, 0), 0,

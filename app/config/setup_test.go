@@ -85,7 +85,8 @@ func (f *fixture) run(t *testing.T, stdin string, flags ...string) error {
 			return ""
 		}, Data: string(f.dir)}
 	cmd := ChannelCommands(SetupOptions{
-		Console: con, Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings},
+		Console: con,
+		Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings},
 			{Name: "fax", New: func() *kind.Settings {
 				return &kind.Settings{}
 			}}}},
@@ -129,8 +130,8 @@ func TestAnswersOfEachTypeBecomeSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			raw, err := os.ReadFile(f.dir.Config())
-			want := "[channels.\"parrot\"]\nkind = \"parrot\"\nagent = \"echo\"\n" + strings.ReplaceAll(c.want, "DIR",
-				string(f.dir))
+			want := "[channels.\"parrot\"]\nkind = \"parrot\"\nagent = \"echo\"\n" +
+				strings.ReplaceAll(c.want, "DIR", string(f.dir))
 			if diff := cmp.Diff(want, string(raw)); diff != "" || err != nil || f.secret != c.secret {
 				t.Errorf("secret %q, %v, configuration (-want +got):\n%s", f.secret, err, diff)
 			}

@@ -53,8 +53,8 @@ func noRevision(string) error { return nil }
 func TestARestoredStoreIsSyncedBeforeItHasItsNameAndTheFoldersAfter(t *testing.T) {
 	h, s := lockedFolder(t)
 	backup := filepath.Join(t.TempDir(), "backup.db")
-	if err := errors.Join(os.WriteFile(backup, []byte("new"), 0o600), os.WriteFile(h.Dir.Database(), []byte("old"),
-		0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(backup, []byte("new"), 0o600),
+		os.WriteFile(h.Dir.Database(), []byte("old"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.ReplaceStore(backup, noRevision); err != nil {

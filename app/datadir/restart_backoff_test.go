@@ -15,12 +15,13 @@ func TestFrequentStartsBackOff(t *testing.T) {
 	}{
 		"rarely":       {slices.Repeat([]time.Duration{30 * second}, 8), slices.Repeat([]time.Duration{0}, 8)},
 		"five at once": {slices.Repeat([]time.Duration{second}, 5), slices.Repeat([]time.Duration{0}, 5)},
-		"thirteen at once": {slices.Repeat([]time.Duration{second}, 13), []time.Duration{0, 0, 0, 0, 0, 10 * second,
-			20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second}},
-		"one lasts": {[]time.Duration{0, 0, 0, 0, 0, 0, 120 * second, 0}, []time.Duration{0, 0, 0, 0, 0, 10 * second,
-			20 * second, 0}},
-		"one nearly lasts": {[]time.Duration{0, 0, 0, 0, 0, 119 * second, 0}, []time.Duration{0, 0, 0, 0, 0, 10 * second,
-			20 * second}},
+		"thirteen at once": {slices.Repeat([]time.Duration{second}, 13),
+			[]time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second,
+				300 * second, 300 * second}},
+		"one lasts": {[]time.Duration{0, 0, 0, 0, 0, 0, 120 * second, 0},
+			[]time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second, 0}},
+		"one nearly lasts": {[]time.Duration{0, 0, 0, 0, 0, 119 * second, 0},
+			[]time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second}},
 		"the clock is back": {[]time.Duration{0, 0, 0, 0, -time.Hour, 0}, make([]time.Duration, 6)},
 	} {
 		t.Run(name, func(t *testing.T) {

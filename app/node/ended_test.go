@@ -152,14 +152,14 @@ func (a *alerting) serve(agents map[string]engine.Agent) {
 func (a *alerting) rules(owner string, to map[string]string) {
 	a.t.Helper()
 	at := alert.RulesCursor(owner)
-	err := a.there.ChangeCursor(a.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage,
-		error) {
-		all := []api.AlertRule{}
-		for name, target := range to {
-			all = append(all, api.AlertRule{Name: name, When: []string{"ticket"}, To: []string{target}, Text: "full"})
-		}
-		return json.Marshal(all)
-	})
+	err := a.there.ChangeCursor(a.t.Context(), at.Channel, at.Identity,
+		func(json.RawMessage, time.Time) (json.RawMessage, error) {
+			all := []api.AlertRule{}
+			for name, target := range to {
+				all = append(all, api.AlertRule{Name: name, When: []string{"ticket"}, To: []string{target}, Text: "full"})
+			}
+			return json.Marshal(all)
+		})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -185,8 +185,8 @@ func (a *alerting) ask(owner string, to map[string]string) {
 }
 
 func asksForAll(ctx context.Context, s mailroom.Session) error {
-	_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "may " +
-		s.Run().Thread + " go?"})
+	_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval,
+		Prompt: "may " + s.Run().Thread + " go?"})
 	return err
 }
 
@@ -311,8 +311,9 @@ func createTestToken(t *testing.T, l *ledger.Ledger, name string) {
 }
 
 // awaitRuns waits until n runs have a status, or have ended if status is "", and returns them.
-func awaitRuns(t *testing.T, l *ledger.Ledger, q store.RunQuery, status mailroom.Status,
-	n int) (found []*mailroom.Run) {
+func awaitRuns(
+	t *testing.T, l *ledger.Ledger, q store.RunQuery, status mailroom.Status, n int,
+) (found []*mailroom.Run) {
 	t.Helper()
 	turn := time.NewTicker(5 * time.Millisecond)
 	defer turn.Stop()

@@ -147,8 +147,8 @@ func TestAUserCannotNameOtherFiles(t *testing.T) {
 	uri := s.save("a cat")
 	hash := strings.TrimSuffix(strings.TrimPrefix(uri, "mailroom-file:"), ".png")
 	for _, uri := range []string{
-		"mailroom-file:", "mailroom-file:../token", "mailroom-file:" + hash[:63], "mailroom-file:" + strings.ToUpper(hash) +
-			".png",
+		"mailroom-file:", "mailroom-file:../token", "mailroom-file:" + hash[:63],
+		"mailroom-file:" + strings.ToUpper(hash) + ".png",
 		"mailroom-file:" + hash + ".", "mailroom-file:" + hash + "./x", "mailroom-file:" + hash + ".p%6eg",
 		"mailroom-file://" + hash, "file:///etc/passwd", hash,
 	} {

@@ -81,8 +81,8 @@ func TestTheIndexerGoesOnAfterAFailure(t *testing.T) {
 		x := &indexer{on: true, log: slog.New(slog.NewTextHandler(&log, nil))}
 		d.submit("t", "1")
 		d.runIndexer(x, l, indexRetry+time.Second)
-		if n := strings.Count(log.String(), "messages not indexed; retrying"); n != 2 || !strings.Contains(log.String(),
-			"the disk is gone") {
+		if n := strings.Count(log.String(), "messages not indexed; retrying"); n != 2 ||
+			!strings.Contains(log.String(), "the disk is gone") {
 			t.Errorf("logged %d times, want twice: %s", n, log.String())
 		}
 		rows.out = false

@@ -40,8 +40,8 @@ func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 		works + "isolation = \"landlock\"",
 	} {
 		_, _, _, err := newTestAgents(t, data, settings)
-		if err == nil || !strings.Contains(err.Error(), "agent a: isolation ") || !strings.Contains(err.Error(),
-			"the program works in the data folder itself") {
+		if err == nil || !strings.Contains(err.Error(), "agent a: isolation ") ||
+			!strings.Contains(err.Error(), "the program works in the data folder itself") {
 			t.Errorf("%s: error %v", settings, err)
 		}
 	}
@@ -344,8 +344,8 @@ func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 		t.Errorf("isolation required: shown as %q, %v; want %s", shown, err, best)
 	}
 	t.Chdir(base) // an isolation cannot hide the working directory
-	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(),
-		"the program works in the data folder itself") {
+	if _, _, err := build("required", base); err == nil ||
+		!strings.Contains(err.Error(), "the program works in the data folder itself") {
 		t.Errorf("isolation required in the data folder: %v, want an error", err)
 	}
 	for isolation, want := range map[string]string{

@@ -60,8 +60,9 @@ func (b Bench) crowds(ctx context.Context, dir string) (found []Crowd, err error
 	return append(found, c), err
 }
 
-func (b Bench) crowd(ctx context.Context, p *fixture, args func(i int) []string,
-	kept func(*tracker.Issue) bool) (c Crowd, err error) {
+func (b Bench) crowd(
+	ctx context.Context, p *fixture, args func(i int) []string, kept func(*tracker.Issue) bool,
+) (c Crowd, err error) {
 	c.Issues = p.issues
 	if c.Starts, err = b.runParallel(ctx, p, func(int) []string { return []string{"version"} }); err != nil {
 		return c, err

@@ -209,8 +209,9 @@ func serveCommand(con *command.Console) *cobra.Command {
 }
 
 // withProfile runs measure and writes a CPU profile of it to file, unless file is empty.
-func withProfile(ctx context.Context, file string, measure func(context.Context) (*Result, error)) (result *Result,
-	err error) {
+func withProfile(
+	ctx context.Context, file string, measure func(context.Context) (*Result, error),
+) (result *Result, err error) {
 	if file == "" {
 		return measure(ctx)
 	}

@@ -71,8 +71,8 @@ func Compare(ctx context.Context, o Options, parts []string, other string, round
 	c := &Comparison{Other: other, Rounds: rounds}
 	for i := range rounds {
 		var round ComparisonRounds
-		programs := []contender{{"this program", o.Executable, nil, parts, &round.This}, {other, path, words, theirs,
-			&round.Other}}
+		programs := []contender{{"this program", o.Executable, nil, parts, &round.This},
+			{other, path, words, theirs, &round.Other}}
 		if i%2 == 1 {
 			slices.Reverse(programs)
 		}
@@ -185,8 +185,8 @@ func (r *Result) figures() []figure {
 		all = append(all, g.Few.figures(count(int64(g.Few.Queued))+" queued")...)
 		all = append(all, g.Many.figures(count(int64(g.Many.Queued))+" queued")...)
 		all = append(all, figure{"rate with few queued runs / with many", g.QueueRatio},
-			figure{"run on a long log / on a short one", g.LogRatio}, figure{"CPU on a long log / on a short one",
-				g.LogCPURatio})
+			figure{"run on a long log / on a short one", g.LogRatio},
+			figure{"CPU on a long log / on a short one", g.LogCPURatio})
 	}
 	return all
 }

@@ -133,8 +133,9 @@ func (o *Options) opener() storeOpener {
 
 // newFixture opens a new store and starts the ledger. It calls ended for every run that
 // has ended.
-func newFixture(ctx context.Context, open storeOpener, dir, version string, ended func(*mailroom.Run)) (*fixture,
-	error) {
+func newFixture(
+	ctx context.Context, open storeOpener, dir, version string, ended func(*mailroom.Run),
+) (*fixture, error) {
 	h, err := open(ctx, dir)
 	if err != nil {
 		return nil, err

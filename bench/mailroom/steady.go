@@ -81,8 +81,8 @@ func (b *bench) steady(ctx context.Context, dir string) error {
 		return err
 	}
 	middle, last := s.Samples[steadySamples/2-1], s.Samples[steadySamples-1]
-	s.SizeRatio, s.DeadRatio = ratio(float64(last.Bytes), float64(middle.Bytes)), ratio(float64(last.Dead),
-		float64(middle.Dead))
+	s.SizeRatio, s.DeadRatio = ratio(float64(last.Bytes), float64(middle.Bytes)),
+		ratio(float64(last.Dead), float64(middle.Dead))
 	s.CPURatio = ratio(last.CPUPerRun, middle.CPUPerRun)
 	b.result.Steady = s
 	return nil
@@ -131,8 +131,8 @@ func (b *bench) sample(ctx context.Context, d *driver, dir string) (samples []St
 		if one.Bytes, one.Dead, err = b.storeSize(ctx, d.fixture, dir); err != nil {
 			break
 		}
-		b.Progress("  %.0fs: %.0f runs/s, %.0f MB, %d dead rows", one.Seconds, one.RunsPerSecond, float64(one.Bytes)/1e6,
-			one.Dead)
+		b.Progress("  %.0fs: %.0f runs/s, %.0f MB, %d dead rows", one.Seconds, one.RunsPerSecond,
+			float64(one.Bytes)/1e6, one.Dead)
 		samples, last = append(samples, one), now
 	}
 	return samples, err

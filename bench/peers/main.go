@@ -32,10 +32,10 @@ const mailroom = "mailroom"
 func contenders(program string) []contender {
 	var all []contender
 	for _, v := range variants() {
-		all = append(all, contender{name: v.name, settings: v.settings(), needs: v.needs, measure: func(ctx context.Context,
-			l load, dir string) (figures, error) {
-			return v.measure(ctx, program, l, dir)
-		}})
+		all = append(all, contender{name: v.name, settings: v.settings(), needs: v.needs,
+			measure: func(ctx context.Context, l load, dir string) (figures, error) {
+				return v.measure(ctx, program, l, dir)
+			}})
 	}
 	for _, p := range []struct {
 		name  string
@@ -143,8 +143,9 @@ func choose(all []contender, only string) ([]contender, error) {
 
 // measureRounds measures the contenders in turn, so that other load on the machine affects all
 // alike. Each round begins with a different contender.
-func measureRounds(ctx context.Context, chosen []contender, l load, rounds int, data string) (_ map[string][]figures,
-	err error) {
+func measureRounds(
+	ctx context.Context, chosen []contender, l load, rounds int, data string,
+) (_ map[string][]figures, err error) {
 	folder, err := os.MkdirTemp(data, "peers-*")
 	if err != nil {
 		return nil, err

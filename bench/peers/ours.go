@@ -81,9 +81,9 @@ func measureMailroom(ctx context.Context, program string, l load, dir string, ar
 	if l.rate > 0 {
 		part = "latency"
 	}
-	cmd := exec.CommandContext(ctx, program, append([]string{"bench", part, "--for", l.last.String(), "--data", dir,
-		"-o", "json",
-		"--producers", strconv.Itoa(l.producers), "--slots", strconv.Itoa(l.slots)}, args...)...)
+	cmd := exec.CommandContext(ctx, program,
+		append([]string{"bench", part, "--for", l.last.String(), "--data", dir, "-o", "json",
+			"--producers", strconv.Itoa(l.producers), "--slots", strconv.Itoa(l.slots)}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it removes its files
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.Output()

@@ -44,8 +44,9 @@ func (i *idle) Work(_ context.Context, job *river.Job[work]) error {
 }
 
 // start migrates the database and starts a client.
-func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T], slots int, poll time.Duration,
-	h observer) error {
+func (r *riverClient[T]) start(
+	ctx context.Context, driver riverdriver.Driver[T], slots int, poll time.Duration, h observer,
+) error {
 	quiet := slog.New(slog.DiscardHandler)
 	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: quiet})
 	if err != nil {

@@ -293,8 +293,8 @@ func peopleBecomeEvents(r *Recorder) {
 		if e.Kind == chat.EventMessage && e.Addressed && strings.HasSuffix(e.Text, w.Text) { // the bot's name may be in front
 			w.Text = e.Text
 		}
-		if e.Key == "" || w.Key != "" && e.Key != w.Key || r.p.Events.History && r.connects() && r.p.Events.Positions &&
-			e.Position == "" {
+		if e.Key == "" || w.Key != "" && e.Key != w.Key ||
+			r.p.Events.History && r.connects() && r.p.Events.Positions && e.Position == "" {
 			r.t.Errorf("key %q at %q, want %q", e.Key, e.Position, w.Key)
 		}
 		if said := (chat.Context{Kind: chat.ContextReply, ByBot: true, Text: "Go on?"}); len(e.Context) == 1 &&
@@ -331,8 +331,8 @@ func pressAnswered(r *Recorder) {
 		}
 		return nil
 	})
-	sent, err := p.Send(r.t.Context(), r.p.People.Room(Dev), chat.Message{Text: "Go on?",
-		Buttons: []chat.Button{{Label: "Yes", Data: "y"}, {Label: "No", Data: "n"}}}, "k")
+	sent, err := p.Send(r.t.Context(), r.p.People.Room(Dev),
+		chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}, {Label: "No", Data: "n"}}}, "k")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -70,8 +70,8 @@ func sentAndEdited(r *Recorder) {
 	r.Await("the message", func() bool { return len(r.p.People.Shown(Ann)) == 1 })
 	is := r.p.People.Shown(Ann)[0]
 	text := strings.NewReplacer("*", "", "`", "").Replace(is.Text)
-	if is.ID != id || text != "Run rm <x>?" || len(is.Buttons) != len(m.Buttons) || caps.Buttons &&
-		is.Buttons[0] != m.Buttons[0] {
+	if is.ID != id || text != "Run rm <x>?" || len(is.Buttons) != len(m.Buttons) ||
+		caps.Buttons && is.Buttons[0] != m.Buttons[0] {
 		r.t.Errorf("sent as %q: %+v", id, is)
 	}
 	if caps.Edits {

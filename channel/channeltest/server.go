@@ -119,8 +119,8 @@ func (s *Server) Start() *Server {
 		agent = s.echo
 	}
 	e := engine.New(l.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{Agent: {Agent: agent}, channel.AgentName("c"): {Agent: s.runner.Agent(),
-			Ready: s.runner.Connected}},
+		Agents: map[string]engine.Agent{Agent: {Agent: agent},
+			channel.AgentName("c"): {Agent: s.runner.Agent(), Ready: s.runner.Connected}},
 		Local: true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
 	_, s.shutdown = StartServer(s.t, l, e, s.runner)

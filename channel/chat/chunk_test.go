@@ -36,8 +36,8 @@ func TestATextIsSplitAtTheBestPlace(t *testing.T) {
 		"paragraphs":       {"one two\nthree\n\nfour five\nsix", 20, []string{"one two\nthree", "four five\nsix"}},
 		"a heading": {"one two three four\n# five\nsix seven", 24, []string{"one two three four",
 			"# five\nsix seven"}},
-		"items of a list": {"some:\n- one\n  and more\n- two\n  and more", 30, []string{"some:\n- one\n  and more",
-			"- two\n  and more"}},
+		"items of a list": {"some:\n- one\n  and more\n- two\n  and more", 30,
+			[]string{"some:\n- one\n  and more", "- two\n  and more"}},
 		"numbered items": {"1. one\n   more\n2. two\n   more", 20, []string{"1. one\n   more", "2. two\n   more"}},
 		"lines":          {"one two three\nfour five", 16, []string{"one two three", "four five"}},
 		"words":          {"one two three four", 9, []string{"one two", "three", "four"}},
@@ -82,12 +82,12 @@ func TestAGraphemeIsNotSplit(t *testing.T) {
 		"a long grapheme":                  {family + "b", 3, runes, []string{"👨‍👩", "\u200d👧b"}},
 		"a grapheme longer than the limit": {"😀😀", 1, utf16Units, []string{"😀", "😀"}},
 		"a skin":                           {"ab👍🏽", 3, runes, []string{"ab", "👍🏽"}},
-		"many marks on one letter": {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301",
-			"x\u0301"}},
+		"many marks on one letter": {strings.Repeat("x\u0301", 4), 3, runes,
+			[]string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(SplitText(c.text, Capabilities{MaxUnits: c.most, Units: c.units},
-				0))); diff != "" {
+			if diff := cmp.Diff(c.want,
+				texts(SplitText(c.text, Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

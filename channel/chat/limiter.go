@@ -222,8 +222,8 @@ func (g *Limiter) postpone(p *roomLimiter, wait time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.postpone(wait, time.Now())
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: wait, Err: fmt.Errorf("%w for %s", ErrPostponed,
-		wait.Round(time.Second))}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: wait,
+		Err: fmt.Errorf("%w for %s", ErrPostponed, wait.Round(time.Second))}
 }
 
 // begin counts a delivery, and whether its room is slow. ok is false if too many deliveries to slow
@@ -268,8 +268,9 @@ func (g *Limiter) reserve(t Capabilities, r Priority) time.Duration {
 }
 
 // call calls f and records the outcome.
-func (g *Limiter) call(ctx context.Context, p *roomLimiter, t Capabilities, r Priority,
-	f func(context.Context) error) error {
+func (g *Limiter) call(
+	ctx context.Context, p *roomLimiter, t Capabilities, r Priority, f func(context.Context) error,
+) error {
 	began := time.Now()
 	err := f(ctx)
 	var after time.Duration

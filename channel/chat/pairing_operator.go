@@ -107,8 +107,9 @@ func (d PairingOperator) Revoke(ctx context.Context, user string) error {
 	return err
 }
 
-func (d PairingOperator) update(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage,
-	error)) error {
+func (d PairingOperator) update(
+	ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error),
+) error {
 	return channel.UpdateValue(ctx, d.Ledger, d.Channel, what, f)
 }
 
@@ -126,8 +127,8 @@ func LoadPairings(ctx context.Context, l channel.Viewer, name string) (*Pairings
 }
 
 // pairingUpdater updates a stored value of a channel, see [channel.UpdateValue].
-type pairingUpdater func(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage,
-	error)) error
+type pairingUpdater func(ctx context.Context, what string,
+	f func(json.RawMessage, time.Time) (json.RawMessage, error)) error
 
 // UpdatePairings changes the pairing state with f, which reports whether it changed anything.
 func UpdatePairings(ctx context.Context, keep pairingUpdater, f func(p *Pairings, now time.Time) bool) error {

@@ -45,8 +45,9 @@ func ParseButton(data string) (d thread.Decision, ok bool) {
 
 // ChooseTicket returns the ticket that a command means, among shown, the tickets that are shown in the room, the
 // newest first. If it finds none, answer says why.
-func ChooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket,
-	reason, answer string) {
+func ChooseTicket(
+	shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities,
+) (k *mailroom.Ticket, reason, answer string) {
 	first, after, _ := strings.Cut(rest, " ")
 	for _, k := range shown {
 		if strings.EqualFold(first, TicketWord(k)) {

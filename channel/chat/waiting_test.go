@@ -27,8 +27,8 @@ func TestDescribeRunNamesWhatARunWaitsFor(t *testing.T) {
 	at := now.Add(-time.Hour)
 	ticket := func(kind mailroom.TicketKind) rows { return rows{tickets: []*mailroom.Ticket{{Kind: kind}}} }
 	started := func(s mailroom.Status) mailroom.Run { return mailroom.Run{Status: s, StartedAt: at, Agent: "codex"} }
-	retried, scheduled := started(mailroom.StatusQueued), mailroom.Run{Status: mailroom.StatusQueued, Scheduled: true,
-		NotBefore: now}
+	retried, scheduled := started(mailroom.StatusQueued),
+		mailroom.Run{Status: mailroom.StatusQueued, Scheduled: true, NotBefore: now}
 	retried.AvailableAt = now.Add(time.Hour)
 	for name, c := range map[string]struct {
 		run  mailroom.Run

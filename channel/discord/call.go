@@ -117,8 +117,8 @@ func (c *client) call(ctx context.Context, r request) error {
 	}
 	header := http.Header{}
 	if r.file != nil { // API reference, "Uploading Files"
-		kind, form, err := httpcall.Form(map[string]string{"payload_json": string(body)}, httpcall.FormFile{Field: "files[0]",
-			Name: r.file.Name, Type: chat.UploadType, Content: r.file.Content})
+		kind, form, err := httpcall.Form(map[string]string{"payload_json": string(body)},
+			httpcall.FormFile{Field: "files[0]", Name: r.file.Name, Type: chat.UploadType, Content: r.file.Content})
 		if err != nil {
 			return &httpcall.TransportError{Op: r.op, Reason: err.Error()}
 		}

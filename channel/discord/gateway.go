@@ -87,8 +87,8 @@ type socket struct {
 func (c *client) dial(ctx context.Context, at string) (*socket, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Host == "" || u.Scheme != "wss" && (u.Scheme != "ws" || c.base.Scheme != "http") {
-		return nil, &httpcall.TransportError{Op: "connect to gateway", Reason: fmt.Sprintf("invalid gateway URL %q",
-			c.http.Redact([]byte(at)))}
+		return nil, &httpcall.TransportError{Op: "connect to gateway",
+			Reason: fmt.Sprintf("invalid gateway URL %q", c.http.Redact([]byte(at)))}
 	}
 	u.RawQuery = "v=10&encoding=json"
 	conn, _, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{

@@ -59,15 +59,17 @@ func (c *connection) backfillPrivate() {
 
 // Find implements [chat.Platform]. Messages in a history may come without their nonces, so a
 // message that is not found may still have been sent.
-func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.Message) (id string, found bool,
-	err error) {
+func (c *connection) Find(
+	ctx context.Context, to chat.Room, key string, _ chat.Message,
+) (id string, found bool, err error) {
 	nonce := nonceOf(key)
 	if id := c.shared.sentMessage(nonce); id != "" {
 		return id, true, nil
 	}
 	var page []message
-	err = c.verifyToken(ctx, c.client.call(ctx, request{op: "find message", path: "/channels/" + channelOf(to) +
-		"/messages?limit=" + strconv.Itoa(pageSize), result: &page}))
+	err = c.verifyToken(ctx,
+		c.client.call(ctx, request{op: "find message", path: "/channels/" + channelOf(to) + "/messages?limit=" +
+			strconv.Itoa(pageSize), result: &page}))
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Status != http.StatusTooManyRequests &&
 		e.Status != http.StatusUnauthorized {
 		return "", false, chat.ErrNoHistory

@@ -196,10 +196,11 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 
 func connectFaults() []channeltest.ConnectFault {
 	return []channeltest.ConnectFault{
-		channeltest.OnConnect("too many", discordtest.Gateway, discordtest.Fault{Status: 429,
-			Message: "You are being rate limited.", RetryAfter: 0.5}, "rate limited", 500*time.Millisecond),
-		channeltest.OnConnect("an internal error", discordtest.Gateway, discordtest.Fault{Status: 500,
-			Message: "Internal Server Error"}, "500 Internal Server Error", 0),
+		channeltest.OnConnect("too many", discordtest.Gateway,
+			discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 0.5}, "rate limited",
+			500*time.Millisecond),
+		channeltest.OnConnect("an internal error", discordtest.Gateway,
+			discordtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0),
 		channeltest.OnConnect("nonsense", discordtest.Gateway, discordtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0),
 		channeltest.OnConnect("no address", discordtest.Gateway, discordtest.Fault{Raw: `{"url":""}`}, "invalid gateway URL",
 			0),

@@ -124,8 +124,8 @@ func (c *connection) AckButton(ctx context.Context, e chat.Event, text string) e
 		r.path, r.body = "/webhooks/"+t.app+"/"+t.token, data
 	}
 	err := c.client.call(ctx, r)
-	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && slices.Contains([]string{"10015", "10062", "40060", "50027"},
-		e.Code) {
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok &&
+		slices.Contains([]string{"10015", "10062", "40060", "50027"}, e.Code) {
 		return nil // too late, or answered already
 	}
 	return sendError(err)

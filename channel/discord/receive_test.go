@@ -187,8 +187,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	ann := dc.Person("Ann")
 	fx := newRecorder(t, dc).Start()
 	p := fx.AwaitConnected()
-	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?",
-		Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()),
+		chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

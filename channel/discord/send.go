@@ -80,8 +80,9 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 
 // Typing implements [chat.Platform].
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
-	return sendError(c.verifyToken(ctx, c.client.call(ctx, request{op: "send typing", method: http.MethodPost,
-		path: "/channels/" + channelOf(to) + "/typing"})))
+	return sendError(c.verifyToken(ctx,
+		c.client.call(ctx, request{op: "send typing", method: http.MethodPost, path: "/channels/" + channelOf(to) +
+			"/typing"})))
 }
 
 // messageParams returns the parameters that sends and edits share. An edit without buttons

@@ -222,8 +222,9 @@ func TestJoinedServerIsNotReadFromTheBeginning(t *testing.T) {
 	fx.AwaitConnected()
 	ann.Sends(dev, "one")
 	fx.AwaitTexts("one")
-	dc.PushEvent("GUILD_CREATE", map[string]any{"id": "99", "channels": []any{map[string]any{"id": dev.ID, "type": 0,
-		"last_message_id": "9999999999999999999"}}})
+	dc.PushEvent("GUILD_CREATE",
+		map[string]any{"id": "99",
+			"channels": []any{map[string]any{"id": dev.ID, "type": 0, "last_message_id": "9999999999999999999"}}})
 	ann.Sends(dev, "two")
 	fx.AwaitTexts("one, two")
 	if n := len(dc.Calls(discordtest.History)); n != 0 {

@@ -266,8 +266,8 @@ func TestARefusedJoinIsRetriedWithBackoff(t *testing.T) {
 		waits  []time.Duration
 		shown  string
 	}{
-		"full": {":s 471 bot #ops :Cannot join channel (+l)", []time.Duration{15, 30, 60, 120, 240, 480, 960, 1920,
-			3600, 3600}, "#ops: Cannot join channel (+l) (471)"},
+		"full": {":s 471 bot #ops :Cannot join channel (+l)",
+			[]time.Duration{15, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600}, "#ops: Cannot join channel (+l) (471)"},
 		"invited":  {":s 473 bot #ops :Cannot join channel (+i)", []time.Duration{15, 30, 60}, "(473)"},
 		"banned":   {":s 474 bot #ops :Cannot join channel (+b)", []time.Duration{15, 30, 60}, "(474)"},
 		"a key":    {":s 475 bot #ops :Cannot join channel (+k)", []time.Duration{15, 30, 60}, "(475)"},

@@ -263,8 +263,8 @@ func loginError(m *message) error {
 func closeError(m *message) error {
 	text := strings.ToLower(m.trailing())
 	switch {
-	case strings.Contains(text, "bad password"), strings.Contains(text, "password mismatch"), strings.Contains(text,
-		"invalid password"):
+	case strings.Contains(text, "bad password"), strings.Contains(text, "password mismatch"),
+		strings.Contains(text, "invalid password"):
 		return channel.Fatal(fmt.Errorf("the server rejected its password: %s", reasonText(m)))
 	case strings.Contains(text, "k-line"), strings.Contains(text, "g-line"), strings.Contains(text, "klined"),
 		strings.Contains(text, "glined"):

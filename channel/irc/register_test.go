@@ -174,8 +174,8 @@ func TestLoginErrorsAreClassified(t *testing.T) {
 					t.Fatalf("after %q: %v", line, err)
 				}
 			}
-			if err == nil || isFatal(err) != c.fatal || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(),
-				"secret") {
+			if err == nil || isFatal(err) != c.fatal || !strings.Contains(err.Error(), c.says) ||
+				strings.Contains(err.Error(), "secret") {
 				t.Errorf("error %v, fatal %v", err, isFatal(err))
 			}
 		})

@@ -52,8 +52,8 @@ func (w writer) separator(before, after string) string {
 	switch {
 	case w.Lines:
 		return "\n"
-	case strings.HasSuffix(before, "</pre>"), strings.HasSuffix(before, "</blockquote>"), strings.HasPrefix(after,
-		"<pre>"), strings.HasPrefix(after, "<blockquote>"):
+	case strings.HasSuffix(before, "</pre>"), strings.HasSuffix(before, "</blockquote>"),
+		strings.HasPrefix(after, "<pre>"), strings.HasPrefix(after, "<blockquote>"):
 		return ""
 	}
 	return "<br>"

@@ -55,8 +55,9 @@ func newCatchUp() catchUp {
 }
 
 // roomEvents converts a room's timeline into chat events, filling gaps from its history.
-func (r *receiver) roomEvents(ctx context.Context, room string, t timeline, from position) (all []inboundEvent,
-	err error) {
+func (r *receiver) roomEvents(
+	ctx context.Context, room string, t timeline, from position,
+) (all []inboundEvent, err error) {
 	events, err := r.backfill(ctx, room, t, from)
 	if err != nil {
 		return nil, err

@@ -53,8 +53,8 @@ func TestAnEncryptedRoomGetsOneNotice(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		w := startServer(t, url)
 		for i := range 3 {
-			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2",
-				"ciphertext": fmt.Sprint(i)})
+			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted",
+				map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": fmt.Sprint(i)})
 		}
 		waitMessage(t, w, w.ann, w.rooms[channeltest.Ann], "This room is encrypted")
 		w.ann.Says(w.rooms[channeltest.Ann], "yes")

@@ -62,8 +62,8 @@ func (e *event) startsMembership(user string) bool {
 		return false
 	}
 	before := e.Unsigned.Before
-	return e.memberContent().Membership != membershipJoin || before == nil || before.Membership != membershipInvite &&
-		before.Membership != membershipJoin
+	return e.memberContent().Membership != membershipJoin || before == nil ||
+		before.Membership != membershipInvite && before.Membership != membershipJoin
 }
 
 // content is the content of a message event.

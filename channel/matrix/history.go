@@ -34,8 +34,9 @@ type historyPage struct {
 
 // fetchPage fetches one page of a room's history backwards from a token, or from its end if from is
 // "".
-func (c *connection) fetchPage(ctx context.Context, room, from, to, filter string, ask func(context.Context, request,
-	any, time.Duration) error) (p historyPage, err error) {
+func (c *connection) fetchPage(
+	ctx context.Context, room, from, to, filter string, ask func(context.Context, request, any, time.Duration) error,
+) (p historyPage, err error) {
 	q := url.Values{"dir": {"b"}, "limit": {strconv.Itoa(pageSize)}, "filter": {filter}}
 	for name, token := range map[string]string{"from": from, "to": to} {
 		if token != "" {
@@ -134,8 +135,8 @@ func (r *receiver) firstNew(events []event, at position) int {
 
 // fetchEvent fetches one event. found is false if the homeserver does not have it or denies access.
 func (c *connection) fetchEvent(ctx context.Context, room, id string) (e event, found bool, err error) {
-	err = c.observedCall(ctx, request{op: "read event", method: http.MethodGet, path: []string{"rooms", room, "event",
-		id}}, &e, callTimeout)
+	err = c.observedCall(ctx, request{op: "read event", method: http.MethodGet,
+		path: []string{"rooms", room, "event", id}}, &e, callTimeout)
 	if isRoomRefusal(err) {
 		return event{}, false, nil
 	}
@@ -143,8 +144,9 @@ func (c *connection) fetchEvent(ctx context.Context, room, id string) (e event, 
 }
 
 // Find implements [chat.Platform]. It searches the bot's latest messages for the key.
-func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.Message) (id string, found bool,
-	err error) {
+func (c *connection) Find(
+	ctx context.Context, to chat.Room, key string, _ chat.Message,
+) (id string, found bool, err error) {
 	filter, err := json.Marshal(map[string]any{"senders": []string{c.bot.ID}, "types": []string{typeMessage}})
 	if err != nil {
 		return "", false, fmt.Errorf("encode filter: %w", err)

@@ -118,8 +118,8 @@ func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	var profile struct {
 		Name string `json:"displayname"`
 	}
-	err = c.call(ctx, request{op: "read display name", method: http.MethodGet, path: []string{"profile", bot.ID,
-		"displayname"}}, &profile, callTimeout)
+	err = c.call(ctx, request{op: "read display name", method: http.MethodGet,
+		path: []string{"profile", bot.ID, "displayname"}}, &profile, callTimeout)
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusNotFound ||
 		e.Status == http.StatusForbidden) {
 		err = nil // it has no display name

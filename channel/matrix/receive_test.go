@@ -41,8 +41,8 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 		ann.Says(private, "a program's", map[string]any{"msgtype": "m.notice"})
 		ann.Says(private, "another's", map[string]any{"org.mailroom.key": "k"})
 		ann.Sends(private, "m.room.message", map[string]any{"body": 7})
-		ann.Sends(private, "m.reaction", map[string]any{"m.relates_to": map[string]any{"rel_type": "m.annotation",
-			"event_id": first, "key": "👍"}})
+		ann.Sends(private, "m.reaction",
+			map[string]any{"m.relates_to": map[string]any{"rel_type": "m.annotation", "event_id": first, "key": "👍"}})
 		w.bot.Says(private, "its own, from elsewhere")
 		root := ann.Says(private, "a thread")
 		inThread := ann.Says(private, "in it", matrixtest.Thread(root))
@@ -68,8 +68,8 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 			said("", chat.Event{Kind: chat.EventEdited, TargetID: first, Text: "hello"}),
 			said("", chat.Event{Kind: chat.EventDeleted, TargetID: first}),
 			said("", chat.Event{Text: "* Ann waves"}),
-			said("", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7,
-				URI: notes}}}),
+			said("",
+				chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: notes}}}),
 			said("", chat.Event{Files: []chat.File{{Name: "p.jpg", Size: -1, URI: notes}}}),
 			said("", chat.Event{Text: "a thread"}),
 			said(root, chat.Event{Text: "in it"}),
@@ -352,8 +352,8 @@ func TestAnEncryptedRoomIsReported(t *testing.T) {
 		r.Start().AwaitConnected()
 		w.ann.Sets(w.rooms[channeltest.Ann], "m.room.encryption", map[string]any{"algorithm": "m.megolm.v1.aes-sha2"})
 		for range 2 {
-			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2",
-				"ciphertext": "x", "session_id": "y"})
+			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted",
+				map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"})
 		}
 		matrixtest.WaitFor(t, "both", func() bool { return len(r.Recorded()) >= 2 })
 		e := r.Recorded()

@@ -24,8 +24,8 @@ func (c *connection) loadMembers(ctx context.Context, room string) (roomMembers,
 			Name *string `json:"display_name"`
 		} `json:"joined"`
 	}
-	err := c.observedCall(ctx, request{op: "list room members", method: http.MethodGet, path: []string{"rooms", room,
-		"joined_members"}}, &in, callTimeout)
+	err := c.observedCall(ctx, request{op: "list room members", method: http.MethodGet,
+		path: []string{"rooms", room, "joined_members"}}, &in, callTimeout)
 	if isRoomRefusal(err) {
 		return nil, nil // the bot has left the room
 	}
@@ -125,8 +125,8 @@ func (r *receiver) join(ctx context.Context, room string) error {
 // isJoined reports whether the bot is a member of a room.
 func (c *connection) isJoined(ctx context.Context, room string) (bool, error) {
 	var m member
-	err := c.client.call(ctx, request{op: "check room membership", method: http.MethodGet, path: []string{"rooms", room,
-		"state", typeMember, c.bot.ID}}, &m, callTimeout)
+	err := c.client.call(ctx, request{op: "check room membership", method: http.MethodGet,
+		path: []string{"rooms", room, "state", typeMember, c.bot.ID}}, &m, callTimeout)
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusForbidden ||
 		e.Status == http.StatusNotFound) {
 		return false, nil

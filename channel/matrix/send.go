@@ -37,13 +37,14 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 
 // sendEvent sends a message event. A homeserver that remembers the transaction returns the existing
 // event.
-func (c *connection) sendEvent(ctx context.Context, op string, to chat.Room, msg content, transaction string) (string,
-	error) {
+func (c *connection) sendEvent(
+	ctx context.Context, op string, to chat.Room, msg content, transaction string,
+) (string, error) {
 	var sent struct {
 		ID string `json:"event_id"`
 	}
-	err := c.client.call(ctx, request{op: op, method: http.MethodPut, path: []string{"rooms", to.Chat, "send", typeMessage,
-		transaction}, body: msg}, &sent, callTimeout)
+	err := c.client.call(ctx, request{op: op, method: http.MethodPut,
+		path: []string{"rooms", to.Chat, "send", typeMessage, transaction}, body: msg}, &sent, callTimeout)
 	if err == nil && sent.ID == "" {
 		err = &httpcall.TransportError{Op: op, Reason: "response contains no event id", MaybeSent: true}
 	}

@@ -179,8 +179,8 @@ func TestARoomThatTheBotLeftIsGone(t *testing.T) {
 			chat.Message{}); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("history of an unknown room: %v", err)
 		}
-		if err := p.Typing(t.Context(), chat.Room{Chat: w.rooms[channeltest.Ann]}); channeltest.SendClass(
-			err) != channeltest.ClassGone {
+		if err := p.Typing(t.Context(),
+			chat.Room{Chat: w.rooms[channeltest.Ann]}); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("typing in a room after a kick: %v", err)
 		}
 	})

@@ -195,8 +195,9 @@ func hang(r *http.Request, thaw <-chan struct{}) {
 // Serve records a call and answers it, or makes it fail. do carries it out while the lock is held;
 // it may release the lock with [State.Wait]. A result that is an [http.Handler], such as [Content],
 // writes the response itself; the dialect writes all others.
-func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, params map[string]any,
-	do func() (any, *Error)) {
+func (s *Server) Serve(
+	w http.ResponseWriter, r *http.Request, name string, params map[string]any, do func() (any, *Error),
+) {
 	s.mu.Lock()
 	number := len(s.calls)
 	s.calls = append(s.calls, Call{Name: name, Path: r.URL.Path, Params: params, Header: r.Header, At: time.Now()})

@@ -80,8 +80,8 @@ func (c *client) call(ctx context.Context, x request) (scopes string, err error)
 	a, err := c.http.Do(ctx, httpcall.Request{Op: x.op, Method: http.MethodPost, URL: "/" + x.method, Header: header,
 		Body: []byte(x.params.Encode()), Timeout: callTimeout})
 	if a.Status == http.StatusTooManyRequests { // whatever the body says
-		return "", &httpcall.Refusal{Op: x.op, Platform: "Slack", Code: "ratelimited", RetryAfter: max(a.RetryAfter(),
-			time.Second)}
+		return "", &httpcall.Refusal{Op: x.op, Platform: "Slack", Code: "ratelimited",
+			RetryAfter: max(a.RetryAfter(), time.Second)}
 	}
 	if err != nil {
 		return "", err

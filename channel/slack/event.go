@@ -140,8 +140,8 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 		Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m),
 		User: chat.User{ID: m.User}, Files: c.files(m.Files), Written: timeOf(m.TS),
 	}
-	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(withoutQuotes(m.Text)),
-		c.bot.ID)
+	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID ||
+		slices.Contains(mentionedUsers(withoutQuotes(m.Text)), c.bot.ID)
 	e.Text = m.Text
 	for _, s := range m.Attachments {
 		if s.Share {

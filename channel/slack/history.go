@@ -365,8 +365,9 @@ func (c *connection) readSince(ctx context.Context, at, last string) (messages [
 
 // historyPage reads a page of the history of a channel, or of a thread in it. next is the
 // cursor of the next page, or "".
-func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, cursor string,
-	metadata bool) (messages []message, next string, err error) {
+func (c *connection) historyPage(
+	ctx context.Context, channel, thread, oldest, cursor string, metadata bool,
+) (messages []message, next string, err error) {
 	method, in := "conversations.history", formValues("channel", channel, "ts", thread, "oldest", oldest, "cursor", cursor,
 		"limit", fmt.Sprint(pageSize))
 	if thread != "" {

@@ -17,8 +17,8 @@ func TestTheBotIsKnownWithItsMissingScopes(t *testing.T) {
 		return slacktest.AppToken, nil
 	}}
 	bot, err := identify(t.Context(), o)
-	if err != nil || bot.ID != slacktest.BotID || bot.Team != "Work" || strings.Join(bot.MissingScopes,
-		",") != "files:read,im:history" {
+	if err != nil || bot.ID != slacktest.BotID || bot.Team != "Work" ||
+		strings.Join(bot.MissingScopes, ",") != "files:read,im:history" {
 		t.Errorf("the bot is %+v, %v", bot, err)
 	}
 	sl.WaitFor(t, "the end of all sockets", func() bool { return sl.Sockets() == 0 })

@@ -167,12 +167,12 @@ func connectFaults() []channeltest.ConnectFault {
 	return []channeltest.ConnectFault{
 		channeltest.OnConnect("too many, at the start", "auth.test", slacktest.Fault{Code: "ratelimited", RetryAfter: 1},
 			"ratelimited", time.Second),
-		channeltest.OnConnect("too many sockets", "apps.connections.open", slacktest.Fault{Code: "ratelimited",
-			RetryAfter: 1}, "ratelimited", time.Second),
+		channeltest.OnConnect("too many sockets", "apps.connections.open",
+			slacktest.Fault{Code: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second),
 		channeltest.OnConnect("an internal error", "apps.connections.open", slacktest.Fault{Code: "internal_error"},
 			"internal_error", 0),
-		channeltest.OnConnect("another's page", "apps.connections.open", slacktest.Fault{Status: 502, Raw: "<html>no " +
-			slacktest.AppToken + "</html>"}, "(token)", 0),
+		channeltest.OnConnect("another's page", "apps.connections.open",
+			slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.AppToken + "</html>"}, "(token)", 0),
 		channeltest.OnConnect("a missing page", "auth.test", slacktest.Fault{Status: 404, Raw: "nothing"},
 			"not from the Web API (404 Not Found)", 0),
 		channeltest.OnConnect("nonsense", "auth.test", slacktest.Fault{Raw: "\x00\xff{"}, "not from the Web API", 0),
@@ -192,8 +192,8 @@ func pushMalformed(sl *slacktest.Platform) {
 	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true})
 	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true, Subtype: "bot_message"})
 	ann.Sends(dev, "Ann has joined", slacktest.MessageOptions{Subtype: "channel_join"})
-	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "reaction_added",
-		"user": ann.ID}})
+	sl.Push("events_api", map[string]any{"type": "event_callback",
+		"event": map[string]any{"type": "reaction_added", "user": ann.ID}})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "message", "text": 7}})
 	sl.Push("slash_commands", map[string]any{"command": "/x"})
 	sl.Push("interactive", map[string]any{"type": "view_submission"})

@@ -231,8 +231,8 @@ func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 			t.Errorf("%q is out of order", e.Text)
 		}
 		last[e.Room.Chat+e.Room.Topic] = e.Key
-		if strings.Contains(e.Text, "new thread") && e.Room.Topic != other || strings.Contains(e.Text, "the thread") &&
-			e.Room.Topic != root {
+		if strings.Contains(e.Text, "new thread") && e.Room.Topic != other ||
+			strings.Contains(e.Text, "the thread") && e.Room.Topic != root {
 			t.Errorf("%+v is in the wrong room", e)
 		}
 	}

@@ -82,8 +82,8 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 				t.Errorf("an edit with %s is %s, want %s: %v", word, channeltest.SendClass(err), want, err)
 			}
 			sl.Fail("conversations.history", fault)
-			if _, found, err := p.Find(t.Context(), privateRoom(ann), "k", chat.Message{}); found || err == nil &&
-				word != "thread_not_found" && word != "message_not_found" {
+			if _, found, err := p.Find(t.Context(), privateRoom(ann), "k", chat.Message{}); found ||
+				err == nil && word != "thread_not_found" && word != "message_not_found" {
 				t.Errorf("Find with %s: %t, %v", word, found, err)
 			}
 			sl.Fail("chat.postEphemeral", fault)

@@ -100,8 +100,8 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, sought 
 			return "", false, c.checkedSendError(ctx, err)
 		}
 		for _, m := range page {
-			if m.Metadata.Type == metadataType && m.Metadata.Payload.Key == key || sought.File != nil && m.User == c.bot.ID &&
-				hasFile(m, sought.File.Name) {
+			if m.Metadata.Type == metadataType && m.Metadata.Payload.Key == key ||
+				sought.File != nil && m.User == c.bot.ID && hasFile(m, sought.File.Name) {
 				return messageID(at.Chat, m.TS), true, nil
 			}
 		}

@@ -103,8 +103,8 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 		t.Errorf("without the scope: %v", err)
 	}
 	fx.AwaitError("channels:history")
-	sl.Fail("conversations.history", slacktest.Fault{Code: "internal_error"}, slacktest.Fault{Code: "ratelimited",
-		RetryAfter: 7})
+	sl.Fail("conversations.history", slacktest.Fault{Code: "internal_error"},
+		slacktest.Fault{Code: "ratelimited", RetryAfter: 7})
 	for range 2 {
 		if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); found || err == nil ||
 			errors.Is(err, chat.ErrNoHistory) {

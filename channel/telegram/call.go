@@ -36,8 +36,9 @@ func newClient(o Options) (*client, error) {
 	}
 	// The first half of a token is the public bot id, and the colon may be percent-encoded.
 	_, secret, _ := strings.Cut(token, ":")
-	return &client{token: token, http: httpcall.New(httpcall.Options{Platform: "Telegram", API: "the Bot API", Base: base,
-		Secrets: []string{secret}})}, nil
+	return &client{token: token,
+		http: httpcall.New(httpcall.Options{Platform: "Telegram", API: "the Bot API", Base: base,
+			Secrets: []string{secret}})}, nil
 }
 
 // response is the envelope of every Bot API response.

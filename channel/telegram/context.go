@@ -128,8 +128,8 @@ func markQuotes(text string, entities []entity) string {
 	for _, q := range entities { // in the order of their offsets (Bot API, "MessageEntity")
 		quoted, ok := utf16Slice(text, q.Offset, q.Length)
 		before, isAfter := utf16Slice(text, 0, q.Offset)
-		if !ok || !isAfter && q.Offset > 0 || len(before) < at || q.Type != "blockquote" &&
-			q.Type != "expandable_blockquote" {
+		if !ok || !isAfter && q.Offset > 0 || len(before) < at ||
+			q.Type != "blockquote" && q.Type != "expandable_blockquote" {
 			continue
 		}
 		out += text[at:len(before)] + "> " + strings.ReplaceAll(quoted, "\n", "\n> ")

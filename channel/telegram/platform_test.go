@@ -181,14 +181,17 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 
 func connectFaults(secret string) []channeltest.ConnectFault {
 	return []channeltest.ConnectFault{
-		channeltest.OnConnect("too many polls", "getUpdates", telegramtest.Fault{Status: 429,
-			Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
-		channeltest.OnConnect("too many, at the start", "getMe", telegramtest.Fault{Status: 429,
-			Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
-		channeltest.OnConnect("an internal error", "getUpdates", telegramtest.Fault{Status: 500,
-			Message: "Internal Server Error"}, "500 Internal Server Error", 0),
-		channeltest.OnConnect("a missing page", "getMe", telegramtest.Fault{Status: 404, Raw: "<html>404: /bot700100200%3A" +
-			secret + "</html>"}, "not from the Bot API (404 Not Found)", 0),
+		channeltest.OnConnect("too many polls", "getUpdates",
+			telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests",
+			time.Second),
+		channeltest.OnConnect("too many, at the start", "getMe",
+			telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests",
+			time.Second),
+		channeltest.OnConnect("an internal error", "getUpdates",
+			telegramtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0),
+		channeltest.OnConnect("a missing page", "getMe",
+			telegramtest.Fault{Status: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"},
+			"not from the Bot API (404 Not Found)", 0),
 		channeltest.OnConnect("nonsense", "getUpdates", telegramtest.Fault{Raw: "\x00\xff{"}, "not from the Bot API", 0),
 		channeltest.OnConnect("other JSON", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`},
 			"unexpected response", 0),

@@ -57,8 +57,9 @@ func (c *connection) Receive(ctx context.Context, _ string, handle chat.EventHan
 }
 
 // poll requests updates once. A non-zero offset confirms all updates below it.
-func (c *connection) poll(ctx context.Context, offset int64, wait time.Duration) (updates []json.RawMessage,
-	err error) {
+func (c *connection) poll(
+	ctx context.Context, offset int64, wait time.Duration,
+) (updates []json.RawMessage, err error) {
 	in := map[string]any{
 		"timeout": int(wait / time.Second), "limit": 100,
 		"allowed_updates": []string{"message", "edited_message", "callback_query"},

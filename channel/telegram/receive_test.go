@@ -66,8 +66,8 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 			Text: "hello", Addressed: true}),
 		event(chat.Event{Room: inPrivate, Text: "see", Addressed: true,
 			Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
-		event(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg",
-			Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
+		event(chat.Event{Room: inPrivate, Addressed: true,
+			Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
 		event(chat.Event{Text: "just talking"}),
 		event(chat.Event{Text: "👋👋 what says @Mailroom_Bot to this?", Addressed: true}),
 		event(chat.Event{Text: "/status now", Addressed: true}),
@@ -112,8 +112,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	ann := tg.Person("Ann")
 	fx := newRecorder(t, tg).Start()
 	p := fx.AwaitConnected()
-	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?",
-		Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()),
+		chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,8 +162,8 @@ func TestQuotationsAreMarkedLineByLine(t *testing.T) {
 	}{
 		{"a", nil, "a"},
 		{"👋 a\nb\nc", []entity{{Type: "blockquote", Offset: 0, Length: 6}}, "> 👋 a\n> b\nc"},
-		{"x\n👋\ny\n/stop", []entity{{Type: "blockquote", Offset: 2, Length: 2}, {Type: "expandable_blockquote", Offset: 7,
-			Length: 5}}, "x\n> 👋\ny\n> /stop"},
+		{"x\n👋\ny\n/stop", []entity{{Type: "blockquote", Offset: 2, Length: 2},
+			{Type: "expandable_blockquote", Offset: 7, Length: 5}}, "x\n> 👋\ny\n> /stop"},
 		{"abc", []entity{{Type: "blockquote", Offset: 1, Length: 9}, {Type: "blockquote", Offset: -1, Length: 1}}, "abc"},
 		{"/stop@b\nno", []entity{{Type: "bot_command", Offset: 0, Length: 7}, {Type: "blockquote", Offset: 8, Length: 2}}, "/stop@b\n> no"},
 	} {

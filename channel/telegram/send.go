@@ -101,8 +101,9 @@ func messageParams(m chat.Message) (map[string]any, error) {
 
 // writeMessage sends or edits a text. It sends plain text if Telegram cannot parse the rendered
 // HTML, and follows a group's migration to its new id.
-func (c *connection) writeMessage(ctx context.Context, op, method string, to chat.Room, text string, in map[string]any,
-	out any) error {
+func (c *connection) writeMessage(
+	ctx context.Context, op, method string, to chat.Room, text string, in map[string]any, out any,
+) error {
 	plain := false
 	if in["text"] = render(text); in["text"] == "" {
 		plain = true
@@ -216,8 +217,8 @@ func sendError(err error) error {
 // text: all its members could read the topic.
 func topicError(to chat.Room, err error) error {
 	e, ok := errors.AsType[*httpcall.Refusal](err)
-	if ok && to.Topic != "" && e.Status == http.StatusBadRequest && describes(e, "message thread not found",
-		"topic_deleted", "topic_id_invalid") {
+	if ok && to.Topic != "" && e.Status == http.StatusBadRequest &&
+		describes(e, "message thread not found", "topic_deleted", "topic_id_invalid") {
 		return fmt.Errorf("%w: %w", chat.ErrTopicGone, err)
 	}
 	return err

@@ -122,8 +122,8 @@ func (o *fixture) startServer() {
 			o.options.Dial),
 	})
 	e := engine.New(l.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(),
-			Ready: o.runner.Connected}},
+		Agents: map[string]engine.Agent{"codex": {Agent: o.agent},
+			channel.AgentName("ops"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
 		Local: true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	s := httptest.NewServer(server.New(server.Options{

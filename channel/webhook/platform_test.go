@@ -175,8 +175,8 @@ func (s *sender) send(from, place string, fields map[string]any, answered *chann
 	defer s.mu.Unlock()
 	s.number++
 	id := fmt.Sprint("msg-", s.number)
-	fields["room"], fields["group"], fields["user"] = place, place == channeltest.Dev, map[string]string{"id": from,
-		"name": from}
+	fields["room"], fields["group"], fields["user"] = place, place == channeltest.Dev,
+		map[string]string{"id": from, "name": from}
 	if fields["kind"] == "delete" {
 		delete(fields, "user")
 	}

@@ -160,8 +160,8 @@ func TestAnOldCopyIsNotAnEdit(t *testing.T) {
 		"a dependency removed": {[]string{"dep add x-1 x-2"}, []string{"dep remove x-1 x-2"}},
 		"a text removed":       {[]string{"update x-1 --notes base"}, []string{"update x-1 --notes="}},
 		"deleted":              {nil, []string{"delete x-1 --force"}},
-		"changed several times": {[]string{"label add x-1 base"}, []string{"label remove x-1 base", "update x-1 -p 4",
-			"update x-1 --title other"}},
+		"changed several times": {[]string{"label add x-1 base"},
+			[]string{"label remove x-1 base", "update x-1 -p 4", "update x-1 --title other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

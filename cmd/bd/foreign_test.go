@@ -56,8 +56,8 @@ func TestAChangeOfOneFieldLeavesAForeignFileUnchangedElsewhere(t *testing.T) {
 		shown := ""
 		var differ []string
 		names := slices.Sorted(maps.Keys(before["x-1"]))
-		for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names,
-			slices.Collect(maps.Keys(after["x-1"]))...)))) {
+		for _, name := range slices.Compact(
+			slices.Sorted(slices.Values(append(names, slices.Collect(maps.Keys(after["x-1"]))...)))) {
 			was, is := before["x-1"][name], after["x-1"][name]
 			if !cmp.Equal(was, is) {
 				differ = append(differ, name)

@@ -132,8 +132,8 @@ func TestLinesOfAQuarantineComeBack(t *testing.T) {
 	lost := `{"at":"2026-01-01T00:00:00Z","reason":"not JSON","line":"half a line"}` + "\n"
 	file := filepath.Join(p.dir, ".beads", "quarantine.jsonl")
 	check(t, os.WriteFile(file, []byte(aside+lost), 0o644))
-	if out, err := p.command("ann", "doctor").Output(); err == nil || !strings.Contains(string(out),
-		"quarantine.jsonl has 1 line of the file") ||
+	if out, err := p.command("ann", "doctor").Output(); err == nil ||
+		!strings.Contains(string(out), "quarantine.jsonl has 1 line of the file") ||
 		!strings.Contains(string(out), "quarantine.jsonl has 1 line that nothing can read") {
 		t.Errorf("bd doctor: %v, %s", err, out)
 	}

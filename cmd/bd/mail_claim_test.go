@@ -164,8 +164,8 @@ func TestFailedCommandReleasesItsReservations(t *testing.T) {
 		eve.must("eve", "update", "x-1", "--claim")
 		s.again(w, r)
 	})
-	if got := ann.do("ann", "update", "x-2", "x-1", "--claim", "--force"); got.code != 1 || !strings.Contains(got.errors,
-		"claimed by eve") {
+	if got := ann.do("ann", "update", "x-2", "x-1", "--claim", "--force"); got.code != 1 ||
+		!strings.Contains(got.errors, "claimed by eve") {
 		t.Errorf("exit %d, %q, want 1 and the holder", got.code, got.errors)
 	}
 	// x-2 was reserved before, by a command that did not fail.

@@ -193,8 +193,8 @@ func pushPlace(t *testing.T, h *fixture) place {
 			file),
 		fail: s.fail, seen: s.seen, taken: s.taken,
 		begin: func(f *alertFixture) string {
-			got, err := f.client().Accounts().SubscribePush(t.Context(), api.NewPushSubscription{Endpoint: s.url + "/1",
-				Keys: api.PushKeys{
+			got, err := f.client().Accounts().SubscribePush(t.Context(),
+				api.NewPushSubscription{Endpoint: s.url + "/1", Keys: api.PushKeys{
 					P256DH: base64.RawURLEncoding.EncodeToString(browser.PublicKey().Bytes()),
 					Auth:   base64.RawURLEncoding.EncodeToString(auth),
 				}})

@@ -148,8 +148,8 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 	h := newFixture(t, "")
 	ntfy := alerttest.NewNtfy(t)
 	add := func(args ...string) (int, string) {
-		return h.run(t.Context(), io.Discard, append([]string{"notify", "add", "ntfy", "--name", "phone", "--topic",
-			"alerts-x"}, args...)...)
+		return h.run(t.Context(), io.Discard,
+			append([]string{"notify", "add", "ntfy", "--name", "phone", "--topic", "alerts-x"}, args...)...)
 	}
 	if code, stderr := add("--url", ntfy.URL); code != exitUsage || !strings.Contains(stderr, "loopback") ||
 		!strings.Contains(stderr, "--allow") || strings.Contains(stderr, "toml") {

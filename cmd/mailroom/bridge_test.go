@@ -169,8 +169,8 @@ func TestABridgeReportsItsState(t *testing.T) {
 	b.platform.Add(polltest.Canvas("c-1", "one"))
 	b.platform.WaitAcked(t, 1)
 	var out bytes.Buffer
-	if code, stderr := b.run(t.Context(), &out, "channels"); code != exitDone || !strings.Contains(out.String(),
-		"bridge   poll  connected") || !strings.Contains(out.String(), "c-1") {
+	if code, stderr := b.run(t.Context(), &out, "channels"); code != exitDone ||
+		!strings.Contains(out.String(), "bridge   poll  connected") || !strings.Contains(out.String(), "c-1") {
 		t.Errorf("channels: exit code %d, %s%s", code, out.String(), stderr)
 	}
 	b.platform.Down()
@@ -243,8 +243,8 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 	if good.Name != "good" || good.State != api.ChannelConnected || *good.Cursor != "c-1" {
 		t.Errorf("channel good is %+v", good)
 	}
-	if poor.Name != "poor" || poor.State != api.ChannelFailed || !strings.Contains(*poor.Reason,
-		"NOBODY_SETS_THIS is not set") {
+	if poor.Name != "poor" || poor.State != api.ChannelFailed ||
+		!strings.Contains(*poor.Reason, "NOBODY_SETS_THIS is not set") {
 		t.Errorf("channel poor is %+v", poor)
 	}
 }

@@ -92,8 +92,8 @@ func TestABridgeWhoseTokenIsRefusedExits(t *testing.T) {
 	b := newBridgeFixture(t, "")
 	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
 	b.start(b.command(""))
-	if code := b.server.waitExit(t); code != exitConfig || !strings.Contains(b.server.output.all(),
-		"the workspace's token was rejected") {
+	if code := b.server.waitExit(t); code != exitConfig ||
+		!strings.Contains(b.server.output.all(), "the workspace's token was rejected") {
 		t.Errorf("exit code %d: %s", code, b.server.output.all())
 	}
 }
@@ -132,8 +132,8 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	p := polltest.New(t)
 	p.Down()
 	secret := filepath.Join(t.TempDir(), "secret")
-	h := newFixture(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q",
-		secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
+	h := newFixture(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace,
+		"token_file = "+fmt.Sprintf("%q", secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
 	h.process(&process{})
 	h.waitChannel("mol", api.ChannelFailed)
 	if err := os.WriteFile(secret, []byte(polltest.Token+"\n"), 0o600); err != nil {

@@ -37,8 +37,9 @@ submit_burst = 12
 
 // request sends a request to a server and returns the response, and the problem if the body is one.
 // Headers are "Name: value".
-func (p *process) request(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response,
-	api.Problem) {
+func (p *process) request(
+	t *testing.T, web *http.Client, method, path, body string, headers ...string,
+) (*http.Response, api.Problem) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)

@@ -112,8 +112,8 @@ func TestASessionStaysOnItsServer(t *testing.T) {
 	other.wantReply(other.submitTo("talk", "six"), "new with the transcript, turn 1: six")
 	owner.serve()
 	owner.wantReply(owner.submitTo("talk", "seven"), "resumed, turn 2: seven")
-	page, err := owner.client().Entries(t.Context(), "talk", client.EntriesQuery{Limit: 500,
-		Kinds: []string{exec.KindSession}})
+	page, err := owner.client().Entries(t.Context(), "talk",
+		client.EntriesQuery{Limit: 500, Kinds: []string{exec.KindSession}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,8 +60,7 @@ func newNodesOn(cluster *pgtest.Cluster, database string, first *fixture, n int)
 		}
 		h.configure(
 			fmt.Sprintf(
-				"lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\n%s\n[token]\noperator_file = %q\n",
-				settings, database, token))
+				"lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\n%s\n[token]\noperator_file = %q\n", settings, database, token))
 		c.all = append(c.all, h)
 	}
 	t.Cleanup(func() { // before the database ends
@@ -220,8 +219,7 @@ func TestServersHearOfEachOthersWork(t *testing.T) {
 	// A run writes a part of its reply and waits for a line of its own.
 	h.configure(
 		fmt.Sprintf(
-			"isolation = \"none\"\ndefault_agent = \"wait\"\nruns = 1\n[agents.wait]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
-			fmt.Sprintf("cd %q; read -r text; echo begin $text; until test -e open-$text; do sleep 0.02; done; echo end $text",
+			"isolation = \"none\"\ndefault_agent = \"wait\"\nruns = 1\n[agents.wait]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n", fmt.Sprintf("cd %q; read -r text; echo begin $text; until test -e open-$text; do sleep 0.02; done; echo end $text",
 				string(h.dir))))
 	c := newNodes(h, 2)
 	for _, n := range c.all {
@@ -229,8 +227,8 @@ func TestServersHearOfEachOthersWork(t *testing.T) {
 	}
 	for _, kind := range []string{"wire", "cut"} {
 		submit := func(thread string) string {
-			out, err := c.all[0].client().Submit(t.Context(), api.Submit{Thread: kind + thread,
-				Messages: []api.NewMessage{{Text: kind + thread}}})
+			out, err := c.all[0].client().Submit(t.Context(),
+				api.Submit{Thread: kind + thread, Messages: []api.NewMessage{{Text: kind + thread}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -285,8 +285,8 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 		t.Errorf("to another host: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
 	if resp, _ = outside.request(t, proxy.Client(), "GET", "/chat", "",
-		"Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"),
-		"text/html") {
+		"Host: mail.example.org"); resp.StatusCode != 200 ||
+		!strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("GET /chat: %d %s, want 200 text/html", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
 	if conn, resp, err := socket(t, proxy.Client(), proxy.URL, page[:3]...); err != nil {

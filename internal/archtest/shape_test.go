@@ -18,9 +18,8 @@ import (
 //
 // archtest: a table, never written.
 var support = []string{"torture", "bench", "web/test", "testdata", "internal/archtest", "internal/fakemodel",
-	"internal/suite",
-	"internal/killpoint", "internal/nextversion", "store/memory", "store/sqlite/powercut", "server/openapi",
-	"channel/slack/slackgo", "channel/matrix/dendrite"}
+	"internal/suite", "internal/killpoint", "internal/nextversion", "store/memory", "store/sqlite/powercut",
+	"server/openapi", "channel/slack/slackgo", "channel/matrix/dendrite"}
 
 func isSupport(folder string) bool {
 	for at := folder; at != "."; at = path.Dir(at) {

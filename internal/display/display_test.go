@@ -250,8 +250,8 @@ func FuzzText(f *testing.F) {
 		}
 		n := len(s) % 7
 		cut := display.Cut(s, n)
-		if head, _, ok := strings.Cut(cut, "… ("); utf8.RuneCountInString(s) <= n && cut != s || ok && cut != s &&
-			utf8.RuneCountInString(head) > n {
+		if head, _, ok := strings.Cut(cut, "… ("); utf8.RuneCountInString(s) <= n && cut != s ||
+			ok && cut != s && utf8.RuneCountInString(head) > n {
 			t.Errorf("Cut(%+q, %d) is %+q", s, n, cut)
 		}
 	})

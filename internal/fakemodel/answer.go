@@ -33,8 +33,8 @@ func (o *stream) responses(a Answer) {
 		return
 	}
 	for n, c := range a.Calls {
-		item := map[string]any{"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", o.id, n), "call_id": c.id("call", o.id,
-			n), "name": c.Name}
+		item := map[string]any{"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", o.id, n),
+			"call_id": c.id("call", o.id, n), "name": c.Name}
 		if c.Custom {
 			item["type"], item["input"] = "custom_tool_call", c.Input
 		} else {

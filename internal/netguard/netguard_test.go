@@ -143,8 +143,8 @@ func TestANameThatResolvesToAForbiddenAddressIsRefused(t *testing.T) {
 		}
 		return a.Body.Close()
 	}
-	if err := get(p); !errors.Is(err, netguard.ErrRefused) || !strings.Contains(err.Error(),
-		"127.0.0.1 is a loopback address") || conns.Load() != 0 {
+	if err := get(p); !errors.Is(err, netguard.ErrRefused) ||
+		!strings.Contains(err.Error(), "127.0.0.1 is a loopback address") || conns.Load() != 0 {
 		t.Errorf("%v, after %d connections", err, conns.Load())
 	}
 	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

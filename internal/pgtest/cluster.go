@@ -203,8 +203,8 @@ func (c *Cluster) URL() string {
 
 // Restart starts the server after Kill or Stop, and waits until it accepts connections.
 func (c *Cluster) Restart(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("PostgreSQL is not ready after %s",
-		startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
+		fmt.Errorf("PostgreSQL is not ready after %s", startTimeout))
 	defer cancel()
 	for {
 		err := c.start()

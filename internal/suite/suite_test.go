@@ -94,8 +94,8 @@ func TestAStepRunsOnlyIfTheStepsItNeedsPassed(t *testing.T) {
 
 func TestAStepWaitsOnlyForStepsBeforeIt(t *testing.T) {
 	for _, steps := range [][]step{{{name: "a", needs: []string{"b"}}, {name: "b"}}, {{name: "a", after: []string{"a"}}}} {
-		if _, err := newSuite(steps, newScreen(&page{})); err == nil || !strings.Contains(err.Error(),
-			"not a step before it") {
+		if _, err := newSuite(steps, newScreen(&page{})); err == nil ||
+			!strings.Contains(err.Error(), "not a step before it") {
 			t.Errorf("steps %v: %v", steps, err)
 		}
 	}

@@ -312,8 +312,9 @@ func (o *output) printID(it *tracker.Issue) error {
 }
 
 // create adds an issue and prints it once it is on disk.
-func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print func(*tracker.Tracker,
-	*tracker.Issue) error) error {
+func (m *Main) create(
+	ctx context.Context, d tracker.NewIssue, dry bool, print func(*tracker.Tracker, *tracker.Issue) error,
+) error {
 	made, after, err := m.createAll(ctx, []tracker.NewIssue{d}, dry)
 	if err != nil {
 		return err
@@ -322,8 +323,9 @@ func (m *Main) create(ctx context.Context, d tracker.NewIssue, dry bool, print f
 }
 
 // createAll adds issues, all or none. With dry, nothing is written.
-func (m *Main) createAll(ctx context.Context, drafts []tracker.NewIssue, dry bool) (made []*tracker.Issue,
-	after *tracker.Tracker, err error) {
+func (m *Main) createAll(
+	ctx context.Context, drafts []tracker.NewIssue, dry bool,
+) (made []*tracker.Issue, after *tracker.Tracker, err error) {
 	dir, err := m.folder()
 	if err != nil {
 		return nil, nil, err

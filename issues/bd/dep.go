@@ -289,45 +289,45 @@ func depCyclesCommand(m *Main) *cobra.Command {
 func labelCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Manage labels"}
 	change := func(use, short, done string, split func(words []string) (ids, add, remove []string)) *cobra.Command {
-		return &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(2), RunE: func(cmd *cobra.Command,
-			words []string) error {
-			ids, add, remove := split(words)
-			label := words[len(words)-1]
-			var changed []map[string]string
-			var by map[string][]string // ids by what was done
-			err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
-				changed, by = nil, map[string][]string{}
-				for _, id := range ids {
-					was, err := t.Find(id)
-					if err != nil {
-						return err
+		return &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(2),
+			RunE: func(cmd *cobra.Command, words []string) error {
+				ids, add, remove := split(words)
+				label := words[len(words)-1]
+				var changed []map[string]string
+				var by map[string][]string // ids by what was done
+				err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
+					changed, by = nil, map[string][]string{}
+					for _, id := range ids {
+						was, err := t.Find(id)
+						if err != nil {
+							return err
+						}
+						it, err := t.UpdateLabels(id, add, remove, m.anonymousSignature())
+						if err != nil {
+							return err
+						}
+						status := done
+						if it == was {
+							status = "unchanged"
+						}
+						by[status] = append(by[status], id)
+						changed = append(changed, map[string]string{"status": status, "issue_id": it.ID, "label": label})
 					}
-					it, err := t.UpdateLabels(id, add, remove, m.anonymousSignature())
-					if err != nil {
-						return err
-					}
-					status := done
-					if it == was {
-						status = "unchanged"
-					}
-					by[status] = append(by[status], id)
-					changed = append(changed, map[string]string{"status": status, "issue_id": it.ID, "label": label})
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			if m.out.json {
-				return m.out.printJSON(changed)
-			}
-			for _, status := range slices.Sorted(maps.Keys(by)) {
-				if err := m.out.report("Label %s %s: %s", label, status, strings.Join(by[status], ", ")); err != nil {
+					return nil
+				})
+				if err != nil {
 					return err
 				}
-			}
-			return nil
-		}}
+				if m.out.json {
+					return m.out.printJSON(changed)
+				}
+				for _, status := range slices.Sorted(maps.Keys(by)) {
+					if err := m.out.report("Label %s %s: %s", label, status, strings.Join(by[status], ", ")); err != nil {
+						return err
+					}
+				}
+				return nil
+			}}
 	}
 	cmd.AddCommand(
 		change("add ID… LABEL", "Add a label to issues", "added", func(w []string) (ids, add, remove []string) {

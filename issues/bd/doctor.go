@@ -97,8 +97,8 @@ func checkFile(m *Main) error {
 				count(lost, "line")))
 	}
 	if m.out.json {
-		err = m.out.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{},
-			found...), "notes": append([]string{}, notes...)})
+		err = m.out.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()),
+			"findings": append([]string{}, found...), "notes": append([]string{}, notes...)})
 	} else {
 		err = m.out.print(cells(append(found, notes...)...)...)
 		if err == nil && len(found) == 0 {

@@ -34,16 +34,16 @@ func deferCommand(m *Main) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Deferred", false, func(t *tracker.Tracker, id string,
-			by tracker.Signature) (*tracker.Issue, error) {
-			return t.Update(id, by, func(it *tracker.Issue) error {
-				if it.Status == tracker.StatusClosed {
-					return mailroom.Errorf(mailroom.CodeConflict, "%s is closed; open it first with: bd reopen %s", it.ID, it.ID)
-				}
-				it.Status, it.DeferUntil = tracker.StatusDeferred, at
-				return nil
+		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Deferred", false,
+			func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+				return t.Update(id, by, func(it *tracker.Issue) error {
+					if it.Status == tracker.StatusClosed {
+						return mailroom.Errorf(mailroom.CodeConflict, "%s is closed; open it first with: bd reopen %s", it.ID, it.ID)
+					}
+					it.Status, it.DeferUntil = tracker.StatusDeferred, at
+					return nil
+				})
 			})
-		})
 	}
 	return cmd
 }
@@ -51,18 +51,18 @@ func deferCommand(m *Main) *cobra.Command {
 func undeferCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "undefer ID…", Short: "Open deferred issues again", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Opened", false, func(t *tracker.Tracker, id string,
-				by tracker.Signature) (*tracker.Issue, error) {
-				return t.Update(id, by, func(it *tracker.Issue) error {
-					if it.Status != tracker.StatusDeferred && it.DeferUntil.IsZero() {
-						return mailroom.Errorf(mailroom.CodeConflict, "%s is not deferred, it is %s", it.ID, it.Status)
-					}
-					if it.DeferUntil = (time.Time{}); it.Status == tracker.StatusDeferred {
-						it.Status = tracker.StatusOpen
-					}
-					return nil
+			return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Opened", false,
+				func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+					return t.Update(id, by, func(it *tracker.Issue) error {
+						if it.Status != tracker.StatusDeferred && it.DeferUntil.IsZero() {
+							return mailroom.Errorf(mailroom.CodeConflict, "%s is not deferred, it is %s", it.ID, it.Status)
+						}
+						if it.DeferUntil = (time.Time{}); it.Status == tracker.StatusDeferred {
+							it.Status = tracker.StatusOpen
+						}
+						return nil
+					})
 				})
-			})
 		}}
 }
 
@@ -156,8 +156,8 @@ func duplicatesCommand(m *Main) *cobra.Command {
 			for _, g := range groups {
 				list = append(list, map[string]any{"keep": g[0].ID, "issues": issuesJSON(after, g, nil)})
 			}
-			return m.out.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list, "closed": append([]string{},
-				issueIDs(closed)...)})
+			return m.out.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list,
+				"closed": append([]string{}, issueIDs(closed)...)})
 		}
 		rows := [][]safeText{}
 		for _, g := range groups {
@@ -244,22 +244,22 @@ func configCommand(m *Main) *cobra.Command {
 		RunE: func(cmd *cobra.Command, words []string) error {
 			return m.configure(cmd.Context(), words[0], "")
 		}}
-	get := &cobra.Command{Use: "get KEY", Short: "Print a setting", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command,
-		words []string) error {
-		dir, err := m.folder()
-		if err != nil {
-			return err
-		}
-		set := m.settings(dir)
-		to, err := set.at(words[0])
-		if err != nil {
-			return err
-		}
-		if m.out.json {
-			return m.out.printJSON(map[string]string{"key": words[0], "value": *to})
-		}
-		return m.out.print(line(*to))
-	}}
+	get := &cobra.Command{Use: "get KEY", Short: "Print a setting", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, words []string) error {
+			dir, err := m.folder()
+			if err != nil {
+				return err
+			}
+			set := m.settings(dir)
+			to, err := set.at(words[0])
+			if err != nil {
+				return err
+			}
+			if m.out.json {
+				return m.out.printJSON(map[string]string{"key": words[0], "value": *to})
+			}
+			return m.out.print(line(*to))
+		}}
 	list := &cobra.Command{Use: "list", Short: "Print all settings", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			dir, err := m.folder()

@@ -47,8 +47,9 @@ func (v transition) leavesWork() bool {
 	case tracker.StatusClosed, tracker.StatusTombstone:
 		return v.was == nil || v.was.Status != v.is.Status
 	}
-	return v.was != nil && slices.Contains([]tracker.Status{tracker.StatusInProgress, tracker.StatusHooked,
-		tracker.StatusBlocked, tracker.StatusClosed}, v.was.Status)
+	return v.was != nil &&
+		slices.Contains([]tracker.Status{tracker.StatusInProgress, tracker.StatusHooked, tracker.StatusBlocked,
+			tracker.StatusClosed}, v.was.Status)
 }
 
 // mailbox returns the mail client of the command. It is nil if no server is configured, or after a
@@ -158,8 +159,9 @@ func (m *Main) refusal(err error) error {
 
 // reserveReady reserves the first ready issue that is unassigned and not reserved by another agent.
 // It returns "" without a server.
-func (m *Main) reserveReady(ctx context.Context, find func(*tracker.Tracker) ([]*tracker.Issue, error),
-	free func(*tracker.Issue) bool) (string, error) {
+func (m *Main) reserveReady(
+	ctx context.Context, find func(*tracker.Tracker) ([]*tracker.Issue, error), free func(*tracker.Issue) bool,
+) (string, error) {
 	const most = 50 // attempts; more would take too long
 	if m.readonly || m.mailbox() == nil {
 		return "", nil

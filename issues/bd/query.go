@@ -258,8 +258,9 @@ func readyCommand(m *Main) *cobra.Command {
 }
 
 // claimReady claims the first ready issue that is unassigned and not reserved by another agent.
-func (m *Main) claimReady(cmd *cobra.Command, by tracker.Signature, find func(*tracker.Tracker) ([]*tracker.Issue,
-	error)) error {
+func (m *Main) claimReady(
+	cmd *cobra.Command, by tracker.Signature, find func(*tracker.Tracker) ([]*tracker.Issue, error),
+) error {
 	ctx := cmd.Context()
 	errTaken := errors.New("claimed by another command")
 	free := func(it *tracker.Issue) bool { return it.Assignee == "" || it.Assignee == by.Actor }

@@ -157,8 +157,9 @@ func (o *output) printIssuesJSON(t *tracker.Tracker, found []*tracker.Issue, mor
 }
 
 // formatChunk appends part of a list, each issue preceded by its separator.
-func formatChunk(out []byte, t *tracker.Tracker, some []*tracker.Issue, first bool,
-	more func(*tracker.Issue) []extra) []byte {
+func formatChunk(
+	out []byte, t *tracker.Tracker, some []*tracker.Issue, first bool, more func(*tracker.Issue) []extra,
+) []byte {
 	size := 0
 	for _, it := range some {
 		const reserve = 300 // for extra members and white space

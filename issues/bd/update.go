@@ -41,43 +41,43 @@ func updateCommand(m *Main) *cobra.Command {
 			by = m.signature(cmd.Context())
 		}
 		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.StatusInProgress
-		return m.updateEach(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string,
-			by tracker.Signature) (*tracker.Issue, error) {
-			if claim {
-				it, err := t.Find(id)
-				if err == nil && !force {
-					err = held(it, by)
+		return m.updateEach(cmd.Context(), ids, by, "Updated", starts,
+			func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
+				if claim {
+					it, err := t.Find(id)
+					if err == nil && !force {
+						err = held(it, by)
+					}
+					if err == nil {
+						_, err = t.Claim(it.ID, by)
+					}
+					if err != nil {
+						return nil, err
+					}
 				}
-				if err == nil {
-					_, err = t.Claim(it.ID, by)
+				if flags.Changed("set-labels") {
+					it, err := t.Find(id)
+					if err != nil {
+						return nil, err
+					}
+					if _, err := t.UpdateLabels(id, set, slices.DeleteFunc(slices.Clone(it.Labels), func(l string) bool {
+						return slices.Contains(set, l)
+					}), by); err != nil {
+						return nil, err
+					}
 				}
-				if err != nil {
-					return nil, err
+				if len(add)+len(remove) > 0 {
+					if _, err := t.UpdateLabels(id, add, remove, by); err != nil {
+						return nil, err
+					}
 				}
-			}
-			if flags.Changed("set-labels") {
-				it, err := t.Find(id)
-				if err != nil {
-					return nil, err
+				if flags.Changed("parent") {
+					if _, err := t.SetParent(id, parent, by); err != nil {
+						return nil, err
+					}
 				}
-				if _, err := t.UpdateLabels(id, set, slices.DeleteFunc(slices.Clone(it.Labels), func(l string) bool {
-					return slices.Contains(set, l)
-				}), by); err != nil {
-					return nil, err
-				}
-			}
-			if len(add)+len(remove) > 0 {
-				if _, err := t.UpdateLabels(id, add, remove, by); err != nil {
-					return nil, err
-				}
-			}
-			if flags.Changed("parent") {
-				if _, err := t.SetParent(id, parent, by); err != nil {
-					return nil, err
-				}
-			}
-			return t.Update(id, by, func(it *tracker.Issue) error { return f.set(cmd, it) })
-		})
+				return t.Update(id, by, func(it *tracker.Issue) error { return f.set(cmd, it) })
+			})
 	}
 	return cmd
 }
@@ -198,8 +198,8 @@ func closeCommand(m *Main) *cobra.Command {
 						return before[it.ID]
 					})
 				if m.out.json {
-					return m.out.printJSON(map[string]any{"closed": issuesJSON(after, closed, nil), "unblocked": issuesJSON(after,
-						freed, nil)})
+					return m.out.printJSON(map[string]any{"closed": issuesJSON(after, closed, nil),
+						"unblocked": issuesJSON(after, freed, nil)})
 				}
 				return errDefaultPrint
 			})

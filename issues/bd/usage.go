@@ -90,16 +90,16 @@ func flagError(_ *cobra.Command, err error) error {
 
 // helpCommand returns the command that prints help.
 func helpCommand(m *Main, root *cobra.Command) *cobra.Command {
-	return &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", RunE: func(_ *cobra.Command,
-		words []string) error {
-		cmd := root
-		for _, word := range words {
-			at := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
-			if at < 0 {
-				return unknownCommand(cmd, word)
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command",
+		RunE: func(_ *cobra.Command, words []string) error {
+			cmd := root
+			for _, word := range words {
+				at := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
+				if at < 0 {
+					return unknownCommand(cmd, word)
+				}
+				cmd = cmd.Commands()[at]
 			}
-			cmd = cmd.Commands()[at]
-		}
-		return cmd.Help()
-	}}
+			return cmd.Help()
+		}}
 }

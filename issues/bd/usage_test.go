@@ -41,8 +41,8 @@ func TestUnknownSubcommandsAreRefused(t *testing.T) {
 			}
 			code, out, _ = invoke(t, dir, append(args, "--json")...)
 			var said struct{ Error, Hint string }
-			if err := json.Unmarshal([]byte(out), &said); code != exitUsage || err != nil || !strings.HasPrefix(said.Error,
-				"unknown command") || said.Hint == "" {
+			if err := json.Unmarshal([]byte(out), &said); code != exitUsage || err != nil ||
+				!strings.HasPrefix(said.Error, "unknown command") || said.Hint == "" {
 				t.Errorf("bd %v --json: exit %d, %v, %s", args, code, err, out)
 			}
 		}

@@ -112,8 +112,8 @@ func (w *Watcher) questionText(d channel.Delivery) string {
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
-	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, truncate(strings.TrimSpace(k.Prompt), maxComment/2,
-		"… (truncated)"))}
+	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent,
+		truncate(strings.TrimSpace(k.Prompt), maxComment/2, "… (truncated)"))}
 	if k.Action != "" {
 		shown := truncate(string(bytes.ToValidUTF8(k.Arguments, nil)), maxShown, "… (truncated)")
 		lines = append(lines, strings.TrimSpace(k.Action+" "+shown))

@@ -226,8 +226,8 @@ func TestTheLastCommentAndTheCloseAreOneWrite(t *testing.T) {
 	w.rename(away, w.folder.File())
 	w.deliver(channel.Delivery{Run: run, Text: "done"}) // no other writer runs
 	it := w.issue("x-a")
-	if it.Status != tracker.StatusClosed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) &&
-		it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
+	if it.Status != tracker.StatusClosed || len(it.Comments) != 1 ||
+		!it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
 		t.Errorf("issue is %s, closed at %v, comments %+v", it.Status, it.ClosedAt, it.Comments)
 	}
 }
@@ -241,12 +241,12 @@ func (w *fixture) deliver(d channel.Delivery) {
 	}
 	var link *channel.Host
 	ctx, cancel := context.WithCancel(w.t.Context())
-	r := channel.New(channel.Options{Name: "issue", Kind: feed.Kind, Ledger: w.ledger, Connect: func(_ context.Context,
-		l *channel.Host) (channel.Adapter, error) {
-		link = l
-		cancel()
-		return nil, errors.New("that is all")
-	}})
+	r := channel.New(channel.Options{Name: "issue", Kind: feed.Kind, Ledger: w.ledger,
+		Connect: func(_ context.Context, l *channel.Host) (channel.Adapter, error) {
+			link = l
+			cancel()
+			return nil, errors.New("that is all")
+		}})
 	r.Run(ctx) // passes its host to Connect
 	if err := watch.Deliver(w.t.Context(), link, d, nil); err != nil {
 		w.t.Fatal(err)

@@ -23,8 +23,8 @@ func TestWhatAMergeFoundIsReportedOnce(t *testing.T) {
 	}
 	w.start()
 	w.waitFor("both findings", func() bool {
-		return strings.Contains(w.logs.String(), "the id x-b was given to two issues") && strings.Contains(w.logs.String(),
-			"two copies of issue x-a")
+		return strings.Contains(w.logs.String(), "the id x-b was given to two issues") &&
+			strings.Contains(w.logs.String(), "two copies of issue x-a")
 	})
 	for _, id := range []string{"x-c", "x-d"} { // changes of the file, by a person and by the server
 		raw, err := os.ReadFile(w.folder.File())

@@ -23,8 +23,8 @@ func bob() *auth.Token {
 
 func (w *fixture) bobReserves(id string) error {
 	w.t.Helper()
-	_, err := w.ledger.Projects().Reserve(w.t.Context(), project.Reserve{Project: "shop",
-		Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
+	_, err := w.ledger.Projects().Reserve(w.t.Context(),
+		project.Reserve{Project: "shop", Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
 	return err
 }
 

@@ -151,8 +151,9 @@ func (r *receiver) reportProgress(ready, room int) {
 
 // reconcile makes the ledger match the file: it submits claims that were not submitted, and cancels
 // runs that have not started and whose issue was taken back. It reports whether it cancelled a run.
-func (r *receiver) reconcile(ctx context.Context, t *tracker.Tracker, found []claim,
-	runs map[string]*mailroom.Run) (stopped bool, err error) {
+func (r *receiver) reconcile(
+	ctx context.Context, t *tracker.Tracker, found []claim, runs map[string]*mailroom.Run,
+) (stopped bool, err error) {
 	for _, c := range found {
 		run := runs[c.Key]
 		switch {

@@ -114,8 +114,8 @@ func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 		t.Error(diff)
 	}
 	last := it.Comments[slices.IndexFunc(it.Comments, func(c tracker.Comment) bool { return c.Author == "mailroom" })]
-	if !strings.Contains(last.Text, "mailroom run retry "+run.ID) || !strings.Contains(last.Text,
-		"bd update x-a --status open") {
+	if !strings.Contains(last.Text, "mailroom run retry "+run.ID) ||
+		!strings.Contains(last.Text, "bd update x-a --status open") {
 		t.Errorf("the comment has no instructions: %s", last.Text)
 	}
 	work, open := gatedWork("done after all")

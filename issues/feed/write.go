@@ -50,8 +50,8 @@ func (r *receiver) canClaimAgain(it *tracker.Issue, runs map[string]*mailroom.Ru
 // isUnchanged reports whether the issue's assignee and status are still those written by the claim
 // or its conclusion.
 func (c claim) isUnchanged(run *mailroom.Run) bool {
-	return c.issue.Assignee == run.Agent && (c.inProgress() || c.issue.Status == tracker.StatusBlocked &&
-		!c.Concluded.IsZero())
+	return c.issue.Assignee == run.Agent && (c.inProgress() ||
+		c.issue.Status == tracker.StatusBlocked && !c.Concluded.IsZero())
 }
 
 // isOutdated reports whether the file does not show the current state of the run.

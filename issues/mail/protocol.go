@@ -117,8 +117,8 @@ func (b *Client) send(ctx context.Context, r request) result {
 func (b *Client) classify(r request, res *http.Response, raw []byte) result {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
 	cannot := func(why string) result {
-		return result{verdict: verdictFailed, reason: "cannot be used (" + why + ")", retry: parseRetryAfter(res.Header,
-			time.Now())}
+		return result{verdict: verdictFailed, reason: "cannot be used (" + why + ")",
+			retry: parseRetryAfter(res.Header, time.Now())}
 	}
 	switch code := res.StatusCode; {
 	case code == http.StatusConflict && strings.HasPrefix(r.path, "/reservations"):

@@ -426,14 +426,14 @@ func (w *world) checkReferences(c *clone, t *Tracker, it *Issue, known *fate) {
 	}
 	for word := range maps.Keys(known.depends) {
 		if !got[word] && !c.known[word].deleted {
-			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got), sorted(known.depends),
-				c.file)
+			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got),
+				sorted(known.depends), c.file)
 		}
 	}
 	for word := range got {
 		if !known.depends[word] && !c.known[word].dropped {
-			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got), sorted(known.depends),
-				c.file)
+			w.Fatalf("%s: %s (%s) depends on %v, want %v:\n%s", c.name, it, wordOf(it), sorted(got),
+				sorted(known.depends), c.file)
 		}
 	}
 }

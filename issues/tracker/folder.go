@@ -142,8 +142,9 @@ func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (inv
 }
 
 // update implements Update. With repair set it also writes a file that Update refuses.
-func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, repair bool) (invalid []InvalidLine,
-	err error) {
+func (f Folder) update(
+	ctx context.Context, change func(*Tracker) error, lazy, repair bool,
+) (invalid []InvalidLine, err error) {
 	dir, err := f.open()
 	if err != nil {
 		return nil, err

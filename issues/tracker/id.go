@@ -88,8 +88,8 @@ func CheckPrefix(prefix string) error {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
 	}
-	if prefix == "" || len(prefix) > 64 || strings.HasSuffix(prefix, "-") || slices.ContainsFunc([]rune(prefix),
-		func(r rune) bool {
+	if prefix == "" || len(prefix) > 64 || strings.HasSuffix(prefix, "-") ||
+		slices.ContainsFunc([]rune(prefix), func(r rune) bool {
 			return !plain(r)
 		}) {
 		return mailroom.Errorf(mailroom.CodeInvalid,

@@ -67,8 +67,8 @@ func (f *Filter) matches(it *Issue) bool {
 		f.InNotes != "" && !containsFold(it.Notes, f.InNotes):
 		return false
 	}
-	return f.Text == "" || containsFold(it.ID, f.Text) || containsFold(it.Title, f.Text) || containsFold(it.Description,
-		f.Text) || containsFold(it.Notes, f.Text)
+	return f.Text == "" || containsFold(it.ID, f.Text) || containsFold(it.Title, f.Text) ||
+		containsFold(it.Description, f.Text) || containsFold(it.Notes, f.Text)
 }
 
 func containsFold(text, part string) bool {

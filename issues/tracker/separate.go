@@ -143,8 +143,8 @@ func followMoves(sides []*Tracker) {
 			}
 			for i, side := range sides {
 				it, kept := side.issues.get(old), other.issues.get(old)
-				if i != j && it != nil && !side.issues.has(moved.ID) && sameOrigin(it, moved) &&
-					(kept == nil || !sameOrigin(it, kept)) {
+				if i != j && it != nil && !side.issues.has(moved.ID) && sameOrigin(it, moved) && (kept == nil ||
+					!sameOrigin(it, kept)) {
 					moves[i][old] = moved.ID
 				}
 			}

@@ -132,15 +132,14 @@ func TestConflictsAreParsed(t *testing.T) {
 		want       sides
 	}{
 		{"none", "a\nb\n", sides{both: []string{"a", "b"}, hasBase: true}},
-		{"without a base", "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> x\nd\n", sides{both: []string{"a", "d"},
-			ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
+		{"without a base", "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> x\nd\n",
+			sides{both: []string{"a", "d"}, ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
 		{"with a base", "<<<<<<< HEAD\r\nb\r\n||||||| 123\r\no\r\n=======\r\nc\r\n>>>>>>> x\r\n",
 			sides{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"o"}, marked: true, hasBase: true}},
 		{"one of two with a base", "<<<<<<<\nb\n|||||||\n=======\n>>>>>>>\n<<<<<<<\n=======\nc\n>>>>>>>\n",
 			sides{ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
 		{"a base with conflict markers",
-			"<<<<<<< a\nb\n||||||| m\n<<<<<<<<< Temporary merge branch 1\no\n=========\np\n>>>>>>>>> Temporary merge branch 2\n=======\nc\n>>>>>>> x\n",
-			sides{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"<<<<<<<<< Temporary merge branch 1", "o",
+			"<<<<<<< a\nb\n||||||| m\n<<<<<<<<< Temporary merge branch 1\no\n=========\np\n>>>>>>>>> Temporary merge branch 2\n=======\nc\n>>>>>>> x\n", sides{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"<<<<<<<<< Temporary merge branch 1", "o",
 				"=========", "p", ">>>>>>>>> Temporary merge branch 2"}, marked: true}},
 		{"cut off", "<<<<<<< a\nb\n||||||| m\no\n", sides{ours: []string{"b"}, base: []string{"o"}, marked: true}},
 	} {

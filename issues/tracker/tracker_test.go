@@ -186,8 +186,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%d invalid lines, want %d; lazy parse (-want +got):\n%s", len(others), len(aside), diff)
 		}
 		lazy.issues.all()
-		if diff := cmp.Diff(tr.List(Filter{All: true}), lazy.List(Filter{All: true}), cmp.AllowUnexported(Issue{},
-			Dependency{}, Comment{})); diff != "" {
+		if diff := cmp.Diff(tr.List(Filter{All: true}), lazy.List(Filter{All: true}),
+			cmp.AllowUnexported(Issue{}, Dependency{}, Comment{})); diff != "" {
 			t.Fatalf("read lazily, issues (-want +got):\n%s", diff)
 		}
 		for _, it := range tr.All() {

@@ -66,8 +66,9 @@ type call struct {
 }
 
 // handle serves the result of f, and its error in the protocol's format.
-func handle(status int, f func(context.Context, call) (any, error)) func(http.ResponseWriter, *http.Request,
-	http.RoundTripper) {
+func handle(
+	status int, f func(context.Context, call) (any, error),
+) func(http.ResponseWriter, *http.Request, http.RoundTripper) {
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 		// No retries: an error of the server's own API is final.
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),

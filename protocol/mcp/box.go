@@ -51,8 +51,9 @@ func (b *box) open(ctx context.Context) (api.Thread, error) {
 			return t, nil
 		}
 	}
-	return t, mailroom.Errorf(mailroom.CodeConflict,
-		"thread %q is not an inbox but belongs to agent %s; write to it with submit_message or delegate_task", t.ID, t.Agent)
+	return t,
+		mailroom.Errorf(mailroom.CodeConflict,
+			"thread %q is not an inbox but belongs to agent %s; write to it with submit_message or delegate_task", t.ID, t.Agent)
 }
 
 // create creates the thread. It returns missing if the caller may not create it, or if it belongs to
@@ -91,8 +92,8 @@ func errTooLong(n int) error {
 
 // head returns the ticket of the message at the head, or nil.
 func (b *box) head(ctx context.Context) (*api.Ticket, error) {
-	for k, err := range client.Each(ctx, b.c.Tickets, client.ListQuery{Q: "state:open kind:event thread:" +
-		client.Quote(b.thread), Limit: 500}) {
+	for k, err := range client.Each(ctx, b.c.Tickets,
+		client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500}) {
 		if err != nil {
 			return nil, err
 		}

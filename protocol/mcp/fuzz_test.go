@@ -136,8 +136,8 @@ func read(t *testing.T, input, raw string) (all []reply) {
 		t.Errorf("response to %q: %q: %v", input, raw, err)
 	}
 	for _, one := range all {
-		if r := one.Result; r != nil && r.IsError && (len(r.Content) != 1 || strings.HasPrefix(r.Content[0].Text,
-			string(mailroom.CodeInternal))) {
+		if r := one.Result; r != nil && r.IsError && (len(r.Content) != 1 ||
+			strings.HasPrefix(r.Content[0].Text, string(mailroom.CodeInternal))) {
 			t.Errorf("error of %q: %q, want one of its own in one text", input, raw)
 		}
 	}

@@ -77,8 +77,8 @@ func New(o Options) *sdk.Server {
 type tools struct{ Options }
 
 // add registers a tool with a JSON result. An error of f is returned as plain text with its code.
-func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool, f func(ctx context.Context, c *client.Client,
-	in In) (Out, error)) {
+func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool,
+	f func(ctx context.Context, c *client.Client, in In) (Out, error)) {
 	sdk.AddTool(s, about, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
 		c, err := t.Dial()
 		if err != nil {

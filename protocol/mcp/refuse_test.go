@@ -185,8 +185,9 @@ func (h *fixture) post(path, body string, headers ...string) (status int, answer
 }
 
 // try sends one request as it is, with headers "Name: value".
-func (h *fixture) try(ctx context.Context, path, body string, headers ...string) (status int, answer string,
-	err error) {
+func (h *fixture) try(
+	ctx context.Context, path, body string, headers ...string,
+) (status int, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err

@@ -254,8 +254,9 @@ type decideArgs struct {
 
 // addOperations registers operations of Mailroom with their usual shapes.
 func (t *tools) addOperations(s *sdk.Server) {
-	add(s, t, &sdk.Tool{Name: "submit_message",
-		Description: "Send a message to a thread, which starts a run of its agent."}, submitMessage)
+	add(s, t,
+		&sdk.Tool{Name: "submit_message", Description: "Send a message to a thread, which starts a run of its agent."},
+		submitMessage)
 	add(s, t, &sdk.Tool{
 		Name: "get_run", Description: "Show a run: its status, and its reply once it is completed.",
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},

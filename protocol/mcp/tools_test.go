@@ -252,8 +252,9 @@ func TestOtherToolsCallTheOperationsOfTheirNames(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		sent := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
-		if again := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo",
-			"key": "k"}); again.Disposition != api.DispositionDuplicate || again.Run != sent.Run {
+		if again := do[api.Submitted](me, "submit_message",
+			args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != api.DispositionDuplicate ||
+			again.Run != sent.Run {
 			h.t.Errorf("the same key again: %+v", again)
 		}
 		r := do[api.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
@@ -350,8 +351,8 @@ func TestScheduledMessageBlocksNoOthers(t *testing.T) {
 	if got, _ := me.try("inbox_peek", nil); got != `{"items":[],"total":0}` {
 		t.Errorf("peek: %s, want an empty inbox", got)
 	}
-	if got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": later.Run}); got.Removed || !strings.Contains(got.Reason,
-		"not due before") {
+	if got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": later.Run}); got.Removed ||
+		!strings.Contains(got.Reason, "not due before") {
 		t.Errorf("popping it: %+v, want why not", got)
 	}
 	h.send(operator, "mine", "now", "")

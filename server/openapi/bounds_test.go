@@ -193,8 +193,9 @@ func (d *description) beyond(s *schema) (v any, ok bool) {
 }
 
 // sized sends an operation's request with this body, or if p is set with this parameter value.
-func (f *fixture) sized(ctx context.Context, d *description, op operation, ids map[string]string, body any,
-	p *parameter, value string) (int, []byte) {
+func (f *fixture) sized(
+	ctx context.Context, d *description, op operation, ids map[string]string, body any, p *parameter, value string,
+) (int, []byte) {
 	f.t.Helper()
 	req := f.request(ctx, d, op, ids)
 	if p != nil {

@@ -192,8 +192,9 @@ func (d *description) response(op operation, status int, header http.Header, raw
 
 // content checks a body against the description of its media type. place is the path, in op, to the
 // element that has content.
-func (d *description) content(described map[string]media, header http.Header, raw []byte, op operation,
-	place ...string) []string {
+func (d *description) content(
+	described map[string]media, header http.Header, raw []byte, op operation, place ...string,
+) []string {
 	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
 		return []string{fmt.Sprintf("Content-Type %q: %v", header.Get("Content-Type"), err)}

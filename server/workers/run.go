@@ -112,8 +112,8 @@ func readEffect(run string, n api.AgentEntry) (out entry.EffectEntry, err error)
 	case out.Effect != "" && out.Effect != own.Effect, out.Key != "" && out.Key != own.Key:
 		return out, request.Invalid("body.effect", "does not match the name: leave effect and key out", nil)
 	case len(out.Result) > mailroom.MaxEffect:
-		return out, request.Invalid("body.result", fmt.Sprintf("exceeds %d bytes: leave it out and set cut",
-			mailroom.MaxEffect), nil)
+		return out,
+			request.Invalid("body.result", fmt.Sprintf("exceeds %d bytes: leave it out and set cut", mailroom.MaxEffect), nil)
 	case !plainText(out.Input) || !plainText(out.Error):
 		return out, request.Invalid("body", "must have text without NUL", nil)
 	}

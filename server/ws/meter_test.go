@@ -78,8 +78,8 @@ func TestSocketsOfATokenShareARateLimit(t *testing.T) {
 	tokens, who := request.NewRates(1, socketBurst), "mallory"
 	left := socketBurst
 	for range 2 {
-		m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat("\x89\x80\x00\x00\x00\x00",
-			socketBurst*3/4))}, tokens)
+		m := newFrameMeter(
+			scriptedConn{Reader: strings.NewReader(strings.Repeat("\x89\x80\x00\x00\x00\x00", socketBurst*3/4))}, tokens)
 		m.who.Store(&who)
 		_, err := io.ReadAll(m)
 		if left -= socketBurst * 3 / 4; (err != nil) != (left < 0) {

@@ -288,8 +288,8 @@ func (k *socket) readFrame(most int, c *request.Charge) (message, error) {
 	refused, full := errors.AsType[*mailroom.Error](err)
 	switch {
 	case full:
-		return message{}, errors.Join(k.refuse(frame{}, refused), &closeError{websocket.StatusTryAgainLater,
-			"too many large frames at once"})
+		return message{}, errors.Join(k.refuse(frame{}, refused),
+			&closeError{websocket.StatusTryAgainLater, "too many large frames at once"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return message{}, &closeError{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
 	case err != nil:

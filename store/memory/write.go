@@ -38,8 +38,9 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 }
 
 // Due implements [store.Tx].
-func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *store.Loaded, next time.Time,
-	err error) {
+func (t *tx) Due(
+	now time.Time, wants []store.Capacity, known store.Known,
+) (_ *store.Loaded, next time.Time, err error) {
 	due := &store.Loaded{}
 	n := store.Need{Known: known}
 	for _, want := range wants {

@@ -31,8 +31,9 @@ func benchThreads(tb testing.TB, s *Store, n int) (ids []string) {
 
 // benchStep is one transaction of 64 runs: the first one submits and claims them, the next one writes
 // a step, and the last one settles them.
-func benchStep(tx store.Tx, ids []string, runs []*mailroom.Run, status mailroom.Status, at time.Time) ([]*mailroom.Run,
-	error) {
+func benchStep(
+	tx store.Tx, ids []string, runs []*mailroom.Run, status mailroom.Status, at time.Time,
+) ([]*mailroom.Run, error) {
 	_, rows, err := storetest.Lock(tx, nil, ids)
 	if err != nil {
 		return nil, err

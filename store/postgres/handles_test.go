@@ -277,8 +277,9 @@ func TestALockThatIsNotReleasedNamesItsThreads(t *testing.T) {
 func TestDueSkipsWhatOthersHaveLocked(t *testing.T) {
 	both := handles(t, 2)
 	at := time.UnixMicro(1_000_000).UTC()
-	write(t, both[0], &store.Changes{Threads: []*mailroom.Thread{due("a", "x", at), due("b", "x", at), due("c", "x", at),
-		due("d", "x", at)}})
+	write(t, both[0],
+		&store.Changes{Threads: []*mailroom.Thread{due("a", "x", at), due("b", "x", at), due("c", "x", at),
+			due("d", "x", at)}})
 	ask := func(tx store.Tx, want store.Capacity) (ids []string) {
 		rows, _, err := storetest.Due(tx, at, []store.Capacity{want})
 		if err != nil {

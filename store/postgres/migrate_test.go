@@ -254,8 +254,9 @@ func TestAMigrationIsRepeatedUntilItGetsItsLocks(t *testing.T) {
 	old := openIn(t, schema, "a")
 	defer closeStore(t, old)
 	hold(t, old, "LOCK TABLE run IN ACCESS SHARE MODE", "2500ms")
-	if got := tablesOf(t, openNext(t, schema, next(t, []string{"ALTER TABLE run ADD COLUMN wide bigint;"},
-		nil))); got.Version != codeVersion+1 {
+	if got := tablesOf(t,
+		openNext(t, schema, next(t, []string{"ALTER TABLE run ADD COLUMN wide bigint;"},
+			nil))); got.Version != codeVersion+1 {
 		t.Errorf("got version %d, want %d", got.Version, codeVersion+1)
 	}
 }

@@ -23,8 +23,8 @@ func manyRuns(t *testing.T, s *Store, n int) {
 			r.Thread = "u"
 		}
 		if i%3 == 0 {
-			r.Status, r.ErrorGroup, r.FinishedAt = mailroom.StatusFailed, map[string]string{"t": "common",
-				"u": "rare"}[r.Thread], time.Unix(1, 0)
+			r.Status, r.ErrorGroup, r.FinishedAt = mailroom.StatusFailed,
+				map[string]string{"t": "common", "u": "rare"}[r.Thread], time.Unix(1, 0)
 		}
 		c.Runs = append(c.Runs, r)
 	}

@@ -29,8 +29,8 @@ func usual(t *testing.T, at time.Time) *store.Changes {
 			{ID: "q", Thread: "t", FirstSeq: 1, Status: mailroom.StatusQueued},
 		},
 		Entries: [][]mailroom.Entry{{e}},
-		Keys: []store.SubmitKey{{Thread: "t", Key: "k", Result: store.Submitted{Run: "r",
-			Disposition: store.DispositionQueued}}},
+		Keys: []store.SubmitKey{{Thread: "t", Key: "k",
+			Result: store.Submitted{Run: "r", Disposition: store.DispositionQueued}}},
 		Partials:     []store.Partial{{Thread: "t", Run: "r", Text: "x"}},
 		Workers:      []*store.Worker{{ID: "w"}},
 		Tickets:      []*mailroom.Ticket{{ID: "k", Run: "r", Thread: "t", State: mailroom.TicketOpen}},
@@ -138,8 +138,8 @@ func TestAPageOfAllEntriesReadsFewRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Threads, c.Entries = append(c.Threads, &mailroom.Thread{ID: id, LastSeq: 1}), append(c.Entries,
-				[]mailroom.Entry{e})
+			c.Threads, c.Entries = append(c.Threads, &mailroom.Thread{ID: id, LastSeq: 1}),
+				append(c.Entries, []mailroom.Entry{e})
 		}
 		write(t, s, c)
 		if commit == 1 { // the statistics know no later position

@@ -57,8 +57,8 @@ func testUnsafeSettings(t *testing.T, c *pgtest.Cluster) {
 			return tx.Write(&store.Changes{Workers: []*store.Worker{{ID: "w"}}})
 		})
 	}
-	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !strings.Contains(fmt.Sprint(errors.Unwrap(err)),
-		"synchronous_commit is off") {
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable ||
+		!strings.Contains(fmt.Sprint(errors.Unwrap(err)), "synchronous_commit is off") {
 		t.Errorf("an update over a new connection: %v (%v), want a refusal", err, errors.Unwrap(err))
 	}
 	runSQL(t, c, "ALTER ROLE app RESET synchronous_commit",

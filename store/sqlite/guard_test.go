@@ -354,8 +354,8 @@ func TestAStoreWithADamagedIndexIsRefused(t *testing.T) {
 		}
 		if len(faults) > 0 && strings.Contains(faults[0], "missing from index") {
 			damaged++
-			if _, err := Open(t.Context(), to, Options{Guard: true}); err == nil || !strings.Contains(err.Error(),
-				"missing from index") {
+			if _, err := Open(t.Context(), to, Options{Guard: true}); err == nil ||
+				!strings.Contains(err.Error(), "missing from index") {
 				t.Errorf("byte %d: error %v, want a damaged index", at, err)
 			}
 		}

@@ -76,8 +76,8 @@ func TestAHandleForgetsWhatARolledBackTransactionWrote(t *testing.T) {
 		row := *last
 		row.Revision++
 		w := &store.Worker{ID: "w", Host: "never", LeaseUntil: time.Now()}
-		if err := tx.Write(&store.Changes{Workers: []*store.Worker{w}, Threads: []*mailroom.Thread{&row,
-			{ID: "never"}}}); err != nil {
+		if err := tx.Write(&store.Changes{Workers: []*store.Worker{w},
+			Threads: []*mailroom.Thread{&row, {ID: "never"}}}); err != nil {
 			return err
 		}
 		return failed

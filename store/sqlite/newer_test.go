@@ -25,8 +25,8 @@ func TestRewrittenRowsKeepWhatANewerVersionWrote(t *testing.T) {
 	}
 	kept := storetest.Rewrite(t, s, func() {
 		for _, table := range tables {
-			for _, text := range []string{"ALTER TABLE " + table + " ADD COLUMN newer TEXT", "UPDATE " + table +
-				" SET newer = 'kept'"} {
+			for _, text := range []string{"ALTER TABLE " + table + " ADD COLUMN newer TEXT",
+				"UPDATE " + table + " SET newer = 'kept'"} {
 				if _, err := db.Exec(text); err != nil {
 					t.Fatal(err)
 				}

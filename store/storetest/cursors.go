@@ -32,10 +32,10 @@ func cursorCases() []testCase {
 					[]store.Cursor{at("a", "x", "5"), at("a", "y", "2")})
 				wantSame(t, "the first of a channel", get(r.Cursors(store.CursorQuery{Channel: "a", Limit: 1}))(t),
 					[]store.Cursor{at("a", "x", "5")})
-				wantSame(t, "the first of all", get(r.Cursors(store.CursorQuery{Limit: 3}))(t), []store.Cursor{at("a", "x", "5"),
-					at("a", "y", "2"), at("b", "", "3")})
-				wantSame(t, "the next of all", get(r.Cursors(store.CursorQuery{After: store.CursorRef{Channel: "a", Identity: "x"},
-					Limit: 2}))(t),
+				wantSame(t, "the first of all", get(r.Cursors(store.CursorQuery{Limit: 3}))(t),
+					[]store.Cursor{at("a", "x", "5"), at("a", "y", "2"), at("b", "", "3")})
+				wantSame(t, "the next of all",
+					get(r.Cursors(store.CursorQuery{After: store.CursorRef{Channel: "a", Identity: "x"}, Limit: 2}))(t),
 					[]store.Cursor{at("a", "y", "2"), at("b", "", "3")})
 				wantSame(t, "some of a channel",
 					get(r.Cursors(store.CursorQuery{Channel: "b", Identities: []string{"x", "y", ""}}))(t),
@@ -45,8 +45,8 @@ func cursorCases() []testCase {
 				DropCursors: []store.Cursor{{Channel: "a", Identity: "x"}, {Channel: "b"}, {Channel: "c"}},
 				Cursors:     []store.Cursor{at("b", "", "6")},
 			})
-			wantSame(t, "after a drop", s.everything().Cursors, []store.Cursor{at("a", "y", "2"), at("b", "", "6"),
-				at("b", "x", "4")})
+			wantSame(t, "after a drop", s.everything().Cursors,
+				[]store.Cursor{at("a", "y", "2"), at("b", "", "6"), at("b", "x", "4")})
 		}},
 	}
 }

@@ -194,8 +194,8 @@ func drawToken(t *rapid.T, name string) auth.Token {
 		Name: name, Sum: word().Draw(t, "sum"), Namespace: word().Draw(t, "namespace"),
 		Scopes: rapid.SliceOfN(rapid.SampledFrom(auth.Permissions()), 0, 3).Draw(t, "scopes"),
 		Agents: rapid.SliceOfN(word(), 0, 2).Draw(t, "agents"), CreatedAt: moment().Draw(t, "created"),
-		Used: auth.Use{Bytes: rapid.Int64Range(0, 9).Draw(t, "bytes"), Notifications: rapid.Int64Range(0, 1<<40).Draw(t,
-			"unread")},
+		Used: auth.Use{Bytes: rapid.Int64Range(0, 9).Draw(t, "bytes"),
+			Notifications: rapid.Int64Range(0, 1<<40).Draw(t, "unread")},
 		UsedAt: moment().Draw(t, "used"), RevokedAt: moment().Draw(t, "revoked"),
 	}
 }
@@ -348,8 +348,8 @@ func drawQueries(t *rapid.T) queries {
 		{Group: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "group"), From: run.From, Oldest: run.Oldest, Limit: run.Limit}}
 	tickets := store.TicketQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
-		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0,
-			2).Draw(t, "kinds"),
+		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"),
+		Kinds:  rapid.SliceOfN(ticketKind(), 0, 2).Draw(t, "kinds"),
 		Oldest: rapid.Bool().Draw(t, "oldest ticket"), Limit: limit.Draw(t, "limit"),
 	}
 	theseTickets, ofRuns := tickets, tickets

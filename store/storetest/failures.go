@@ -19,8 +19,8 @@ func ownedRuns(s *handle) *store.Changes {
 		{"d", "", ""}} {
 		row := thread(t.id)
 		row.Owner, row.LastSeq = t.owner, 2
-		c.Threads, c.Entries = append(c.Threads, row), append(c.Entries, entries(t.id, 1, t.id+"1", entry.KindMessage,
-			entry.KindMessage))
+		c.Threads, c.Entries = append(c.Threads, row), append(c.Entries,
+			entries(t.id, 1, t.id+"1", entry.KindMessage, entry.KindMessage))
 		for n, id := range []string{t.id + "1", t.id + "2"} {
 			r := run(id, t.id)
 			r.FirstSeq = int64(n + 1)
@@ -126,8 +126,8 @@ func runsOfEachAgent(t *testing.T, s *handle) {
 	want := map[mailroom.Status]int{mailroom.StatusFailed: 5, mailroom.StatusQueued: 1}
 	want[unset] += 2 // those of d
 	wantSame(t, "all", count(nil), map[string]map[mailroom.Status]int{agent: want})
-	wantSame(t, "of an owner", count(&ann), map[string]map[mailroom.Status]int{agent: {mailroom.StatusFailed: 3,
-		mailroom.StatusQueued: 1}})
+	wantSame(t, "of an owner", count(&ann),
+		map[string]map[mailroom.Status]int{agent: {mailroom.StatusFailed: 3, mailroom.StatusQueued: 1}})
 	wantSame(t, "of a stranger", count(&eve), map[string]map[mailroom.Status]int(nil))
 }
 

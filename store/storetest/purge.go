@@ -83,8 +83,8 @@ func (s *handle) kept(thread string) kept {
 				k.partials = append(k.partials, n)
 			}
 		}
-		for _, row := range get(r.Keys(store.KeyQuery{Thread: thread, Keys: []string{"made 1", "collected at 3",
-			"steered at 5", "made 6"}}))(s.t) {
+		for _, row := range get(r.Keys(store.KeyQuery{Thread: thread,
+			Keys: []string{"made 1", "collected at 3", "steered at 5", "made 6"}}))(s.t) {
 			k.keys = append(k.keys, row.Key)
 		}
 	})

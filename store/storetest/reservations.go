@@ -44,8 +44,8 @@ func reservationCases() []testCase {
 			})
 			s.write(&store.Changes{DropReservations: []string{"c", "none", "a"},
 				Reservations: []store.Reservation{in("t", "a", 9)}})
-			wantSame(t, "after a drop", s.everything().Reserved, []store.Reservation{in("t", "b", 3), in("t", "a", 9),
-				in("u", "x", 1)})
+			wantSame(t, "after a drop", s.everything().Reserved,
+				[]store.Reservation{in("t", "b", 3), in("t", "a", 9), in("u", "x", 1)})
 			s.write(&store.Changes{DropThreads: []string{"t"}})
 			wantSame(t, "after their thread went", s.everything().Reserved, []store.Reservation{in("u", "x", 1)})
 		}},

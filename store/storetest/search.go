@@ -83,8 +83,9 @@ func (s *handle) logged(id string, commits ...int) *mailroom.Thread {
 			must(s.t, err)
 			key := rows[0].Key
 			row.Key = key
-			must(s.t, tx.Write(&store.Changes{Threads: []*mailroom.Thread{row},
-				Entries: [][]mailroom.Entry{entries(id, from, "", kinds...)}}))
+			must(s.t,
+				tx.Write(&store.Changes{Threads: []*mailroom.Thread{row},
+					Entries: [][]mailroom.Entry{entries(id, from, "", kinds...)}}))
 		})
 	}
 	return row

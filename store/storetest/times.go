@@ -44,10 +44,10 @@ func timesAreCut(t *testing.T, s *handle) {
 	})
 
 	zero := time.Time{}
-	s.write(&store.Changes{Tickets: []*mailroom.Ticket{{ID: "zero", Thread: "t", Run: "r", ExpiresAt: &zero,
-		DecidedAt: &zero}},
-		Tokens: []*auth.Token{{Name: "empty", Scopes: []auth.Permission{}, Agents: []string{},
-			Terms: auth.Terms{Scopes: []auth.Permission{}, Threads: []string{}}}}})
+	s.write(
+		&store.Changes{Tickets: []*mailroom.Ticket{{ID: "zero", Thread: "t", Run: "r", ExpiresAt: &zero, DecidedAt: &zero}},
+			Tokens: []*auth.Token{{Name: "empty", Scopes: []auth.Permission{}, Agents: []string{},
+				Terms: auth.Terms{Scopes: []auth.Permission{}, Threads: []string{}}}}})
 	got = s.everything()
 	for _, k := range got.Tickets {
 		if k.ID == "zero" && (k.ExpiresAt != nil || k.DecidedAt != nil) {

@@ -72,8 +72,8 @@ func newRun(id, thread string, status mailroom.Status) *mailroom.Run {
 }
 
 func (r rows) key(thread, key string, d store.Disposition) store.SubmitKey {
-	return store.SubmitKey{Thread: thread, Key: key, Digest: "digest of " + key, Result: store.Submitted{Thread: thread,
-		Run: "r", Disposition: d, Superseded: []string{"x"}}}
+	return store.SubmitKey{Thread: thread, Key: key, Digest: "digest of " + key,
+		Result: store.Submitted{Thread: thread, Run: "r", Disposition: d, Superseded: []string{"x"}}}
 }
 
 // many is a number of threads that takes several pages and batches.
@@ -411,8 +411,8 @@ func differences() []difference {
 		}, transfer.DifferenceError{Thread: "busy", What: "the tickets"}},
 		{"a key", thread("t60", func(_ *mailroom.Thread, c *store.Changes) { c.Keys = []store.SubmitKey{{Thread: "t60", Key: "more"}} }),
 			transfer.DifferenceError{Thread: "t60", What: "the submit keys"}},
-		{"a reservation", fixed(store.Changes{DropReservations: []string{"v"}}), transfer.DifferenceError{Thread: "project:p",
-			What: "the reservations"}},
+		{"a reservation", fixed(store.Changes{DropReservations: []string{"v"}}),
+			transfer.DifferenceError{Thread: "project:p", What: "the reservations"}},
 		{"a worker", fixed(store.Changes{DropWorkers: []string{"v"}}), transfer.DifferenceError{What: "the workers"}},
 		{"a token's use", fixed(store.Changes{Use: []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}}),
 			transfer.DifferenceError{What: "the tokens"}},

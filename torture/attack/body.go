@@ -35,8 +35,9 @@ func fill(n int, piece string) string {
 
 // repeatRequest sends a request count times, atOnce of them concurrently. %d in path is the number
 // of the request.
-func (t *target) repeatRequest(ctx context.Context, count, atOnce int, token, method, path string,
-	body func(i int) string, headers ...string) error {
+func (t *target) repeatRequest(
+	ctx context.Context, count, atOnce int, token, method, path string, body func(i int) string, headers ...string,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i := range count {

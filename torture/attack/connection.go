@@ -14,8 +14,9 @@ import (
 
 // hold opens count connections, calls talk on each, and closes them after a while. A connection
 // that the server refuses is no error.
-func (t *target) hold(ctx context.Context, count int, while time.Duration, talk func(ctx context.Context, c net.Conn,
-	i int)) error {
+func (t *target) hold(
+	ctx context.Context, count int, while time.Duration, talk func(ctx context.Context, c net.Conn, i int),
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -112,8 +112,8 @@ func frames2() []attack {
 			return frame2(typeSettings, 0, 0, "") + frame2(typePing, 0, 0, "12345678")
 		})),
 		http2Attack("pages into a window of nothing", 8, repeat(200, func(stream uint32, token string) string {
-			said := frame2(typeHeaders, endStream|endHeaders, stream, headers2(get2, "/v1/threads/long/entries?limit=500",
-				token))
+			said := frame2(typeHeaders, endStream|endHeaders, stream,
+				headers2(get2, "/v1/threads/long/entries?limit=500", token))
 			if stream == 1 {
 				said = frame2(typeSettings, 0, 0, "\x00\x04\x00\x00\x00\x00") + said
 			}

@@ -39,15 +39,15 @@ func framing() []attack {
 				" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + token + "\r\n\r\n"
 		}),
 		rawAttack("extensions of chunks", 20, func(token string) string {
-			return post(token, "Transfer-Encoding: chunked\r\n", strings.Repeat("1;"+strings.Repeat("x", 3000)+"\r\n \r\n",
-				1000)+"0\r\n\r\n")
+			return post(token, "Transfer-Encoding: chunked\r\n",
+				strings.Repeat("1;"+strings.Repeat("x", 3000)+"\r\n \r\n", 1000)+"0\r\n\r\n")
 		}),
 		rawAttack("chunks of one byte", 10, func(token string) string {
 			return post(token, "Transfer-Encoding: chunked\r\n", strings.Repeat("1\r\n \r\n", 500_000)+"0\r\n\r\n")
 		}),
 		rawAttack("trailers", 50, func(token string) string {
-			return post(token, "Transfer-Encoding: chunked\r\nTrailer: A\r\n", "2\r\n{}\r\n0\r\n"+strings.Repeat("A: b\r\n",
-				100_000)+"\r\n")
+			return post(token, "Transfer-Encoding: chunked\r\nTrailer: A\r\n", "2\r\n{}\r\n0\r\n"+
+				strings.Repeat("A: b\r\n", 100_000)+"\r\n")
 		}),
 		rawAttack("two lengths", 100, func(token string) string {
 			return post(token, "Content-Length: 2\r\nContent-Length: 40\r\n", "{}") + post(token,

@@ -209,8 +209,9 @@ func (t *target) peak() int64 {
 
 // probe submits messages one after the other with the other token, for length or until a second
 // after ended, and returns the longest wait.
-func probe(ctx context.Context, t *target, length time.Duration, ended <-chan error) (longest time.Duration,
-	err error) {
+func probe(
+	ctx context.Context, t *target, length time.Duration, ended <-chan error,
+) (longest time.Duration, err error) {
 	over := make(<-chan time.Time)
 	if ended == nil {
 		over = time.After(length)
@@ -249,8 +250,9 @@ func probe(ctx context.Context, t *target, length time.Duration, ended <-chan er
 }
 
 // request sends one request and reads its response.
-func (t *target) request(ctx context.Context, token, method, path string, body io.Reader,
-	headers ...string) (status int, err error) {
+func (t *target) request(
+	ctx context.Context, token, method, path string, body io.Reader, headers ...string,
+) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, t.url+path, body)
 	if err != nil {
 		return 0, err

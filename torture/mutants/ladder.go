@@ -7,7 +7,7 @@ func ladderMutants() []mutant {
 		{"a silent tree counts as working", "internal/proc/silence.go", "case s.used()-s.sample < s.window()/workingShare:", "case s.used()-s.sample < 0:", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
 		{"a call that reached its limit counts as silence", "internal/proc/silence.go", "			return ErrBusy", "			return ErrIdle", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
 		{"a failed start costs the session", "agent/exec/ladder.go", "	if t.state.Doubts < maxDoubts || !l.plan.resume {", "	if t.state.Doubts == 0 || !l.plan.resume {", "agent/exec", "^TestAFailedStartDoesNotCostTheSession$"},
-		{"a doubt ends with its run", "agent/exec/program.go", " || t.state.Doubts != t.doubts || ", " || ", "agent/exec", "^TestASessionThatFailsWithoutRepeatsIsReplaced$"},
+		{"a doubt ends with its run", "agent/exec/program.go", " || t.state.Doubts != t.doubts ||\n", " ||\n", "agent/exec", "^TestASessionThatFailsWithoutRepeatsIsReplaced$"},
 		{"a busy file is a doubt", "agent/exec/program/judge.go", "	case !e.Worked && containsAny(e.Stderr, busyMachineWords()):", "	case !e.Worked && false:", "agent/exec", "^TestAFailedStartDoesNotCostTheSession$"},
 		{"a turn that was refused counts as begun", "agent/exec/program.go", "last.Session != \"\" && !last.NotBegun", "last.Session != \"\"", "agent/exec", "^TestAMessageThatNoTurnBeganIsSentPlainly$"},
 		{"a conversation fills sessions for ever", "agent/exec/ladder.go", "	case l.verdict.Stuck && c.Replaced > maxReplaced:", "	case l.verdict.Stuck && c.Replaced > 2*maxReplaced:", "agent/exec", "^TestAConversationThatIsFullContinuesInAnother$"},

@@ -148,8 +148,8 @@ func TestEachUserOfAGroupCanHaveAConversation(t *testing.T) {
 	w.platform.SendGroup(room, "y", "hello")
 	w.awaitText("hello!")
 	w.await("the delivery to end, which /stop would end", func(r store.Reader) bool {
-		counts, err := r.Count(store.CountQuery{Agent: "channel:tg", Statuses: []mailroom.Status{mailroom.StatusQueued,
-			mailroom.StatusRunning}})
+		counts, err := r.Count(store.CountQuery{Agent: "channel:tg",
+			Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
 		return err == nil && counts.Sum() == 0
 	})
 	w.platform.SendGroup(room, "y", "/stop")
@@ -202,8 +202,8 @@ func TestALateButtonPressShowsTheDecision(t *testing.T) {
 	w.awaitSettled()
 	awaitAcks(2)
 	acks := w.platform.ButtonAcks()
-	if len(acks) != 2 || !strings.Contains(acks[0].Text, "Only an admin") || !strings.HasPrefix(acks[1].Text,
-		"Denied by") {
+	if len(acks) != 2 || !strings.Contains(acks[0].Text, "Only an admin") ||
+		!strings.HasPrefix(acks[1].Text, "Denied by") {
 		t.Errorf("button results %+v", acks)
 	}
 	wantEqual(t, "the decision", w.ticket().Decision, mailroom.VerdictDeny)

@@ -69,8 +69,9 @@ func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
 	group("/status@otherbot", true)
 	group("/status@mailbot", false)
 	w.awaitSettled()
-	wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one",
-		"From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
+	wantEqual(t, "messages to the agent", w.awaitHeard(3),
+		[]string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two",
+			"From tg:x (calls themselves \"X\"):\n> three"})
 	wantEqual(t, "sent", len(w.platform.Sent()), 4)
 }
 

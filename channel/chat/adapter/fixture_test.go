@@ -378,8 +378,9 @@ func (f *faultLedger) MoveCursor(ctx context.Context, c store.Cursor) error {
 	return f.write(func() error { return f.Ledger.MoveCursor(ctx, c) })
 }
 
-func (f *faultLedger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (out mailroom.Message,
-	err error) {
+func (f *faultLedger) Edit(
+	ctx context.Context, thread, message string, parts []mailroom.Part,
+) (out mailroom.Message, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.Edit(ctx, thread, message, parts); return err })
 	return out, err
 }
@@ -393,13 +394,15 @@ func (f *faultLedger) Decide(ctx context.Context, d thread.Decision) (out *mailr
 	return out, err
 }
 
-func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place int64,
-	who *auth.Token) (out thread.Interrupted, err error) {
+func (f *faultLedger) InterruptBefore(
+	ctx context.Context, thread string, place int64, who *auth.Token,
+) (out thread.Interrupted, err error) {
 	err = f.write(func() (err error) { out, err = f.Ledger.InterruptBefore(ctx, thread, place, who); return err })
 	return out, err
 }
 
-func (f *faultLedger) ChangeCursor(ctx context.Context, channel, identity string,
-	g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
+func (f *faultLedger) ChangeCursor(
+	ctx context.Context, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error),
+) error {
 	return f.write(func() error { return f.Ledger.ChangeCursor(ctx, channel, identity, g) })
 }

@@ -19,8 +19,8 @@ func TestARetryOfAGoneRecipientAlwaysTries(t *testing.T) {
 		gone, calls := true, 0
 		o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 			if calls++; gone {
-				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("%w: %w", chat.ErrGone,
-					errors.New("bot was blocked"))}
+				return &mailroom.Failure{Class: mailroom.ClassPermanent,
+					Err: fmt.Errorf("%w: %w", chat.ErrGone, errors.New("bot was blocked"))}
 			}
 			c.Do()
 			return nil
@@ -64,8 +64,8 @@ func TestAQuestionOfADeletedTopicIsShownInTheChat(t *testing.T) {
 			o.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: at, User: chat.User{ID: "ann"}, Text: "go",
 				Addressed: true})
 			sent := o.platform.AwaitSent(1)[0]
-			if sent.Room.Topic != "" || len(sent.Message.Buttons) > 0 || !strings.Contains(sent.Message.Text,
-				"in a topic that was deleted") {
+			if sent.Room.Topic != "" || len(sent.Message.Buttons) > 0 ||
+				!strings.Contains(sent.Message.Text, "in a topic that was deleted") {
 				o.t.Errorf("sent %+v", sent)
 			}
 		})

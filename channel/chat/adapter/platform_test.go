@@ -334,8 +334,9 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 	}})
 }
 
-func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.Message) (id string, found bool,
-	err error) {
+func (c *connection) Find(
+	ctx context.Context, to chat.Room, key string, m chat.Message,
+) (id string, found bool, err error) {
 	p := c.platform
 	err = p.call(ctx, CallFind, CallArgs{Room: to, Key: key, Message: m, Do: func() {
 		for _, s := range p.sent {

@@ -130,8 +130,9 @@ func (k storedEvent) event(p chat.Platform) chat.Event {
 	return e
 }
 
-func newBacklog(h *channel.Host, p chat.Platform, bot string, cs *conversations, work *background,
-	handler waitingHandler) *backlog {
+func newBacklog(
+	h *channel.Host, p chat.Platform, bot string, cs *conversations, work *background, handler waitingHandler,
+) *backlog {
 	return &backlog{
 		host: h, platform: p, key: backlogKey + bot, lane: func(e *chat.Event) string {
 			return cs.thread(e, "")

@@ -109,8 +109,9 @@ func (cs *conversations) update(ctx context.Context, e *chat.Event, f func(c *co
 
 // pin stores the target of a command. If the command came before, it returns the target that was
 // stored then.
-func (cs *conversations) pin(ctx context.Context, e *chat.Event, found pinnedCommand) (pinned pinnedCommand,
-	err error) {
+func (cs *conversations) pin(
+	ctx context.Context, e *chat.Event, found pinnedCommand,
+) (pinned pinnedCommand, err error) {
 	err = cs.update(ctx, e, func(c *conversation) bool {
 		if c.Command != nil && c.Command.Event == found.Event {
 			pinned = *c.Command
@@ -153,8 +154,9 @@ func editDigest(e *chat.Event) string { return digest.ID("edit", e.TargetID, e.K
 
 // find returns the submit of a message, and the Since of its conversation: the room's present or an
 // earlier one. It returns nil if there is none.
-func (cs *conversations) find(ctx context.Context, e *chat.Event, c *conversation,
-	message string) (known *store.SubmitKey, since string, err error) {
+func (cs *conversations) find(
+	ctx context.Context, e *chat.Event, c *conversation, message string,
+) (known *store.SubmitKey, since string, err error) {
 	for _, since := range c.all() {
 		if known, err := findKey(ctx, cs.host, cs.thread(e, since), messageKey(message)); err != nil || known != nil {
 			return known, since, err

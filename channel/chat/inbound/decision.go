@@ -71,8 +71,9 @@ func deciderName(e *event) func(by string) string {
 
 // decide applies a decision to a ticket and returns the ticket as it is afterwards: with an earlier
 // decision if another one came first, and with none if it has expired or its run has ended.
-func (d *decisions) decide(ctx context.Context, decision thread.Decision, k *mailroom.Ticket) (*mailroom.Ticket,
-	error) {
+func (d *decisions) decide(
+	ctx context.Context, decision thread.Decision, k *mailroom.Ticket,
+) (*mailroom.Ticket, error) {
 	now, err := d.host.Decide(ctx, decision)
 	switch mailroom.CodeOf(err) {
 	case "":

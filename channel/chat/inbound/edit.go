@@ -181,8 +181,9 @@ func unquote(text string) string {
 
 // firstVersion returns the message that an edit changes and the Since of its conversation, the zero value if the
 // message was not submitted. If only an edit of the message addressed the bot, that edit is the first version.
-func (m *messages) firstVersion(ctx context.Context, e *event, c *conversation) (first version, since string,
-	err error) {
+func (m *messages) firstVersion(
+	ctx context.Context, e *event, c *conversation,
+) (first version, since string, err error) {
 	for n := range 2 {
 		known, since, err := m.conversations.find(ctx, &e.Event, c, versionName(e.TargetID, n))
 		if err != nil || known != nil {

@@ -210,8 +210,8 @@ func (d *dispatcher) load(ctx context.Context, e chat.Event) (*event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &event{Event: e, sender: d.host.Name() + ":" + e.User.ID, tier: paired.Tier(d.access, d.account, e.User.ID,
-		e.Room)}, nil
+	return &event{Event: e, sender: d.host.Name() + ":" + e.User.ID,
+		tier: paired.Tier(d.access, d.account, e.User.ID, e.Room)}, nil
 }
 
 // handle dispatches an event by its kind and the user's tier.

@@ -49,8 +49,9 @@ func (m *messages) hold(ctx context.Context, e *event) error {
 }
 
 // submitParts submits the content of a message under a key to the conversation that began with since.
-func (m *messages) submitParts(ctx context.Context, e *event, since, key string, content []mailroom.Part,
-	mode mailroom.Mode) error {
+func (m *messages) submitParts(
+	ctx context.Context, e *event, since, key string, content []mailroom.Part, mode mailroom.Mode,
+) error {
 	if len(content) == 0 {
 		return m.answers.skip(ctx, e, "empty message")
 	}

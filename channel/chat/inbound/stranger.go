@@ -60,8 +60,8 @@ func (s *strangers) sendCode(ctx context.Context, e *event, code string, salt []
 		"I do not know you. To give you access, the operator runs this on the server:\n%s pair approve %s\nThe code is valid for %s.",
 		s.command, chat.FormatPairingCode(code), "one hour")
 	err := s.limiter.Do(ctx, e.Room, s.caps, chat.PriorityQuestion, func(ctx context.Context) error {
-		_, err := s.platform.Send(ctx, e.Room, chat.Message{Text: text, Notice: true}, digest.ID("pair", s.host.Name(),
-			e.Key, code))
+		_, err := s.platform.Send(ctx, e.Room, chat.Message{Text: text, Notice: true},
+			digest.ID("pair", s.host.Name(), e.Key, code))
 		return err
 	})
 	if err != nil {

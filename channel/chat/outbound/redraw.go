@@ -146,8 +146,8 @@ func (w *redrawer) load(ctx context.Context) error {
 	rooms := map[string]chat.Room{} // by conversation thread
 	err := w.conn.host.View(ctx, func(r store.Reader) (err error) {
 		open, err = r.Tickets(store.TicketQuery{
-			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval,
-				mailroom.TicketInput}, Limit: maxWatchedQuestions,
+			States: []mailroom.TicketState{mailroom.TicketOpen},
+			Kinds:  []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: maxWatchedQuestions,
 		})
 		if err != nil || len(open) == 0 {
 			return err

@@ -256,8 +256,8 @@ func (h *Homeserver) send(c *call) (any, *apiError) {
 			return nil, newError(413, "M_TOO_LARGE", "event too large")
 		}
 		if !r.maySend(c.session.user) {
-			return nil, newError(403, "M_FORBIDDEN",
-				"You don't have permission to post that to the room. user_level < send_level")
+			return nil,
+				newError(403, "M_FORBIDDEN", "You don't have permission to post that to the room. user_level < send_level")
 		}
 		return h.appendEvent(r, c.session, kind, nil, c.body), nil
 	})

@@ -224,8 +224,8 @@ func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
 	if err != nil || limit < 1 || limit > 999 {
 		return nil, newAPIError("invalid_limit")
 	}
-	metadata := slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")) && slices.Contains(p.scopes,
-		"metadata.message:read")
+	metadata := slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")) &&
+		slices.Contains(p.scopes, "metadata.message:read")
 	root := in.Get("ts")
 	if replies && c.Find(root) == nil {
 		return nil, newAPIError("thread_not_found")

@@ -113,8 +113,8 @@ func (p *Platform) call(host, token, method string, in url.Values) (any, *apiErr
 			"url": "https://work.slack.com/", "team": "Work", "team_id": TeamID, "user": Name, "user_id": BotID, "bot_id": botID,
 		}, nil
 	case "bots.info":
-		return p.requireScope("users:read", map[string]any{"bot": map[string]any{"id": in.Get("bot"), "app_id": p.botApp,
-			"user_id": BotID}})
+		return p.requireScope("users:read",
+			map[string]any{"bot": map[string]any{"id": in.Get("bot"), "app_id": p.botApp, "user_id": BotID}})
 	case "users.info":
 		person := p.people[in.Get("user")]
 		if person == nil {

@@ -141,8 +141,9 @@ func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
 		return nil, apiErr
 	}
 	if edited.Text == m.Text && edited.Source == m.Source && reflect.DeepEqual(edited.Buttons, m.Buttons) {
-		return nil, newAPIError(400,
-			"Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
+		return nil,
+			newAPIError(400,
+				"Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
 	}
 	edited.Edits++
 	*m = edited

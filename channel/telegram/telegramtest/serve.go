@@ -113,8 +113,9 @@ func parseParams(r *http.Request) (map[string]any, error) {
 // getUpdates returns unconfirmed updates. mu must be held; it is released while the poll waits.
 func (p *Platform) getUpdates(r *http.Request, b *bot, in map[string]any) (any, *apiError) {
 	if b.webhook != "" {
-		return nil, newAPIError(409,
-			"Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
+		return nil,
+			newAPIError(409,
+				"Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
 	}
 	b.polls++
 	me := b.polls
@@ -155,8 +156,9 @@ func (p *Platform) getUpdates(r *http.Request, b *bot, in map[string]any) (any, 
 		open = p.Wait(r.Context(), late.C)
 		switch {
 		case b.polls != me:
-			return nil, newAPIError(409,
-				"Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
+			return nil,
+				newAPIError(409,
+					"Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
 		case b.webhook != "":
 			return nil, newAPIError(409, "Conflict: terminated by setWebhook request")
 		case b.revoked:

@@ -95,8 +95,8 @@ func (p *Program) Post(channel, id, body string, change func(*http.Request)) (An
 
 // Message returns the body of a text message.
 func Message(room, user, text string) string {
-	raw, err := json.Marshal(map[string]any{"room": room, "user": map[string]string{"id": user,
-		"name": strings.ToUpper(user)}, "text": text})
+	raw, err := json.Marshal(map[string]any{"room": room,
+		"user": map[string]string{"id": user, "name": strings.ToUpper(user)}, "text": text})
 	if err != nil {
 		panic(err) // strings always encode
 	}

@@ -94,8 +94,8 @@ func FuzzTime(f *testing.F) {
 	f.Fuzz(func(t *testing.T, op string, than, at int64, fraction string) {
 		begin := time.Unix(than, 0).UTC()
 		when := time.Unix(at, 0).UTC() // a row's time, from year 1 on
-		if y := begin.Year(); y < 0 || y > 9999 || when.Before(time.Time{}) || fraction != "" && strings.Trim(fraction[1:],
-			"0") != "" {
+		if y := begin.Year(); y < 0 || y > 9999 || when.Before(time.Time{}) ||
+			fraction != "" && strings.Trim(fraction[1:], "0") != "" {
 			return
 		}
 		s, problem := parseSpan([]string{op + begin.Format("2006-01-02T15:04:05") + fraction + "Z"})
