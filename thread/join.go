@@ -119,6 +119,9 @@ func resumeJoin(t *State, r *mailroom.Run, now time.Time) bool {
 	if !r.Joins || !r.NotBefore.Before(t.ServedSince) || !at.After(now) {
 		return false
 	}
+	if now.Before(t.ServedSince) { // the clock has stepped back since the start: the wait could take hours
+		return false
+	}
 	r.JoinSince, r.NotBefore, r.AvailableAt = t.ServedSince, at, at
 	t.touchRun(r)
 	return true

@@ -356,6 +356,14 @@ func TestAMessageThatIsOnItsWayHoldsItsBurst(t *testing.T) {
 }
 
 // A server that was killed has received nothing in the time that the run should have waited.
+func TestAClockThatStepsBackAfterTheStartHoldsNoBurst(t *testing.T) {
+	w := newFixture(t)
+	w.served = w.now.Add(time.Hour) // the time of the start, by the clock before its step
+	w.must(piece("a", "ann"))
+	w.wait(time.Second)
+	w.mustStart("a")
+}
+
 func TestABurstWaitsAgainAfterARestart(t *testing.T) {
 	w := newFixture(t)
 	w.must(piece("a", "ann"))

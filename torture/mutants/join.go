@@ -46,6 +46,8 @@ func joinMutants() []mutant {
 			pkg, "^TestAMessageThatIsOnItsWayHoldsItsBurst$"},
 		{"a burst of this server waits again", file,
 			"!r.NotBefore.Before(t.ServedSince) || ", "", pkg, "^TestABurstWaitsAgainAfterARestart$"},
+		{"a burst waits for a start in the future", file, "	if now.Before(t.ServedSince) {", "	if false {", pkg,
+			"^TestAClockThatStepsBackAfterTheStartHoldsNoBurst$"},
 		{"a burst starts at once after a restart", "ledger/batch_rows.go",
 			"		t.ServedSince = r.begun.since(r.now)\n", "", "channel/chat/adapter", "^TestABurstOutlivesAKill$"},
 		{"a file does not hold the text before it", "channel/chat/inbound/inbound.go",
