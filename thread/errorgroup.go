@@ -152,7 +152,7 @@ func isPath(word string) bool {
 }
 
 // id reads a word of letters and digits that is an id: a UUID, 0x and hexadecimal digits, at least 8
-// hexadecimal digits, at least 12 letters and digits of which 3 are digits, or at least 6 with a digit
+// hexadecimal digits, at least 12 letters and digits with 3 digits among them, or at least 6 with a digit
 // behind a prefix such as req_ or chatcmpl-. A number with a unit is no id.
 func (s *scanner) id() bool {
 	n := uuidLength(s.rest)

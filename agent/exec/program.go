@@ -33,8 +33,8 @@ type ProgramOptions struct {
 	Files     string          // as in Options
 	Source    FileSource      // as in Options
 
-	// TakesOptions names the options of a submit that the program takes, of which OptionModel is the only one;
-	// any other one fails the run. nil means none.
+	// TakesOptions names the options of a submit that the program takes; any other one fails the run. OptionModel is
+	// the only one today. nil: the program takes no options.
 	TakesOptions []string
 
 	// As in Options, but 0 means one minute for StartTimeout, ten minutes for IdleTimeout and no

@@ -95,7 +95,7 @@ func (c *Console) PrintJSON(v any) error {
 	return wrapPrintError(enc.Encode(v))
 }
 
-// PrintList prints rows, the first of which is the header, and to Stderr how to get the next page.
+// PrintList prints rows, the header first, and to Stderr how to get the next page.
 // Without further rows it prints none to Stderr.
 func (c *Console) PrintList(rows [][]string, next *string, none string) error {
 	if len(rows) == 1 {

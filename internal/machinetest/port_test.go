@@ -46,9 +46,9 @@ func TestAReservedPortRefusesUntilItsServerListens(t *testing.T) {
 	}
 }
 
-// TestTheSystemGivesAReservedPortToNobody asks for 10,000 ports, for listeners and for outgoing connections. Of 200
+// TestTheSystemGivesAReservedPortToNoOtherProgram asks for 10,000 ports, for listeners and for outgoing connections. Of 200
 // ports that are only closed, the system gives one away within some hundred.
-func TestTheSystemGivesAReservedPortToNobody(t *testing.T) {
+func TestTheSystemGivesAReservedPortToNoOtherProgram(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // only Linux can hold a port
 	}

@@ -338,8 +338,7 @@ func (h *AlertHandlers) waiting(ctx context.Context) (all []waitingAlerts, err e
 }
 
 // describeTarget reads what a target has to send, and what it sent last. Its alerts wait in its own
-// thread, and in the threads of subscribers and tokens, of which only the ones with open runs cost
-// a query.
+// thread, and in the threads of subscribers and tokens. Only threads with open runs cost a query.
 func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 	out := api.Target{Name: t.Name, Kind: t.Kind, Decide: t.Decide}
 	id := alert.ThreadID(t.Name)

@@ -39,7 +39,7 @@ func parseRunFilter(at, text string, who *auth.Token) (f request.Filter, conditi
 	return f, conditions, nil
 }
 
-// statusesOf returns the statuses of which a filter requires one, nil if it allows all.
+// statusesOf returns the statuses that a filter allows, nil if it allows all.
 func statusesOf(f request.Filter) (statuses []mailroom.Status) {
 	for _, status := range f.OneOf("status") {
 		statuses = append(statuses, mailroom.Status(status))

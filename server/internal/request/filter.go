@@ -51,8 +51,8 @@ type FilterRow struct {
 // Terms are separated by spaces and must all match. A minus before a term negates
 // it. A star matches any number of characters, including none. Quotes enclose a value
 // with spaces; inside them a backslash escapes the next character, such as a quote or
-// a star. Matching is case-sensitive. Commas outside of quotes separate alternatives,
-// of which one must match; a time has a range instead:
+// a star. Matching is case-sensitive. Commas outside of quotes separate alternatives:
+// one must match. A time has a range instead:
 //
 //	status:queued,running agent:codex,claude
 //
@@ -205,8 +205,8 @@ func (f Filter) Exact(key string) (string, bool) {
 	return "", false
 }
 
-// OneOf returns the values of which a term without star and minus requires one, nil if
-// no term does. Of several such terms it is the one with the fewest values.
+// OneOf returns the alternatives of a term without star and minus, nil if there is no such
+// term: a row must have one of them. Of several such terms it is the one with the fewest values.
 func (f Filter) OneOf(key string) (values []string) {
 	for _, t := range f.terms {
 		if all := t.exact(); t.key == key && !t.not && all != nil && (values == nil || len(all) < len(values)) {
