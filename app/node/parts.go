@@ -29,7 +29,7 @@ func assemble(o Options, agents *agentSet) *Node {
 	return n
 }
 
-// parts returns what a server does at the same time, in the order of the start. The methods of phases say when each
+// parts returns what a server does at the same time. The methods of phases say when each
 // lifetime ends.
 func (n *Node) parts(ln net.Listener, lost <-chan error) []part {
 	watchStore := func(ctx context.Context) error { return awaitLoss(ctx, lost) }

@@ -46,8 +46,8 @@ func TestAReservedPortRefusesUntilItsServerListens(t *testing.T) {
 	}
 }
 
-// TestTheSystemGivesAReservedPortToNoOtherProgram asks for 10,000 ports, for listeners and for outgoing connections. Of 200
-// ports that are only closed, the system gives one away within some hundred.
+// TestTheSystemGivesAReservedPortToNoOtherProgram asks for 10,000 ports, for listeners and for outgoing connections. Of
+// 200 ports that are only closed, the system gives one away within some hundred.
 func TestTheSystemGivesAReservedPortToNoOtherProgram(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // only Linux can hold a port

@@ -241,7 +241,7 @@ func (a *runColumns) add(r *mailroom.Run) {
 	a.notBefores, a.bodies = append(a.notBefores, micros(r.NotBefore)), append(a.bodies, format.AppendRun(nil, r))
 }
 
-// values returns the arguments of a statement: its first ones, and the columns that may change but the bodies.
+// values returns the arguments of a statement: its first ones, and the columns that may change, without the bodies.
 func (a *runColumns) values(first ...any) []any {
 	return append(first, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores)
 }

@@ -64,7 +64,7 @@ func (r reader) runsWithin(q store.RunQuery) ([]*mailroom.Run, error) {
 	}
 	k := keysWithin{"run r", "r.thread", "r.key", q.From, q.Oldest, q.Limit, func(*sqlstore.Select) {}}
 	k.add(&s, q.Threads, conds...)
-	s.Add(") w")
+	s.Begin(") w")
 	s.ByKey("w.key", 0, q.Oldest)
 	return list(r, "read runs", &s, q.Limit, q.Bytes, scanRun)
 }
@@ -80,7 +80,7 @@ func (r reader) ticketsWithin(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	which := func(s *sqlstore.Select) { whichTickets(s, q) }
 	k := keysWithin{"ticket k", "k.thread", "k.key", q.From, q.Oldest, q.Limit, which}
 	k.add(&s, q.Threads, conds...)
-	s.Add(") w")
+	s.Begin(") w")
 	s.ByKey("w.key", 0, q.Oldest)
 	return list(r, "read tickets", &s, q.Limit, q.Bytes, scanTicket)
 }

@@ -49,7 +49,7 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if q.Thread == "" && q.Parent == "" && len(q.Statuses) > 1 {
 		// A partial index per status has the order of the list.
 		parts = parts[:0]
-		for _, status := range distinctStatuses(q.Statuses) {
+		for _, status := range sqlstore.Distinct(q.Statuses) {
 			part := q
 			part.Statuses = []mailroom.Status{status}
 			parts = append(parts, part)
@@ -105,14 +105,10 @@ func (r reader) runningRuns(q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	return found, nil
 }
 
-func distinctStatuses(list []mailroom.Status) []mailroom.Status {
-	return slices.Compact(slices.Sorted(slices.Values(list)))
-}
-
 // runsOf reads a list of runs in the order of an index.
 func (r reader) runsOf(q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	var s sqlstore.Select
-	s.Add("SELECT r.key, r.body FROM run r")
+	s.Add(allRuns)
 	if !whichRuns(&s, q) {
 		return nil, nil
 	}

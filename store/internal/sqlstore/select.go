@@ -1,8 +1,9 @@
-// Package sqlstore has what the stores in SQL databases share: the building of SELECTs, the turns of
-// calls, and the counts. The encoding of rows is in package format.
+// Package sqlstore has what the stores in SQL databases share: the building of SELECTs, the limits of
+// their results, the turns of calls with their refusals, idle connections, and the counts. The encoding
+// of rows is in package format.
 //
-// A database's dialect stays in its own store. What differs here is how a place of an argument is
-// written (see [Select.Text] and [Select.Numbered]).
+// A database's dialect stays in its own store, which passes the texts that differ. Select itself knows
+// how each database writes the place of an argument (see [Select.Text] and [Select.Numbered]).
 package sqlstore
 
 import (
@@ -20,8 +21,8 @@ type Select struct {
 }
 
 // Begin adds a text that ends with the tables of a SELECT. The next condition is its first one.
-func (s *Select) Begin(text string, args ...any) {
-	s.Add(text, args...)
+func (s *Select) Begin(text string) {
+	s.Add(text)
 	s.where = false
 }
 
@@ -57,22 +58,17 @@ func (s *Select) EqualTo(column string, value *string) {
 }
 
 // ByKey adds the order of lists, newest first unless oldest is set, and the condition that rows come after the key
-// from.
+// from; 0: all rows.
 func (s *Select) ByKey(column string, from int64, oldest bool) {
-	s.Behind(column, from, oldest)
-	s.Add(" ORDER BY " + column)
-	if !oldest {
-		s.Add(" DESC")
-	}
-}
-
-// Behind adds the condition that rows come after the key from in the order of ByKey, unless from is 0.
-func (s *Select) Behind(column string, from int64, oldest bool) {
 	switch {
 	case from != 0 && oldest:
 		s.Cond(column+" > ?", from)
 	case from != 0:
 		s.Cond(column+" < ?", from)
+	}
+	s.Add(" ORDER BY " + column)
+	if !oldest {
+		s.Add(" DESC")
 	}
 }
 
@@ -105,9 +101,12 @@ func (s *Select) Numbered() string {
 	}
 }
 
-// Distinct sorts ids and removes duplicates. Its result is not nil, which PostgreSQL reads as NULL.
-func Distinct(ids []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, ids...))))
+// Distinct returns the words of a list, sorted and without duplicates. Its result is not nil, which
+// PostgreSQL reads as NULL.
+func Distinct[T ~string](list []T) []T {
+	list = append([]T{}, list...)
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // Gauge tracks the rows and bytes of a result against its limits.

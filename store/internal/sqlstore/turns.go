@@ -49,8 +49,8 @@ func (t *Turns) TryWrite() bool {
 	}
 }
 
-// WaitWrite takes the turn to write behind the writes that wait, and reports false if the turns are
-// closed instead.
+// WaitWrite takes the turn to write behind the writes that wait. It may report false once the turns
+// are closed.
 func (t *Turns) WaitWrite() bool {
 	select {
 	case t.write <- struct{}{}:
@@ -97,7 +97,8 @@ func (t *Turns) closed() bool {
 // Closing is closed by Close.
 func (t *Turns) Closing() <-chan struct{} { return t.closing }
 
-// Close refuses new turns, and then calls end, once. A second call waits until the first one has called end.
+// Close refuses new calls of Write and View, and then calls end, once. A second call waits until the first one has
+// called end.
 func (t *Turns) Close(end func()) {
 	t.closeOnce.Do(func() {
 		close(t.closing)
