@@ -12,8 +12,9 @@ import (
 	"mailroom/store/storetest"
 )
 
-// openIn opens a store in a schema of the shared cluster. Its transactions may be silent for minutes: on a
-// busy machine a test is.
+// openIn opens a store in a schema of the shared cluster. It waits for minutes where a server waits for
+// about a second: on a busy machine a test may be silent for long, and transactions that create the same
+// threads in different orders block each other, and others, until PostgreSQL finds the deadlock after 1 s.
 func openIn(t testing.TB, schema, node string) *Store {
 	t.Helper()
 	return openOn(t, pgtest.Shared(t), schema, node)
@@ -22,7 +23,8 @@ func openIn(t testing.TB, schema, node string) *Store {
 func openOn(t testing.TB, c *pgtest.Cluster, schema, node string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Options{
-		URL: c.URL(), Schema: schema, Node: node, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true,
+		URL: c.URL(), Schema: schema, Node: node, ConnectTimeout: time.Minute, LockTimeout: 5 * time.Minute,
+		IdleInTransaction: 5 * time.Minute, AllowUnsafe: true,
 	})
 	if err != nil {
 		t.Fatal(err)
