@@ -88,6 +88,9 @@ type AgentEntry struct {
 
 // Send is a message to another thread. Repeating the name in a later attempt does not send it
 // again.
+//
+// The fields from Mode on say what a submit may say. They are omitted from the encoding of a step when
+// they are zero, because a step's digest covers it, and a worker of an older version may repeat a step.
 type Send struct {
 	Name   string // unique in the run
 	Thread string // "" creates a thread, the same one for the same name
@@ -96,6 +99,19 @@ type Send struct {
 	// Answer says how the end of the resulting run comes back: as a ticket under Name, as a
 	// message, or not at all.
 	Answer AnswerMode
+	// Mode is what happens if the thread is busy; "" is ModeQueue. An Answer needs a run of its own, so
+	// it cannot be combined with ModeSteer or ModeCollect. ModeInterrupt and ModeLatest drop the work of
+	// others, so they are only for threads that the run's own thread has created.
+	Mode     Mode `json:",omitempty"`
+	Priority *int `json:",omitempty"` // nil is DefaultPriority
+	// NotBefore is when the run may start, and Delay the same from the first send on; at most one is set.
+	NotBefore time.Time     `json:",omitzero"`
+	Delay     time.Duration `json:",omitempty"`
+	// Deadline is when the run ends, and Timeout the same from the first send on; at most one is set.
+	Deadline time.Time         `json:",omitzero"`
+	Timeout  time.Duration     `json:",omitempty"`
+	Options  json.RawMessage   `json:",omitempty"`
+	Metadata map[string]string `json:",omitempty"`
 }
 
 // Effect names a side effect of a run.

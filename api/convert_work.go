@@ -33,8 +33,7 @@ func FormatStep(s mailroom.Step) Step {
 		Tickets: FormatAsks(s.Tickets), Progress: s.Progress, NoProgress: s.NoProgress, Internal: s.Internal,
 	}
 	for _, send := range s.Sends {
-		out.Sends = append(out.Sends, Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: send.Parts,
-			Answer: send.Answer})
+		out.Sends = append(out.Sends, formatSend(send))
 	}
 	if s.Usage != (mailroom.Usage{}) {
 		u := Usage(s.Usage)
@@ -57,17 +56,37 @@ func (s Step) Read(at string) (mailroom.Step, error) {
 		return out, err
 	}
 	for i, send := range s.Sends {
-		parts := send.Parts
-		switch {
-		case parts == nil:
-			parts = mailroom.Text(send.Text)
-		case send.Text != "":
-			return out, invalid(fmt.Sprintf("%s.sends[%d].parts", at, i), "comes with text: give one of them", nil)
+		read, err := send.read(fmt.Sprintf("%s.sends[%d]", at, i))
+		if err != nil {
+			return out, err
 		}
-		out.Sends = append(out.Sends, mailroom.Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: parts,
-			Answer: send.Answer})
+		out.Sends = append(out.Sends, read)
 	}
 	return out, nil
+}
+
+func formatSend(s mailroom.Send) Send {
+	return Send{Name: s.Name, Thread: s.Thread, Agent: s.Agent, Parts: s.Parts, Answer: s.Answer, Mode: s.Mode,
+		Priority: s.Priority, NotBefore: formatWhen(s.NotBefore, s.Delay), Deadline: formatWhen(s.Deadline, s.Timeout),
+		Options: s.Options, Metadata: s.Metadata}
+}
+
+// read converts the send from its wire type. Errors name a field below the path at.
+func (s Send) read(at string) (mailroom.Send, error) {
+	out := mailroom.Send{Name: s.Name, Thread: s.Thread, Agent: s.Agent, Parts: s.Parts, Answer: s.Answer, Mode: s.Mode,
+		Priority: s.Priority, Options: present(s.Options), Metadata: s.Metadata}
+	switch {
+	case s.Parts == nil:
+		out.Parts = mailroom.Text(s.Text)
+	case s.Text != "":
+		return out, invalid(at+".parts", "comes with text: give one of them", nil)
+	}
+	var err error
+	if out.NotBefore, out.Delay, err = ReadWhen(at+".not_before", s.NotBefore); err != nil {
+		return out, err
+	}
+	out.Deadline, out.Timeout, err = ReadWhen(at+".deadline", s.Deadline)
+	return out, err
 }
 
 // FormatAgentEntries converts entries of an agent to their wire type.
@@ -222,6 +241,31 @@ func ReadDuration(at, text string) (time.Duration, error) {
 		return 0, invalid(at, "must be a duration such as 30s", text)
 	}
 	return d, nil
+}
+
+// ReadWhen parses a time (RFC 3339), or a duration above 0 from now on, such as 30m; "" is neither. at is the path of
+// the field.
+func ReadWhen(at, text string) (when time.Time, after time.Duration, err error) {
+	if text == "" {
+		return time.Time{}, 0, nil
+	}
+	if after, err = time.ParseDuration(text); err == nil && after > 0 {
+		return time.Time{}, after, nil
+	}
+	if when, err = time.Parse(time.RFC3339, text); err != nil || when.IsZero() {
+		return time.Time{}, 0, invalid(at, "must be a time such as 2030-01-31T18:00:00Z, or a duration such as 30m", text)
+	}
+	return when, 0, nil
+}
+
+func formatWhen(when time.Time, after time.Duration) string {
+	switch {
+	case !when.IsZero():
+		return when.UTC().Format(time.RFC3339Nano)
+	case after > 0:
+		return after.String()
+	}
+	return ""
 }
 
 func invalid(location, message string, value any) error {

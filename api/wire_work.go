@@ -152,6 +152,14 @@ type Send struct {
 	Text   string              `json:"text,omitempty"`
 	Parts  []mailroom.Part     `json:"parts,omitempty" nullable:"false" doc:"Instead of text."`
 	Answer mailroom.AnswerMode `json:"answer,omitempty" enum:"wait,wake" doc:"wait: the end of the run decides a ticket of this name; wake: the end of the run sends a message back."`
+
+	// As in a submit.
+	Mode      mailroom.Mode     `json:"mode,omitempty" doc:"Not steer or collect with answer. interrupt, latest: to threads made by this one."`
+	Priority  *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
+	NotBefore string            `json:"not_before,omitempty" doc:"A time (RFC 3339), or a duration from the first send on, such as 10m."`
+	Deadline  string            `json:"deadline,omitempty" doc:"When its run ends: a time, or a duration from the first send on."`
+	Options   json.RawMessage   `json:"options,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`
 }
 
 // Appended is the answer to a StepCommit.

@@ -394,6 +394,16 @@ func (m *model) append(t *rapid.T) {
 		if !chance(t, 20, "to a new thread") {
 			send.Thread = drawThread(t, "to")
 		}
+		if chance(t, 30, "send as a submit") {
+			send.Mode = one(t, []mailroom.Mode{mailroom.ModeSteer, mailroom.ModeCollect, mailroom.ModeLatest,
+				mailroom.ModeInterrupt, mailroom.ModeReject}, "mode")
+		}
+		if chance(t, 15, "later") && (send.Mode == "" || send.Mode == mailroom.ModeCollect) {
+			send.Delay = one(t, []time.Duration{time.Millisecond, time.Second, time.Hour}, "delay")
+		}
+		if chance(t, 15, "urgent") {
+			send.Priority = new(number(t, 0, 255, "priority"))
+		}
 		a.Step.Sends = append(a.Step.Sends, send)
 	}
 	m.write(t, "append", a)

@@ -256,7 +256,7 @@ func (tx *transaction) append(a *thread.StepCommit) (int64, error) {
 // makeSends returns the submits of a step's sends. It refuses a name that was used for another
 // thread, because names are unique in a run.
 func (tx *transaction) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Submit, error) {
-	sends := a.Submits(from.Run(a.Run), &from.Thread)
+	sends := a.Submits(from.Run(a.Run), &from.Thread, tx.now())
 	for i, s := range a.Step.Sends {
 		if to, ok := from.Run(a.Run).Joined[s.Name]; ok && to != sends[i].Thread {
 			return nil, errSentElsewhere(s.Name, a.Run, to)

@@ -73,6 +73,8 @@ func boundsOfWork() boundTable {
 		"Send.name": maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID),
 		"Send.agent": maxChars(project.MaxName),
 		"Send.text":  maxJSON(mailroom.MaxText), "Send.parts": maxItems(mailroom.MaxParts),
+		"Send.mode": byRule(maxKeyword), "Send.not_before": maxChars(maxDuration), "Send.deadline": maxChars(maxDuration),
+		"Send.options": maxJSON(mailroom.MaxOptions), "Send.metadata": maxJSON(mailroom.MaxMetadata),
 		"Ask.name": maxJSON(mailroom.MaxAnswer), "Ask.prompt": maxJSON(mailroom.MaxAnswer),
 		"Ask.action":    maxJSON(mailroom.MaxAnswer),
 		"Ask.arguments": maxJSON(mailroom.MaxAnswer), "Ask.after": maxChars(maxDuration),

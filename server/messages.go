@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"mailroom"
 	"mailroom/alert"
@@ -117,7 +116,7 @@ func (h *messageHandlers) submitMessages(
 	if b.MaxAttempts != nil {
 		sub.MaxAttempts = *b.MaxAttempts
 	}
-	if err := readDeadline(&sub, b.Deadline); err != nil {
+	if sub.Deadline, sub.Timeout, err = api.ReadWhen("body.deadline", b.Deadline); err != nil {
 		return nil, err
 	}
 	out, err := h.ledger.Submit(ctx, sub)
@@ -128,22 +127,6 @@ func (h *messageHandlers) submitMessages(
 		out.Superseded = []string{}
 	}
 	return &body[store.Submitted]{out}, nil
-}
-
-// readDeadline sets the deadline of a submit: a time, or a duration from its acceptance.
-func readDeadline(sub *thread.Submit, text string) (err error) {
-	if text == "" {
-		return nil
-	}
-	if sub.Timeout, err = time.ParseDuration(text); err == nil && sub.Timeout > 0 {
-		return nil
-	}
-	sub.Timeout = 0
-	if sub.Deadline, err = time.Parse(time.RFC3339, text); err != nil || sub.Deadline.IsZero() {
-		return request.Invalid("body.deadline", "must be a time such as 2030-01-31T18:00:00Z, or a duration such as 30m",
-			text)
-	}
-	return nil
 }
 
 // submitKey returns the idempotency key from the header or the field, which must agree.

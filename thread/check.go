@@ -114,13 +114,13 @@ func (in *Submit) checkOptions() error {
 
 func (in *Submit) checkMode() error {
 	switch in.Mode {
-	case mailroom.ModeQueue, mailroom.ModeLatest, mailroom.ModeCollect:
-	case mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeReject:
-		if !in.NotBefore.IsZero() {
-			return check.Invalid("not_before", "goes with the modes queue, latest and collect", in.NotBefore)
-		}
+	case mailroom.ModeQueue, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeSteer, mailroom.ModeInterrupt,
+		mailroom.ModeReject:
 	default:
 		return check.Invalid("mode", "must be queue, steer, interrupt, latest, collect or reject", string(in.Mode))
+	}
+	if !in.NotBefore.IsZero() && !canWait(in.Mode) {
+		return check.Invalid("not_before", "goes with the modes queue, latest and collect", in.NotBefore)
 	}
 	if y := in.NotBefore.Year(); y > 9999 || y < 1 {
 		return check.Invalid("not_before", "is not a time between the years 1 and 9999", in.NotBefore)
@@ -129,6 +129,11 @@ func (in *Submit) checkMode() error {
 		return check.Invalid("expect_run", "goes with mode steer", in.ExpectRun)
 	}
 	return nil
+}
+
+// canWait reports whether a submit of this mode may be scheduled. The other modes decide by what the thread does now.
+func canWait(m mailroom.Mode) bool {
+	return m == "" || m == mailroom.ModeQueue || m == mailroom.ModeLatest || m == mailroom.ModeCollect
 }
 
 func (in *Submit) checkMessages() error {

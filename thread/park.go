@@ -55,7 +55,7 @@ func (t *State) park(r *mailroom.Run, s *Settle, now time.Time) {
 func (s *submission) resume(c *mailroom.Run, to route) store.Submitted {
 	superseded := []string{}
 	if s.in.Mode == mailroom.ModeLatest {
-		superseded = s.t.supersede(everyRun, s.in.Sender, s.now)
+		superseded = s.t.supersede(s.replaces, s.in.Sender, s.now)
 	}
 	out := s.steer(c)
 	if to == routeResume {

@@ -184,7 +184,25 @@ func TestABadStepIsRefused(t *testing.T) {
 		"send of bad data": {Step: send(func(s *mailroom.Send) {
 			s.Parts = []mailroom.Part{{Type: "data", Data: json.RawMessage(`{`)}}
 		})},
-		"send to a bad agent":   {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
+		"send to a bad agent":    {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
+		"send of a bad mode":     {Step: send(func(s *mailroom.Send) { s.Mode = "later" })},
+		"send of a bad priority": {Step: send(func(s *mailroom.Send) { s.Priority = new(256) })},
+		"send of bad options":    {Step: send(func(s *mailroom.Send) { s.Options = json.RawMessage(`{`) })},
+		"large metadata": {Step: send(func(s *mailroom.Send) {
+			s.Metadata = map[string]string{"a": strings.Repeat("a", mailroom.MaxMetadata)}
+		})},
+		"send at two times": {Step: send(func(s *mailroom.Send) { s.NotBefore, s.Delay = time.Unix(1, 0), time.Second })},
+		"send in the past":  {Step: send(func(s *mailroom.Send) { s.Delay = -time.Second })},
+		"send that ends at two times": {Step: send(func(s *mailroom.Send) {
+			s.Deadline, s.Timeout = time.Unix(1, 0), time.Second
+		})},
+		"steer that is delayed": {Step: send(func(s *mailroom.Send) { s.Mode, s.Delay = mailroom.ModeSteer, time.Second })},
+		"steer with an answer": {Step: send(func(s *mailroom.Send) {
+			s.Mode, s.Answer = mailroom.ModeSteer, mailroom.AnswerWake
+		})},
+		"collect with an answer": {Step: send(func(s *mailroom.Send) {
+			s.Mode, s.Answer = mailroom.ModeCollect, mailroom.AnswerWait
+		})},
 		"message with NUL":      {Message: partialText("\x00")},
 		"large message":         {Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
 		"message with a bad id": {Message: &thread.PartialText{ID: "\xff", Text: "a"}},

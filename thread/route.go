@@ -86,13 +86,18 @@ func (s *submission) canSteer(c *mailroom.Run) bool {
 		tickets.waitKind(c, s.now) == mailroom.TicketApproval
 }
 
-// collectable returns the newest run, if it was never claimed and has the same agent and sender,
-// and no parent. A manually retried run has listed its inputs already, so a message added to it
-// would be in no transcript. A full run accepts nothing more, and older runs are not considered, to
-// keep the order of messages.
+// collectable returns the newest run, if it was never claimed and has the same agent and sender. The messages of a run
+// join only a run that the same run has sent, unless that one is awaited. A manually retried run has listed its inputs
+// already, so a message added to it would be in no transcript. A full run accepts nothing more, and older runs are not
+// considered, to keep the order of messages.
 func (s *submission) collectable() *mailroom.Run {
+	from := ""
+	if s.in.From != nil {
+		from = s.in.Parent
+	}
 	newest := s.t.Runs.queue.newest(func(r *mailroom.Run) bool {
-		return !r.Started && r.Agent == s.found.Agent && r.Origin.Sender == s.in.Origin.Sender && r.Parent == ""
+		return !r.Started && r.Agent == s.found.Agent && r.Origin.Sender == s.in.Origin.Sender &&
+			r.Parent == from && r.Caller == nil
 	})
 	if newest == nil || !s.fits(newest) {
 		return nil

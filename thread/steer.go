@@ -152,15 +152,15 @@ func detachSteers(r *mailroom.Run, now time.Time, take func(own *mailroom.Run) b
 	return runs
 }
 
-// supersedeSteers cancels the runs that unread steered messages would become and that the function these selects,
-// except child runs. An interrupt replaces such runs like queued ones.
+// supersedeSteers cancels the runs that unread steered messages would become and that the function these selects. An
+// interrupt replaces such runs like queued ones.
 func (t *State) supersedeSteers(these func(*mailroom.Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	c := t.current()
 	if c == nil {
 		return ids
 	}
-	for _, own := range detachSteers(c, now, func(own *mailroom.Run) bool { return own.Parent == "" && these(own) }) {
+	for _, own := range detachSteers(c, now, these) {
 		t.append(entry.KindQueued, own, now, queuedBody(own)) // the log must name the run before its end
 		t.finish(own, cancelled(mailroom.ReasonSuperseded, by), now)
 		ids = append(ids, own.ID)

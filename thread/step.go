@@ -98,6 +98,9 @@ func (a *StepCommit) checkSends() error {
 			s.Thread = id
 		}
 		in := submitOf(*s, a.Run)
+		if err := checkSend(s); err != nil {
+			return err
+		}
 		if err := in.Check(); err != nil {
 			return err
 		}
@@ -106,11 +109,26 @@ func (a *StepCommit) checkSends() error {
 	return nil
 }
 
-// Submits returns the submits of the sends of a checked step by run r on thread from.
-func (a *StepCommit) Submits(r *mailroom.Run, from *mailroom.Thread) []Submit {
+// checkSend validates what a send says beyond its submit.
+func checkSend(s *mailroom.Send) error {
+	shared := s.Mode == mailroom.ModeSteer || s.Mode == mailroom.ModeCollect
+	switch {
+	case s.Answer != mailroom.AnswerNone && shared:
+		return check.Invalid("mode", "must be queue, latest, interrupt or reject for a send with an answer: "+
+			"a message that joins a run has no run of its own that could answer", string(s.Mode))
+	case s.Delay < 0 || s.Delay > maxTimeout || s.Delay > 0 && !s.NotBefore.IsZero():
+		return check.Invalid("not_before", "must be one time, or one duration of at most ten years", s.Delay.String())
+	case s.Delay > 0 && !canWait(s.Mode):
+		return check.Invalid("not_before", "goes with the modes queue, latest and collect", s.Delay.String())
+	}
+	return nil
+}
+
+// Submits returns the submits of the sends, at now, of a checked step by run r on thread from.
+func (a *StepCommit) Submits(r *mailroom.Run, from *mailroom.Thread, now time.Time) []Submit {
 	all := slices.Clone(a.sends)
 	for i := range all {
-		all[i].sendFrom(r, from, &a.Step.Sends[i])
+		all[i].sendFrom(r, from, &a.Step.Sends[i], now)
 	}
 	return all
 }
@@ -139,7 +157,7 @@ func (a *StepCommit) Size() int {
 		n += itemSize + len(e.Body)
 	}
 	for _, s := range a.Step.Sends {
-		n += threadSize + PartsSize(s.Parts)
+		n += threadSize + PartsSize(s.Parts) + len(s.Options)
 	}
 	if a.Message != nil {
 		n += len(a.Message.Text)
@@ -314,11 +332,16 @@ func submitOf(s mailroom.Send, run string) Submit {
 	target, id, key := SendIDs(s, run)
 	return Submit{
 		Thread: target, Run: id, Messages: []NewMessage{{Parts: s.Parts}}, Agent: s.Agent, Key: key, Parent: run,
+		Mode: s.Mode, Priority: s.Priority, NotBefore: s.NotBefore, Deadline: s.Deadline, Timeout: s.Timeout,
+		Options: s.Options, Metadata: s.Metadata,
 	}
 }
 
 // sendFrom completes the submit of send s by run r on thread from. The digest covers none of it.
-func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.Send) {
+func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.Send, now time.Time) {
+	if s.Delay > 0 {
+		in.NotBefore = now.Add(s.Delay).Truncate(time.Microsecond)
+	}
 	in.Sender, in.Owner, in.By, in.ByServer = r.Agent, from.Owner, auth.RunToken(from.Owner), reserved.IsAgent(r.Agent)
 	in.Origin = mailroom.Origin{Via: "run", Sender: r.Agent}
 	in.From = &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)}

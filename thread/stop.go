@@ -39,7 +39,8 @@ func (t *State) Cancel(run, by string, now time.Time) (*mailroom.Run, error) {
 // a lower place, so that a repeated call does not affect later runs.
 func (t *State) Interrupt(place int64, by string, now time.Time) Interrupted {
 	old := func(r *mailroom.Run) bool { return place <= 0 || r.Place < place }
-	out := Interrupted{Superseded: append(t.supersede(old, by, now), t.supersedeSteers(old, by, now)...)}
+	dropped := func(r *mailroom.Run) bool { return !isSent(r) && old(r) }
+	out := Interrupted{Superseded: append(t.supersede(dropped, by, now), t.supersedeSteers(dropped, by, now)...)}
 	t.promote(now) // afterwards: a scheduled run that is due takes a new place
 	if c := t.current(); c != nil && old(c) {
 		out.Stopping = t.stopCurrent(mailroom.ReasonInterrupted, by, now)
@@ -48,7 +49,9 @@ func (t *State) Interrupt(place int64, by string, now time.Time) Interrupted {
 	return out
 }
 
-func everyRun(*mailroom.Run) bool { return true }
+// isSent reports whether another run has sent r and may wait for it. What people replace and interrupt are
+// the messages of people: such runs stay.
+func isSent(r *mailroom.Run) bool { return r.Parent != "" }
 
 // stopCurrent asks the current run to stop if a worker holds it, and cancels it otherwise. It
 // returns the id of a run that has yet to stop.
@@ -74,10 +77,10 @@ func (t *State) stopCurrent(why mailroom.Reason, by string, now time.Time) *stri
 	return &id
 }
 
-// supersede cancels the runs that `these` selects and that never started, except child runs. It returns their ids.
+// supersede cancels the runs that the function these selects and that never started. It returns their ids.
 func (t *State) supersede(these func(*mailroom.Run) bool, by string, now time.Time) []string {
 	ids := []string{}
-	for _, r := range t.Runs.queue.remove(func(r *mailroom.Run) bool { return r.Parent == "" && these(r) }) {
+	for _, r := range t.Runs.queue.remove(these) {
 		t.finish(r, cancelled(mailroom.ReasonSuperseded, by), now)
 		ids = append(ids, r.ID)
 	}

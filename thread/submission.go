@@ -26,6 +26,9 @@ func (s *submission) check() error {
 	if err := s.checkDecisions(); err != nil {
 		return err
 	}
+	if err := s.checkReplaces(); err != nil {
+		return err
+	}
 	if _, err := s.deadline(); err != nil {
 		return err
 	}
@@ -55,6 +58,19 @@ func (s *submission) check() error {
 		}
 	}
 	return nil
+}
+
+// checkReplaces refuses a run's message that would drop the work of a thread that the run's own thread has not
+// created. The run acts for the owner of its thread, who may do so; but a message that the run has read may have led
+// it there. Letting the run interrupt every thread of its owner would let a stranger's text do so too.
+func (s *submission) checkReplaces() error {
+	in, t := s.in, s.t
+	replaces := in.Mode == mailroom.ModeInterrupt || in.Mode == mailroom.ModeLatest
+	if in.From == nil || !replaces || !t.Exists() || t.Parent == in.From.Thread {
+		return nil
+	}
+	return mailroom.Errorf(mailroom.CodeForbidden, "thread %q was not created by thread %q: a run sends with mode %s "+
+		"only to threads that its own thread has created; use mode queue or steer", t.ID, in.From.Thread, in.Mode)
 }
 
 // checkMustDeliver refuses a submit whose caller asks for a delivery that the thread would not make: it
@@ -150,7 +166,7 @@ func (s *submission) apply() store.Submitted {
 		r = s.enqueue()
 	}
 	out := submittedTo(r, r.Inputs[len(r.Inputs)-1], disposition)
-	others := func(o *mailroom.Run) bool { return o != r }
+	others := func(o *mailroom.Run) bool { return o != r && s.replaces(o) }
 	switch s.in.Mode {
 	case mailroom.ModeInterrupt:
 		out.Superseded = append(s.t.supersede(others, s.in.Sender, s.now), s.t.supersedeSteers(others, s.in.Sender, s.now)...)
@@ -159,6 +175,15 @@ func (s *submission) apply() store.Submitted {
 		out.Superseded = s.t.supersede(others, s.in.Sender, s.now)
 	}
 	return out
+}
+
+// replaces reports whether the submit's mode may replace o. A run replaces what its own thread has sent, and not the
+// messages of people; see isSent for the other way round.
+func (s *submission) replaces(o *mailroom.Run) bool {
+	if s.in.From == nil {
+		return !isSent(o)
+	}
+	return isSent(o) && len(o.Lineage) > 0 && o.Lineage[len(o.Lineage)-1] == s.in.From.Thread
 }
 
 // submittedTo returns the result of a submit whose messages went to r. last is the last one of them.
