@@ -11,7 +11,7 @@ func sourceMutants() []mutant {
 		{"an open stream outlives its token while the rows cannot be read", "server/tokencache.go",
 			"			c.endExpired(time.Now())\n", "", "server", "^TestAGrantEndsWhenItsTokenExpires$"},
 		{"a channel asks nothing about the alerts in its queue", "app/node/channels.go",
-			"		o.Ended = alertEnded(o.Ledger, sender)\n", "", "app/node", "^TestWhatEndsAtAnotherServerIsSentByNone$/^memory$"},
+			"		o.Ended = alertEnded(o.Ledger, sender)\n", "		_ = sender\n", "app/node", "^TestWhatEndsAtAnotherServerIsSentByNone$/^memory$"},
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
 		{"a browser of a session of the former operator's token gets alerts", "alert/allow.go",
