@@ -174,9 +174,9 @@ func isKept(run *mailroom.Run, before time.Time) bool {
 }
 
 // firstKept returns the first seq of the oldest run that is kept, at most upto. It reads a bounded number of runs.
-// If there may be more below upto, it returns the first seq of a run in the middle of those that it read, and all
-// is false. The middle is safe although runs of one commit are not in the order of their first entries: the other
-// half has room for all runs of a commit.
+// If there may be more below upto, and it finds no kept run in the first half of those that it read, it returns the
+// first seq of the run in the middle, and all is false. The middle is safe although runs of one commit are not in the
+// order of their first entries: the other half has room for all runs of a commit.
 func firstKept(r store.Reader, thread string, upto int64, before time.Time) (first int64, all bool, err error) {
 	runs, err := r.Runs(store.RunQuery{Thread: thread, Oldest: true, Limit: 2 * purgeStep})
 	if err != nil {

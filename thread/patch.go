@@ -88,7 +88,8 @@ func (p *Patch) Check() error {
 // checkDelivery refuses a target of thread t that the caller cannot see, and a chain: a thread to which others
 // deliver must not deliver itself, or a reply could be delivered forever.
 //
-// It also refuses a reserved thread that does not exist and that the deliveries of owner cannot create.
+// It also refuses a thread of the server that gets nothing from threads of owner, whether or not it exists, and a
+// reserved thread that does not exist and that no delivery creates.
 func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" {
 		return nil

@@ -97,8 +97,8 @@ func (a *Alerts) Subscribe(ctx context.Context, find request.Lookup, target, fie
 }
 
 // DeliverTo returns the thread to which the threads of a token deliver if the token asks for the thread to. If to is a
-// thread of a target of alerts, DeliverTo returns the thread that Subscribe makes for this token, under the conditions
-// of Subscribe. It returns any other thread unchanged.
+// thread of a target of alerts, it returns the thread that Subscribe returns for this token, under the conditions of
+// Subscribe, and refuses a thread that delivers to the target for another owner. It returns any other thread unchanged.
 func (a *Alerts) DeliverTo(ctx context.Context, find request.Lookup, to string) (thread string, err error) {
 	agent := reserved.Agent(to)
 	if !alert.IsAgent(agent) {

@@ -16,8 +16,8 @@ type reader struct {
 
 // A pin lets the queries of one trip use certain plans only, whatever the statistics say.
 const (
-	// pinSeek keeps PostgreSQL from reading all later entries to sort them. An incremental sort orders the rows of
-	// each position in the order of the index.
+	// pinSeek keeps PostgreSQL from reading all later entries to sort them. The index has the order of positions, and
+	// an incremental sort orders the rows of each position alone.
 	pinSeek = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 		set_config('enable_sort', 'off', true)`
 
