@@ -75,8 +75,8 @@ func printAgents(con *command.Console, agents []api.Agent, output command.Format
 	return con.PrintList(rows, nil, "no agents")
 }
 
-// retries describes how the runs of an agent are retried, such as "5 attempts, 250ms to 30s, 3 crashes". A server of an
-// older version says nothing.
+// retries describes how the runs of an agent are retried, such as "5 attempts, 250ms to 30s, 3 crashes". It returns
+// "" for a server of an older version, whose answer has no retry policy.
 func retries(r *api.AgentRetry) string {
 	if r == nil {
 		return "-"

@@ -44,8 +44,8 @@ for a decision, the commands that decide are shown and the exit code is 3.`,
 	return cmd
 }
 
-// attach follows the thread or run id. With an empty after it starts at the
-// beginning of the run.
+// attach follows the thread or run id. after is the cursor to start from; with "" it starts at the beginning of the
+// run.
 func attach(ctx context.Context, con *command.Console, id, after string, output command.Format) error {
 	c, err := connect(con)
 	if err != nil {
@@ -62,7 +62,7 @@ func attach(ctx context.Context, con *command.Console, id, after string, output 
 func findTarget(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
-	// a token for one run sees no thread
+	// A token for one run may not see the thread, so a refusal also leads to the search for a run.
 	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || code == mailroom.CodeForbidden {
 		run, err := resolveRun(ctx, c, id)
 		if err != nil {

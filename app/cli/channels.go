@@ -11,8 +11,8 @@ import (
 	"mailroom/client"
 )
 
-// Channels returns the command that lists channels and its command resume. states is a table of
-// their states for the help.
+// Channels returns the command that lists channels, with its subcommand resume. states is a table of the states of a
+// channel, for the help text.
 func Channels(con *command.Console, states string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channels",

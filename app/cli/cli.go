@@ -1,4 +1,4 @@
-// Package cli has the commands that talk to a server. It knows the server only by its API.
+// Package cli has the commands that talk to a server. They use only the server's HTTP API.
 package cli
 
 import (

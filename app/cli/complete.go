@@ -15,17 +15,17 @@ import (
 	"mailroom/internal/display"
 )
 
-// Bounds of a completion: a shell waits for it.
+// Bounds of one completion. The user waits for the shell to complete.
 const (
 	completeTimeout = 2 * time.Second
 	completeItems   = 100
 )
 
-// source asks the server for what may stand in one place of a command line.
+// source asks the server for the completions of one argument or flag.
 type source func(ctx context.Context, c *client.Client) ([]cobra.Completion, error)
 
-// AddCompletions makes a shell complete arguments and flags of the commands below root: with names and
-// ids that the server knows, or with fixed words. Without a server there are no names.
+// AddCompletions makes a shell complete arguments and flags of the commands below root: with names and ids that the
+// server knows, or with fixed words. If no server answers, the shell completes only the fixed words.
 func AddCompletions(con *command.Console, root *cobra.Command) {
 	first := map[string][]source{ // of the first argument, by command
 		"attach": {threadNames, runIDs("")}, "interrupt": {threadNames}, "threads show": {threadNames},
@@ -74,7 +74,7 @@ func fixed[S ~string](words ...S) cobra.CompletionFunc {
 	return cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// completeFrom completes a flag or a first argument with what the sources have.
+// completeFrom completes a flag or a first argument with the completions of all sources.
 func completeFrom(con *command.Console, sources ...source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		c, err := connect(con)

@@ -185,7 +185,7 @@ func contextRemoveCommand(con *command.Console) *cobra.Command {
 	})
 }
 
-// contextChange is a command that changes the file for one context that exists.
+// contextChange returns a command that changes one existing context in the user's file of contexts.
 func contextChange(
 	con *command.Console, cmd *cobra.Command, change func(all *endpoint.Contexts, name string),
 ) *cobra.Command {

@@ -85,8 +85,8 @@ func acceptedVerdicts(k api.Ticket) []mailroom.Verdict {
 		func(v mailroom.Verdict) bool { return !acceptsVerdict(k, v) })
 }
 
-// reportWaiting prints how to decide what run, or a child that it waits for, waits for, and
-// returns an error with [command.ExitWaiting]. It returns nil if no decision of a person is open.
+// reportWaiting prints how to decide the tickets that run waits for, or that a child of run waits for, and returns an
+// error with [command.ExitWaiting]. It returns nil if no decision of a person is open.
 func reportWaiting(ctx context.Context, con *command.Console, c *client.Client, run string) error {
 	open, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
 	if err != nil {

@@ -26,7 +26,7 @@ type entryFormatter struct {
 	names map[string]string // by call or ticket
 }
 
-// format returns a line for an entry, or "" if the entry needs none.
+// format returns a line for an entry, or "" if the entry is not shown.
 func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 	switch e.Kind {
 	case entry.KindStep, entry.KindToolStarted, entry.KindToolDone, entry.KindSend,

@@ -89,9 +89,8 @@ func fetchFollowState(ctx context.Context, c *client.Client, q client.FollowQuer
 	return followState{done: r.Status.Finished(), last: r.Status}, nil
 }
 
-// followUntilResumed prints events while the run waits for something other than a decision,
-// such as a child run. It returns after look at the latest, so that the caller can check
-// whether a child waits for a decision.
+// followUntilResumed prints events while the run waits for something other than a decision, such as a child run. It
+// returns after the time look at the latest, so that the caller can check whether a child waits for a decision.
 func followUntilResumed(
 	ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration,
 ) error {
@@ -141,8 +140,8 @@ func (p *replyPrinter) after(from string) string {
 	return p.cursor
 }
 
-// result returns the outcome as an error. last is the status of the latest run, for the case
-// that its final entry was not seen.
+// result returns the outcome as an error. last is the status of the latest run; it counts if the run's final entry
+// was not printed.
 func (p *replyPrinter) result(last mailroom.Status) error {
 	if p.last != "" {
 		last = p.last

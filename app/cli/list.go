@@ -10,7 +10,7 @@ import (
 	"mailroom/client"
 )
 
-// list is a command that lists items of the server, newest first.
+// list is a command that lists items of the server, newest first, page by page.
 type list[T any] struct {
 	fetch  func(*client.Client, context.Context, client.ListQuery) (api.Page[T], error)
 	header []string
@@ -36,7 +36,7 @@ func (l list[T]) command(con *command.Console, cmd *cobra.Command, usual string)
 	})
 }
 
-// print prints a page, or one page after the other: all items together may not fit into memory.
+// print prints one page, or all pages one after the other. It never holds all items, which may not fit into memory.
 func (l list[T]) print(
 	ctx context.Context, con *command.Console, c *client.Client, q client.ListQuery, all bool, output command.Format,
 ) error {
@@ -84,7 +84,7 @@ func (l list[T]) print(
 	}
 }
 
-// empty says that there are no items.
+// empty returns the text for a list without items. It says if the server has not searched everything yet.
 func (l list[T]) empty(q client.ListQuery, next *string) string {
 	switch {
 	case next != nil:

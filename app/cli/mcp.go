@@ -65,8 +65,8 @@ func serveMCP(ctx context.Context, con *command.Console, thread string) error {
 	return err
 }
 
-// clientDialer finds the server for each call, because it may have started or moved since the
-// last call.
+// clientDialer finds the server again for each call, because the server may have started or moved since the last
+// call.
 type clientDialer struct {
 	mu     sync.Mutex
 	con    *command.Console  // owned by mu

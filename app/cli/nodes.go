@@ -14,7 +14,7 @@ import (
 	"mailroom/client"
 )
 
-// node is a server, as its workers show it.
+// node is one server of a cluster, as the rows of its workers describe it.
 type node struct {
 	ID         string    `json:"id"`
 	Host       string    `json:"host"`

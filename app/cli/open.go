@@ -55,8 +55,8 @@ shows it, mailroom token revoke ends it.`,
 	})
 }
 
-// signInLink returns the link with which a browser signs in. The secret is behind #, which browsers send
-// to no server, so no log and no preview of the link has it.
+// signInLink returns the link with which a browser signs in. The secret stands behind #. Browsers do not send that
+// part of a link to a server, so the secret is in no log of requests and no preview of the link.
 func signInLink(base, secret string) string {
 	return strings.TrimSuffix(base, "/") + "/#sign-in=" + secret
 }
@@ -81,7 +81,7 @@ func showLink(con *command.Console, base, link string, expires time.Time, browse
 	return nil
 }
 
-// isLoopback reports whether only this machine reaches an address.
+// isLoopback reports whether an address is reachable only from this machine.
 func isLoopback(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -115,8 +115,8 @@ func drawCode(code *qr.Code) string {
 	return b.String()
 }
 
-// openBrowser opens a link. Other users of the machine can read the arguments of a process, so the
-// browser gets a file, which only this user can read, that leads to the link.
+// openBrowser opens a link. Other users of the machine can read the arguments of a process, so the link is not an
+// argument: the browser opens a file that only this user can read, and the file redirects to the link.
 func openBrowser(con *command.Console, link string, expires time.Time) error {
 	words := browserCommand(runtime.GOOS, con.Env)
 	if words == nil {
@@ -144,8 +144,7 @@ func openBrowser(con *command.Console, link string, expires time.Time) error {
 	return exec.Command(words[0], append(words[1:], file)...).Run()
 }
 
-// browserCommand returns the command of an operating system that opens a file, nil if there is no
-// desktop.
+// browserCommand returns the command of an operating system that opens a file, or nil if there is no desktop.
 func browserCommand(system string, env func(string) string) []string {
 	switch {
 	case system == "darwin":

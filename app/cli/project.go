@@ -15,7 +15,7 @@ import (
 	"mailroom/client"
 )
 
-// projectCommand lets agents that share resources coordinate.
+// projectCommand has the subcommands for agents that coordinate in a project.
 func projectCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",

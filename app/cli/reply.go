@@ -23,7 +23,7 @@ type replyPrinter struct {
 	formatter entryFormatter
 	pending   []string // lines to print after the current message
 
-	// The message being streamed.
+	// The message that is being streamed.
 	message string // its id, "" between messages
 	attempt int
 	printed int // bytes of its text on Stdout
@@ -126,7 +126,8 @@ func (p *replyPrinter) close() error {
 	return nil
 }
 
-// flushPending prints the lines that were held back until the line on Stdout was complete.
+// flushPending prints the lines for Stderr that were held back until the line on Stdout was complete, so that a
+// terminal does not mix the two.
 func (p *replyPrinter) flushPending() {
 	for _, line := range p.pending {
 		p.con.Infof("%s", line)
@@ -168,9 +169,8 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 	return err
 }
 
-// printMessage prints a message entry. Of an agent's message it prints the part that was
-// not streamed yet, also if the message is internal. Other messages go to Stderr, unless
-// they are internal.
+// printMessage prints a message entry. Of an agent's message it prints the part that was not streamed yet, even if
+// the message is internal. Other messages go to Stderr, unless they are internal.
 func (p *replyPrinter) printMessage(e mailroom.Entry) error {
 	var msg mailroom.Message
 	if err := e.Decode(&msg); err != nil {

@@ -51,7 +51,8 @@ operator's own, such as after a restore, which brings back what was revoked sinc
 	})
 }
 
-// revokeAll revokes all rows of tokens: those with a name first, because what acts for them goes with them.
+// revokeAll revokes several tokens. It revokes tokens with a name first, because tokens that act for a named one end
+// with it.
 func revokeAll(ctx context.Context, con *command.Console, c *client.Client, cancel bool) error {
 	me, err := c.Accounts().Session(ctx)
 	if err != nil {

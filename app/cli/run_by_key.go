@@ -19,8 +19,8 @@ import (
 // the command.
 const runByKeyTimeout = time.Second
 
-// RunByKey returns the run that the submit with this key made in a thread: lines for a person,
-// and the run as JSON. The run is optional output of a command, so any error means nil.
+// RunByKey returns the run that was submitted to a thread with this key, as lines for a person and as JSON. Commands
+// show the run only as an extra, so RunByKey returns nil on any error.
 func RunByKey(ctx context.Context, con *command.Console, thread, key string) (lines []string, raw json.RawMessage) {
 	server, err := endpoint.Find(con)
 	if err != nil {

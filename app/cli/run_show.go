@@ -30,7 +30,7 @@ type runDetails struct {
 	Input    []mailroom.Message `json:"input"`    // the first messages that it was started for
 	Attempts []attempt          `json:"attempts"` // the last ones, oldest first
 	Children []api.Run          `json:"children"` // the newest ones, newest first
-	// Hidden says that the token may see the run only, so that the rest is missing.
+	// Hidden is set if the token may see only the run, so that the other fields are missing.
 	Hidden bool `json:"hidden"`
 }
 
@@ -82,7 +82,7 @@ func fetchRun(ctx context.Context, c *client.Client, id string) (d runDetails, e
 	return d, err
 }
 
-// fetchRest reads what the thread and other runs contain about a run.
+// fetchRest fills d with what the run's thread and other runs contain about the run.
 func fetchRest(ctx context.Context, c *client.Client, d *runDetails) error {
 	for _, id := range d.Messages[:min(len(d.Messages), shownInputs)] {
 		m, err := c.Message(ctx, d.Thread, id)
@@ -103,7 +103,7 @@ func fetchRest(ctx context.Context, c *client.Client, d *runDetails) error {
 	return err
 }
 
-// fetchAttempts reads the attempts from the log. Those older than the retention are missing.
+// fetchAttempts reads the attempts from the log. Attempts whose entries are older than the retention are missing.
 func fetchAttempts(ctx context.Context, c *client.Client, r api.Run) ([]attempt, error) {
 	all := []attempt{}
 	q := client.EntriesQuery{Run: r.ID, Kinds: []string{
@@ -124,7 +124,7 @@ func fetchAttempts(ctx context.Context, c *client.Client, r api.Run) ([]attempt,
 	return all, nil
 }
 
-// foldAttempt adds an entry of a run to its attempts.
+// foldAttempt updates the attempts of a run with the run's next entry.
 func foldAttempt(all []attempt, e mailroom.Entry) ([]attempt, error) {
 	if e.Kind == entry.KindStarted || e.Kind == entry.KindResumed {
 		var b entry.RunStarted
@@ -153,7 +153,7 @@ func foldAttempt(all []attempt, e mailroom.Entry) ([]attempt, error) {
 	return all, nil
 }
 
-// crashes returns the lost claims of a run with their bound.
+// crashes formats how many claims of a run were lost, and how many let it fail, such as "1 of 3".
 func crashes(r api.Run) string {
 	limit := mailroom.MaxCrashes
 	if r.MaxCrashes != nil {
@@ -247,7 +247,7 @@ func (a attempt) outcome() string {
 	return out
 }
 
-// duration formats how long a run waited for its first start, and how long it took from there.
+// duration formats how long a run waited for its first start, and how long it took since then.
 func duration(r api.Run) string {
 	if r.StartedAt == nil {
 		return "-"

@@ -95,7 +95,7 @@ func watchList(ctx context.Context, con *command.Console, screen bool, list func
 	}
 }
 
-// maxCounted is how many runs mailroom runs --count counts.
+// maxCounted is the highest number that mailroom runs --count counts to.
 const maxCounted = 10_000
 
 func printCount(cmd *cobra.Command, con *command.Console, c *client.Client, q string) error {

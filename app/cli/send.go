@@ -105,14 +105,15 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	return cmd
 }
 
-// setIfChanged sets a field to the value of a flag that the command line has.
+// setIfChanged points field to value if the command line has the flag, and leaves it nil otherwise.
 func setIfChanged(cmd *cobra.Command, flag string, field **int, value *int) {
 	if cmd.Flags().Changed(flag) {
 		*field = value
 	}
 }
 
-// parseDeadline returns --deadline as the server takes it. A duration stays one, because it counts from the acceptance.
+// parseDeadline returns --deadline as the server takes it. A duration is sent as a duration, because it starts when
+// the server accepts the submit.
 func parseDeadline(text string, now time.Time) (string, error) {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return text, nil
@@ -124,7 +125,7 @@ func parseDeadline(text string, now time.Time) (string, error) {
 	return at.Format(time.RFC3339), nil
 }
 
-// parseTime returns the time that the text of a flag names, nil for "".
+// parseTime parses the time at, the value of the flag named flag. It returns nil for "".
 func parseTime(flag, at string, now time.Time) (*time.Time, error) {
 	if at == "" {
 		return nil, nil
@@ -254,7 +255,8 @@ func send(ctx context.Context, con *command.Console, in api.Submit, detach bool,
 	return follow(ctx, con, c, q, p, con.CommandLine("attach", done.Thread))
 }
 
-// reportBlocking prints how to decide what an earlier run of the thread waits for, if it does.
+// reportBlocking prints how to decide the tickets of an earlier run, if such a run of the thread waits and so blocks
+// the new one.
 func reportBlocking(ctx context.Context, con *command.Console, c *client.Client, done api.Submitted) error {
 	t, err := c.Thread(ctx, done.Thread)
 	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {

@@ -12,14 +12,14 @@ import (
 	"mailroom/internal/lazyregexp"
 )
 
-// shortID matches the end of an id, as long as the console shows it or shorter, but not a whole id.
+// shortID matches the end of an id with at most as many characters as the console shows, but no whole id.
 var shortID = lazyregexp.New(`^[0-9a-f-]{4,35}$`)
 
 // shortPages bounds the pages of runs that are searched for a short id.
 const shortPages = 5
 
-// resolveRun returns the id of the run that an argument names: a whole id, or its end if only one of the
-// newest runs has it. Any other argument is returned unchanged.
+// resolveRun returns the id of the run that an argument names: a whole id, or the end of an id if only one of the
+// newest runs has this end. Any other argument is returned unchanged.
 func resolveRun(ctx context.Context, c *client.Client, arg string) (string, error) {
 	if !shortID().MatchString(arg) {
 		return arg, nil
@@ -48,8 +48,8 @@ func resolveRun(ctx context.Context, c *client.Client, arg string) (string, erro
 	return "", command.Errorf(command.ExitUsage, "", "several runs end in %q: %s", arg, strings.Join(found, ", "))
 }
 
-// resolveRunOf is resolveRun for an argument that may also be a thread, whose run pick returns, nil for
-// none.
+// resolveRunOf is [resolveRun] for an argument that may also be the id of a thread. pick then returns the id of the
+// thread's run, or nil if there is none.
 func resolveRunOf(ctx context.Context, c *client.Client, arg string, pick func(api.Thread) *string) (string, error) {
 	id, err := resolveRun(ctx, c, arg)
 	if err != nil || id != arg {

@@ -95,8 +95,8 @@ func printPID(con *command.Console) error {
 	return errors.Join(con.Printf("%d\n", p.PID), p.Release())
 }
 
-// fetchServerStatus queries the server. For a data folder it first checks that the server's process runs, because
-// another program may use the address of a killed server.
+// fetchServerStatus queries the server. If a data folder selects the server, it first checks that the server's
+// process runs, because another program may listen on the address of a killed server.
 func fetchServerStatus(ctx context.Context, con *command.Console) (s serverStatus, err error) {
 	remote, err := endpoint.IsRemote(con)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// stopPollInterval is the interval of checking whether the server has ended.
+	// stopPollInterval is how often stop checks whether the server has ended.
 	stopPollInterval = 20 * time.Millisecond
-	// stopReportInterval is the interval of progress messages.
+	// stopReportInterval is the time between two progress messages while the server ends.
 	stopReportInterval = 5 * time.Second
 )
 
@@ -72,8 +72,8 @@ func stopServer(
 	return nil
 }
 
-// printRunning prints how many runs the server waits for. A server that does not respond is stopped without this
-// message.
+// printRunning prints how many runs the server waits for. If the server does not answer, it prints nothing, and the
+// server is stopped all the same.
 func printRunning(ctx context.Context, con *command.Console) {
 	c, err := connect(con)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"mailroom/internal/display"
 )
 
-// tailQuery says what tail prints.
+// tailQuery selects what tail prints.
 type tailQuery struct {
 	after string
 	kinds []string // prefixes of kinds; none: all

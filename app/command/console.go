@@ -1,6 +1,6 @@
-// Package command is what the commands of mailroom share: streams, output formats, hints and exit codes.
+// Package command has what the commands of mailroom share: streams, output formats, hints and exit codes.
 //
-// Data goes to standard output and everything else to standard error. What comes from outside is escaped on a terminal.
+// Data goes to standard output and everything else to standard error. On a terminal, text from outside is escaped.
 package command
 
 import (
@@ -72,7 +72,7 @@ func (c *Console) CommandPrefix() string {
 	return strings.Join(append([]string{c.Program()}, c.server()...), " ")
 }
 
-// server returns the flags that name the server of this command.
+// server returns the flags that select the server of this command, for hints.
 func (c *Console) server() (flags []string) {
 	if c.Data != "" {
 		flags = append(flags, "--data", Quote(c.Data))

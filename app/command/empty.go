@@ -19,9 +19,9 @@ func AllowEmpty(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// CheckEmptyFlags refuses a flag with an empty value, unless that has a meaning. Such a value is usually a
-// variable of a script that is not set: as if the flag were left out, the command would use another
-// thread, server or folder than its author meant.
+// CheckEmptyFlags refuses a flag with an empty value, unless that has a meaning. Usually a script passed a variable
+// that is not set. If the command took the flag as absent, it would use another thread, server or folder than the
+// script's author meant.
 func CheckEmptyFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if err == nil && hasEmpty(f.Value) && f.Annotations[mayBeEmpty] == nil {
@@ -31,7 +31,7 @@ func CheckEmptyFlags(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// hasEmpty reports whether the value of a given flag is an empty text, or a list with one or without any.
+// hasEmpty reports whether the value of a flag is an empty text, an empty list, or a list with an empty text.
 func hasEmpty(v pflag.Value) bool {
 	if list, ok := v.(pflag.SliceValue); ok {
 		all := list.GetSlice()

@@ -49,7 +49,8 @@ func UsageErrorf(cmd *cobra.Command, format string, args ...any) error {
 	return Errorf(ExitUsage, "see `"+cmd.CommandPath()+" --help`", format, args...)
 }
 
-// PrintedError ends a command with an exit code. The command has printed the reason already.
+// PrintedError ends a command with an exit code. The command has already printed the reason, so nothing more is
+// printed.
 type PrintedError struct {
 	Code   int
 	Reason string
@@ -110,8 +111,8 @@ func (c *Console) explainServerError(e *mailroom.Error) (code int, message, hint
 	return code, message, hint
 }
 
-// nameField replaces the description of a field in a message by its [fieldText]. The message may name
-// the field by its path or, if a package below the server made it, by the end of the path.
+// nameField replaces the description of a field in a message by its [fieldText]. The message may name the field by
+// its path or, if a package below the server wrote the message, by the end of the path.
 func nameField(message string, f mailroom.Field) string {
 	for path, ok := f.Location, true; ok; _, path, ok = strings.Cut(path, ".") {
 		if before, after, found := strings.Cut(message, path+": "+f.Message); found {
@@ -136,7 +137,7 @@ func fieldText(f mailroom.Field) string {
 		name = "the request"
 	}
 	value, _ := f.Value.(string)
-	// no JSON
+	// Only a value that is short and no JSON is repeated.
 	shown := value != "" && utf8.RuneCountInString(value) <= maxFieldValue && !strings.ContainsAny(value[:1], "[{")
 	switch {
 	case predicate().MatchString(f.Message) && shown:

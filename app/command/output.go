@@ -14,7 +14,7 @@ import (
 	"mailroom/internal/display"
 )
 
-// Format is the value of -o.
+// Format is the value of the flag -o: the format of a command's output.
 type Format string
 
 // Formats of data on Stdout.
@@ -78,7 +78,7 @@ func completeFormat(cmd *cobra.Command, formats ...Format) {
 	for i, f := range formats {
 		words[i] = string(f)
 	}
-	// It fails only for an unknown flag, or one that has a function already.
+	// RegisterFlagCompletionFunc fails only for an unknown flag, or a flag that has a function already.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -95,8 +95,8 @@ func (c *Console) PrintJSON(v any) error {
 	return wrapPrintError(enc.Encode(v))
 }
 
-// PrintList prints rows, the header first, and to Stderr how to get the next page.
-// Without further rows it prints none to Stderr.
+// PrintList prints rows, the header first, and to Stderr how to get the next page. If there is no row below the
+// header, it prints the text none to Stderr.
 func (c *Console) PrintList(rows [][]string, next *string, none string) error {
 	if len(rows) == 1 {
 		c.Infof("%s", none)

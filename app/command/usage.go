@@ -47,7 +47,8 @@ func ExplainUsage(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// suggestCommand suggests the commands below cmd that list a word in SuggestFor, else the one with the nearest name.
+// suggestCommand suggests a command below cmd for a word that names none: those that list the word in SuggestFor, or
+// else the one with the most similar name.
 func suggestCommand(cmd *cobra.Command, word string) string {
 	var known, meant []string
 	for _, c := range cmd.Commands() {
@@ -74,7 +75,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// didYouMean suggests a word, unless it is empty.
+// didYouMean returns a suggestion of the word near, or "" if near is empty.
 func didYouMean(prefix, near string) string {
 	if near == "" {
 		return ""

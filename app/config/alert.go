@@ -51,9 +51,10 @@ func (t *Target) settings() []setting.Setting {
 	})
 }
 
-// Place returns a fingerprint of where the target sends to: of the settings of its kind that differ from the defaults,
-// so that a new setting of another version changes nothing, and without its secrets, which may be rotated. No kind says
-// which of its settings are the address, so none can forget one.
+// Place returns a fingerprint of where the target sends to. It covers all settings of the kind that differ from their
+// defaults, so that a setting that another version adds changes nothing, and no secrets, because they may be rotated.
+// The alternative, that each kind lists which settings are its address, would fail silently for a setting that a kind
+// forgets.
 func (t *Target) Place() string {
 	names, defaults := []string{"target", t.Kind.Name}, t.Kind.New()
 	for i, s := range t.Settings.Keys {
@@ -110,7 +111,7 @@ func (r *Rule) settings() []setting.Setting {
 	}
 }
 
-// listOf is a list of some of the allowed values.
+// listOf is the value of a setting that lists some of the allowed values.
 func listOf[S ~string](p *[]S, allowed []S) setting.Value {
 	texts := func(values []S) (out []string) {
 		for _, v := range values {
@@ -255,7 +256,7 @@ func (c *Config) checkRules() (found []problem) {
 	return found
 }
 
-// checkChats returns the problems of targets whose chats are not of a channel of the server.
+// checkChats returns the problems of targets that send to a chat of a channel that the configuration does not have.
 func (c *Config) checkChats() (found []problem) {
 	for _, name := range c.TargetNames() {
 		thread := c.Targets[name].Settings.Chat

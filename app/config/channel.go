@@ -94,8 +94,8 @@ func (c *Config) DefaultWhenAllDown(what string) {
 	}
 }
 
-// NewChannel returns a channel with the defaults of its kind. It reconnects as [channels] says,
-// else as is best for its kind.
+// NewChannel returns a channel with the defaults of its kind. Its reconnect policy comes from [channels], or else
+// from its kind.
 func (c *Config) NewChannel(k kind.Kind) *Channel {
 	ch := &Channel{Kind: k, Settings: k.New(), ReconnectSettings: c.ReconnectSettings}
 	if k.Chat {
@@ -151,8 +151,8 @@ func (c *Channel) check() error {
 	return c.Settings.Check()
 }
 
-// CheckTokens returns an error if two channels of one kind use the same token, because a platform
-// sends each message to only one or to both connections of a bot. Call ReadTokens before it.
+// CheckTokens returns an error if two channels of one kind use the same token, because a platform sends a bot's
+// messages to only one of two connections, or to both. Call ReadTokens before it.
 func (c *Config) CheckTokens() error {
 	first := map[string]string{} // names of channels by kind and token
 	for _, name := range c.ChannelNames() {

@@ -1,6 +1,6 @@
-// Package config defines the server's settings: a struct with defaults, read from a TOML
-// file in which an unknown key or an invalid value is an error, and from environment variables. Its commands add a
-// channel or a target of alerts to that file.
+// Package config defines the settings of the server. They have defaults and are read from a TOML file and from
+// environment variables; an unknown key or an invalid value is an error. The package also has the commands that add a
+// channel or a target of alerts to the file.
 package config
 
 import (
@@ -65,18 +65,18 @@ type Config struct {
 	ReconnectSettings        // of channels that set none
 	WhenAllDown       string // AllDownStay or AllDownExit
 
-	// Command is the command line prefix for this server in hints.
+	// Command is the beginning of a command line for this server, which hints show to users.
 	Command string
 
 	// Mark marks the processes of agents, so that the next server finds them after a
 	// crash. It comes from the data folder, not from a file.
 	Mark string
 
-	// Data is the data folder, which is hidden from programs. It is not in a file.
+	// Data is the path of the data folder, which is hidden from the programs of agents. It is no setting of the file.
 	Data string
 
-	// Private lists paths with secrets that no setting names, such as the folder of contexts. They are
-	// hidden from programs too.
+	// Private lists paths with secrets that no setting names, such as the folder of contexts. They are hidden from
+	// the programs of agents too.
 	Private []string
 
 	kinds *target.Kinds
@@ -93,19 +93,19 @@ type Agent struct {
 	Deadline time.Duration // of one attempt
 	Retry    retry.Policy  // of failed attempts; a worker or a submit may say otherwise
 
-	// For echo and tour.
+	// For agents of kinds echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
 
-	// For exec.
+	// For agents of kind exec.
 	Command []string // argument vector; no shell
 
-	// For programs with a profile.
+	// For agents that run a program with a profile.
 	Program     string   // path, or name in PATH
 	Model       string   // "" is the program's own choice
 	Args        []string // further arguments
 	Permissions string   // a mode of the profile
 
-	// For both.
+	// For agents of kind exec and for programs with a profile.
 	Dir          string // working folder; "" is the server's own
 	Env          map[string]string
 	EnvAllow     []string      // environment variables to pass on
@@ -113,15 +113,15 @@ type Agent struct {
 	IdleTimeout  time.Duration // between two outputs; 0: none
 	TotalTimeout time.Duration // 0: none but the deadline
 	CallTimeout  time.Duration // between two outputs while a tool works, for programs with a profile; 0: none
-	// Options names the options of a submit that the agent takes; exec.AnyOption is all.
+	// Options names the options that a submit may pass to the agent; exec.AnyOption allows all.
 	Options []string
-	// For exec: exit statuses of a failure that a repeat does not mend, and of an outage.
+	// For agents of kind exec: the exit statuses of failures that a repeat cannot mend, and of outages.
 	PermanentExits, UnavailableExits []int
 	Confinement
 }
 
-// Confinement holds the isolation and resource limits of a program. It is not part of an
-// agent's definition: older versions of the agent run with the current values.
+// Confinement holds the isolation and resource limits of a program. It is not part of an agent's definition: runs
+// that are pinned to an older version use the current values.
 type Confinement struct {
 	Isolation    string // one of the values below
 	User         string // system user; "" is the server's own
@@ -130,7 +130,7 @@ type Confinement struct {
 	MaxFileSize  int    // bytes; 0: unlimited
 }
 
-// Values of isolation. Others name a mechanism, which must be available.
+// Values of isolation. Any other value names a mechanism, which must be available.
 const (
 	IsolationAuto     = "auto"     // the best available mechanism, or none
 	IsolationRequired = "required" // the best available mechanism; without one the server does not start
@@ -172,7 +172,7 @@ const (
 	KindExec  = "exec"
 	KindInbox = "inbox"
 	KindTour  = "tour"
-	// KindRemote is an agent that only workers elsewhere serve.
+	// KindRemote is an agent that only remote workers run.
 	KindRemote = "remote"
 )
 
@@ -208,12 +208,13 @@ func (c *Config) ProgramAgent(p *program.Profile) *Agent {
 	return a
 }
 
-// programDeadline is the default deadline of codex and claude: their tasks may take hours, and a stuck
-// program ends by its idle_timeout.
+// programDeadline is the default deadline of codex and claude. It is long because their tasks may take hours; the
+// idle_timeout ends a program that is stuck.
 const programDeadline = 24 * time.Hour
 
-// limitOf returns the limit of an agent that sets none. Programs that change files work in one folder, where
-// several at once meet: on git's index, on a build, on each other's half of a change.
+// limitOf returns the limit of concurrent runs of an agent that sets none. Programs that change files get 1, because
+// several runs in one folder would interfere: in git's index, in a build, or by reading a change that another run has
+// half written.
 func (c *Config) limitOf(a *Agent) int {
 	if a.Edits() {
 		return 1
@@ -381,8 +382,8 @@ func (a *Agent) settings() []setting.Setting {
 	return all
 }
 
-// outcomeSettings returns the keys for the options that a program gets and for its end. They are
-// not part of the definition: older versions of the agent have the current values.
+// outcomeSettings returns the keys that select which options a program gets and how its exit is read. They are not
+// part of the definition: runs that are pinned to an older version use the current values.
 func (a *Agent) outcomeSettings(profile *program.Profile) []setting.Setting {
 	if profile != nil {
 		const most = 365 * 24 * time.Hour
@@ -413,7 +414,7 @@ func modes(p *program.Profile) (names []string) {
 	return names
 }
 
-// check returns the problems that involve more than one setting.
+// check returns the problems that no setting has alone, because they involve more than one setting.
 func (c *Config) check() []problem {
 	var found []problem
 	if c.Renew > c.Lease/2 { // a worker gives its lease up before its end, and a renewal may come late
@@ -451,7 +452,7 @@ func (c *Config) check() []problem {
 	return found
 }
 
-// File returns the path the settings were read from, "" if there was no file.
+// File returns the path of the file from which the settings were read, or "" if there was no file.
 func (c *Config) File() string { return c.file }
 
 // SetListen overrides the address, as a flag does.

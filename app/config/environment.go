@@ -48,7 +48,7 @@ func override(doc map[string]any, env func(string) string, kinds *target.Kinds) 
 	return from
 }
 
-// otherVariables are those with a meaning of their own, for commands and for the programs of agents.
+// otherVariables are the variables that override no setting: they are for commands or for the programs of agents.
 func otherVariables() []string {
 	return []string{
 		"MAILROOM_DATA", "MAILROOM_URL", "MAILROOM_TOKEN", "MAILROOM_CA", "MAILROOM_CONTEXT", "MAILROOM_RUN",
@@ -58,8 +58,8 @@ func otherVariables() []string {
 }
 
 // UnknownVariables returns a warning about each variable of an environment ("NAME=value") that looks like one of
-// Mailroom and has no effect. It is no error, as an unknown key of the file is: the environment is
-// shared with other programs and other versions.
+// Mailroom and has no effect. An unknown key of the file is an error; an unknown variable is only a warning, because
+// other programs and other versions share the environment.
 func (c *Config) UnknownVariables(environ []string) (warnings []string) {
 	known := slices.Concat(otherVariables(), c.SecretVariables())
 	for _, section := range c.allSections() {
@@ -85,13 +85,13 @@ func (c *Config) UnknownVariables(environ []string) (warnings []string) {
 	return warnings
 }
 
-// forTests reports whether only builds for tests read a variable.
+// forTests reports whether only builds for tests read the variable name.
 func forTests(name string) bool {
 	return strings.HasPrefix(name, "MAILROOM_TEST_")
 }
 
-// tableAt returns the table at a path of doc, which it makes if it is missing. nil: there is another
-// value.
+// tableAt returns the table at a path of doc, which it creates if it is missing, or nil if the path has a value that
+// is no table.
 func tableAt(doc map[string]any, path []string) map[string]any {
 	for _, name := range path {
 		if doc[name] == nil {

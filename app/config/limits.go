@@ -86,7 +86,7 @@ func (l *Limits) settings() []setting.Setting {
 	}
 }
 
-// hosts are names or addresses without a port.
+// hosts is the value of a setting that lists host names or addresses without a port.
 func hosts(p *[]string) setting.Value {
 	return setting.Each(p, `a name or address without port, such as "mail.example.org"`, func(s string) bool {
 		if _, err := netip.ParseAddr(s); err == nil {
@@ -98,7 +98,7 @@ func hosts(p *[]string) setting.Value {
 	})
 }
 
-// origins are values of a browser's Origin header.
+// origins is the value of a setting that lists values of the header Origin of browsers.
 func origins(p *[]string) setting.Value {
 	return setting.Each(p, `an origin, such as "https://app.example.org"`, func(s string) bool {
 		u, err := url.Parse(s)
@@ -106,8 +106,8 @@ func origins(p *[]string) setting.Value {
 	})
 }
 
-// Exposed reports whether other machines can reach the address that the server listens on.
-// Every name except localhost counts as exposed, because its address can change.
+// Exposed reports whether other machines can reach the address that the server listens on. Every name except
+// localhost counts as exposed, because the address of a name can change.
 func (c *Config) Exposed() bool {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil || host == "localhost" {
@@ -120,8 +120,8 @@ func (c *Config) Exposed() bool {
 // TLS reports whether the server uses https.
 func (c *Config) TLS() bool { return c.TLSCert != "" }
 
-// URL returns the URL of the server if it listens on at. For a wildcard address it uses the
-// loopback address.
+// URL returns the URL of the server if it listens on the address at. For a wildcard address it returns the loopback
+// address, for clients on this machine.
 func (c *Config) URL(at string) string {
 	scheme := "http://"
 	if c.TLS() {

@@ -58,8 +58,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Load reads the file at path, and the variables of env that override it (see [Variable]); env is as
-// os.Getenv, or nil. A missing file is an error if must is set, else it counts as an empty file. An [*Error] lists
+// Load reads the file at path, and the variables of env that override it (see [Variable]); env works as [os.Getenv],
+// or is nil. A missing file is an error if must is set, and otherwise counts as an empty file. An [*Error] lists
 // invalid settings.
 func Load(path string, must bool, kinds *target.Kinds, env func(string) string) (*Config, error) {
 	data, err := setting.ReadFile(path)
@@ -87,7 +87,7 @@ func keyAt(data []byte, line int) string {
 	return ""
 }
 
-// lastKey returns the last line that sets a key, or 1.
+// lastKey returns the number of the last line of data that sets a key, or 1 if none does.
 func lastKey(data []byte) int {
 	for line := bytes.Count(data, []byte("\n")) + 1; line > 1; line-- {
 		if keyAt(data, line) != "" {
@@ -203,7 +203,8 @@ func (r *reader) agents(tables map[string]any) {
 	}
 }
 
-// named reports whether v is the table of an agent, a channel, a target or a rule, and its name is valid.
+// named checks that v is a table and that name is a valid name for it. what says for errors whether it is an agent, a
+// channel, a target or a rule.
 func (r *reader) named(key, name string, v any, what string) bool {
 	if _, ok := v.(map[string]any); !ok {
 		r.report(key, fmt.Sprintf("%q is not a table; use [%ss.NAME] for the settings of one %s", name, what, what))

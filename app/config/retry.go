@@ -22,7 +22,7 @@ func retrySettings(p *retry.Policy) []setting.Setting {
 	}
 }
 
-// agentRetrySettings returns the same keys in the table of an agent.
+// agentRetrySettings returns the keys of [retry] in the table of an agent.
 func agentRetrySettings(p *retry.Policy) []setting.Setting {
 	return []setting.Setting{
 		setting.New("attempts",
@@ -44,7 +44,8 @@ func isOldName(key string) bool {
 	return strings.HasPrefix(key, "agents.") && strings.HasSuffix(key, "."+oldRetryFirst)
 }
 
-// checkRetry reports delays of one table that cross. If other tables set them, see [retry.Policy.Over].
+// checkRetry reports a table whose shortest delay is longer than its longest. For delays that two different tables
+// set, see [retry.Policy.Over].
 func (r *reader) checkRetry(first, most string, p retry.Policy) {
 	if set := r.config.set; set[first] && set[most] && p.First > p.Most {
 		name := first[strings.LastIndexByte(first, '.')+1:]
@@ -54,7 +55,8 @@ func (r *reader) checkRetry(first, most string, p retry.Policy) {
 	}
 }
 
-// agentRetry completes what the table of an agent says about retries.
+// agentRetry completes the retry settings in the table of an agent: it accepts the older name of retry_first and
+// checks the delays.
 func (r *reader) agentRetry(key string, a *Agent) {
 	first, old, set := key+".retry_first", key+"."+oldRetryFirst, r.config.set
 	switch {
@@ -68,7 +70,7 @@ func (r *reader) agentRetry(key string, a *Agent) {
 	r.checkRetry(first, key+".retry_most", a.Retry)
 }
 
-// inheritRetry sets what no table says about retries.
+// inheritRetry sets the retry values that no table sets.
 func (c *Config) inheritRetry() {
 	given := func(p retry.Policy, attempts, first, most string) retry.Policy {
 		if !c.set[attempts] {

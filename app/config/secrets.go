@@ -12,8 +12,8 @@ import (
 	"mailroom/internal/setting"
 )
 
-// SecretFiles returns the paths of all files with secrets that settings name. It walks over the settings
-// of every table, so a new kind of channel or target cannot be forgotten.
+// SecretFiles returns the paths of all files with secrets that settings name. It walks over the settings of every
+// table, and not over a list of names, so that it includes each new kind of channel or target.
 func (c *Config) SecretFiles() (files []string) {
 	for _, section := range c.allSections() {
 		for _, s := range section.settings {
@@ -79,8 +79,8 @@ func (c *Config) DatabaseFiles(env func(string) string) (files []string) {
 	return slices.Compact(files)
 }
 
-// connectionSecret is a key=value pair of a connection string that names a file with a secret. A
-// certificate, also that of an authority (sslrootcert), is public, and agents may need it.
+// connectionSecret is a key=value pair of a connection string that names a file with a secret. It leaves out
+// certificates, also those of authorities (sslrootcert), because they are public and agents may need them.
 var connectionSecret = lazyregexp.New(`\b(?:sslkey|passfile|servicefile)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)`)
 
 // connectionSecrets returns the files with secrets that a connection string of PostgreSQL names, a URL or
@@ -105,8 +105,8 @@ var escaped = lazyregexp.New(`\\(.)`)
 // maxAddress bounds the file of an address, in bytes.
 const maxAddress = 64 << 10
 
-// readAddress returns the content of the file with the address of the database, "" if it cannot be read:
-// then no connection is made, and the connection says why.
+// readAddress returns the content of the file with the address of the database, or "" if it cannot be read. The
+// attempt to connect then reports why.
 func readAddress(path string) string {
 	if path == "" {
 		return ""

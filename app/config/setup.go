@@ -51,7 +51,7 @@ func TargetCommands(o SetupOptions) (all []*cobra.Command) {
 	return all
 }
 
-// thing is what a wizard adds.
+// thing describes what a wizard adds: a channel or a target.
 type thing struct {
 	table    string // of the configuration
 	what     string // in messages
@@ -63,7 +63,7 @@ type thing struct {
 	secret   func(d datadir.Dir, name, of string) string // path of a secret's file
 	check    func() error                                // of the settings of a target; nil accepts all
 
-	// Of a target.
+	// For a target only.
 	leaves string // what leaves the machine, and to whom
 	own    bool   // see [target.Kind]
 }
@@ -129,7 +129,7 @@ func (w *wizard) command(line, text string) *cobra.Command {
 	return cmd
 }
 
-// answer is the answer to a question.
+// answer is a question of the wizard with its answer.
 type answer struct {
 	kind.Question
 	value  setting.Value

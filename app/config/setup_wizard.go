@@ -21,7 +21,7 @@ import (
 	"mailroom/internal/setting"
 )
 
-// wizard adds one channel or target.
+// wizard adds one channel or target to the configuration, with the values of flags or answers that a person types.
 type wizard struct {
 	options SetupOptions
 	thing
@@ -99,8 +99,8 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkTarget checks the settings of a target before they are written, so that an error names flags and not the line
-// of a file.
+// checkTarget checks the settings of a target before they are written, so that an error names the flags of the
+// command instead of a line of the file.
 func (w *wizard) checkTarget() error {
 	if w.table != "targets" {
 		return nil
@@ -127,7 +127,7 @@ func (w *wizard) parse(file []byte) (*Config, error) {
 	return c, nil
 }
 
-// chooseAgent asks for the agent unless a flag names it.
+// chooseAgent asks for the agent of the channel unless a flag names it.
 func (w *wizard) chooseAgent(now *Config) (err error) {
 	if !w.asksAgent {
 		return nil
@@ -144,7 +144,7 @@ func (w *wizard) chooseAgent(now *Config) (err error) {
 	return w.options.CheckAgent(now, w.agent)
 }
 
-// collect sets the settings: first the flags, because they decide what is asked for.
+// collect sets the settings. It takes the flags first, because they decide which questions are asked.
 func (w *wizard) collect(ctx context.Context) error {
 	for _, a := range w.answers {
 		if given := a.given(); given != nil {
@@ -222,8 +222,8 @@ func (w *wizard) setSecret(a answer, text string) (err error) {
 	return nil
 }
 
-// extend returns the configuration with the table, which has the settings that differ from their defaults,
-// and with a rule for a target, unless there is one of its name.
+// extend returns the configuration file before, extended by a table with the settings that differ from their
+// defaults. For a target it also adds a rule, unless the file has a rule with its name.
 func (w *wizard) extend(before []byte, now *Config) []byte {
 	var b bytes.Buffer
 	if len(before) > 0 {
@@ -248,7 +248,7 @@ func (w *wizard) extend(before []byte, now *Config) []byte {
 	return b.Bytes()
 }
 
-// write writes the secrets that no file of the user contains, and the configuration.
+// write writes the configuration, and those secrets that are not in a file of the user already.
 func (w *wizard) write(file []byte) error {
 	for _, a := range w.answers {
 		if a.secret == nil || a.secret.File == "" || a.given() != nil {

@@ -56,8 +56,8 @@ type section struct {
 	settings []setting.Setting
 }
 
-// sections returns the tables in the order in which they are printed, without the tables of a store
-// that is not used.
+// sections returns the tables in the order in which they are printed, without the tables that the configured store
+// does not use.
 func (c *Config) sections() []section {
 	all := c.allSections()
 	if c.Store.Kind == StorePostgres {

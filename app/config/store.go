@@ -60,7 +60,7 @@ func (b *Bus) settings() []setting.Setting {
 	}
 }
 
-// Node is the [node] table: this server among others, for a store of StorePostgres.
+// Node is the [node] table: how this server works beside other servers. It applies to a store of StorePostgres.
 type Node struct{ StickyGrace time.Duration }
 
 func (n *Node) settings() []setting.Setting {

@@ -25,7 +25,8 @@ type Tracker struct {
 // TrackerChannel is the name of the tracker's channel and the prefix of its threads.
 const TrackerChannel = "issue"
 
-// newTracker returns the defaults. The types are those that are work by themselves; an epic consists of its children.
+// newTracker returns the defaults. The default types leave out epics, because the work of an epic is that of its
+// children.
 func newTracker() *Tracker {
 	return &Tracker{Types: []string{"bug", "feature", "task", "chore"}, MaxClaims: 1, Interval: time.Second}
 }
@@ -52,7 +53,7 @@ func (t *Tracker) settings() []setting.Setting {
 	}
 }
 
-// projectName is the name of a project, or empty.
+// projectName is the value of a setting that names a project or is empty.
 func projectName(p *string) setting.Value {
 	return setting.Checked(p, `a project name, such as "default"`, func(s string) bool {
 		_, err := project.ThreadID(s)

@@ -35,7 +35,7 @@ func level(p *slog.Level) setting.Value {
 	}, func(l slog.Level) any { return strings.ToLower(l.String()) })
 }
 
-// pairs is a table of environment variables. Its errors never show a value, because
+// pairs is the value of a setting that is a table of environment variables. Its errors never show a value, because
 // variables can hold secrets.
 func pairs(p *map[string]string) setting.Value {
 	return setting.Value{
@@ -63,7 +63,7 @@ func pairs(p *map[string]string) setting.Value {
 	}
 }
 
-// exits is a list of exit statuses of a failure.
+// exits is the value of a setting that lists the exit statuses of a failure.
 func exits(p *[]int) setting.Value {
 	return setting.Of(p, "a list of exit statuses from 1 to 255, such as [78]", func(v any) ([]int, bool) {
 		list, ok := v.([]any)

@@ -11,11 +11,11 @@ import (
 	"mailroom/internal/setting"
 )
 
-// Definition returns the settings that decide what a run of the agent does, as JSON with
-// sorted keys for [Rebuild]. It omits limit, deadline, the retries, call_timeout, options, the exits and
-// Confinement, which decide only when, how long, how often and how isolated a run is. For env it has digests instead of
-// the values, because they can be secrets. Pass a secret that changes often through env_allow, which is included by
-// name only.
+// Definition returns the settings that decide what a run of the agent does, as JSON with sorted keys for [Rebuild].
+// It omits limit, deadline, the retry settings, call_timeout, options, the exit statuses and Confinement, because
+// they decide only when, how long, how often and how isolated the agent runs. The variables of env are included as
+// digests, because their values can be secrets. Pass a secret that changes often through env_allow, which is included
+// by name only.
 func (a *Agent) Definition() (json.RawMessage, error) {
 	definition := map[string]any{}
 	outside := map[string]bool{"limit": true, "deadline": true, oldRetryFirst: true, "call_timeout": true}
@@ -60,9 +60,8 @@ func envDigest(name, value string) string {
 	return hex.EncodeToString(mac.Sum(nil))[:32]
 }
 
-// Rebuild returns the agent of a stored definition. The values of its variables, its limit,
-// deadline and confinement come from the current agent of that name. A variable that
-// changed or is missing is an error.
+// Rebuild returns the agent of a stored definition. The values of its variables, its limit, deadline and confinement
+// come from present, the current agent of that name. A variable that changed or is missing is an error.
 func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	var given map[string]any
 	if err := json.Unmarshal(definition, &given); err != nil {

@@ -7,9 +7,8 @@ import (
 	"os"
 )
 
-// copyFile returns the path of a store that receives the rows of another one. It gets the name of the
-// database when it has all of them, so a folder with this file and without a database has a part of
-// a store.
+// copyFile returns the path of a store that receives the rows of another one. The file is renamed to the database
+// when it has all rows. So a folder that has this file and no database has an incomplete store.
 func (f Dir) copyFile() string { return f.Database() + "-copy" }
 
 // UnfinishedCopyError reports a folder whose store has not received all rows of another one.
@@ -26,7 +25,7 @@ type StoreExistsError struct{ File string }
 func (e *StoreExistsError) Error() string { return e.File + " already exists" }
 
 // PrepareCopy removes what an earlier copy left and creates the empty file of a new one. It returns a
-// [*StoreExistsError] if the folder has a store or the rest of one.
+// [*StoreExistsError] if the folder has a store or parts of one.
 func (h *Lock) PrepareCopy() (path string, err error) {
 	path = h.Dir.copyFile()
 	_, err = os.Lstat(path)

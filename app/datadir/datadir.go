@@ -68,12 +68,12 @@ func (f Dir) Config() string { return f.path("mailroom.toml") }
 // TokenFile returns the path of the operator's token.
 func (f Dir) TokenFile() string { return f.path("token") }
 
-// ChannelSecret returns the default path of a channel's secret of a name, such as token.
+// ChannelSecret returns the default path of a secret of a channel, such as its token.
 func (f Dir) ChannelSecret(channel, name string) string {
 	return f.path("channel-" + channel + "." + name)
 }
 
-// TargetSecret is ChannelSecret for a target of alerts.
+// TargetSecret is [Dir.ChannelSecret] for a target of alerts.
 func (f Dir) TargetSecret(target, name string) string {
 	return f.path("target-" + target + "." + name)
 }
@@ -180,8 +180,8 @@ func (h *Lock) WriteAddress(url, cert string) error {
 	return WriteFileAtomic(h.Dir.path("server.json"), append(b, '\n'))
 }
 
-// WriteFileAtomic writes a file that only its owner can read. Readers, also after a crash,
-// see the whole file or none.
+// WriteFileAtomic writes a file that only its owner can read. A reader sees the old file or the whole new one, also
+// after a crash.
 func WriteFileAtomic(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {

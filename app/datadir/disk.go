@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// disk makes files and their names durable: a file is synced before it gets its name, and its folder after. The
-// zero value calls the kernel; a test records the calls.
+// disk makes files and their names durable: it syncs a file before the file gets its name, and the folder afterwards.
+// The zero value calls the kernel; tests record the calls.
 type disk struct {
 	sync func(*os.File) error
 }
@@ -20,7 +20,7 @@ func (d disk) file(f *os.File) error {
 	return f.Sync()
 }
 
-// folder makes the names in a folder durable.
+// folder makes the names of the files in a folder durable.
 func (d disk) folder(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

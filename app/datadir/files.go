@@ -25,8 +25,8 @@ func (f Dir) Files() Files { return Files(f.path("files")) }
 // tempPrefix is the name prefix of files that are being written.
 const tempPrefix = ".arriving-"
 
-// Save stores the content of r durably and returns the URI of the file on this machine. It uses only
-// the extension of name. Saving existing content resets its age.
+// Save stores the content of r durably and returns the URI of the file on this machine. Of name it uses only the
+// extension. Saving content that is stored already resets the age of the file.
 func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, err error) {
 	stored, err := f.Add(ctx, name, r)
 	if err != nil {
@@ -45,7 +45,7 @@ func (f Files) Add(ctx context.Context, name string, r io.Reader) (stored string
 	return stored, nil
 }
 
-// ErrDamaged is the refusal of content that does not have the hash in its name.
+// ErrDamaged is returned for content whose hash is not the one in the file's name.
 var ErrDamaged = errors.New("the content does not have the hash in its name")
 
 // Fill stores a copy of a file that another folder stored at the given time. The error is ErrDamaged
@@ -124,7 +124,7 @@ func extension(name string) string {
 	return end
 }
 
-// Keep resets the age of those stored files that exist and were last saved before the given time.
+// Keep resets the age of the stored files with these names that exist and were last saved before the given time.
 func (f Files) Keep(ctx context.Context, stored []string, before time.Time) error {
 	now := time.Now()
 	for _, name := range stored {
@@ -143,7 +143,7 @@ func (f Files) Keep(ctx context.Context, stored []string, before time.Time) erro
 	return nil
 }
 
-// expiringSuffix is the suffix of a file's name while RemoveBefore looks at it again.
+// expiringSuffix is the suffix of a file's name while RemoveBefore checks the file's age again.
 const expiringSuffix = "-expiring"
 
 // RemoveBefore removes the files that were last saved before the given time, and returns their
@@ -176,8 +176,9 @@ func (f Files) RemoveBefore(ctx context.Context, before time.Time) (dropped int,
 	return dropped, nil
 }
 
-// expire removes the file at path, unless it was saved again since its age was looked at. Save replaces a file by
-// its name at any time, so the file first gets a name that Save does not use.
+// expire removes the file at path, unless it was saved again after RemoveBefore read its age. Save can replace a file
+// under its name at any time, so expire first gives the file a name that Save does not use, and then checks the age
+// again.
 func expire(path string, before time.Time) (removed bool, err error) {
 	aside := path + expiringSuffix
 	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -191,6 +192,7 @@ func expire(path string, before time.Time) (removed bool, err error) {
 	case info.ModTime().Before(before):
 		return true, os.Remove(aside)
 	}
-	// If another one has the name already, it has the same content and is as young.
+	// If Save has stored another file under the name since, that file has the same content and is as young, so the
+	// rename loses nothing.
 	return false, os.Rename(aside, path)
 }

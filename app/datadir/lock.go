@@ -17,8 +17,8 @@ type Lock struct {
 	disk     disk
 	locks    []*flock.Flock // in the order of locking
 	isServer bool           // this process is the folder's server and owns server.json
-	// serverLock holds the record lock of MarkServer, or is nil. Closing any other descriptor of this file in this
-	// process releases the lock.
+	// serverLock holds the record lock of MarkServer, or is nil. The process must not open this file a second time:
+	// closing any descriptor of the file releases the lock.
 	serverLock *os.File
 }
 
@@ -78,7 +78,7 @@ func (f Dir) Acquire(ctx context.Context) (*Lock, error) {
 	return h, nil
 }
 
-// cannotMake explains why the folder cannot be made.
+// cannotMake explains why the folder cannot be created.
 func (f Dir) cannotMake(err error) error {
 	at := ""
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
@@ -129,8 +129,8 @@ func (h *Lock) PrepareStore() error {
 			}
 		}
 	}
-	// SQLite gives its other files the mode of the database file. So other users cannot
-	// read the messages even if they can access the folder.
+	// The database file is created here, readable only by its owner, because SQLite gives its other files the mode of
+	// the database file. So other users cannot read the messages even if they can access the folder.
 	if err := createIfMissing(h.Dir.Database()); err != nil {
 		return err
 	}

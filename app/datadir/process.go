@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// serverLockFile is the file that a server holds a record lock on while it runs. The kernel reports the owner of a
-// record lock and releases it with the process, so no process id is ever read from a file.
+// serverLockFile is the file that a server holds a record lock on while it runs. The kernel reports the process that
+// holds a record lock, and releases the lock at its end. A process id that is read from a file could be that of
+// another process by now.
 const serverLockFile = "server.lock"
 
 // HiddenError reports that the server of a folder runs in a process that is not visible here, for example in another
@@ -38,8 +39,8 @@ func (f Dir) Process() (*Process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find the server of %s: %w", f, err)
 		}
-		// If pid still holds the lock after the handle was opened, the handle refers to that process, or the process has
-		// ended.
+		// If the process with this id still holds the lock now that the handle is open, the handle refers to the
+		// server. Otherwise the server has ended.
 		again, err := f.serverPID()
 		if err == nil && again == pid {
 			return &Process{PID: pid, dir: f, handle: handle}, nil

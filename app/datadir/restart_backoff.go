@@ -24,8 +24,8 @@ type startHistory struct {
 	Pauses int         `json:"pauses"` // consecutive pauses
 }
 
-// add adds a start at now and returns the pause before it. The pause doubles until a server
-// runs for at least rapidStartWindow.
+// add adds a start at the time now and returns the pause before the server goes on. The pause doubles with each
+// further start until a server has run for at least rapidStartWindow.
 func (s startHistory) add(now time.Time) (startHistory, time.Duration) {
 	var starts []time.Time
 	for _, at := range s.Starts {

@@ -96,8 +96,8 @@ func ReadContexts(env func(string) string) (c Contexts, err error) {
 // contextsWait is how long a command waits for others that change the file, each for a moment.
 const contextsWait = time.Minute
 
-// ChangeContexts reads the file, changes it and replaces it, unless change fails. Commands that change it at the
-// same time do so one after the other. Readers see the old file or the new one.
+// ChangeContexts reads the file, changes it and replaces it, unless change fails. Commands that change the file at
+// the same time wait for each other. Readers see the old file or the new one.
 func ChangeContexts(ctx context.Context, env func(string) string, change func(*Contexts) error) (err error) {
 	path, err := ContextsFile(env)
 	if err != nil {
@@ -106,7 +106,7 @@ func ChangeContexts(ctx context.Context, env func(string) string, change func(*C
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// The lock has a file of its own: the other one is replaced.
+	// The lock is on a file of its own, because the contexts file is replaced by each change.
 	lock := flock.New(path+".lock", flock.SetPermissions(0o600))
 	waiting, end := context.WithTimeout(ctx, contextsWait)
 	defer end()
@@ -133,7 +133,7 @@ func ChangeContexts(ctx context.Context, env func(string) string, change func(*C
 
 var contextName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Local is the name that stands for the data folder.
+// Local is the name of a context that stands for the data folder.
 const Local = "local"
 
 // CheckContextName returns an error if a context cannot have the name.
@@ -145,7 +145,7 @@ func CheckContextName(name string) error {
 	return nil
 }
 
-// choice is which server a command uses.
+// choice says which server a command uses.
 type choice struct {
 	named *Context // a context
 	local bool     // the data folder was named, so MAILROOM_URL and MAILROOM_TOKEN do not count

@@ -73,7 +73,8 @@ func find(con *command.Console, current bool) (e Endpoint, err error) {
 	return e, nil
 }
 
-// Fix makes later calls of Find use the server that is the current one now, for a program that runs for long.
+// Fix makes later calls of [Find] return the server that is current now. A program that runs for long needs it,
+// because the user may change the current context.
 func Fix(con *command.Console) error {
 	if con.Context != "" || con.Data != "" || con.Env("MAILROOM_CONTEXT") != "" || con.Env("MAILROOM_URL") != "" ||
 		con.Env("MAILROOM_DATA") != "" {

@@ -26,8 +26,8 @@ import (
 	"mailroom/store/postgres"
 )
 
-// agentSet holds the configured agents with their current definitions, and the older
-// versions that open runs may still be pinned to.
+// agentSet holds the configured agents with their current definitions, and the older versions to which open runs may
+// still be pinned.
 type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
@@ -42,9 +42,9 @@ type agentSet struct {
 	old      []store.Definition // kept in the store, no longer current
 }
 
-// newAgentSet builds the agents of c and the older versions in kept. A version that
-// cannot be rebuilt is left out: the runs pinned to it fail permanently and name it. Programs get files
-// of messages from shared too, unless it is nil.
+// newAgentSet builds the agents of c and the older versions in kept. A version that cannot be rebuilt is left out:
+// the runs pinned to it fail permanently and name it. shared also gives programs the files of messages that other
+// servers received; nil if no other server shares the store.
 func newAgentSet(
 	c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger,
 ) (*agentSet, error) {
@@ -106,14 +106,15 @@ func newAgentSet(
 			continue // its due runs fail with an unknown agent
 		}
 		if err := r.versions.add(d); err != nil {
-			log.Warn("agent version cannot be rebuilt; runs pinned to it will fail", "agent", d.Agent, "version", d.Version,
+			log.Warn("agent version cannot be rebuilt; runs pinned to it fail for good",
+				"agent", d.Agent, "version", d.Version,
 				"error", err)
 		}
 	}
 	return r, nil
 }
 
-// sharedFolders returns the names of agents that may change files in the same folder, one text per folder.
+// sharedFolders returns the agents that may change files in the same folder, as one text with their names per folder.
 func sharedFolders(agents map[string]*config.Agent) (shared []string) {
 	in := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
@@ -130,8 +131,8 @@ func sharedFolders(agents map[string]*config.Agent) (shared []string) {
 	return shared
 }
 
-// knowsVersion reports whether an agent has this version, or had it when the server started. It knows nothing of
-// agents that only others serve, and so does not deny their versions.
+// knowsVersion reports whether an agent has this version, or had it when the server started. It returns true for all
+// versions of agents that only other servers or workers run, because this server does not know their versions.
 func (r *agentSet) knowsVersion(agent, version string) bool {
 	a, ok := r.agents[agent]
 	return !ok || a.Version == version ||
@@ -170,7 +171,8 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 	return nil
 }
 
-// describe returns what this process knows of an agent, given the policy of agents that are not configured.
+// describe returns what this process knows about an agent. others is the retry policy of agents that are not
+// configured here.
 func (r *agentSet) describe(name string, others retry.Policy) server.AgentInfo {
 	return r.programs.describe(name, server.AgentInfo{
 		Kind: r.kinds[name], Version: r.agents[name].Version, Isolation: r.sandbox.isolationOf(name),
@@ -181,7 +183,7 @@ func (r *agentSet) describe(name string, others retry.Policy) server.AgentInfo {
 // exitClasses are the exit statuses of a command that classify its failures.
 type exitClasses struct{ permanent, unavailable []int }
 
-// describeRetry returns what retryOf says about an agent, for people.
+// describeRetry returns the policy of retryOf in the form that the API shows.
 func (r *agentSet) describeRetry(agent string, others retry.Policy) *api.AgentRetry {
 	p, exits := r.retryOf(agent, others).Over(retry.Default()), r.exits[agent]
 	return &api.AgentRetry{
@@ -191,9 +193,10 @@ func (r *agentSet) describeRetry(agent string, others retry.Policy) *api.AgentRe
 	}
 }
 
-// retryOf returns how failures of an agent are retried, given the policy of agents that are not configured. The server
-// sends replies and alerts by the default, whatever is configured: [retry] is about agents, and one attempt for those
-// must not lose a reply to a short outage of a chat.
+// retryOf returns the policy by which failures of an agent are retried. others is the policy of agents that are not
+// configured here. The internal agents that send replies and alerts always have the default policy. The settings of
+// [retry] do not apply to them, because a configuration with one attempt would otherwise lose replies in a short
+// outage of a chat.
 func (r *agentSet) retryOf(agent string, others retry.Policy) retry.Policy {
 	if p, ok := r.retries[agent]; ok {
 		return p
@@ -204,7 +207,7 @@ func (r *agentSet) retryOf(agent string, others retry.Policy) retry.Policy {
 	return others
 }
 
-// missing returns the agents that this process knows but does not run.
+// missing returns the agents that are configured or known but that this process does not run.
 func (r *agentSet) missing() []string { return append(r.programs.missing(), r.remote...) }
 
 // checkOptions returns why an agent does not take the options of a submit. The agents of remote workers check

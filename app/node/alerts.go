@@ -23,7 +23,7 @@ import (
 	"mailroom/thread"
 )
 
-// maxAlerts is the number of alerts of one target that are sent at once, to different subscribers.
+// maxAlerts is how many alerts of one target are sent at the same time, each to a different subscriber.
 const maxAlerts = 16
 
 // alertAgents returns the internal agents that send alerts, one for each target. They are not listed.
@@ -51,7 +51,8 @@ func (a *assembly) alertAgents() map[string]engine.Agent {
 	return all
 }
 
-// knownRules returns the rules of the configuration, nil if other servers may have others.
+// knownRules returns the rules of the configuration. It returns nil if other servers share the store, because they
+// may have other rules.
 func knownRules(c *config.Config, shared bool) []alert.Rule {
 	if shared {
 		return nil
@@ -59,7 +60,7 @@ func knownRules(c *config.Config, shared bool) []alert.Rule {
 	return append([]alert.Rule{}, c.AlertRules()...)
 }
 
-// newSender returns what decides about alerts that wait for the channel of a chat.
+// newSender returns the sender, which decides whether an alert that waits for the channel of a chat is still sent.
 func newSender(c *config.Config, shared bool) alert.Sender {
 	s := alert.Sender{Targets: alert.Allowed{}, Places: map[string]string{}, Rules: knownRules(c, shared)}
 	for _, t := range describeTargets(c) {
@@ -68,7 +69,8 @@ func newSender(c *config.Config, shared bool) alert.Sender {
 	return s
 }
 
-// alertEnded asks a sender about the messages of a channel.
+// alertEnded returns a function that asks the sender whether an alert in a channel's thread need not be sent any
+// more.
 func alertEnded(l channel.Viewer, s alert.Sender) func(context.Context, map[string]string) (string, error) {
 	return func(ctx context.Context, labels map[string]string) (why string, err error) {
 		if labels[alert.LabelAlert] == "" {
@@ -94,8 +96,8 @@ func openTarget(c *config.Config, target string, l *ledger.Ledger, channels chan
 	return chatTarget{target: target, ledger: l, channel: name, room: words, condition: channels.condition}, nil
 }
 
-// brokenTarget is a target that cannot be opened. Its alerts are tried again, so that they are sent if the
-// server is restarted with a correct configuration within a day.
+// brokenTarget is a target that cannot be opened. Its alerts are retried, so that they are still sent if the server
+// is restarted with a correct configuration within a day.
 type brokenTarget struct{ err error }
 
 func (t brokenTarget) Send(context.Context, alert.Message) (string, error) {
@@ -112,10 +114,10 @@ type chatTarget struct {
 	condition func(channel string) channel.Condition
 }
 
-// errNotConnected says that a chat cannot be reached now.
+// errNotConnected reports that a chat cannot be reached at the moment.
 var errNotConnected = errors.New("the channel is not connected")
 
-// Send implements [alert.Target]. While the channel is down, another target may take over.
+// Send implements [alert.Target]. It fails while the channel is down, so that another target can take over.
 func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
 	if is := t.condition(t.channel); is != channel.ConditionConnected && is != channel.ConditionStandby {
 		return "", httpcall.Unavailable(fmt.Errorf("%w: %s is %s", errNotConnected, t.channel, is))
@@ -124,7 +126,8 @@ func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
 	if m.Body != "" {
 		words += "\n" + m.Body
 	}
-	// What decides is signed when the channel sends it: a token that reads the log must not get it.
+	// The link that decides the ticket is signed only when the channel sends the message, because a token that reads
+	// the log must not get a signed link.
 	link, labels := m.URL, maps.Clone(m.Labels)
 	if labels == nil {
 		labels = map[string]string{alert.LabelAlert: t.target}
@@ -133,7 +136,7 @@ func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
 		link = ""
 		maps.Copy(labels, m.Decides.Labels())
 	}
-	// The words of agents stand in both. The key recognizes a repeat, so that it is sent once.
+	// The key makes the submit of a repeated attempt a duplicate, so that the alert is sent once.
 	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{
 		Room: t.room, Key: m.Key, Verbatim: words, Text: link, Later: true, Metadata: labels,
 	})
@@ -153,7 +156,7 @@ func (all channelSet) condition(name string) channel.Condition {
 	return ""
 }
 
-// alertLedger is what alerts use of a ledger.
+// alertLedger is the part of the ledger that alerts use.
 type alertLedger struct{ all *ledger.Ledger }
 
 func (l alertLedger) View(ctx context.Context, f func(store.Reader) error) error {

@@ -24,7 +24,7 @@ import (
 	"mailroom/web"
 )
 
-// assembly builds the parts of a node. Its methods use the parts that [assemble] has built before.
+// assembly builds the parts of a node. Each method uses only parts that [assemble] has built before.
 type assembly struct {
 	options Options
 	config  *config.Config
@@ -32,7 +32,7 @@ type assembly struct {
 	log     *slog.Logger
 	node    *Node
 
-	// What several parts share.
+	// Parts that several other parts use.
 	bus     *bus.Bus
 	numbers *operate.Metrics
 	links   *alert.Links
@@ -136,8 +136,8 @@ func (a *assembly) newLanes() (lanes []*engine.Engine) {
 	return lanes
 }
 
-// newDeliveries returns the engine that sends replies and alerts, or nil. It is an engine of its own, so
-// that long agent runs cannot delay them.
+// newDeliveries returns the engine that sends replies and alerts, or nil. Replies and alerts have their own engine,
+// so that long runs of agents cannot delay them.
 func (a *assembly) newDeliveries() *engine.Engine {
 	n := a.node
 	agents := deliveryAgents(n.channels)

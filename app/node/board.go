@@ -14,8 +14,8 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// board shows the issues of the tracker. It parses the file again only after a change, one request at a
-// time, and keeps only what it shows.
+// board reads the issues of the tracker for the console. It parses the file again only after a change, for one
+// request at a time, and keeps only the fields that it shows.
 type board struct {
 	folder tracker.Folder
 	slot   chan struct{} // held while shown and of are used
@@ -23,15 +23,15 @@ type board struct {
 	of     fileVersion
 }
 
-// fileVersion changes when a file changes. A deferred issue becomes ready by time, so it also has
-// the minute.
+// fileVersion identifies the state of the board: it changes with the file, and every minute, because a deferred issue
+// becomes ready by time.
 type fileVersion struct {
 	size    int64
 	changed time.Time
 	minute  time.Time
 }
 
-// Bounds of what the board shows: the file comes with a project, which is not trusted.
+// Bounds of what the board shows. The file comes with a project, which is not trusted, and can have any size.
 const (
 	boardColumn = 100 // issues
 	boardTitle  = 200 // characters

@@ -33,7 +33,7 @@ type bridgeOptions struct {
 // bridgeChannel is the name of a bridge's only channel and the prefix of its threads.
 const bridgeChannel = "bridge"
 
-// Environment variables that the platform's own tools use.
+// Environment variables that the command line tools of the platform also read.
 const (
 	envPlatform  = "PLATFORM_URL"
 	envWorkspace = "WORKSPACE_ID"

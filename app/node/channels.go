@@ -46,7 +46,8 @@ func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 	return files
 }
 
-// reservedPrefixes returns the prefixes of the ids of conversations, whose threads only channels may create.
+// reservedPrefixes returns the id prefixes of the threads that belong to conversations of channels. Only channels may
+// create such threads.
 func reservedPrefixes(c *config.Config) (prefixes []string) {
 	for _, name := range c.ChannelNames() {
 		prefixes = append(prefixes, channel.Reserved(name))
@@ -61,7 +62,7 @@ func (a *assembly) newChannels() (runners channelSet) {
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
 		if agents[ch.Agent].Agent == nil {
-			a.log.Warn("agent of channel is not run by this server; its messages wait for a remote worker",
+			a.log.Warn("agent of channel is not run by this server; messages to it wait until a remote worker runs the agent",
 				"channel", name, "agent", ch.Agent)
 		}
 		o := channelOptions(ch, name, a.ledgerOf(name), a.log)
@@ -88,8 +89,8 @@ func (a *assembly) files() chat.FileStore {
 	return &sharedFiles{folder: a.options.Files, database: a.options.SharedFiles, log: a.log}
 }
 
-// newReceivers returns the runners that receive the events of channels on every server. Deliveries and
-// what else belongs to a channel are with the server that has its duty.
+// newReceivers returns the runners that receive the events of channels on every server. Deliveries, and all other
+// work of a channel, are done only by the server that holds the channel's duty.
 func newReceivers(c *config.Config, l *ledger.Ledger, log *slog.Logger) (receivers channelSet) {
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
@@ -126,7 +127,7 @@ func deliveryAgents(channels channelSet) map[string]engine.Agent {
 	return all
 }
 
-// deliveryDeadline limits one attempt of a delivery. Its calls have shorter timeouts.
+// deliveryDeadline limits one attempt of a delivery. The calls of a platform within it have shorter timeouts.
 const deliveryDeadline = 5 * time.Minute
 
 // channelSet are the channels of a server, sorted by name.

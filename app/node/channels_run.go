@@ -13,7 +13,7 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Intervals of checking whether all channels are down, and whether a secret file changed.
+// How often the server checks whether all channels are down, and whether a secret file has changed.
 const (
 	channelCheckInterval = 250 * time.Millisecond
 	secretCheckInterval  = 5 * time.Second
@@ -34,7 +34,7 @@ func (all channelSet) run(
 	}
 	for _, c := range all {
 		group.Go(func() (err error) {
-			// stop the server: a restart is better than a channel that only looks alive
+			// A panic of a channel ends the server, because a restart is better than a channel that only looks alive.
 			defer recovery.Error(nil, "channel", &err)
 			serve(ctx, c)
 			return nil
@@ -70,9 +70,9 @@ func (all channelSet) waitAllDown(ctx context.Context) error {
 	}
 }
 
-// allDown returns an error if no channel is connected and none is expected to reconnect by itself:
-// a probe of a failed one is no reason to stay.
-// If at least one channel gave up, the exit code asks for a restart.
+// allDown returns an error if no channel is connected and none is expected to reconnect by itself. The slow probes of
+// a channel that has failed do not count as reconnecting. If at least one channel gave up, the exit code asks for a
+// restart.
 func (all channelSet) allDown() error {
 	code, hint := command.ExitConfig, "fix the cause, then restart the server"
 	var why []string
@@ -94,7 +94,7 @@ type secretFile struct {
 	channel *channel.Runner
 	file    string
 
-	// Owned by watch.
+	// Owned by the goroutine of watch.
 	seen os.FileInfo // nil: the file did not exist
 }
 

@@ -11,8 +11,7 @@ import (
 	"mailroom/ledger"
 )
 
-// pairings are the paired users of the chat channels, sorted by channel. The type
-// implements [server.Pairings].
+// pairings implements [server.Pairings] for the chat channels, sorted by channel.
 type pairings []chat.PairingOperator
 
 func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {

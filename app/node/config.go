@@ -35,8 +35,8 @@ func configCommand(con *command.Console) *cobra.Command {
 	return cmd
 }
 
-// loadConfig reads file, which must exist, or else the optional configuration file in
-// the data folder. It warns about variables of the environment without an effect.
+// loadConfig reads file, which must exist, or, if file is "", the optional configuration file in the data folder. It
+// warns about environment variables that look like settings and have no effect.
 func loadConfig(con *command.Console, dir datadir.Dir, file string) (*config.Config, error) {
 	c, err := findConfig(con, dir, file)
 	if err == nil && con.Environ != nil {

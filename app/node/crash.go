@@ -7,9 +7,9 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// keepCrash archives the crash report of the previous server, if any, and opens the report of this process. The store
-// must already record which runs the crash is charged to, because a crash before the report is renamed leads to a
-// second evaluation that finds no workers.
+// keepCrash archives the crash report of the previous server, if any, and opens the report of this process. Call it
+// after the store has recorded the runs to which the crash is charged. A crash between the two leads to a second
+// evaluation of the report, which then finds no workers left and charges no run twice.
 func (n *Node) keepCrash(report []byte, uncharged bool) error {
 	if len(report) > 0 {
 		path, err := n.lock.KeepCrash()

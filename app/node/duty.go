@@ -20,8 +20,8 @@ const dutyInterval = time.Second
 // releaseTimeout bounds the release of a duty at shutdown. Without it the duty ends with the lease.
 const releaseTimeout = 5 * time.Second
 
-// duty is a job that one of the servers on a store does at a time. It begins when this server's
-// worker takes the duty, and ends before the worker's lease does.
+// duty is a job that only one of the servers on a store does at a time. The job begins when this server's worker
+// takes the duty, and ends before the worker's lease ends.
 type duty struct {
 	name   string
 	ledger *ledger.Ledger // not restricted
@@ -31,7 +31,7 @@ type duty struct {
 	worker atomic.Pointer[string] // that took it last; nil: none yet
 }
 
-// restricted returns a ledger for the job: its writes fail unless this server has the duty.
+// restricted returns a ledger for the job, whose writes fail unless this server holds the duty.
 func (d *duty) restricted() *ledger.Ledger {
 	return d.ledger.OnDuty(d.name, func() string {
 		if w := d.worker.Load(); w != nil {
@@ -41,8 +41,8 @@ func (d *duty) restricted() *ledger.Ledger {
 	})
 }
 
-// serve runs the job whenever this server holds the duty, until ctx is done. The job returns soon
-// after its context is done. standby is called with the host of another server that holds the duty.
+// serve runs the job whenever this server holds the duty, until ctx is done. The job returns soon after its context
+// is done. serve calls standby with the host of the other server while another server holds the duty.
 func (d *duty) serve(
 	ctx context.Context, e *engine.Engine, job func(context.Context), standby func(ctx context.Context, host string),
 ) {
@@ -55,7 +55,7 @@ func (d *duty) serve(
 		switch {
 		case err != nil:
 			if ctx.Err() == nil && mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
-				d.log.Warn("duty could not be taken; retrying", "duty", d.name, "error", err)
+				d.log.Warn("duty could not be taken; trying again; another server may do its work", "duty", d.name, "error", err)
 			}
 		case holder.ID == worker:
 			d.do(ctx, lease, worker, job)
@@ -70,8 +70,8 @@ func (d *duty) serve(
 	}
 }
 
-// take takes the duty unless another live worker has it, and returns the holder. It writes only if
-// the duty looks free.
+// take takes the duty for the given worker unless another live worker holds it, and returns the holder. It first
+// reads, and writes only if the duty is free.
 func (d *duty) take(ctx context.Context, worker string) (holder *store.Worker, err error) {
 	err = d.ledger.View(ctx, func(r store.Reader) error {
 		all, err := r.Workers()
@@ -96,7 +96,7 @@ func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Co
 	job(life)
 	if lease.Err() != nil {
 		if ctx.Err() == nil { // a server that stops gives its lease back, sooner or later than the job ends
-			d.log.Warn("duty ended with the lease", "duty", d.name)
+			d.log.Warn("duty ended because the worker's lease ended; it is taken again with the next lease", "duty", d.name)
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Co
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if err := d.ledger.Duties().Release(ctx, worker, d.name); err != nil {
-		d.log.Warn("duty not released; it ends with the lease", "duty", d.name, "error", err)
+		d.log.Warn("duty not released; other servers wait until the lease ends", "duty", d.name, "error", err)
 	}
 }
 
@@ -121,14 +121,14 @@ func (n *Node) newDuty(name string) *duty {
 	return &duty{name: name, ledger: n.ledger, shared: n.shared, log: n.log}
 }
 
-// serveMaintenance does the job of the maintenance duty whenever this server has it.
+// serveMaintenance does the maintenance job whenever this server holds the maintenance duty.
 func (n *Node) serveMaintenance(ctx context.Context) error {
 	n.agents.programs.queryVersions(ctx)
 	n.maintenance.serve(ctx, n.lanes[0], n.maintain, func(context.Context, string) {})
 	return nil
 }
 
-// serveChannels runs each channel whenever this server has its duty.
+// serveChannels runs each channel whenever this server holds the channel's duty.
 func (n *Node) serveChannels(ctx context.Context) error {
 	serve := func(ctx context.Context, c *channel.Runner) {
 		n.duties[c.Name()].serve(ctx, n.lanes[0], c.Run, c.Standby)

@@ -32,7 +32,7 @@ func (n *Node) work(ctx context.Context) error {
 	return all.Wait()
 }
 
-// ready returns why a lane starts no runs, nil if all do.
+// ready returns why a lane starts no runs, or nil if all lanes do.
 func (n *Node) ready() error {
 	if n.stopping.Load() {
 		return errors.New("shutting down")
@@ -45,7 +45,7 @@ func (n *Node) ready() error {
 	return nil
 }
 
-// laneShare returns what one of several lanes gets of n.
+// laneShare returns the part of n that one of several lanes gets.
 func laneShare(n, lane, lanes int) int {
 	share := n / lanes
 	if lane < n%lanes {
@@ -54,7 +54,8 @@ func laneShare(n, lane, lanes int) int {
 	return share
 }
 
-// laneAgents returns the agents that a lane serves: all but those whose limit is too small to be shared.
+// laneAgents returns the agents that a lane serves: all agents except those whose limit is too small to be shared
+// among the lanes.
 func laneAgents(agents map[string]engine.Agent, lane, lanes int) map[string]engine.Agent {
 	served := maps.Clone(agents)
 	for name, a := range served {
@@ -70,8 +71,8 @@ func laneAgents(agents map[string]engine.Agent, lane, lanes int) map[string]engi
 	return served
 }
 
-// whileServing returns agents whose runs are left to other servers, if there are any, once this one
-// stops. A server without others claims until its engine stops.
+// whileServing makes the agents not ready once this server is stopping, so that other servers claim their runs. If no
+// other server uses the store, it returns agents unchanged, and the engine claims runs until it stops.
 func (n *Node) whileServing(agents map[string]engine.Agent) map[string]engine.Agent {
 	if !n.shared {
 		return agents
@@ -84,7 +85,7 @@ func (n *Node) whileServing(agents map[string]engine.Agent) map[string]engine.Ag
 	return agents
 }
 
-// announceDue informs other servers that a run of an agent is due and was not claimed here.
+// announceDue tells other servers that a run of an agent is due which this server has not claimed.
 func (n *Node) announceDue(agent string) {
 	if n.relay != nil {
 		n.relay.Due(agent)

@@ -18,29 +18,30 @@ import (
 )
 
 const (
-	// maxSharedFile is the largest file that is fetched, in bytes: the largest value of max_file.
+	// maxSharedFile is the size of the largest file that is fetched, in bytes. It is the largest value that max_file
+	// can have.
 	maxSharedFile = 1 << 30
 	// outageLimit bounds the wait for a database that does not answer. A server that has no database
 	// usually loses its leases earlier, which cancels the call.
 	outageLimit = time.Minute
-	// firstOutagePause and maxOutagePause are between two calls of the database.
+	// firstOutagePause and maxOutagePause are the first and the longest pause between two calls of the database.
 	firstOutagePause, maxOutagePause = 50 * time.Millisecond, time.Second
 )
 
 // sharedFiles stores attachments so that the agents of all servers on a database can read them. The
 // bytes are in the database, and in the folder of each server that has used them.
 //
-// A URI comes from a message. The ledger accepts one of a stored file only from the channel that received the
-// file, and older messages give access only to a user who knows the hash of its content. Only names that were
-// stored can be fetched, so one content does not fill the disk under many.
+// The URI of a file comes from a message and is not trusted. The ledger accepts the URI of a stored file only from
+// the channel that received the file, and in older messages the URI has the hash of the content, which a stranger
+// does not know. Only stored names can be fetched, so one file cannot fill the disk under many names.
 type sharedFiles struct {
 	folder   datadir.Files
 	database *postgres.Files
 	log      *slog.Logger
 }
 
-// Save implements [chat.FileStore]. The whole file is in the folder before the first byte goes to the
-// database, which is not kept waiting for a platform.
+// Save implements [chat.FileStore]. It writes the whole file to the folder before it sends the first byte to the
+// database, so that no transaction waits for a slow platform.
 func (f *sharedFiles) Save(ctx context.Context, name string, r io.Reader) (uri string, err error) {
 	stored, err := f.folder.Add(ctx, name, r)
 	if err != nil {
@@ -88,7 +89,8 @@ func (f *sharedFiles) Fetch(ctx context.Context, uri string) error {
 	case mailroom.CodeNotFound:
 		return mailroom.Errorf(mailroom.CodeNotFound, "it has expired, or was never stored")
 	case mailroom.CodeUnavailable:
-		f.log.Warn("file of a message not fetched: the database does not answer", "file", stored, "error", err)
+		f.log.Warn("file of a message not fetched: the database does not answer; the run is retried",
+			"file", stored, "error", err)
 		return err
 	}
 	f.log.Warn("file of a message not fetched", "file", stored, "error", err)
@@ -115,7 +117,7 @@ func (f *sharedFiles) download(ctx context.Context, stored string) (err error) {
 	return f.folder.Fill(ctx, stored, file.SavedAt, file)
 }
 
-// retry calls work until it returns another error than Unavailable, for at most outageLimit and until
+// retry calls work until it succeeds or fails with another error than Unavailable, for at most outageLimit and until
 // ctx is done.
 func (f *sharedFiles) retry(ctx context.Context, work func() error) error {
 	end := time.Now().Add(outageLimit)

@@ -11,8 +11,9 @@ import (
 	"mailroom/ledger"
 )
 
-// indexer keeps the index of messages up to date. It reads the log behind the commits, so no commit waits
-// for it, except while it writes a part. While this server commits often, it works about a tenth of the time.
+// indexer keeps the index of messages up to date. It reads the log after the commits, so commits do not wait for it,
+// except while it writes a part of the index. While this server commits often, the indexer works about a tenth of the
+// time.
 type indexer struct {
 	on      bool
 	commits atomic.Int64 // of this server, without the indexer's
@@ -20,19 +21,18 @@ type indexer struct {
 }
 
 const (
-	// indexInterval is how often the end of the log is read.
+	// indexInterval is how often the indexer looks for new entries at the end of the log.
 	indexInterval = time.Second
-	// indexShare is one over the share of the time that the indexer uses beside commits. busyCommits is how
-	// many a second it takes notice of.
+	// While there are at least busyCommits commits per second, the indexer works at most 1/indexShare of the time.
 	indexShare  = 10
 	busyCommits = 10
-	// maxIndexPause bounds the pause behind a part.
+	// maxIndexPause bounds the pause after each part of the index that was written.
 	maxIndexPause = 2 * time.Second
 	// indexRetry is the pause after a failure.
 	indexRetry = 10 * time.Second
 )
 
-// observe counts the commits that are reported to next.
+// observe returns a function that counts commits and passes them on to next.
 func (x *indexer) observe(next func(operations int, took time.Duration)) func(int, time.Duration) {
 	return func(operations int, took time.Duration) {
 		x.commits.Add(1)
@@ -55,7 +55,7 @@ func (x *indexer) follow(ctx context.Context, l *ledger.Ledger) {
 		pause := time.Duration(0)
 		switch {
 		case err != nil && ctx.Err() == nil && mailroom.CodeOf(err) != mailroom.CodeConflict:
-			x.log.Warn("messages not indexed; retrying", "error", err, "after", indexRetry)
+			x.log.Warn("messages not indexed; retrying; search does not find them until then", "error", err, "after", indexRetry)
 			pause = indexRetry
 		case err != nil || read == 0:
 			pause = indexInterval

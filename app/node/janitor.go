@@ -18,10 +18,10 @@ import (
 	"mailroom/store/postgres"
 )
 
-// janitor removes obsolete data: once at the start, agent definitions that no open run is
-// pinned to; then periodically, expired unread notifications, old minutes and hours of the summary of
-// ended runs, and entries and attachments that are older than the retention. The attachments are in the data folder of
-// each server and, if servers share a store, in its database; the rest is in the store.
+// janitor removes obsolete data. Once at the start it removes agent definitions to which no open run is pinned. Then
+// it periodically removes expired unread notifications, old minutes and hours of the summary of ended runs, and
+// entries and attachments that are older than the retention. The attachments are in the data folder of each server
+// and, if servers share a store, in its database; the rest is in the store.
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files
@@ -34,7 +34,7 @@ type janitor struct {
 // janitorPageSize is how many rows are read at a time.
 const janitorPageSize = 500
 
-// cleanStore works until ctx is done. It retries failed work at the next interval.
+// cleanStore removes obsolete data from the store until ctx is done. It retries failed work at the next interval.
 func (k *janitor) cleanStore(ctx context.Context) {
 	k.try(ctx, "obsolete agent versions not removed; retrying at the next start",
 		func() error { return k.dropUnusedDefinitions(ctx) })
@@ -54,7 +54,7 @@ func (k *janitor) cleanStore(ctx context.Context) {
 	})
 }
 
-// try does one job. A failure, or a panic, is logged and ends neither the janitor nor its other jobs.
+// try does one job. If the job fails or panics, try logs it; the janitor and its other jobs go on.
 func (k *janitor) try(ctx context.Context, failure string, job func() error) {
 	if err := recovery.Call(k.log, "janitor", job); err != nil && ctx.Err() == nil {
 		k.log.Warn(failure, "error", err)
@@ -97,7 +97,7 @@ func (k *janitor) cleanFiles(ctx context.Context) {
 	})
 }
 
-// repeat calls work now and then at the interval of the janitor, until ctx is done.
+// repeat calls work now, and then at the interval of the janitor until ctx is done.
 func (k *janitor) repeat(ctx context.Context, work func()) {
 	turn := time.NewTicker(k.interval())
 	defer turn.Stop()
@@ -119,7 +119,8 @@ func (k *janitor) interval() time.Duration {
 	return time.Hour
 }
 
-// expireNotifications expires unread notifications in all projects. One that fails does not keep the others.
+// expireNotifications expires unread notifications in all projects. A project that fails does not keep the others
+// from being cleaned.
 func (k *janitor) expireNotifications(ctx context.Context) error {
 	q := store.ThreadQuery{Prefix: project.Prefix, Limit: janitorPageSize}
 	var failed []error
@@ -154,7 +155,7 @@ func (k *janitor) expireNotifications(ctx context.Context) error {
 	}
 }
 
-// dropUnusedDefinitions removes the older definitions that no open run is pinned to.
+// dropUnusedDefinitions removes the older agent definitions to which no open run is pinned.
 func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
 	if len(k.oldDefinitions) == 0 {
 		return nil
@@ -175,7 +176,7 @@ func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
 // agentVersion is one version of an agent.
 type agentVersion struct{ agent, version string }
 
-// pinnedVersions returns the agent versions that open runs are pinned to.
+// pinnedVersions returns the agent versions to which open runs are pinned.
 func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
 	used := map[agentVersion]bool{}
 	err := eachOpenRun(ctx, l, func(_ store.Reader, runs []*mailroom.Run) (func() error, error) {
@@ -228,7 +229,8 @@ func (k *janitor) purgeEntries(ctx context.Context) error {
 // maxJanitorErrors is the number of failed pages after which the janitor waits for its next turn.
 const maxJanitorErrors = 10
 
-// endsJanitor reports whether a failure is not one of a single row.
+// endsJanitor reports whether a failure concerns the whole store, and not one row, so that this turn of the janitor
+// ends.
 func endsJanitor(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable
 }

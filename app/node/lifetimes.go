@@ -9,7 +9,7 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// part is one of the jobs of a server.
+// part is one of the jobs that a server does at the same time.
 type part struct {
 	name    string // in the log of a panic
 	begins  beginning
@@ -46,9 +46,9 @@ const (
 	lifeOfLedger                  // until the server and the engines have ended; it commits the remaining operations
 )
 
-// phases end the lifetimes of the parts one after the other. Without other servers on the store the server ends first,
-// then the engines. With others the duties end first and the engines next: until their runs have ended, the server
-// answers, also that it is not ready, and the others run what it accepts.
+// phases end the lifetimes of the parts one after the other. If no other node uses the store, the HTTP server ends
+// first, then the engines. If other nodes use it, the duties end first, then the engines. Until the runs of the
+// engines have ended, the HTTP server answers, and reports that it is not ready; other nodes run what it accepts.
 type phases struct {
 	node, server, engines, ledger context.Context
 
@@ -58,8 +58,8 @@ type phases struct {
 	working atomic.Int32   // the server and the engines, while they use the ledger
 }
 
-// newPhases returns the phases of a node, whose parts are all. The end of ctx sets stopping and begins the shutdown.
-// If shared is true, other nodes use the same store; then the engines stop after the duties, and otherwise the server
+// newPhases returns the phases of a node with the parts in all. The end of ctx sets stopping and begins the shutdown.
+// If shared is true, other nodes use the same store, and the engines stop after the duties. Otherwise the HTTP server
 // stops at once.
 func newPhases(ctx context.Context, shared bool, all []part, stopping *atomic.Bool, log *slog.Logger) *phases {
 	p := &phases{node: ctx}
@@ -88,7 +88,7 @@ func newPhases(ctx context.Context, shared bool, all []part, stopping *atomic.Bo
 	return p
 }
 
-// context returns the context of the parts with a lifetime.
+// context returns the context of the parts that have this lifetime.
 func (p *phases) context(of lifetime) context.Context {
 	return map[lifetime]context.Context{
 		lifeOfNode: p.node, lifeOfDuties: p.node, lifeOfServer: p.server, lifeOfEngines: p.engines, lifeOfLedger: p.ledger,

@@ -19,7 +19,7 @@ const (
 	maxHeapGoal  = 128 << 20
 )
 
-// gcPercentFor returns the GOGC percentage for a live heap of live bytes.
+// gcPercentFor returns the value of GOGC for a live heap of live bytes.
 func gcPercentFor(live uint64) int {
 	if live == 0 {
 		return gcPercent
@@ -28,14 +28,14 @@ func gcPercentFor(live uint64) int {
 	return int(min(max(room*100/int64(live), minGCPercent), gcPercent))
 }
 
-// TuneGC sets GOGC, and adjusts it after each collection to the size of the live heap. The
-// cleanup of an unreachable object signals a collection, so nothing runs in between.
+// TuneGC sets GOGC, and adjusts it after each collection to the size of the live heap. The runtime calls the cleanup
+// of an unreachable object after each collection, so no goroutine polls in between.
 func TuneGC() {
 	debug.SetGCPercent(gcPercent)
 	retuneAfterGC(gcPercent)
 }
 
-// retuneAfterGC adjusts the percentage, currently now, after the next collection.
+// retuneAfterGC sets the percentage again after the next collection. now is the percentage at present.
 func retuneAfterGC(now int) {
 	type sentinel struct{ _ *byte } // the pointer keeps it out of the allocator's shared tiny blocks
 	runtime.AddCleanup(&sentinel{}, func(now int) {

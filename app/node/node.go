@@ -28,7 +28,7 @@ type Options struct {
 	Config *config.Config
 	Token  string        // the operator's
 	Files  datadir.Files // attachments
-	// SharedFiles has the attachments for all servers on the store; nil: only Files has them.
+	// SharedFiles has the attachments for all servers on the store. If it is nil, attachments are only in Files.
 	SharedFiles *postgres.Files
 	TLS         *tls.Config // nil: no TLS
 	Log         *slog.Logger
@@ -54,7 +54,7 @@ type Node struct {
 	duties      map[string]*duty // of the channels, by their names
 	maintenance *duty            // of the janitor, the indexer and the follower
 
-	// Set at the start.
+	// Set when the node is built.
 	log           *slog.Logger
 	lock          *datadir.Lock // nil: no crash reports are stored
 	shared        bool          // other servers use the store
@@ -66,7 +66,7 @@ type Node struct {
 	stopping atomic.Bool   // set at the begin of the shutdown
 }
 
-// New wires the components and starts none. It reads the agent versions in the store.
+// New builds the parts of a node and starts none. It reads the agent versions that the store has.
 func New(ctx context.Context, o Options) (*Node, error) {
 	if o.Agents != nil {
 		return assemble(o, &agentSet{agents: o.Agents, programs: newPrograms(o.Log), versions: &versions{}}), nil

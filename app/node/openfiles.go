@@ -16,9 +16,9 @@ type fileKeeper interface {
 	RemoveBefore(ctx context.Context, before time.Time) (int, error)
 }
 
-// removeFiles removes the files that no entry refers to any more: entries stay with an open run, and for the
-// retention after its end. So each turn resets the age of the files that open runs read, and a file is
-// removed a turn later than its age alone would allow.
+// removeFiles removes the files that no entry refers to any more: Entries stay while their run is open, and for the
+// retention after its end. So removeFiles first resets the age of the files that open runs read, and removes files
+// only at an age that is one turn longer than the retention.
 func (k *janitor) removeFiles(ctx context.Context, in fileKeeper) error {
 	now := time.Now()
 	err := eachOpenRun(ctx, k.ledger, func(r store.Reader, runs []*mailroom.Run) (func() error, error) {
@@ -35,8 +35,8 @@ func (k *janitor) removeFiles(ctx context.Context, in fileKeeper) error {
 	return err
 }
 
-// eachOpenRun calls f with pages of the open runs, each with the snapshot it was read in. What f returns is
-// called behind the snapshot.
+// eachOpenRun calls f with pages of the open runs, each with the snapshot it was read in. eachOpenRun calls the
+// function that f returns after the snapshot has ended.
 func eachOpenRun(
 	ctx context.Context, l *ledger.Ledger, f func(r store.Reader, runs []*mailroom.Run) (func() error, error),
 ) error {
@@ -67,8 +67,8 @@ func eachOpenRun(
 	}
 }
 
-// attachments returns the names of the stored files in the messages that runs have or will read. A run whose
-// row has its text has no file.
+// attachments returns the names of the stored files in the messages that runs have read or will read. It skips a run
+// whose text is in its own row, because such a run has no file.
 func attachments(r store.Reader, runs []*mailroom.Run) (names []string, err error) {
 	var refs []store.EntryRef
 	for _, run := range runs {

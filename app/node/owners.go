@@ -9,12 +9,14 @@ import (
 	"mailroom/store"
 )
 
-// maxOwnersRead bounds the threads that are read of each prefix at the start, so that a start does not take longer
-// with the number of chats. The use of a thread beyond it is refused with the same words.
+// maxOwnersRead bounds how many threads of each prefix the server reads at its start, so that the number of chats
+// does not lengthen the start. The server refuses to use a wrongly owned thread beyond the bound later, with the same
+// words.
 const maxOwnersRead = 1000
 
-// warnOfOwners logs the threads of the server that tokens own, from before their ids were reserved. The server
-// sends nothing there, because the owner would read it.
+// warnOfOwners logs the threads with ids reserved for the server that a token owns, because the token created them
+// before their ids were reserved. The server sends nothing to such a thread, because the token's holder would read
+// it.
 func (n *Node) warnOfOwners(ctx context.Context) error {
 	var found []*mailroom.Thread
 	err := n.ledger.View(ctx, func(r store.Reader) error {
@@ -40,7 +42,7 @@ func (n *Node) warnOfOwners(ctx context.Context) error {
 	return err
 }
 
-// ownerOf returns the owner that the server gives one of its threads.
+// ownerOf returns the name that owns a thread of the server with this id.
 func ownerOf(id string) string {
 	if reserved.ForServer(id) {
 		return reserved.Owner(id)

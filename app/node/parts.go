@@ -10,7 +10,7 @@ import (
 	"mailroom/stream"
 )
 
-// assemble builds the parts of a server, each of parts above it, and starts none.
+// assemble builds the parts of a server and starts none. Each part uses only parts that are built above it.
 func assemble(o Options, agents *agentSet) *Node {
 	a := newAssembly(o, agents)
 	n := a.node
@@ -29,8 +29,7 @@ func assemble(o Options, agents *agentSet) *Node {
 	return n
 }
 
-// parts returns what a server does at the same time. The methods of phases say when each
-// lifetime ends.
+// parts returns the parts that run at the same time in a server. The methods of [phases] say when each lifetime ends.
 func (n *Node) parts(ln net.Listener, lost <-chan error) []part {
 	watchStore := func(ctx context.Context) error { return awaitLoss(ctx, lost) }
 	serve := func(ctx context.Context) error { return n.server.Serve(ctx, ln) }
@@ -50,7 +49,7 @@ func (n *Node) parts(ln net.Listener, lost <-chan error) []part {
 	return all
 }
 
-// awaitLoss returns the error of a store that failed by itself, nil at the end of ctx.
+// awaitLoss returns the error with which the store failed by itself, or nil at the end of ctx.
 func awaitLoss(ctx context.Context, lost <-chan error) error {
 	select {
 	case err := <-lost:

@@ -7,8 +7,8 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// endPrevious ends the leases of the previous process of this server, which the lock of the data
-// folder shows to have ended.
+// endPrevious ends the leases of this server's previous process. That process has ended, because this one has the
+// lock of the data folder.
 func (n *Node) endPrevious(ctx context.Context, uncharged bool) error {
 	if n.shared {
 		return n.ledger.Workers().EndNodeWorkers(ctx, n.id, uncharged)

@@ -13,10 +13,10 @@ import (
 	"mailroom/server"
 )
 
-// programs holds the agents that are CLI agents, the CLI agents whose program was not found, and the
-// agents of kind exec.
+// programs holds the agents that run a program: the CLI agents whose program was found, those whose program was not
+// found, and the agents of kind exec.
 type programs struct {
-	// Set before queryVersions runs.
+	// Set before queryVersions is called.
 	log      *slog.Logger
 	commands map[string]*config.Agent       // of kind exec, by agent
 	present  map[string]exec.ProgramOptions // by agent
@@ -47,7 +47,7 @@ func (p *programs) addIfFound(name string, o exec.ProgramOptions) bool {
 
 func (p *programs) add(name string, o exec.ProgramOptions) { p.present[name] = o }
 
-// addCommand adds an agent of kind exec, and warns if it cannot be used now.
+// addCommand adds an agent of kind exec, and warns if its command cannot be started now.
 func (p *programs) addCommand(name string, a *config.Agent) {
 	p.commands[name] = a
 	if err := exec.UsableCommand(a.Command, a.Dir); err != nil {
@@ -105,7 +105,7 @@ func (p *programs) queryVersions(ctx context.Context) {
 			p.versions[name] = version
 			if err != nil {
 				p.versionErrors[name] = err.Error()
-				p.log.Warn("agent program did not report its version", "agent", name, "error", err)
+				p.log.Warn("agent program did not report its version; its agent works without it", "agent", name, "error", err)
 			}
 		})
 	}

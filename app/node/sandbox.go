@@ -34,7 +34,7 @@ type sandbox struct {
 	log      *slog.Logger
 	cgroup   func() (*proc.Cgroup, error) // of the server, prepared when it is first asked for
 
-	// Set while agents are built.
+	// Used only while agents are built.
 	tried      map[proc.Kind]error
 	chosen     map[string]string // by agent, for display
 	unisolated []string          // agents that run without isolation
@@ -51,7 +51,7 @@ type launchOptions struct {
 	withheld  []string // environment variables that the program does not get
 }
 
-// allowed returns the environment variables that a program gets of those that its configuration names.
+// allowed returns those of the named environment variables that a program gets. It drops secrets of the server.
 func (l launchOptions) allowed(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(l.withheld, name) })
 }
@@ -77,15 +77,16 @@ func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 // files returns the folder of messages' files in the data folder.
 func (s *sandbox) files() string { return string(datadir.Dir(s.data).Files()) }
 
-// shareFiles lets programs read the files that all servers on a database share, if there is one.
+// shareFiles lets programs read the files that all servers on a database share. database is nil if servers share
+// none.
 func (s *sandbox) shareFiles(database *postgres.Files) {
 	if s.data != "" && database != nil {
 		s.source = &sharedFiles{folder: datadir.Files(s.files()), database: database, log: s.log}
 	}
 }
 
-// addHidden hides files outside the data folder. A path with links is kept beside the present one, because
-// a secret that is replaced may be at another place when the next program starts.
+// addHidden hides files outside the data folder. If a path contains links, it hides the path itself and the file that
+// it leads to now, because a secret that is replaced may be another file when the next program starts.
 func (s *sandbox) addHidden(paths ...string) {
 	for _, path := range paths {
 		if path == "" {
@@ -159,14 +160,14 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	c.isolation.Kind = kind
 	s.record(name, a, kind, private, why)
 	if why := landlockProblem(kind, a, home); why != "" && name != "" {
-		s.log.Warn("agent does not work well under Landlock", "agent", name, "reason", why)
+		s.log.Warn("agent is limited under Landlock", "agent", name, "reason", why)
 	}
 	s.limitProcesses(name, c.isolation)
 	return c, nil
 }
 
-// limitProcesses takes a cgroup for a limit of processes that has no effect otherwise, and warns of the limits without
-// any.
+// limitProcesses creates a cgroup for a limit on processes that would otherwise have no effect, and warns about
+// limits that still have none.
 func (s *sandbox) limitProcesses(name string, i *proc.Isolation) {
 	limits, why := i.Ineffective()
 	if slices.Contains(limits, "max_processes") && s.cgroup != nil {
@@ -182,7 +183,7 @@ func (s *sandbox) limitProcesses(name string, i *proc.Isolation) {
 	}
 }
 
-// landlockRefusal returns why a program cannot work at all under Landlock, and what to do, or "".
+// landlockRefusal returns why a program cannot work under Landlock at all, with what to do, or "" if it can.
 func landlockRefusal(kind proc.Kind, a *config.Agent) string {
 	if kind == proc.KindLandlock && a.Kind == "codex" && a.Permissions != string(program.ModeAll) {
 		return `codex can run no command under Landlock with permissions = "` + a.Permissions +
@@ -193,7 +194,8 @@ func landlockRefusal(kind proc.Kind, a *config.Agent) string {
 }
 
 // makeProfile makes the folder in which a program keeps its login and its sessions. Under Landlock the program cannot
-// make it itself if the data folder is below the same home. An error is left to the warning of landlockProblem.
+// make it itself if the data folder is below the same home. makeProfile ignores errors, because landlockProblem warns
+// about a folder that is missing.
 func (s *sandbox) makeProfile(name string, a *config.Agent, home string, owner *proc.User) {
 	set := func(variable string) bool { return a.Env[variable] != "" || os.Getenv(variable) != "" }
 	var folder, file string
@@ -232,7 +234,7 @@ func (s *sandbox) makeProfile(name string, a *config.Agent, home string, owner *
 	}
 }
 
-// landlockProblem returns what a program cannot do under Landlock, and what to do, or "".
+// landlockProblem returns what a program cannot do under Landlock, with what to do, or "" if nothing is restricted.
 func landlockProblem(kind proc.Kind, a *config.Agent, home string) string {
 	switch {
 	case kind != proc.KindLandlock:
@@ -300,8 +302,8 @@ func (s *sandbox) keepVisible(c *launchOptions, home string) error {
 	return nil
 }
 
-// chooseKind returns the mechanism for a value of isolation on this machine. If it is
-// None although another was configured, the error says why.
+// chooseKind returns the mechanism for a value of isolation on this machine. If the result is None although another
+// mechanism was asked for, the error says why.
 func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
 	kinds := []proc.Kind{proc.KindNamespace, proc.KindLandlock}
 	switch asked {
@@ -329,8 +331,8 @@ func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
 	return proc.KindNone, why
 }
 
-// checkPrivate returns an error if the mode of the data folder, or without one of the hidden
-// files, gives access to other users.
+// checkPrivate returns an error if other users can read the data folder, or, if there is no data folder, one of the
+// hidden files.
 func (s *sandbox) checkPrivate() error {
 	if s.data == "" {
 		for _, path := range s.hide {

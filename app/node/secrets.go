@@ -12,11 +12,10 @@ import (
 	"mailroom/internal/proc"
 )
 
-// hideSecrets hides the secrets of this process from child processes: it makes the process's
-// memory and environment unreadable for them, keeps the descriptors that it was started with from
-// them, and removes variables from its environment.
-// Linux shows the initial environment in /proc for the life of the process, so removing
-// the variables alone is not enough.
+// hideSecrets hides the secrets of this process from child processes: it makes the process's memory and environment
+// unreadable for them, makes them inherit none of the descriptors that it was started with, and removes variables
+// from its environment. Linux shows the initial environment in /proc for the life of the process, so removing the
+// variables alone is not enough.
 func hideSecrets(con *command.Console, variables []string) error {
 	if err := errors.Join(proc.HideSelf(), proc.HideDescriptors()); err != nil {
 		return err
@@ -48,8 +47,8 @@ func credentials(con *command.Console) string {
 	return folder
 }
 
-// contextsFolder returns the folder of the file of contexts, or "". The file itself cannot
-// be hidden: a new one replaces it.
+// contextsFolder returns the folder of the file of contexts, or "". The folder is hidden and not the file, because
+// each change replaces the file.
 func contextsFolder(con *command.Console) string {
 	path, err := endpoint.ContextsFile(con.Env)
 	if err == nil {

@@ -56,10 +56,10 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 	return cmd
 }
 
-// probeTimeout limits the question to the program that uses the server's address.
+// probeTimeout limits the request that asks which program uses the server's address.
 const probeTimeout = 2 * time.Second
 
-// explainListenError says who uses the address, if another Mailroom does.
+// explainListenError adds to err who uses the address, if it is another Mailroom server.
 func explainListenError(ctx context.Context, address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return command.Errorf(command.ExitFailed, "choose another address with --listen", "%w", err)
@@ -141,7 +141,8 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 		return err
 	}
 	defer func() { err = errors.Join(err, handles.Close()) }()
-	// After the store: a token without a store means that the store was lost.
+	// The token is created after the store, because a folder with a token and without a store counts as one that lost
+	// its store.
 	token, err := ensureToken(held, c)
 	if err != nil {
 		return err
@@ -185,8 +186,8 @@ func readEnvironment(con *command.Console, dir datadir.Dir, c *config.Config, lo
 	if err := hideSecrets(con, c.SecretVariables()); err != nil {
 		return err
 	}
-	// A hint is copied to another shell, where the variables of this process are not set. It names every
-	// folder but the default one.
+	// A user copies the hint to another shell, where the variables of this process are not set. So the hint names
+	// every data folder but the default one.
 	if usual, err := datadir.Default(con.Env); err != nil || usual != dir {
 		con.Data = string(dir)
 	}
@@ -194,8 +195,8 @@ func readEnvironment(con *command.Console, dir datadir.Dir, c *config.Config, lo
 	return nil
 }
 
-// ensureToken returns the operator's token. A token from a file of its own is copied to the data
-// folder, where commands on this machine find it.
+// ensureToken returns the operator's token. If the configuration names a file with the token, it copies the token to
+// the data folder, where commands on this machine find it.
 func ensureToken(held *datadir.Lock, c *config.Config) (string, error) {
 	if c.Token.OperatorFile != "" {
 		return held.CopyToken(c.Token.OperatorFile)
@@ -239,7 +240,8 @@ func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 		log.Warn("killed orphaned agent processes of the previous server", "processes", n)
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Warn("could not kill all orphaned agent processes of the previous server", "error", err)
+		log.Warn("could not kill all orphaned agent processes of the previous server; they may still change files",
+			"error", err)
 		return nil
 	}
 	return err

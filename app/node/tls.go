@@ -51,7 +51,7 @@ type certificate struct {
 // example between the writes of the two files, it returns the previous one.
 func (c *certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if err := c.reload(); err != nil {
-		c.log.Warn("certificate not reloaded", "error", err)
+		c.log.Warn("certificate not reloaded; the previous one stays in use", "error", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,8 @@ func (c *certificate) modTimes() (changed [2]time.Time, err error) {
 	return changed, err
 }
 
-// loadKeyPair is [tls.LoadX509KeyPair] for files that end.
+// loadKeyPair is [tls.LoadX509KeyPair] for files that [setting.ReadFile] accepts, because a pipe could block it
+// forever.
 func loadKeyPair(file, key string) (tls.Certificate, error) {
 	chain, err := setting.ReadFile(file)
 	if err != nil {

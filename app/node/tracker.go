@@ -11,7 +11,7 @@ import (
 	"mailroom/ledger"
 )
 
-// newTrackerChannel makes the runner of the tracker's channel.
+// newTrackerChannel returns the runner of the tracker's channel.
 func newTrackerChannel(
 	c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger,
 ) *channel.Runner {

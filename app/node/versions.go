@@ -8,11 +8,12 @@ import (
 	"mailroom/store"
 )
 
-// versions are the older versions of agents that runs are pinned to. Another server may store a
-// version after this one has started, so a missing one is looked up.
+// versions has the older versions of agents to which runs are pinned. Another server may store a version after this
+// one has started, so versions looks up a missing one in the store.
 type versions struct {
 	rebuild func(store.Definition) (mailroom.Agent, error)
-	// read returns the stored definitions; nil: no other server stores some.
+	// read returns the stored definitions. It is nil if no other server uses the store, because then no version is
+	// added.
 	read func(context.Context) ([]store.Definition, error)
 
 	building sync.Mutex // held by the caller of rebuild

@@ -20,8 +20,8 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// The pause between two tries to open the database, which doubles, and how often the log repeats what the
-// server waits for.
+// The first and longest pause between two tries to open the database, which doubles each time, and how often the log
+// repeats what the server waits for.
 const (
 	minStartPause, maxStartPause = 200 * time.Millisecond, 3 * time.Second
 	startNotice                  = time.Minute
@@ -39,8 +39,8 @@ type waiting struct {
 	ended    sync.WaitGroup
 }
 
-// open calls try until the store is open, until start_timeout has passed, or until an error says that
-// waiting will not help. After the end of ctx it returns the error of ctx.
+// open calls try until the store is open, until start_timeout has passed, or until try fails with an error that
+// waiting cannot mend. After the end of ctx it returns the error of ctx.
 func (w *waiting) open(ctx context.Context, try func() (*storage.Handles, error)) (*storage.Handles, error) {
 	begin, pause := time.Now(), minStartPause
 	said := time.Time{}
@@ -74,7 +74,7 @@ func (w *waiting) open(ctx context.Context, try func() (*storage.Handles, error)
 	}
 }
 
-// listen answers requests until take.
+// listen answers requests at the server's address until take is called.
 func (w *waiting) listen(ctx context.Context) error {
 	if w.listener != nil {
 		return nil
@@ -96,7 +96,7 @@ func (w *waiting) listen(ctx context.Context) error {
 	w.ended.Go(func() {
 		defer recovery.Log(w.log, "answers while the database is away")
 		if err := w.server.Serve(serve); !errors.Is(err, http.ErrServerClosed) {
-			w.log.Warn("no answers while the database is away", "error", err)
+			w.log.Warn("cannot answer requests while the database is away; the start still waits for the database", "error", err)
 		}
 	})
 	return nil
@@ -113,7 +113,7 @@ func (w *waiting) take(ctx context.Context) (net.Listener, error) {
 	return ln, ln.(*net.TCPListener).SetDeadline(time.Time{})
 }
 
-// end ends the answers.
+// end stops answering requests.
 func (w *waiting) end() {
 	if w.server != nil {
 		_ = w.server.Close() // its listener reports no error
@@ -122,7 +122,7 @@ func (w *waiting) end() {
 	}
 }
 
-// close closes what take has not taken.
+// close closes the listener if take was not called.
 func (w *waiting) close() error {
 	w.end()
 	if w.listener == nil {
@@ -131,7 +131,7 @@ func (w *waiting) close() error {
 	return w.listener.Close()
 }
 
-// lentListener is a listener that stays open when its server ends.
+// lentListener is a listener that stays open when the HTTP server that uses it ends.
 type lentListener struct{ net.Listener }
 
 func (l *lentListener) Close() error {
@@ -155,8 +155,8 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-// answerWaiting answers like a server whose store is not open yet: the process is alive, and not
-// ready. It reveals nothing about the database, because anyone may ask.
+// answerWaiting answers as a server whose store is not open yet: alive and not ready. The answer reveals nothing
+// about the database, because anyone may ask.
 func answerWaiting(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		answerJSON(w, http.StatusOK, "application/json", api.Health{Status: "ok", Version: command.ReadVersion().Version})

@@ -166,7 +166,8 @@ func (c *copying) checkBoth(ctx context.Context, s *source, t *target) error {
 // progressInterval is the time between two lines of progress.
 const progressInterval = 2 * time.Second
 
-// progress prints a line, unless it is not important and the last such line is recent.
+// progress prints a line, unless important is false and the last such line was printed less than progressInterval
+// ago.
 func (c *copying) progress(important bool, format string, args ...any) {
 	now := time.Now()
 	if !c.loud || !important && now.Before(c.next) {

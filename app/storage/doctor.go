@@ -91,7 +91,7 @@ type diagnosis struct {
 	doctor.Report
 }
 
-// foundError ends a command that has printed its findings.
+// foundError returns the error of a command that has already printed its findings.
 func foundError() error {
 	return &command.PrintedError{Code: command.ExitFailed, Reason: "the store has findings"}
 }
@@ -168,7 +168,7 @@ func checkFile(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	return err
 }
 
-// findLoss adds lost commits to the findings.
+// findLoss adds a finding if the store has lost commits.
 func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	_, lost, err := file.Commits(ctx)
 	if lost != nil {
@@ -177,8 +177,7 @@ func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	return err
 }
 
-// backupStore writes a copy of the store, checks it and then renames it to target, also if
-// there are findings.
+// backupStore writes a copy of the store, checks the copy and renames it to target, even if the check has findings.
 func backupStore(ctx context.Context, con *command.Console, dir datadir.Dir, target string, d *diagnosis) error {
 	to, err := filepath.Abs(target)
 	if err != nil {

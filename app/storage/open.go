@@ -38,7 +38,8 @@ func Open(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.L
 	return &Handles{Store: file, Lost: file.Failed()}, nil
 }
 
-// MayAppear reports whether an error of Open may end by itself, because the database does not answer yet.
+// MayAppear reports whether the error of [Open] may go away without a change, because the database does not answer
+// yet.
 func MayAppear(err error) bool { return postgres.MayAppear(err) }
 
 func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Handles, error) {
@@ -69,8 +70,8 @@ func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Han
 const failoverRisk = "a failover of the database to an asynchronous standby may lose acknowledged work; see durable " +
 	"in the configuration"
 
-// asynchronousStandbys returns the number of standbys whose promotion may lose acknowledged work, or
-// why it is not known, and "" for none.
+// asynchronousStandbys describes the standbys whose promotion may lose acknowledged work: their number, why it is not
+// known, or "" if there are none.
 func asynchronousStandbys(ctx context.Context, s *postgres.Store) string {
 	switch n, err := s.AsynchronousStandbys(ctx); {
 	case err != nil:
@@ -90,7 +91,8 @@ func (h *Handles) Close() error {
 	return err
 }
 
-// OpenWire returns the wire between the servers on the configured store, or nil.
+// OpenWire returns the wire that connects the servers on the configured store, or nil if the configuration has none:
+// with a store of SQLite, or with another bus.
 func OpenWire(c *config.Config, log *slog.Logger) (bus.Wire, error) {
 	if c.Store.Kind != config.StorePostgres || c.Bus.Kind != config.BusPostgres {
 		return nil, nil

@@ -20,7 +20,7 @@ import (
 	"mailroom/store/transfer"
 )
 
-// place is a store that a flag names.
+// place is a store that a flag of the copy command names.
 type place struct {
 	name   string
 	dir    datadir.Dir    // of a file
@@ -30,7 +30,7 @@ type place struct {
 // connectionString matches a URL of PostgreSQL and key=value pairs, which no folder is likely to be.
 var connectionString = lazyregexp.New(`^(postgres(ql)?://|[a-z_]+=)`)
 
-// findPlace finds the store that the flag of this name names.
+// findPlace returns the store that text names. flag is the name of the flag, for errors.
 func findPlace(flag, text string) (*place, error) {
 	if text == "" {
 		return nil, command.Errorf(command.ExitUsage, "name a data folder or the URL of a PostgreSQL database",
@@ -73,7 +73,7 @@ func (p *place) options() postgres.Options {
 	return o
 }
 
-// openError is an error before the first row was copied. place is the store.
+// openError is an error before the first row was copied. Its place is the store with the error.
 type openError struct {
 	place *place
 	error
@@ -81,7 +81,7 @@ type openError struct {
 
 func (e *openError) Unwrap() error { return e.error }
 
-// source is a store that is copied. Nothing writes it.
+// source is a store that is copied. No server writes it during the copy.
 type source struct {
 	viewer transfer.Viewer
 	locked bool // no server can use it

@@ -94,8 +94,8 @@ func restoreStore(ctx context.Context, con *command.Console, held *datadir.Lock,
 	return nil
 }
 
-// checkCopy checks a database and returns its revision, and an error value if commits are lost. Findings are
-// an error. The revision is 0 if the tables are of an older version, which the next server migrates.
+// checkCopy checks a database and returns its revision, and in lost the commits that are missing. Findings are an
+// error. The revision is 0 if the tables are of an older version, which the next server migrates.
 func checkCopy(
 	ctx context.Context, con *command.Console, dir datadir.Dir, path string,
 ) (commits int64, lost *sqlite.LostCommitsError, err error) {

@@ -10,7 +10,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// signature returns the actor and the current time. It may run git, so it must not be called under
+// signature returns the actor and the current time. signature may run git, which can be slow, so do not call it under
 // the tracker's lock; see [Main.anonymousSignature].
 func (m *Main) signature(ctx context.Context) tracker.Signature {
 	return tracker.Signature{Actor: m.actorName(ctx), At: time.Now()}
@@ -18,9 +18,9 @@ func (m *Main) signature(ctx context.Context) tracker.Signature {
 
 func (m *Main) anonymousSignature() tracker.Signature { return tracker.Signature{At: time.Now()} }
 
-// actorName returns the name under which changes are made: the one that was given, or the user's. Agents of one user
-// work at the same time, and a claim is only worth something between different names. So where no name was given,
-// the user's name is followed by the session of the agent, or else by the linked worktree.
+// actorName returns the name under which changes are made: the one that was given, or the user's. Where no name was
+// given, the session of the agent, or else the linked worktree, follows the user's name: agents of one user work at
+// the same time, and a claim keeps two agents apart only if their names differ.
 func (m *Main) actorName(ctx context.Context) string {
 	for _, name := range []string{m.actor, m.Env("BD_ACTOR"), m.Env("BEADS_ACTOR")} {
 		if name != "" {
@@ -51,13 +51,14 @@ func (m *Main) userName(ctx context.Context) string {
 }
 
 // session returns a name for the conversation of the agent that runs this command, "" for a person. Agents set a
-// variable with its id for the commands that they run; the public threads that introduced them:
+// variable with the conversation's id for the commands that they run. These public discussions introduced the
+// variables:
 //
 //   - codex: openai/codex, pull request 10096
 //   - claude: anthropics/claude-code, issues 25642 and 39553
 //
-// An agent that another one starts inherits its variable (openai/codex, issue 15527). The pair of both still differs
-// from that of the outer one.
+// An agent that another agent starts inherits the variable of the outer agent (openai/codex, issue 15527). The name
+// then has the ids of both agents, and so still differs from the outer agent's name.
 func session(env func(string) string) string {
 	const shown = 8 // characters: ids that begin alike belong to sessions of different days
 	var parts []string
@@ -78,13 +79,13 @@ func session(env func(string) string) string {
 	return strings.Join(parts, "/")
 }
 
-// heldError says that the caller has claimed the issue already.
+// heldError says that the actor who runs the command has claimed the issue already.
 type heldError struct{ error }
 
 func (e heldError) Unwrap() error { return e.error }
 
-// held returns an error if the actor has claimed the issue already. Two agents with one name cannot
-// be distinguished, and only one of them may work on it.
+// held returns an error if the actor has claimed the issue already. Without the error, two agents with the same name
+// could both work on the issue.
 func held(it *tracker.Issue, by tracker.Signature) error {
 	if it.Status != tracker.StatusInProgress || it.Assignee != by.Actor {
 		return nil

@@ -48,8 +48,8 @@ func exportCommand(m *Main) *cobra.Command {
 	return cmd
 }
 
-// exportFile writes the issues to a file that the user named. It does not follow a link, which may
-// have come with the project.
+// exportFile writes the issues to a file that the user named. It does not follow a symbolic link, because the link
+// may have come with the project and lead to any file of the user.
 func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, e export) (n int, err error) {
 	dir, err := m.folder()
 	if err != nil {
@@ -83,7 +83,7 @@ func isInFolder(dir tracker.Folder, path string) bool {
 	return err == nil && os.SameFile(ours, other)
 }
 
-// isOwn reports whether a path is the tracker's own file, to which some scripts export.
+// isOwn reports whether path is the tracker's own issue file. Some scripts export to that file.
 func (m *Main) isOwn(path string) (bool, error) {
 	dir, err := m.folder()
 	if err != nil {
@@ -97,13 +97,13 @@ func (m *Main) isOwn(path string) (bool, error) {
 	return err == nil && os.SameFile(ours, other), nil
 }
 
-// export selects what is exported.
+// export selects which issues are exported.
 type export struct {
 	status    tracker.Status // "" for all
 	noRecords bool
 }
 
-// write writes the lines in the order of the file, and returns the number of issues.
+// write writes the lines of the selected issues in the order of the file, and returns the number of issues.
 func (e export) write(to io.Writer, t *tracker.Tracker) (n int, err error) {
 	out := bufio.NewWriterSize(to, flushSize)
 	line := func(text string) {
@@ -220,8 +220,8 @@ To have no marks at all:
 	}
 }
 
-// readCopy reads one of the two copies of a merge. The merge keeps lines that cannot be read. It refuses a copy that is
-// damaged as a whole: what is missing there would count as removed.
+// readCopy reads one of the two copies of a merge. The merge keeps lines that cannot be read. It refuses a copy that
+// is damaged as a whole, because issues that are missing in the copy would count as removed.
 func readCopy(m *Main, name string) (*tracker.Tracker, []tracker.InvalidLine, error) {
 	t, invalid, err := m.readSide(name)
 	if err == nil {
@@ -230,7 +230,7 @@ func readCopy(m *Main, name string) (*tracker.Tracker, []tracker.InvalidLine, er
 	return t, invalid, err
 }
 
-// readSide reads one file of a merge.
+// readSide reads one of the files of a merge: the base or one of the two copies.
 func (m *Main) readSide(name string) (*tracker.Tracker, []tracker.InvalidLine, error) {
 	file, err := setting.OpenFile(m.absPath(name))
 	if err != nil {
@@ -245,7 +245,7 @@ func (m *Main) readSide(name string) (*tracker.Tracker, []tracker.InvalidLine, e
 	return t, invalid, nil
 }
 
-// syncCommand merges conflicts. It exists because scripts call it; the file needs no other
+// syncCommand merges conflicts in the issue file. The command exists because scripts call it; the file needs no other
 // synchronization.
 func syncCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "sync", Short: "Merge conflicts that git has marked in the file", Args: noArgs}
@@ -348,7 +348,7 @@ func renameCommand(m *Main) *cobra.Command {
 	return cmd
 }
 
-// rename changes the prefix of all ids and of new ones.
+// rename changes the prefix of all ids, and the prefix of ids that are created later.
 func (m *Main) rename(ctx context.Context, to string, dry bool) (from string, n int, err error) {
 	dir, err := m.folder()
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Names from other implementations. An alias has the meaning of another flag; an ignored flag or
-// command is accepted so that existing scripts work. Help lists neither; docs/tracker.md does.
+// Names from other implementations of bd. An alias has the meaning of another flag. An ignored flag or command is
+// accepted and has no effect, so that existing scripts work. Help lists neither aliases nor ignored names;
+// docs/tracker.md does.
 
 // alias adds hidden names to a flag.
 func alias(cmd *cobra.Command, name string, others ...string) {
@@ -21,7 +22,7 @@ func alias(cmd *cobra.Command, name string, others ...string) {
 	}
 }
 
-// aliasValue is the value of a flag under another name.
+// aliasValue is the value of a flag that has a second name.
 type aliasValue struct{ of *pflag.Flag }
 
 func (s *aliasValue) String() string { return "" }
@@ -77,9 +78,10 @@ func gitHooks() []string {
 		"post-checkout", "post-rewrite"}
 }
 
-// calledByHook reports whether a command line that names no command comes from a git hook that a version of bd left in
-// the repository. Git refuses the commit, merge or push if such a call fails, for a person who never typed it. Not
-// every call from git may pass: a merge driver that does nothing and reports success loses one side.
+// calledByHook reports whether a command line that names no command comes from a git hook that a version of bd left
+// in the repository. Such a call must succeed, because git refuses the commit, merge or push if a hook fails. Other
+// calls from git must not succeed without an effect: a merge driver that does nothing and reports success loses one
+// side of the merge.
 func calledByHook(env func(string) string, args []string) bool {
 	if env("BD_GIT_HOOK") != "" { // set by the hooks of 2026
 		return true

@@ -28,7 +28,7 @@ func initCommand(m *Main) *cobra.Command {
 		if path == "" {
 			path = filepath.Join(m.Dir, folderName)
 		}
-		// A second tracker beside one that is used from here would hide it.
+		// A new tracker here would hide the tracker that this folder already uses.
 		used, err := m.finder().follow(path)
 		if err == nil && m.named() == "" {
 			used, err = m.finder().inFolder(m.Dir)
@@ -69,7 +69,7 @@ func initCommand(m *Main) *cobra.Command {
 	return cmd
 }
 
-// reportExisting says that init has nothing to do.
+// reportExisting prints that the folder has a tracker already, so init has nothing to do.
 func (m *Main) reportExisting(dir tracker.Folder) error {
 	set, err := readSettings(dir)
 	if err != nil {
@@ -322,7 +322,7 @@ func (m *Main) create(
 	return print(after, made[0])
 }
 
-// createAll adds issues, all or none. With dry, nothing is written.
+// createAll adds issues, all or none. If dry is set, it writes nothing.
 func (m *Main) createAll(
 	ctx context.Context, drafts []tracker.NewIssue, dry bool,
 ) (made []*tracker.Issue, after *tracker.Tracker, err error) {

@@ -220,8 +220,8 @@ func depRemoveCommand(m *Main) *cobra.Command {
 	return cmd
 }
 
-// deepestTree bounds the levels of a tree: the length of a line grows with its level, so a chain of
-// all issues would be gigabytes.
+// deepestTree bounds the levels of a printed tree. The length of a line grows with its level, so a chain of all
+// issues would print gigabytes.
 const deepestTree = 1000
 
 func depTreeCommand(m *Main) *cobra.Command {

@@ -34,7 +34,7 @@ also brings back lines in quarantine.jsonl, and makes UTF-8 of UTF-16 text.`,
 	return cmd
 }
 
-// restoreFile repairs the file and reports on stderr what it did, because stdout has the findings.
+// restoreFile repairs the file and reports what it did on stderr. Stdout is for the findings.
 func restoreFile(ctx context.Context, m *Main) error {
 	if m.readonly {
 		return errReadonly()
@@ -61,7 +61,7 @@ func restoreFile(ctx context.Context, m *Main) error {
 	return err
 }
 
-// checkFile reports what is wrong with the file, and what is only unusual.
+// checkFile reports contradictions in the file, and members and records that are unusual but no contradiction.
 func checkFile(m *Main) error {
 	dir, err := m.folder()
 	if err != nil {
@@ -111,7 +111,7 @@ func checkFile(m *Main) error {
 	return err
 }
 
-// renamed describes ids that belonged to two issues, for JSON.
+// renamed describes the ids that belonged to two issues, as JSON.
 func renamed(splits []tracker.Split) []map[string]any {
 	found := []map[string]any{}
 	for _, s := range splits {
@@ -121,7 +121,7 @@ func renamed(splits []tracker.Split) []map[string]any {
 	return found
 }
 
-// dropped describes the values that a merge did not keep, for JSON.
+// dropped describes the values that a merge did not keep, as JSON.
 func dropped(contests []tracker.Contest) []map[string]any {
 	found := []map[string]any{}
 	for _, c := range contests {

@@ -15,7 +15,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// editCommand requires a terminal, because an editor without one would block forever.
+// editCommand requires a terminal, because an editor without a terminal would block forever.
 func editCommand(m *Main) *cobra.Command {
 	var title, design, notes, acceptance bool
 	cmd := &cobra.Command{Use: "edit ID", Short: "Edit the description of an issue in $EDITOR", Args: cobra.ExactArgs(1)}

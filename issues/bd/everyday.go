@@ -287,7 +287,7 @@ func configCommand(m *Main) *cobra.Command {
 
 func settingKeys() []string { return []string{"prefix", "mail.url", "mail.project"} }
 
-// at is where a setting is kept.
+// at returns the field that stores the setting with this key.
 func (s *settings) at(key string) (*string, error) {
 	if s.Mail == nil {
 		s.Mail = &mailSettings{}
@@ -304,7 +304,7 @@ func (s *settings) at(key string) (*string, error) {
 		strings.Join(settingKeys(), ", "))
 }
 
-// configure changes a setting; "" removes it.
+// configure sets the setting key to value; an empty value removes the setting.
 func (m *Main) configure(ctx context.Context, key, value string) error {
 	if m.readonly {
 		return errReadonly()

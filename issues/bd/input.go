@@ -30,7 +30,7 @@ func (m *Main) readAll(from io.Reader, max int64) (string, error) {
 	return text.String(), err
 }
 
-// input reads a text from stdin. what names it in errors.
+// input reads a text from stdin. what is the name of the text in errors.
 func (m *Main) input(what string) (string, error) {
 	text, err := m.readAll(m.Stdin, maxInput)
 	if err != nil {
@@ -39,7 +39,7 @@ func (m *Main) input(what string) (string, error) {
 	return strings.TrimRight(text, "\n"), nil
 }
 
-// inputFile reads a text from a file, or from stdin if the name is "-".
+// inputFile reads a text from a file, or from stdin if name is "-". what is the name of the text in errors.
 func (m *Main) inputFile(name, what string) (string, error) {
 	if name == "-" {
 		return m.input(what)

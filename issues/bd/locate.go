@@ -19,12 +19,13 @@ const folderName = ".beads"
 // place is the folder of the tracker that a command uses.
 type place struct {
 	tracker.Folder
-	// via says what led there, for a person; "" if the folder is where one would look for it.
+	// via says for a person how the folder was found, such as by a redirect. It is "" if the folder is where a user
+	// expects it.
 	via      string
 	redirect *redirection // that was followed, or nil
 }
 
-// finder looks for the tracker of a folder.
+// finder finds the tracker that belongs to a folder.
 type finder struct {
 	trusts func(*redirection) bool
 }
@@ -33,8 +34,8 @@ type finder struct {
 // directories. A folder can redirect to another one (see [finder.follow]), and a linked worktree of git without
 // a tracker uses the main worktree's tracker.
 //
-// The search ends at the first folder that has, or had, a tracker. It never goes on above one that it cannot use: the
-// next one belongs to another project, and issues would be written there without a word.
+// The search ends at the first folder that has, or had, a tracker, even if that tracker cannot be used. The next
+// tracker above belongs to another project, and issues would be written there unnoticed.
 func (m *Main) folder() (tracker.Folder, error) {
 	if m.found != nil {
 		return m.found.Folder, nil
@@ -78,8 +79,8 @@ func (m *Main) locate() (place, error) {
 }
 
 // knowsOwner reports whether a folder belongs to this user, to the administrator, or to the owner of the working
-// folder. Any user can put a folder into one that all may write, such as /tmp, to be found from there: its issues are
-// instructions to agents.
+// folder. Other trackers are not used, because issues are instructions to agents: any user can create a .beads folder
+// in a folder that everyone may write, such as /tmp, and commands that run below /tmp would find it.
 func knowsOwner(m *Main, path string) bool {
 	owner, ok := ownerOf(path)
 	here, known := ownerOf(m.Dir)
@@ -99,7 +100,7 @@ func ownerOf(path string) (uid int, ok bool) {
 	return int(sys.Uid), true
 }
 
-// inFolder returns the tracker of the project in dir. The result has no path if it has none.
+// inFolder returns the tracker of the project in dir. The result has no path if the project has no tracker.
 func (f finder) inFolder(dir string) (place, error) {
 	at, err := f.follow(filepath.Join(dir, folderName))
 	main := mainWorktree(dir)
@@ -124,8 +125,8 @@ func (m *Main) named() string {
 	return ""
 }
 
-// follow returns the tracker of a folder: its own, or the one that it redirects to. The result has no path if the
-// folder has no tracker. It is an error if the tracker cannot be used from here.
+// follow returns the tracker that path uses: the one in this folder, or the one that the folder redirects to. The
+// result has no path if the folder has no tracker. It is an error if the tracker exists and cannot be used.
 func (f finder) follow(path string) (place, error) {
 	to, err := f.redirected(path)
 	if err != nil || to.Path() != "" {
@@ -165,9 +166,10 @@ func foreign(path string) error {
 	return nil
 }
 
-// mainWorktree returns the main worktree of the repository if dir is the top of a linked one (gitrepository-layout(5)),
-// or "". A linked worktree has a file .git that names its folder in the repository, which in turn names the worktree. A
-// .git file that an archive brought does not have that second half, and leads nowhere.
+// mainWorktree returns the main worktree of the repository if dir is the top of a linked one
+// (gitrepository-layout(5)), or "". A linked worktree has a file .git that names its folder in the repository, which
+// in turn names the worktree. A .git file that came with an archive is not used, because no repository names it in
+// turn.
 func mainWorktree(dir string) string {
 	common := commonGit(dir)
 	if common == "" || common == filepath.Join(dir, ".git") || filepath.Base(common) != ".git" {

@@ -110,8 +110,8 @@ func isLocal(address string) bool {
 	return u.Hostname() == "" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// reserve reserves the issues that a command is about to start, after a trial run of do shows that
-// the command can succeed. moves are filled by do.
+// reserve reserves the issues that a command is about to start, after a trial run of do shows that the command can
+// succeed. do appends to moves the transitions of the issues that it changed.
 func (m *Main) reserve(ctx context.Context, do func(*tracker.Tracker) error, moves *[]transition) error {
 	if m.readonly || m.mailbox() == nil {
 		return nil
@@ -157,8 +157,8 @@ func (m *Main) refusal(err error) error {
 		held, held.Self, why, held.By)
 }
 
-// reserveReady reserves the first ready issue that is unassigned and not reserved by another agent.
-// It returns "" without a server.
+// reserveReady reserves the first ready issue that is unassigned and not reserved by another agent. It returns "" if
+// no mail server is configured.
 func (m *Main) reserveReady(
 	ctx context.Context, find func(*tracker.Tracker) ([]*tracker.Issue, error), free func(*tracker.Issue) bool,
 ) (string, error) {
@@ -197,7 +197,8 @@ func (m *Main) reserveReady(
 	return "", mailroom.Errorf(mailroom.CodeConflict, "no ready issue is free: %v", first.Error())
 }
 
-// enqueueMail queues the calls about changes of a command. [Main.sendMail] sends them.
+// enqueueMail queues the requests that report the changes of a command to the mail server. [Main.sendMail] sends
+// them.
 func (m *Main) enqueueMail(ctx context.Context, moves []transition) {
 	box := m.mailbox()
 	if box == nil {

@@ -1,5 +1,5 @@
-// Package bd is the command line of the tracker. Data goes to stdout, with --json nothing else
-// does; warnings and errors go to stderr.
+// Package bd is the command line of the tracker. Stdout has only data, and with --json only JSON; warnings and errors
+// go to stderr.
 package bd
 
 import (
@@ -30,8 +30,7 @@ type Main struct {
 	Dir     string              // working directory
 	Name    string              // name of the program in help; "" is bd
 	Version string
-	// RunOf returns the run of an issue, or nil. It must return quickly. It is
-	// optional.
+	// RunOf returns the run that works on an issue, or nil. RunOf must return quickly, and may be nil.
 	RunOf func(ctx context.Context, it *tracker.Issue) *Run
 
 	// Set by Run from the flags.
@@ -42,7 +41,7 @@ type Main struct {
 	readonly        bool
 	entered         bool // the command line was parsed
 
-	// State of the command.
+	// State of the command while it runs.
 	locked         bool         // it holds the tracker's lock
 	changed        bool         // it changed the file
 	found          *place       // the tracker, once it was looked for
@@ -187,7 +186,7 @@ func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) err
 	return m.changeWith(ctx, tracker.Folder.Update, f)
 }
 
-// changeAll is change for an f that reads all issues. With dry, nothing is written.
+// changeAll is [Main.change] for a function f that reads all issues. If dry is set, it writes nothing.
 func (m *Main) changeAll(ctx context.Context, dry bool, f func(t *tracker.Tracker) error) error {
 	if dry {
 		return m.read(f)
@@ -199,7 +198,7 @@ func errReadonly() error {
 	return mailroom.Errorf(mailroom.CodeForbidden, "changes are not allowed with --readonly")
 }
 
-// update is a method of [tracker.Folder] that changes issues.
+// update is the type of the methods of [tracker.Folder] that change issues: Update and UpdateAll.
 type update func(dir tracker.Folder, ctx context.Context, f func(*tracker.Tracker) error) ([]tracker.InvalidLine, error)
 
 func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.Tracker) error) error {
@@ -232,8 +231,8 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	return err
 }
 
-// warn reports what reading or merging the file found. Other programs and people decide what to do
-// about it, so nothing of it is an error.
+// warn reports what reading or merging the file found. None of these findings is an error, because the command has
+// done its work; a person or another program decides what to do about them.
 func (m *Main) warn(t *tracker.Tracker, invalid []tracker.InvalidLine) {
 	if len(invalid) > 0 {
 		m.out.logf("Warning: left in place: %s of the file; see %s doctor; %v", count(len(invalid), "invalid line"),

@@ -152,7 +152,7 @@ func listCommand(m *Main) *cobra.Command {
 	return cmd
 }
 
-// printList prints issues in the format of list.
+// printList prints issues in the format of the list command.
 func (o *output) printList(t *tracker.Tracker, found []*tracker.Issue) error {
 	if o.json {
 		return o.printIssuesJSON(t, found, counts(t))

@@ -16,19 +16,20 @@ import (
 )
 
 // A file "redirect" in a tracker's folder names the folder to use instead, so that several checkouts share a tracker.
-// It has one path, absolute or relative to the folder above .beads; it is followed once. The format comes from beads:
-// internal/beads, FollowRedirect.
+// It has one path, absolute or relative to the folder above .beads; A redirect of the folder it names is not
+// followed. The format comes from beads: internal/beads, FollowRedirect.
 //
 // The file can also come with a cloned repository, whose author must not choose into which of the user's folders
-// issues are written. So it is followed only if it leads to another worktree of the same repository, or if git does not
-// carry it: then a program of the user wrote it here. Any other must be trusted with "bd trust".
+// issues are written. So a redirect is followed only if it leads to another worktree of the same repository, or if
+// git does not track the file, because then a program of the user wrote it. Any other redirect must be trusted with
+// "bd trust".
 
 const (
 	redirectFile = "redirect"
 	maxRedirect  = 16 << 10 // bytes
 )
 
-// redirection is a redirect file.
+// redirection describes a redirect file.
 type redirection struct {
 	file   string // its path
 	target string // the folder that it names, absolute
@@ -59,7 +60,8 @@ func readRedirect(path string) (*redirection, error) {
 			"%s must have one line, the path of another tracker's folder; mend it, or remove it", file)
 	}
 	target := absolute(filepath.Dir(path), text)
-	// "bd worktree create" of early 2026 wrote paths relative to .beads itself. Of the two only one exists.
+	// "bd worktree create" of early 2026 wrote paths relative to .beads itself. Of the two possible folders only one
+	// exists.
 	if other := absolute(path, text); !isFolder(target) && isFolder(other) {
 		target = other
 	}
@@ -69,7 +71,8 @@ func readRedirect(path string) (*redirection, error) {
 	return &redirection{file: file, target: target, digest: digestOf(raw)}, nil
 }
 
-// redirected returns the tracker that a folder redirects to. The result has no path if it does not redirect.
+// redirected returns the tracker that the folder at path redirects to. The result has no path if the folder has no
+// redirect.
 func (f finder) redirected(path string) (place, error) {
 	r, err := readRedirect(path)
 	if err != nil || r == nil {
@@ -93,7 +96,7 @@ func (f finder) redirected(path string) (place, error) {
 	return place{Folder: to, via: r.file + " redirects there", redirect: r}, nil
 }
 
-// untrustedRedirect says that a redirect is not followed.
+// untrustedRedirect reports a redirect that is not followed until the user trusts it.
 type untrustedRedirect struct {
 	*redirection
 	error
@@ -101,7 +104,8 @@ type untrustedRedirect struct {
 
 func (e untrustedRedirect) Unwrap() error { return e.error }
 
-// ownRedirect reports whether the author of the project cannot have chosen the target.
+// ownRedirect reports whether a program of the user wrote the redirect, so that the author of the project cannot have
+// chosen the target.
 func ownRedirect(path string, r *redirection) bool {
 	if !sameOwner(r.file, r.target) {
 		return false
@@ -126,8 +130,9 @@ func ownRedirect(path string, r *redirection) bool {
 	return ok && exit.ExitCode() == 1 // it is not in git's index; any other answer says nothing
 }
 
-// repository returns the worktree that contains a path, and the folder with its repository; both are "" outside of any.
-// A submodule is a repository of its own, with another author, and its file .git stands for its folder.
+// repository returns the worktree that contains a path, and the folder with its repository; both are "" outside of
+// any. A submodule counts as a repository of its own, because it may have another author. Its .git is a file that
+// names its folder.
 func repository(path string) (top, common string) {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		if common := commonGit(dir); common != "" {
@@ -142,7 +147,7 @@ func repository(path string) (top, common string) {
 	}
 }
 
-// sameOwner reports whether this user owns all the files.
+// sameOwner reports whether the current user owns all of the files.
 func sameOwner(paths ...string) bool {
 	for _, path := range paths {
 		info, err := os.Stat(path)

@@ -24,7 +24,7 @@ type settings struct {
 	digest string // of the file; "" if there is none
 }
 
-// mailSettings name the agent mail server. They have no token, because git carries the file.
+// mailSettings configure the agent mail server. They have no token, because git tracks the file with the settings.
 type mailSettings struct {
 	URL     string `toml:"url,omitempty"`
 	Project string `toml:"project,omitempty"`

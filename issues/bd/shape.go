@@ -16,13 +16,13 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// extra is a member that output adds to an issue.
+// extra is a JSON member that output adds to an issue.
 type extra struct {
 	name  string
 	value any
 }
 
-// issueJSON returns the issue's line with extra members. Existing members take precedence.
+// issueJSON returns the issue's line with extra members. A member that the line already has is kept.
 func issueJSON(t *tracker.Tracker, it *tracker.Issue, more ...extra) json.RawMessage {
 	return appendIssueJSON(nil, t, it, more)
 }
@@ -64,7 +64,7 @@ func issuesJSON(t *tracker.Tracker, issues []*tracker.Issue, more func(*tracker.
 	return list
 }
 
-// counts returns the extra members of a list.
+// counts returns a function that gives the extra members of an issue in a list: the numbers of its relations.
 func counts(t *tracker.Tracker) func(*tracker.Issue) []extra {
 	dependents := t.CountDependents()
 	return func(it *tracker.Issue) []extra {

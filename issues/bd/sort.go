@@ -23,7 +23,7 @@ func (s *sorting) bind(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&s.reverse, "reverse", "r", false, "reverse the order")
 }
 
-// sort orders issues: times newest first, everything else ascending.
+// sort orders issues by the selected key: times newest first, all other keys ascending.
 func (s *sorting) sort(found []*tracker.Issue) error {
 	text := func(of func(*tracker.Issue) string) func(a, b *tracker.Issue) int {
 		return func(a, b *tracker.Issue) int { return strings.Compare(of(a), of(b)) }

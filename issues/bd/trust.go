@@ -65,7 +65,7 @@ func (m *Main) trusts(tr tracker.Folder, set settings) bool {
 	return m.trusted(realPath(tr.Path()), set.digest)
 }
 
-// trusted reports whether the user trusts a file's content, or a tracker's settings.
+// trusted reports whether the user trusts the content with this digest for the file or tracker with this name.
 func (m *Main) trusted(name, digest string) bool {
 	path, err := m.trustDir()
 	if err != nil {
@@ -80,7 +80,7 @@ func (m *Main) trusted(name, digest string) bool {
 	return err == nil && digest != "" && list[name] == digest
 }
 
-// realPath returns a path with links resolved, so that a folder has one name.
+// realPath returns a path with symbolic links resolved, so that each folder has only one name.
 func realPath(of string) string {
 	path, err := filepath.Abs(of)
 	if err != nil {
@@ -92,7 +92,7 @@ func realPath(of string) string {
 	return path
 }
 
-// trust stores the digest of what is trusted under a path; "" revokes the trust.
+// trust stores the digest of the content that the user trusts under name; an empty digest revokes the trust.
 func (m *Main) trust(ctx context.Context, name, digest string) (err error) {
 	path, err := m.trustDir()
 	if err != nil {
@@ -190,7 +190,8 @@ first; a second call trusts the mail settings of the tracker that it leads to.`,
 	return cmd
 }
 
-// trustRedirect stores that the user trusts a redirect. With show, it only says what the redirect names.
+// trustRedirect stores that the user trusts a redirect. If show is set, it only prints the folder that the redirect
+// names.
 func (m *Main) trustRedirect(ctx context.Context, to untrustedRedirect, show bool) error {
 	if !show {
 		if m.readonly {

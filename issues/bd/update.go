@@ -96,7 +96,8 @@ func anySet(cmd *cobra.Command) bool {
 	return false
 }
 
-// updateEach applies f to several issues, all or none. With starts, it reserves them first.
+// updateEach applies f to several issues, all or none. If starts is set, the command starts work on the issues, so
+// updateEach reserves them first.
 func (m *Main) updateEach(ctx context.Context, ids []string, by tracker.Signature, done string, starts bool,
 	f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error)) error {
 	return m.updateEachThen(ctx, ids, by, done, starts, f, func(*tracker.Tracker, []*tracker.Issue) error {
@@ -107,7 +108,7 @@ func (m *Main) updateEach(ctx context.Context, ids []string, by tracker.Signatur
 // errDefaultPrint makes updateEachThen print the default result.
 var errDefaultPrint = errors.New("print the default result")
 
-// updateEachThen is updateEach with a function that prints the changed issues.
+// updateEachThen is [Main.updateEach] with a function print that prints the changed issues.
 func (m *Main) updateEachThen(
 	ctx context.Context, ids []string, by tracker.Signature, done string, starts bool,
 	f func(*tracker.Tracker, string, tracker.Signature) (*tracker.Issue, error),
@@ -155,7 +156,7 @@ func (m *Main) updateEachThen(
 	return nil
 }
 
-// reportChange says what was done to an issue, or that it was so already.
+// reportChange prints what the command did to an issue, or that the issue was in that state already.
 func (m *Main) reportChange(done string, was, is *tracker.Issue) error {
 	switch {
 	case was != is:

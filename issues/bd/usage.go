@@ -19,8 +19,8 @@ func usage(format string, args ...any) error {
 	return usageError{mailroom.Errorf(mailroom.CodeInvalid, format, args...)}
 }
 
-// either returns the one value that an argument or a flag gives. Two different ones are refused: neither is
-// more likely to be meant.
+// either returns the one value that an argument or a flag gives. It refuses two different values, because either may
+// be the one that the user meant.
 func either(args []string, given, flag string) (string, error) {
 	if len(args) == 0 {
 		return given, nil
@@ -78,7 +78,8 @@ func commandNames(group *cobra.Command) (names []string) {
 	return names
 }
 
-// flagError adds to the error about an unknown flag what to use instead, where people and agents guess.
+// flagError adds to the error about an unknown flag which flag to use instead. It covers flags that people and agents
+// often guess.
 func flagError(_ *cobra.Command, err error) error {
 	for _, guess := range []string{"--block", "--depend", "--dep "} {
 		if strings.Contains(err.Error()+" ", "unknown flag: "+guess) {

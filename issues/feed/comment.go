@@ -61,8 +61,8 @@ func issueText(t *tracker.Tracker, it *tracker.Issue) string {
 	return truncate(b.String(), maxMessage, "\n… (truncated; see bd show "+it.ID+")\n")
 }
 
-// deliveryComment returns the author and the text of the comment for a delivery; text is "" if it
-// needs none.
+// deliveryComment returns the author and the text of the comment for a delivery. The text is "" if the delivery needs
+// no comment.
 func (w *Watcher) deliveryComment(d channel.Delivery) (author, text string) {
 	switch {
 	case d.Ticket != nil:

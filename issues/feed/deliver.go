@@ -62,7 +62,7 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 	case err != nil:
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("write tracker: %w", err)}
 	case !found:
-		l.Log().Info("comment not written: issue does not exist", "run", d.Run.ID)
+		l.Log().Info("comment not written because its issue was removed; the thread has the text", "run", d.Run.ID)
 		return appendNote(ctx, s, "the issue does not exist or was deleted")
 	}
 	l.Sent()

@@ -14,7 +14,7 @@ import (
 type marker struct {
 	Server string `json:"server"` // id of the claiming server
 	Key    string `json:"key"`    // key of the submit
-	// Concluded is updated_at of the write that recorded the end of the run, or zero.
+	// Concluded is the issue's updated_at after this server wrote the end of the run into it, or zero before that.
 	Concluded time.Time `json:"told,omitzero"`
 }
 
@@ -39,8 +39,8 @@ func (m marker) store(it *tracker.Issue) error {
 	return it.SetMetadata(markerKey, string(raw))
 }
 
-// submitKey returns the key under which an issue is submitted. Each change of the issue yields
-// another key.
+// submitKey returns the key under which an issue is submitted to its thread. Each change of the issue yields another
+// key, so a reopened issue can be submitted again.
 func submitKey(it *tracker.Issue) string {
 	key := it.ID + "@" + it.UpdatedAt.UTC().Format(time.RFC3339Nano)
 	if len(key) > mailroom.MaxSubmitKey {
@@ -49,8 +49,8 @@ func submitKey(it *tracker.Issue) string {
 	return key
 }
 
-// LastSubmit returns the thread and the key of an issue's latest submit by any server with a
-// channel of this name. They are "" if it was never submitted.
+// LastSubmit returns the thread and the key of an issue's latest submit by any server with a channel of this name.
+// Both are "" if the issue was never submitted.
 func LastSubmit(channel string, it *tracker.Issue) (thread, key string) {
 	m, _ := markerOf(it, "")
 	if m.Key == "" {

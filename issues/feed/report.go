@@ -9,15 +9,15 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// findings remembers what reading the file found, so that each finding is reported once and not at every poll. It
-// forgets what a later file no longer has: the same finding is then a new one.
+// findings remembers what reading the file found, so that each finding is reported once and not at every poll. A
+// finding that a later version of the file does not have is forgotten, and is reported again if it returns.
 type findings struct {
 	mu   sync.Mutex
 	told map[string]bool
 }
 
-// report reports what is new. A read replaces what is remembered; a change, which may find something that no read has
-// seen, adds to it.
+// report reports the findings that are new. The findings of a read replace the remembered ones. The findings of a
+// change are added to them, because a change can find something that no read has seen.
 func (f *findings) report(l *channel.Host, found []string, read bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"mailroom/store"
 )
 
-// Projects reserves issues, so that agents in other clones, which do not see the current file, know
-// what is being worked on.
+// Projects reserves issues in a project. Agents in other clones do not see the current file; the reservation tells
+// them which issues are being worked on.
 type Projects interface {
 	Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error)
 	ReleaseNames(ctx context.Context, project, holder string, names []string, by *auth.Token) ([]store.Reservation, error)
 }
 
 const (
-	// reservationTTL is the lifetime of a reservation. It is renewed at half of it.
+	// reservationTTL is the lifetime of a reservation. The server renews a reservation after half of this time.
 	reservationTTL = time.Hour
 	// reservationRetry is the delay before an issue reserved by another agent is tried again.
 	reservationRetry = 30 * time.Second
@@ -38,13 +38,13 @@ type reservation struct {
 // reservationName returns the name of an issue in a project, in the form that bd uses.
 func reservationName(issue string) string { return ".beads/issues/" + issue }
 
-// operator returns the token for reservations: the server's own.
+// operator returns the token under which reservations are made: the server's own.
 func operator() *auth.Token {
 	return &auth.Token{Name: auth.Operator, Scopes: []auth.Permission{auth.PermissionAdmin}}
 }
 
-// reserve reserves an issue for an agent or renews the reservation. ours is false if another agent
-// has reserved it. Any other refusal is reported and does not stop the work.
+// reserve reserves an issue for an agent or renews the reservation. ours is false if another agent has reserved it.
+// Any other failure to reserve is reported and does not stop the work on the issue.
 func (r *receiver) reserve(ctx context.Context, issue, agent string) (ours bool, err error) {
 	if r.options.Project == "" {
 		return true, nil

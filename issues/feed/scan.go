@@ -17,10 +17,9 @@ import (
 
 // receiver is the state of one call of receive.
 //
-// This channel has no cursor: a claim in the file carries the key of its run, and each poll makes
-// the file and the ledger agree. It uses the seam of channels and not the HTTP client, so
-// deliveries, retries and parking follow the rules of the other channels, and the server needs no
-// token for itself.
+// This channel has no cursor: a claim in the file carries the key of its run, and each poll makes the file and the
+// ledger agree. It is a [channel.Adapter] and not an HTTP client of the server, so deliveries, retries and parking
+// follow the rules of the other channels, and the server needs no token for itself.
 type receiver struct {
 	*Watcher
 	host   *channel.Host
@@ -41,9 +40,10 @@ type receiver struct {
 }
 
 const (
-	// mtimeResolution is the age from which a modification time identifies a version of the file.
+	// mtimeResolution is the age that a modification time must have to identify a version of the file. A younger file
+	// may change again without a new modification time.
 	mtimeResolution = time.Second
-	// fullScanInterval is how often concluded claims are checked, because their run may have been
+	// fullScanInterval is how often claims are checked whose end is already recorded, because their run may have been
 	// retried. A delivery triggers a check earlier.
 	fullScanInterval = 30 * time.Second
 )
@@ -88,7 +88,7 @@ func (c claim) claimedID() string {
 	return c.issue.ID
 }
 
-// ownClaims returns the claims of this server that may need further work.
+// ownClaims returns the claims of this server, except those that need no further work.
 func ownClaims(t *tracker.Tracker, server string) (found []claim) {
 	for _, it := range t.All() {
 		ended := it.Status == tracker.StatusClosed || it.Status == tracker.StatusTombstone
@@ -99,8 +99,7 @@ func ownClaims(t *tracker.Tracker, server string) (found []claim) {
 	return found
 }
 
-// scan brings file and ledger up to date once. It reports whether another scan should follow at
-// once.
+// scan makes the file and the ledger agree once. It reports in again whether another scan should follow at once.
 func (r *receiver) scan(ctx context.Context) (again bool, err error) {
 	t, changed, err := r.refresh()
 	if err != nil {
@@ -140,7 +139,8 @@ func (r *receiver) scan(ctx context.Context) (again bool, err error) {
 	return stopped, nil
 }
 
-// reportProgress reports the state of the tracker.
+// reportProgress reports to the channel how many issues are ready and in progress, and whether max_claimed keeps
+// ready issues from being claimed.
 func (r *receiver) reportProgress(ready, room int) {
 	busy, held := r.options.MaxClaims-room, ""
 	if room <= 0 && ready > 0 {

@@ -1,11 +1,10 @@
-// Package feed assigns the issues of a tracker to agents. It claims a ready issue in the file
-// and submits it to a thread of its own. The messages of the run become comments, and its end
-// closes or blocks the issue.
+// Package feed assigns the issues of a tracker to agents. It claims a ready issue in the file and submits it to a
+// thread of its own. The messages of the run become comments, and the end of the run closes or blocks the issue.
 //
-// The file records the claims, the ledger their results. A claim is one write of the file and
-// contains the key of the submit that follows. So a claim whose key the ledger does not know is
-// submitted, and one whose run has ended is concluded, whatever crash happened in between. Every
-// scan does both; there is no separate list of claims and no recovery step.
+// The file records the claims, and the ledger records their runs. A claim is one write of the file and contains the
+// key of the submit that follows. So every scan submits each claim whose key the ledger does not know, and records
+// the end of each run in its issue. The same scan therefore recovers from a crash at any point, without a separate
+// list of claims.
 package feed
 
 import (
@@ -29,7 +28,7 @@ const Kind = "tracker"
 type Options struct {
 	Folder tracker.Folder
 	Agent  string // default agent for issues
-	// Agents are further agents, selected by the label agent:NAME or by the assignee.
+	// Agents are further agents beside Agent. An issue selects one by the label agent:NAME or by its assignee.
 	Agents      []string
 	Labels      []string      // required labels
 	Types       []string      // accepted types; empty accepts all
@@ -220,7 +219,8 @@ func (w *Watcher) requestScan() {
 	}
 }
 
-// writeTime returns the current time for the file, or after if that is later.
+// writeTime returns the current time, or after if that is later, so that no write is older than the issue's last
+// change.
 func writeTime(after time.Time) time.Time {
 	now := time.Now().UTC().Round(0)
 	if now.Before(after) {
@@ -229,7 +229,7 @@ func writeTime(after time.Time) time.Time {
 	return now
 }
 
-// needsConclusion reports whether a run has ended since its end was last recorded.
+// needsConclusion reports whether the file does not yet record that the run has ended.
 func needsConclusion(run *mailroom.Run, m marker) bool {
 	return run != nil && run.Status.Finished() && run.FinishedAt.After(m.Concluded)
 }

@@ -11,7 +11,8 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// ready returns the claimable issues, most urgent first, and how many of them may be claimed.
+// ready returns the issues that this server could claim, the most urgent first, and how many of them it may claim
+// before it reaches max_claimed.
 func (r *receiver) ready(t *tracker.Tracker, runs map[string]*mailroom.Run) (found []*tracker.Issue, room int) {
 	room = r.options.MaxClaims
 	for _, c := range ownClaims(t, r.server) {
@@ -27,9 +28,9 @@ func (r *receiver) ready(t *tracker.Tracker, runs map[string]*mailroom.Run) (fou
 	return found, room
 }
 
-// canClaimAgain reports whether an open issue may be claimed although it was claimed before. Its
-// run must have ended, and the issue must have changed since: an agent that reopens its issue would
-// otherwise get it forever.
+// canClaimAgain reports whether an open issue may be claimed although it was claimed before. The run of the earlier
+// claim must have ended, and the issue must have changed since. Otherwise an agent that reopens its own issue would
+// get the issue again forever.
 func (r *receiver) canClaimAgain(it *tracker.Issue, runs map[string]*mailroom.Run) bool {
 	m, ours := markerOf(it, r.server)
 	if !ours {
@@ -47,8 +48,8 @@ func (r *receiver) canClaimAgain(it *tracker.Issue, runs map[string]*mailroom.Ru
 	return m.Concluded.IsZero() || !it.UpdatedAt.Equal(m.Concluded)
 }
 
-// isUnchanged reports whether the issue's assignee and status are still those written by the claim
-// or its conclusion.
+// isUnchanged reports whether the issue still has the assignee and status that this server wrote when it claimed the
+// issue or recorded the end of the run.
 func (c claim) isUnchanged(run *mailroom.Run) bool {
 	return c.issue.Assignee == run.Agent && (c.inProgress() ||
 		c.issue.Status == tracker.StatusBlocked && !c.Concluded.IsZero())
@@ -65,7 +66,7 @@ func (c claim) isOutdated(run *mailroom.Run) bool {
 	return !run.Status.Finished() && !c.Concluded.IsZero() && c.isUnchanged(run) // the run was retried
 }
 
-// updateFile writes the results of runs and the next claims in one transaction.
+// updateFile writes the results of runs and the next claims in one write of the file.
 func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run) error {
 	return r.update(ctx, r.host, func(t *tracker.Tracker) error {
 		for _, c := range ownClaims(t, r.server) {
@@ -94,7 +95,7 @@ func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run
 	})
 }
 
-// abandon stops handling an issue whose line cannot be written because of invalid values.
+// abandon stops the work on an issue whose line cannot be written because of invalid values.
 func (r *receiver) abandon(it *tracker.Issue, key string, cause error) {
 	r.abandoned[key] = true
 	r.host.ReportError(fmt.Errorf("issue %s skipped: %w", it.ID, cause))
@@ -136,7 +137,7 @@ func (w *Watcher) conclude(t *tracker.Tracker, c claim, run *mailroom.Run) error
 	})
 }
 
-// updateIssue changes an issue and its marker. It moves Concluded along, so that the server's own
+// updateIssue changes an issue and its marker. It sets Concluded to the time of this write, so that the server's own
 // write does not make the issue claimable again.
 func updateIssue(t *tracker.Tracker, c claim, at time.Time, f func(*tracker.Issue, *marker)) error {
 	_, err := t.Update(c.issue.ID, tracker.Signature{At: at}, func(it *tracker.Issue) error {
@@ -168,7 +169,7 @@ func addComment(it *tracker.Issue, author, text string, since, at time.Time) {
 	it.Comments = append(it.Comments, c)
 }
 
-// hasComment reports whether an author has written a comment since a time.
+// hasComment reports whether author has written a comment with this text after since.
 func hasComment(it *tracker.Issue, author, text string, since time.Time) bool {
 	return slices.ContainsFunc(it.Comments, func(c tracker.Comment) bool {
 		return c.Author == author && c.Text == text && !c.CreatedAt.Before(since)

@@ -14,7 +14,8 @@ func (b *Client) Flush(ctx context.Context) {
 		return
 	}
 	defer b.client.CloseIdleConnections()
-	// Most commands find an empty queue; they take no lock and write nothing.
+	// Most commands find an empty queue. They take no lock and write nothing, so that a command does not wait for
+	// another one without need.
 	if all, err := b.place.read(); err == nil && (all.Servers[b.digest] == nil || len(all.Servers[b.digest].Queued) == 0) {
 		return
 	}
@@ -46,8 +47,8 @@ func (b *Client) Flush(ctx context.Context) {
 	}
 }
 
-// hasTime reports whether enough time is left for a request. A request at the last moment would
-// make a slow server look dead.
+// hasTime reports whether enough time is left for a request. A request that is given too little time would make a
+// server that works look dead.
 func (b *Client) hasTime() bool { return b.timeLeft() > b.settings.Timeout/2 }
 
 // beginFlush makes this command the sender and returns the queued calls.
@@ -90,7 +91,7 @@ func (b *Client) endFlush(ctx context.Context, sent []Call, bad *result) {
 	}
 }
 
-// equal reports whether two values are the same call, rather than two calls of one kind.
+// equal reports whether two values are the same queued call, and not only calls with equal content.
 func (c Call) equal(other Call) bool {
 	return c.Key == other.Key && c.Issue == other.Issue && c.Agent == other.Agent && c.At.Equal(other.At)
 }

@@ -1,6 +1,6 @@
-// Package mail lets tracker commands reserve issues at an agent mail server and notify other
-// agents, if there is a server. A server that is missing or failing never blocks a command: it
-// costs one timeout and one warning, is then skipped for a while, and gets the queued calls later.
+// Package mail lets tracker commands reserve issues at an agent mail server and notify other agents, if there is a
+// server. A server that does not answer or fails never blocks a command. The command waits for one timeout and prints
+// one warning; later commands skip the server for a while, and send the queued calls afterwards.
 //
 // The protocol is agent mail: POST and DELETE of /api/reservations and POST of
 // /api/notifications, with a bearer token. State between commands is in a small file in the
@@ -70,7 +70,7 @@ type Client struct {
 	client   *http.Client
 	warn     func(message string)
 
-	// State of the command.
+	// State of the command while it runs.
 	command  string        // unique name of this command
 	spent    time.Duration // network time used
 	disabled bool          // no more requests to the server
@@ -124,7 +124,7 @@ func Notice(eventType string, payload any) Call {
 // timeLeft returns the network time that the command has left.
 func (b *Client) timeLeft() time.Duration { return b.settings.Timeout - b.spent }
 
-// warnOnce prints the first warning and drops all others.
+// warnOnce prints the first warning of the command and drops later ones.
 func (b *Client) warnOnce(format string, args ...any) {
 	if !b.warned {
 		b.warned = true
@@ -190,8 +190,8 @@ func (b *Client) Reserve(ctx context.Context, issues ...string) error {
 	return nil
 }
 
-// addHolds records that the command is about to reserve issues. While another command is releasing
-// one of them, it waits: a late release would end the new reservation.
+// addHolds records that the command is about to reserve issues. While another command is releasing one of the issues,
+// addHolds waits, because a late release would end the new reservation.
 func (b *Client) addHolds(ctx context.Context, issues []string) {
 	const again = 5 * time.Millisecond
 	for {
@@ -233,7 +233,7 @@ func (b *Client) addHolds(ctx context.Context, issues []string) {
 	}
 }
 
-// skipServer goes on without a server that is in backoff.
+// skipServer makes the command continue without a server that is in backoff, and warns once.
 func (b *Client) skipServer(off *backoff, now time.Time) {
 	b.disabled = true
 	if b.needed {
@@ -241,7 +241,7 @@ func (b *Client) skipServer(off *backoff, now time.Time) {
 	}
 }
 
-// onFailure goes on without a server that has just failed, and starts its backoff.
+// onFailure makes the command continue without a server that has just failed, and starts the server's backoff.
 func (b *Client) onFailure(ctx context.Context, r result) {
 	b.disabled = true
 	b.warnOnce("%s; going on without it", r.reason)
@@ -251,8 +251,8 @@ func (b *Client) onFailure(ctx context.Context, r result) {
 	})
 }
 
-// ReleaseAll queues the release of everything that the command has reserved, because it failed.
-// Issues that another command of the same agent holds stay reserved.
+// ReleaseAll queues the release of everything that the command has reserved, because the command failed. Issues that
+// another command of the same agent holds stay reserved.
 func (b *Client) ReleaseAll(ctx context.Context) {
 	if b == nil || len(b.reserved) == 0 {
 		return

@@ -147,7 +147,7 @@ func (b *Client) classify(r request, res *http.Response, raw []byte) result {
 	}
 }
 
-// errorText returns the server's error text, to follow the status, or "".
+// errorText returns the server's error text, which is printed after the status, or "".
 func (b *Client) errorText(raw []byte) string {
 	var body struct {
 		Error any `json:"error"`
@@ -161,7 +161,8 @@ func (b *Client) errorText(raw []byte) string {
 	return ""
 }
 
-// parseHolder reads the holder of a reservation. Even an unreadable body means that it is held.
+// parseHolder reads who holds a reservation from the server's answer. An answer that cannot be read still means that
+// another agent holds the reservation.
 func (b *Client) parseHolder(raw []byte) *ReservedError {
 	h := &ReservedError{By: "another agent", Self: b.quote(b.settings.Agent)}
 	var body map[string]any

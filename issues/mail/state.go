@@ -27,12 +27,12 @@ const (
 	serverTTL = 7 * 24 * time.Hour // unused servers are dropped after this time
 )
 
-// state is the content of the file: servers by digest.
+// state is the content of the state file: one server for each digest of an address and token.
 type state struct {
 	Servers map[string]*server `json:"servers"`
 }
 
-// server is the state of one address and token.
+// server is the state of one mail server, which is identified by its address and token.
 type server struct {
 	URL     string            `json:"url"`              // without secrets, for readers of the file
 	Changed time.Time         `json:"changed"`          // time of the last write
@@ -88,7 +88,7 @@ func (s *server) activeBackoff(now time.Time) *backoff {
 	return nil
 }
 
-// isWithin reports whether a time is in the future, by at most reach.
+// isWithin reports whether at is after now, by at most reach.
 func isWithin(at, now time.Time, reach time.Duration) bool {
 	return now.Before(at) && at.Sub(now) <= reach
 }
@@ -105,8 +105,8 @@ func (s *server) busy(command string, now time.Time) bool {
 
 func holdKey(agent, issue string) string { return agent + " " + issue }
 
-// cancelRelease drops a queued release of an issue, which must not end a new reservation. It
-// reports whether there was one.
+// cancelRelease drops a queued release of an issue, because a late release would end a new reservation. It reports
+// whether there was such a release.
 func (s *server) cancelRelease(agent, issue string) bool {
 	before := len(s.Queued)
 	s.Queued = slices.DeleteFunc(s.Queued, func(c Call) bool { return c.isReleaseOf(agent, issue) })
@@ -226,8 +226,8 @@ func (p stateFile) update(ctx context.Context, change func(*state) bool) (err er
 	return errors.Join(corrupt, write(dir, lock, s))
 }
 
-// write replaces the file. When the file is new it also adds these files to .gitignore, because
-// older folders lack them.
+// write replaces the file. When it creates the file it also adds the files of this package to .gitignore, because
+// folders of older versions do not list them.
 func write(dir *tracker.Dir, lock *tracker.Lock, s *state) error {
 	raw, err := json.MarshalIndent(s, "", " ")
 	if err != nil {

@@ -336,7 +336,7 @@ func (t *Tracker) MoveDependencies(duplicate, keep string, by Signature) error {
 	return nil
 }
 
-// SetParent makes an issue a child of parent only; an empty parent makes it a child of none.
+// SetParent makes parent the only parent of an issue; an empty parent leaves the issue without one.
 func (t *Tracker) SetParent(id, parent string, by Signature) (*Issue, error) {
 	it, err := t.findLive(id)
 	if err != nil {
@@ -364,7 +364,7 @@ func (t *Tracker) SetParent(id, parent string, by Signature) (*Issue, error) {
 	return t.AddDependency(it.ID, parent, DependencyParentChild, by)
 }
 
-// reaches reports whether a path of dependencies of this kind leads from one issue to the other.
+// reaches reports whether a path of dependencies of this kind leads from the issue from to the issue to.
 func (t *Tracker) reaches(from, to, kind string) bool {
 	seen := map[string]bool{}
 	todo := []string{from}
@@ -386,8 +386,8 @@ func (t *Tracker) reaches(from, to, kind string) bool {
 	return false
 }
 
-// RemoveDependency removes a dependency of this kind, or of all kinds if it is "". It returns the
-// changed issue and the full id of the other.
+// RemoveDependency removes the dependency of this kind from one issue on another; an empty kind stands for all kinds.
+// It returns the changed issue and the full id of the other issue.
 func (t *Tracker) RemoveDependency(id, on, kind string, by Signature) (it *Issue, other string, err error) {
 	if it, err = t.findLive(id); err != nil {
 		return nil, "", err

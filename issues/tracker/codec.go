@@ -13,7 +13,7 @@ import (
 	"mailroom/internal/jsontext"
 )
 
-// codec reads and writes lines. It is immutable once made.
+// codec reads and writes the lines of an issue file. It is immutable once made.
 type codec struct {
 	members []member
 	keys    []string // quoted names with the colon, as most writers format them
@@ -96,8 +96,8 @@ func (c *codec) malformedMember(it *Issue) error {
 	return cmp.Or(err, wrong)
 }
 
-// next reads the name of a member and returns its index among the known ones. It first tries the
-// members that usually follow.
+// next reads the name of a member and returns its index among the known ones. It first tries the members that usually
+// follow the one at index at.
 func (c *codec) next(s *scanner, at int) (i int, known bool) {
 	const few = 5
 	for i = at; i < min(at+few, len(c.keys)); i++ {

@@ -15,7 +15,7 @@ type conflicts struct {
 // whose markers are longer.
 const markLength = 7
 
-// isMark reports whether a line is a conflict marker of this character.
+// isMark reports whether a line is a conflict marker that consists of this character.
 func isMark(line string, character byte) bool {
 	if len(line) < markLength || line[0] != character || len(line) > markLength && line[markLength] != ' ' {
 		return false
@@ -23,7 +23,7 @@ func isMark(line string, character byte) bool {
 	return strings.Count(line[:markLength], string(character)) == markLength
 }
 
-// parseConflicts splits the text of a file.
+// parseConflicts splits the text of a file at git's conflict markers.
 func parseConflicts(text string) conflicts {
 	const outside, first, base, second = 0, 1, 2, 3
 	c := conflicts{both: make([]rawLine, 0, strings.Count(text, "\n")+1), hasBase: true}

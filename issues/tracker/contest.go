@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Contest reports that two copies gave one member of an issue different values, and that a merge
-// kept one of them. The other one is in git's history only, or nowhere.
+// Contest reports that two copies gave one member of an issue different values, and that a merge kept one of them.
+// The other value is only in git's history, or lost.
 type Contest struct {
 	ID            string
 	Member        string // its name in the file
 	Kept, Dropped string // the values, as written in the file
-	// Guessed means that no common ancestor is known: the copies differ, but one may just be old.
+	// Guessed is set if no common ancestor is known: the values differ, but one of them may only be old.
 	Guessed bool
 }
 
@@ -26,7 +26,7 @@ func (c Contest) String() string {
 		shortened(c.Dropped))
 }
 
-// shortened returns the begin of a value.
+// shortened returns the beginning of a value, for a message.
 func shortened(raw string) string {
 	const most = 60 // bytes
 	if raw == "" {
@@ -47,8 +47,9 @@ func (t *Tracker) Contests() []Contest { return t.contests }
 
 const memberAssignee = "assignee"
 
-// contested are the members whose values people choose; a merge keeps one of two. Priority and lists have rules that
-// lose nothing. Times of changes and members of other programs are no choices: those programs compute them.
+// contested returns the members whose values people choose, so that a merge that keeps one of two values reports the
+// other. Priority and lists are left out, because their rules of merging lose nothing. So are times of changes and
+// members of other programs, because programs compute them.
 func contested() []string {
 	return []string{
 		"title", "description", "design", "acceptance_criteria", "notes", "issue_type", memberAssignee, "estimated_minutes",
@@ -56,8 +57,9 @@ func contested() []string {
 	}
 }
 
-// contest notes in t what the merge of two versions dropped. Without a base it is unknown who changed what. Then a
-// version without an edit since it was made is no contest, and neither is one that this clone replaced: see [mergeTwo].
+// contest notes in t the values that the merge of two versions dropped. Without a base it is unknown which side
+// changed a value. Then contest notes nothing about a version that was never edited since its creation, or that this
+// clone replaced earlier: see [mergeTwo].
 func contest(t *Tracker, base, ours, theirs, merged *Issue) {
 	if merged.Status == StatusTombstone || base == nil && !(ours.wasEdited() && theirs.wasEdited()) {
 		return

@@ -11,12 +11,11 @@ import (
 // that has many more issues with one id is damaged, or hostile.
 const maxOrigins = 50
 
-// errCrowded marks an issue whose id too many others have. Its line stays.
+// errCrowded marks a line whose id more than maxOrigins other issues have. The line stays in the file unread.
 var errCrowded = fmt.Errorf("more than %d issues have its id; give it another one", maxOrigins)
 
-// addCopies adds further lines with the ids of issues that the file has, as a union merge leaves
-// them. Copies of an issue are merged, with the issue of baseOf if git knows it; an issue of another
-// origin gets an id of its own.
+// addCopies adds lines whose ids the file already has, as a union merge leaves them. Copies of the same issue are
+// merged, using the base that baseOf returns if git knows it. An issue of another origin gets an id of its own.
 func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 	if len(copies) == 0 {
 		return
@@ -51,8 +50,8 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 	slices.SortStableFunc(t.others, func(a, b otherLine) int { return cmp.Compare(a.number, b.number) })
 }
 
-// mergeCopies merges two lines of one issue. An issue of the base counts only if the base has one
-// line of it: of several, any may be an old one.
+// mergeCopies merges two lines of the same issue. It uses the issue of the base only if the base has one line of it:
+// if the base has several, any of them may be old.
 func mergeCopies(t *Tracker, base *Tracker, first, second *Issue) *Issue {
 	was := base.ancestor(first)
 	if was != nil && base.copied[first.ID] {
@@ -61,7 +60,7 @@ func mergeCopies(t *Tracker, base *Tracker, first, second *Issue) *Issue {
 	return mergeTwo(t, was, first, second).in(first)
 }
 
-// ancestor returns the issue of the base that an issue was made from, or nil. The base may be nil.
+// ancestor returns the issue of the base t that it was made from, or nil. t may be nil.
 func (t *Tracker) ancestor(it *Issue) *Issue {
 	if t == nil {
 		return nil
@@ -72,7 +71,7 @@ func (t *Tracker) ancestor(it *Issue) *Issue {
 	return nil
 }
 
-// in returns the issue as a new version of the line of another one.
+// in returns the issue it as a new version of the given line: with the line's position and line end.
 func (it *Issue) in(line *Issue) *Issue {
 	out := *it
 	out.number, out.cr = line.number, line.cr
@@ -100,9 +99,10 @@ func splitCopies(t *Tracker, others map[string][]*Issue) {
 	t.splits = append(t.splits, splits...)
 }
 
-// redirectByTime changes references in lines whose side of the merge is unknown. A reference means
-// the only issue that existed when it was made. Otherwise it probably means the one that its author
-// created, and else the one that keeps the id; its issue is then noted in the split.
+// redirectByTime changes references in lines whose side of the merge is unknown. If only one of the issues existed
+// when the reference was made, the reference means that issue. Otherwise the reference probably means the issue that
+// its author created, or else the issue that keeps the id. The issue with such an unsure reference is noted in the
+// split.
 func redirectByTime(t *Tracker, splits []Split) {
 	byID := map[string][]int{}
 	for i, s := range splits {
@@ -136,7 +136,7 @@ func redirectByTime(t *Tracker, splits []Split) {
 	}
 }
 
-// meant returns the issue that a reference means, and whether that is sure.
+// meant returns the one of the candidates that a reference means, and whether that is sure.
 func meant(candidates []*Issue, ref reference) (one *Issue, sure bool) {
 	only := func(of func(*Issue) bool) *Issue {
 		i := slices.IndexFunc(candidates, of)

@@ -83,7 +83,7 @@ func (d *Dir) Stat(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// regular refuses what is not a regular file.
+// regular returns an error unless the file is a regular file.
 func (d *Dir) regular(name string, info fs.FileInfo) error {
 	at, kind := filepath.Join(d.path, name), ""
 	switch mode := info.Mode(); {
@@ -182,7 +182,8 @@ func (d *Dir) Append(name string, text []byte, max int64) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// fileIgnore is the file that git reads. Git does not follow a link there either.
+// fileIgnore is the file with the patterns that git ignores. Git does not follow a link there, and neither does this
+// package.
 const fileIgnore = ".gitignore"
 
 // Ignore makes git ignore files of the folder: it adds the patterns that the

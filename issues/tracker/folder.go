@@ -141,7 +141,7 @@ func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (inv
 	return f.update(ctx, change, false, false)
 }
 
-// update implements Update. With repair set it also writes a file that Update refuses.
+// update implements [Folder.Update]. If repair is set, it also writes a file that Update refuses.
 func (f Folder) update(
 	ctx context.Context, change func(*Tracker) error, lazy, repair bool,
 ) (invalid []InvalidLine, err error) {

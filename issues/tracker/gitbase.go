@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// baseOf returns a function that reads the common ancestor of a conflict from git's index, where it
-// is during a merge. It is unknown without git, and after "git add". For lines that a union merge left
-// behind, git's index has none, but the merge's parents have one.
+// baseOf returns a function that reads the common ancestor of a conflict. During a merge, git's index has the
+// ancestor, until "git add". For lines that a union merge left behind, the index has none, but the parents of the
+// merge have one. Without git the ancestor is unknown.
 func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	return func() (string, bool) {
 		ctx, cancel := context.WithTimeout(ctx, GitTimeout)
@@ -37,7 +37,7 @@ func (f Folder) git(ctx context.Context, args ...string) (string, error) {
 	return string(out.text), err
 }
 
-// limitedBuffer collects what is written. A write beyond the limit fails.
+// limitedBuffer collects the output of a program. A write beyond the limit fails.
 type limitedBuffer struct {
 	text []byte
 	left int

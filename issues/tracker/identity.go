@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// An id is chosen in one clone, which cannot know what another clone chooses: two
-// clones number the children of one parent alike. An issue is therefore identified by its id and its
-// origin: when it was created, by which actor, and as what.
+// An id is chosen in one clone, which cannot know what another clone chooses: two clones number the children of one
+// parent alike. An issue is therefore identified by its id and its origin: the time of its creation, the actor who
+// created it, and its original title or text.
 
-// sameOrigin reports whether two issues with one id are copies of one issue. It needs evidence for
-// two issues, because other programs rewrite what they do not need: they cut times to seconds or set
-// them to the time of an import, leave authors out, and replace deleted issues by placeholders.
+// sameOrigin reports whether two issues with one id are copies of one issue. It takes them as copies unless something
+// shows that they are two issues, because other programs change the origin of a copy: they cut times to seconds or
+// set them to the time of an import, leave authors out, and replace deleted issues by placeholders.
 func sameOrigin(a, b *Issue) bool {
 	if a.CreatedAt.IsZero() || b.CreatedAt.IsZero() || a.isPlaceholder() || b.isPlaceholder() {
 		return true
@@ -42,7 +42,8 @@ func precision(at time.Time) time.Duration {
 // wasEdited reports whether an issue may differ from what was created.
 func (it *Issue) wasEdited() bool { return !it.UpdatedAt.Equal(it.CreatedAt) }
 
-// isPlaceholder reports whether a tombstone has lost what was deleted, including its creation.
+// isPlaceholder reports whether a tombstone has lost the content of the deleted issue, including who created it and
+// when.
 func (it *Issue) isPlaceholder() bool {
 	return it.Status == StatusTombstone && !it.DeletedAt.IsZero() && !it.CreatedAt.Before(it.DeletedAt)
 }
@@ -59,8 +60,8 @@ const (
 	movedLength = 4   // characters of the hash
 )
 
-// movedID returns the new id of an issue whose id belongs to another one: its id and a hash of its
-// origin, so that all clones choose the same. It stays a child by its form.
+// movedID returns the new id of an issue whose id belongs to another issue: the old id and a hash of the issue's
+// origin, so that all clones choose the same id. The new id of a child still has the form of a child's id.
 func movedID(id string, it *Issue) string {
 	return id + movedMark + hashID(movedLength, id, strconv.FormatInt(it.CreatedAt.UnixNano(), 10), it.CreatedBy)
 }

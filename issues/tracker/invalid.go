@@ -8,7 +8,7 @@ import (
 	"mailroom/internal/jsontext"
 )
 
-// InvalidLine is a line that is not an issue. It stays in the file.
+// InvalidLine is a line that cannot be read as an issue. It stays in the file.
 type InvalidLine struct {
 	Number int // from 1
 	Line   string
@@ -97,8 +97,8 @@ func (t *Tracker) Restore() (done []Restored) {
 // isInvalid reports whether a line is neither a record nor blank.
 func isInvalid(o otherLine) bool { return o.err != errRecord && o.err != errBlank }
 
-// restoreLines adds the objects with which lines begin, each in the place of its line, and reports which lines it read.
-// What this clone knows about old copies does not count: a person asks for these.
+// restoreLines adds the objects with which lines begin, each in the place of its line, and reports which lines it
+// read. It also adds copies that this clone knows to be old, because a person asked to restore the lines.
 func restoreLines(t *Tracker, lines []rawLine) (done []Restored, restored []bool) {
 	restored = make([]bool, len(lines))
 	var all []rawLine

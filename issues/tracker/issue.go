@@ -87,7 +87,7 @@ const (
 
 // Blocks reports whether the issue is not ready until the other one is closed. Other programs write further types for
 // this: "waits-for" and "conditional-blocks" of beads also say when the other issue counts as done, which only its
-// program knows; that the issue waits is the safe reading. Type is also left out.
+// program knows; so the safe reading is that the issue waits. A dependency without a type blocks too.
 func (d Dependency) Blocks() bool {
 	return slices.Contains([]string{DependencyBlocks, "", "blocked-by", "depends-on", "waits-for", "conditional-blocks"},
 		d.Type)

@@ -39,7 +39,7 @@ func (s *issueSet) lookup(id string) *Issue {
 	return nil
 }
 
-// index builds byID. It pays off before thousands of lookups only.
+// index builds byID. Building the map is only worth it before thousands of lookups.
 func (s *issueSet) index() {
 	if s.byID != nil {
 		return
@@ -72,7 +72,7 @@ func (s *issueSet) put(it *Issue) {
 	}
 }
 
-// add inserts an issue unless its id exists, and returns the position of that id.
+// add inserts an issue unless the set has an issue with its id. It returns the position of that id.
 func (s *issueSet) add(it *Issue) (at int) {
 	at, has := s.search(it.ID)
 	if !has {

@@ -14,7 +14,8 @@ type rawLine struct {
 	cr     bool // it ends with a carriage return
 }
 
-// layout is how a file is written. A change keeps it, so that it changes no other line.
+// layout describes how the lines of a file are written, such as their ends. A change keeps the layout, so that it
+// changes no other line.
 type layout struct {
 	bom   bool // the file begins with a byte order mark
 	crlf  bool // new lines end with a carriage return
@@ -24,8 +25,8 @@ type layout struct {
 
 const byteOrderMark = "\ufeff"
 
-// read removes from a line what belongs to the layout. Some programs write a byte order mark, and
-// git's conflict markers can come before it.
+// read removes from a line the parts that belong to the layout. Some programs write a byte order mark, and git's
+// conflict markers can stand before it.
 func (l *layout) read(line *rawLine) {
 	var bom bool
 	if line.text, bom = strings.CutPrefix(line.text, byteOrderMark); bom && (!l.known || line.number == 1) {
@@ -39,7 +40,7 @@ func (l *layout) read(line *rawLine) {
 	}
 }
 
-// otherLine is a line that is not an issue. It stays in its place.
+// otherLine is a line that is not an issue. It keeps its place in the file.
 type otherLine struct {
 	rawLine
 	err error // why it is not an issue

@@ -26,8 +26,8 @@ type Holder struct {
 	PID     int       `json:"pid"`
 	Command string    `json:"command"` // program and command, without arguments
 	Since   time.Time `json:"since"`
-	// Temporary is the file that the holder writes and then renames. If the holder is
-	// killed, the next one removes it.
+	// Temporary is the file that the holder writes and then renames. If the holder is killed, the next holder removes
+	// the file.
 	Temporary string `json:"temporary,omitempty"`
 }
 
@@ -72,7 +72,7 @@ func cut(text string) string {
 	return text
 }
 
-// Lock is a lock that this process holds. It is needed to replace a file of the folder.
+// Lock is a lock that this process holds. A file of the folder can be replaced only with a Lock.
 type Lock struct {
 	dir           *Dir
 	file          *os.File
@@ -129,7 +129,7 @@ func (d *Dir) isCurrent(name string, file *os.File) (bool, error) {
 	return err == nil && os.SameFile(now, opened), err
 }
 
-// lockWait is one wait for a lock.
+// lockWait is the state of one process that waits for a lock.
 type lockWait struct {
 	dir     *Dir
 	name    string

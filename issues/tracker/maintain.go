@@ -11,7 +11,7 @@ import (
 // ImportResult counts what an import did.
 type ImportResult struct{ New, Changed, Same, Skipped, Records int }
 
-// Import merges the issues of other into t. With keep, existing issues are left unchanged.
+// Import merges the issues of other into t. If keep is set, issues that t already has stay unchanged.
 func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	t.issues.index()
 	other.issues.index()
@@ -192,9 +192,9 @@ func unreadMembers(it *Issue) (found []string) {
 	return found
 }
 
-// renamedCopies describes issues that the file has twice, with ids that differ only in their prefix: a change of the
-// prefix was merged with a branch or a clone that had the old ids, or such a copy was imported. Which of two is right
-// cannot be known.
+// renamedCopies describes issues that the file has twice, with ids that differ only in their prefix: either a change
+// of the prefix was merged with a branch or a clone that had the old ids, or a file with the old ids was imported.
+// Check cannot know which of the two issues is the right one.
 func renamedCopies(t *Tracker) (found []string) {
 	type origin struct{ at, by, rest string }
 	first := map[origin]*Issue{}

@@ -21,7 +21,7 @@ func (t *Tracker) Merge(other *Tracker) { t.mergeWith(other, nil) }
 // stays removed unless the other side changed it.
 func (t *Tracker) MergeWith(other, base *Tracker) { t.mergeWith(other, base) }
 
-// mergeWith implements all merges. Without a base it is nil.
+// mergeWith implements all merges. base is nil if no common ancestor is known.
 func (t *Tracker) mergeWith(other, base *Tracker) {
 	t.issues.index()
 	other.issues.index()
@@ -35,20 +35,20 @@ func (t *Tracker) mergeWith(other, base *Tracker) {
 	t.unite(other, base)
 }
 
-// absorb takes over what reading another copy found.
+// absorb takes over into t the findings from reading another copy.
 func absorb(t, other *Tracker) {
 	t.splits = append(t.splits, other.splits...)
 	t.contests = append(t.contests, other.contests...)
 	t.met = append(t.met, other.met...)
 }
 
-// damaged reports whether a copy has lines that cannot be read. An issue that is missing there may be in one of them,
-// so it was not removed.
+// damaged reports whether a copy has lines that cannot be read. An issue that is missing in a damaged copy may be on
+// one of these lines, so it does not count as removed.
 func damaged(t *Tracker) bool {
 	return slices.ContainsFunc(t.others, isInvalid)
 }
 
-// unite merges the issues of other, which now have the ids of t, and its other lines.
+// unite merges into t the issues and the other lines of other. Both sides already use the same id for the same issue.
 func (t *Tracker) unite(other, base *Tracker) {
 	gone := removed(t, other, base)
 	dangled := dangling(gone, t, other)
@@ -72,13 +72,13 @@ func (t *Tracker) unite(other, base *Tracker) {
 			t.met = append(t.met, goneMark(ours))
 		}
 	}
-	// What depended on a removed issue would depend on the next one that gets its id. A dependency that one side kept
-	// without its issue stays, so that a merge with an unchanged side changes nothing.
+	// Unlinking keeps a dependency on the removed issue from becoming a dependency on the next issue that gets its
+	// id. A dependency whose side never had the issue stays, so that a merge with an unchanged side changes nothing.
 	unlink(t, slices.Collect(maps.Keys(gone)), func(it *Issue, on string) bool { return dangled[[2]string{it.ID, on}] })
 	uniteOthers(t, other, base)
 }
 
-// removed returns the issues that one side removed, and the other left as they were.
+// removed returns the ids of the issues that one side removed and the other side left unchanged.
 func removed(t, other, base *Tracker) map[string]bool {
 	gone := map[string]bool{}
 	if base == nil {
@@ -99,8 +99,8 @@ func removed(t, other, base *Tracker) map[string]bool {
 	return gone
 }
 
-// dangling returns the dependencies of the sides on issues that a side itself lacks: pairs of an issue and what it
-// depends on.
+// dangling returns the dependencies in the sides on an issue that the same side lacks, as pairs of an issue and the
+// issue it depends on.
 func dangling(gone map[string]bool, sides ...*Tracker) map[[2]string]bool {
 	found := map[[2]string]bool{}
 	for _, side := range sides {

@@ -13,10 +13,9 @@ import (
 
 // past is what is known about earlier states of a file. The zero value knows nothing.
 //
-// Without a base, an old copy looks like an edit of another clone: a closed issue that was reopened
-// since, a label that was removed. A history in each line would distinguish them, but would change
-// lines that other programs compare. So each clone keeps hashes of the lines that it replaced, for
-// itself.
+// Without a base, an old copy looks like an edit of another clone: a closed issue that was reopened since, a label
+// that was removed. A history in each line would distinguish them, but would change lines that other programs
+// compare. So each clone keeps hashes of the lines that it replaced, in a file of its own.
 type past struct {
 	// base returns the common ancestor of copies.
 	base func() (text string, known bool)
@@ -29,8 +28,8 @@ type past struct {
 // isOld reports whether this clone once had the line and replaced it; false if replacements are not recorded.
 func (t *Tracker) isOld(line string) bool { return t.past.replaced != nil && t.past.replaced(line) }
 
-// goneMark stands for the line of an issue that the file lost: it was deleted, and nothing says so any more. It is the
-// same for an issue that was given another id since.
+// goneMark stands for the line of an issue that the file lost: the issue was deleted, and no tombstone shows it. The
+// mark does not change if the issue gets another id.
 func goneMark(it *Issue) string {
 	first := *it
 	for id := first.MovedFrom(); id != ""; id = first.MovedFrom() {
@@ -39,11 +38,13 @@ func goneMark(it *Issue) string {
 	return "gone " + first.ID + " " + it.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + it.CreatedBy
 }
 
-// wasRemoved reports whether an issue that the file lacks was removed from it, by this clone. That its line was
-// replaced is no evidence: the file may be another one since, from a backup, a branch or an editor.
+// wasRemoved reports whether this clone removed an issue that the file lacks. That the clone once replaced the
+// issue's line does not show it, because the whole file may have been exchanged since, from a backup, a branch or an
+// editor.
 func wasRemoved(t *Tracker, it *Issue) bool { return t.isOld(goneMark(it)) }
 
-// mergeTwo merges two versions of an issue, which were made from base. Without a base, one that is old loses.
+// mergeTwo merges two versions of an issue that were made from base, or nil. Without a base, a version that this
+// clone knows to be old loses.
 func mergeTwo(t *Tracker, base, first, second *Issue) *Issue {
 	lines := []string{t.Line(first), t.Line(second)}
 	one, two := t.isOld(lines[0]), t.isOld(lines[1])
@@ -73,8 +74,8 @@ func mergeTwo(t *Tracker, base, first, second *Issue) *Issue {
 	return out
 }
 
-// dropOld drops old copies without a base from other: of issues that t has in a newer version, and of
-// issues that t has no more, with the dependencies on them. It returns how many.
+// dropOld drops from other, where there is no base, copies that this clone knows to be old: of issues that t has in a
+// newer version, and of issues that t no longer has, with the dependencies on them. It returns the number of each.
 func dropOld(t, other, base *Tracker) (older, gone int) {
 	if t.past.replaced == nil {
 		return 0, 0
@@ -100,8 +101,8 @@ func dropOld(t, other, base *Tracker) (older, gone int) {
 	return len(same), len(unknown)
 }
 
-// fileReplaced has hashes of the lines that this clone replaced. It is local: git ignores it, and
-// without it only old copies are not recognized.
+// fileReplaced has hashes of the lines that this clone replaced. It is local, and git ignores it. If it is lost, old
+// copies are no longer recognized, and nothing else is affected.
 const (
 	fileReplaced = "replaced.log"
 	hashSize     = 8       // bytes
@@ -113,8 +114,8 @@ func hashLine(line string) string {
 	return hex.EncodeToString(sum[:hashSize])
 }
 
-// past returns how a tracker finds the common ancestor of copies, which is baseOf, and which lines this clone replaced,
-// which is the content of [fileReplaced]. The file is read once, at the first question about a line.
+// past returns the knowledge about earlier states of a tracker's file. baseOf finds the common ancestor of copies;
+// the lines that this clone replaced are read from [fileReplaced], once, at the first question about a line.
 func (f Folder) past(baseOf func() (string, bool)) past {
 	hashes := sync.OnceValue(func() map[string]bool {
 		found := map[string]bool{}
@@ -127,8 +128,8 @@ func (f Folder) past(baseOf func() (string, bool)) past {
 	return past{base: baseOf, replaced: func(line string) bool { return hashes()[hashLine(line)] }}
 }
 
-// remember records the lines that a change replaces. A failure is ignored: it loses only the
-// knowledge that they are old.
+// remember records the lines that a change replaces. A failure is ignored, because only the knowledge that these
+// lines are old is lost.
 func remember(dir *Dir, lock *Lock, t *Tracker) {
 	var out bytes.Buffer
 	add := func(line string) {
@@ -157,7 +158,7 @@ func remember(dir *Dir, lock *Lock, t *Tracker) {
 	if file.Close() != nil || err != nil || info.Size()+int64(out.Len()) <= maxReplaced {
 		return
 	}
-	// A file that is longer than this function lets it grow was not written by it, and is dropped.
+	// A file that is longer than this function lets it grow was not written by this function, and is dropped.
 	if text, err := dir.Read(fileReplaced, 2*maxReplaced); err == nil || info.Size() > 2*maxReplaced {
 		text = text[max(len(text)-maxReplaced/2, 0):]
 		_ = lock.Replace(fileReplaced, 0o644, func(to io.Writer) error {

@@ -147,9 +147,9 @@ func sortByRank(found []*Issue, of func(*Issue) rank) []*Issue {
 	return found
 }
 
-// isBlocking reports whether an issue keeps its dependents from being ready. Only what is closed is done: a deferred
-// issue, or one with a status of another program, is not. A pinned issue is for reference and never done, so it
-// blocks nothing.
+// isBlocking reports whether an issue keeps its dependents from being ready. Only a closed issue counts as done; a
+// deferred issue, or one with a status of another program, still blocks. A pinned issue is for reference and never
+// done, so it blocks nothing.
 func isBlocking(it *Issue) bool {
 	return it != nil && it.Status != StatusClosed && it.Status != StatusTombstone && it.Status != StatusPinned
 }
@@ -305,7 +305,8 @@ type Node struct {
 // maxTree is the default maximum depth of a tree.
 const maxTree = 50
 
-// Tree returns the dependencies of an issue in depth-first order, or with up its dependents.
+// Tree returns the dependencies of an issue in depth-first order, or its dependents if up is set. depth bounds the
+// levels; 0 stands for maxTree.
 func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
 	top, err := t.findLive(id)
 	if err != nil {

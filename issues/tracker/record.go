@@ -27,8 +27,8 @@ func otherRecord(line string) error {
 	return nil
 }
 
-// recordKey returns what identifies a record of another type than issue: its type and its key or id,
-// or else its text.
+// recordKey returns the key by which a merge recognizes a record of another type than issue: its type with its key or
+// id, or else its whole text.
 func recordKey(line string) (key string, is bool) {
 	parts, err := fields(line)
 	if err != nil {
@@ -79,9 +79,9 @@ func (t *Tracker) Each(issue func(*Issue), record func(line string)) {
 	}
 }
 
-// uniteOthers merges the records of other: as with issues, a side that is equal to the base loses.
-// Of two that both sides changed the newer one wins, or the one with the greater text. Lines that
-// cannot be read are all kept.
+// uniteOthers merges the records of other: as with issues, a side that is equal to the base loses. If both sides
+// changed a record, the newer version wins, or else the one with the greater text. Lines that cannot be read are all
+// kept.
 func uniteOthers(t *Tracker, other, base *Tracker) {
 	ours := indexOthers(t)
 	their := indexOthers(other)

@@ -77,7 +77,7 @@ func (r *renamer) lines(t *Tracker, was []*Issue, renamed []Issue) {
 	}
 }
 
-// appendLine appends the line of an issue with these members.
+// appendLine appends to out the line of an issue with these members.
 func (r *renamer) appendLine(out []byte, id string, parts []field) []byte {
 	name := r.id(id)
 	dated := name == id
@@ -194,7 +194,7 @@ func (r *renamer) words(text string) string {
 	return out.String() + text[kept:]
 }
 
-// isWord reports whether a character can be part of an id. Bytes of other alphabets can.
+// isWord reports whether a character can be part of an id. Bytes of letters outside ASCII count as part of an id.
 func isWord(c byte) bool {
 	return c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }

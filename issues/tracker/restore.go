@@ -59,8 +59,8 @@ type quarantined struct {
 	raw  []byte
 }
 
-// Quarantined returns how many lines that earlier versions moved out of the issue file Restore brings back, and how
-// many nothing can read.
+// Quarantined returns how many of the lines that earlier versions moved out of the issue file Restore can bring back,
+// and how many it cannot read.
 func (f Folder) Quarantined() (restorable, lost int, err error) {
 	found, err := f.quarantine()
 	for _, q := range found {

@@ -39,17 +39,17 @@ func (it *Issue) described() string {
 // Splits returns the ids that belonged to two issues when the file was read or merged.
 func (t *Tracker) Splits() []Split { return t.splits }
 
-// separate gives one issue of each pair that shares an id but not its origin a new id, in its side of
-// the merge and in the base. All references in a side mean the issue of that side, so they follow it.
-// base may be nil. Together with [addCopies], which does this for the lines of one file, this
-// is the only place that decides who keeps an id.
+// separate gives one issue of each pair that shares an id but not its origin a new id, in its side of the merge and
+// in the base. A reference means the issue of its own side, so it follows that issue to the new id. base may be nil.
+// Together with [addCopies], which does this for the lines of one file, this is the only place that decides who keeps
+// an id.
 //
-// Children keep .1, .2, … instead of hashes: people read and type them, other programs make them,
-// and a hash would make collisions rarer but not impossible, so the rule would be needed anyway.
-// The older issue keeps the id, and the new id is a hash of the origin: a choice by anything else
-// (who merges, what was edited, what was published) would differ between clones, and their next
-// merge would double the issue. The file has no list of renamed ids, because other programs drop
-// fields they do not know: an id that is the hash of the origin of its issue is recognized as one.
+// Children keep the ids .1, .2, … and get no hashes, although clones often choose the same number: people read and
+// type these ids and other programs create them, and hashes would make collisions rarer but not impossible, so this
+// rule would be needed anyway. The older issue keeps the id, and the new id is a hash of the origin: a choice by
+// anything else (who merges, what was edited, what was published) would differ between clones, and the next merge of
+// these clones would duplicate the issue. The file has no list of renamed ids, because other programs drop fields
+// they do not know: a renamed id is recognized by its hash, which is that of the issue's origin.
 func separate(t *Tracker, theirs, base *Tracker) {
 	sides := []*Tracker{t, theirs}
 	if base != nil {
@@ -99,7 +99,7 @@ func separate(t *Tracker, theirs, base *Tracker) {
 	}
 }
 
-// noMoves returns an empty map of new ids by old ones for each side.
+// noMoves returns an empty map from old to new ids for each side.
 func noMoves(sides []*Tracker) []map[string]string {
 	moves := make([]map[string]string, len(sides))
 	for i := range moves {
@@ -114,9 +114,9 @@ func moveAll(sides []*Tracker, moves []map[string]string) {
 	}
 }
 
-// usedAgain handles an id that one side has used again after it removed the issue of the base: the
-// removed issue is dropped from the other side, unless it was changed there. It returns the index of that
-// side, whose dependencies on the issue go too, or -1.
+// usedAgain handles an id that one side has used again after it removed the issue of the base: the removed issue is
+// dropped from the other side, unless it was changed there. It returns the index of the side that lost the removed
+// issue, so that the caller removes the dependencies of that side on it, or -1.
 func usedAgain(sides []*Tracker, base *Tracker, id string) int {
 	if base == nil || base.issues.get(id) == nil {
 		return -1
@@ -131,8 +131,8 @@ func usedAgain(sides []*Tracker, base *Tracker, id string) int {
 	return -1
 }
 
-// followMoves renames copies that still have the id which their issue lost in an earlier merge, also
-// if the id is free by now.
+// followMoves renames copies that still have the id which their issue lost in an earlier merge. It renames them even
+// if no issue has that id now.
 func followMoves(sides []*Tracker) {
 	moves := noMoves(sides)
 	for j, other := range sides[:2] {
@@ -153,8 +153,8 @@ func followMoves(sides []*Tracker) {
 	moveAll(sides, moves)
 }
 
-// freeID returns the new id of an issue: the one that an earlier merge gave to a copy of it, also if
-// another program has cut the times since, or a free one.
+// freeID returns the new id of an issue: the id that an earlier merge gave to a copy of the issue, even if another
+// program has cut the copy's times since, or else an unused id.
 func freeID(it *Issue, in []*Tracker) string {
 	for _, t := range in {
 		if at := movedCopy(t, it); at != nil {
@@ -168,7 +168,7 @@ func freeID(it *Issue, in []*Tracker) string {
 	return id
 }
 
-// movedCopy returns the copy of an issue that has lost its id, or nil.
+// movedCopy returns the copy of an issue that got a new id because another issue has the old one, or nil.
 func movedCopy(t *Tracker, it *Issue) *Issue {
 	first, _ := t.issues.search(it.ID + movedMark)
 	for _, at := range t.issues.order[first:] {
@@ -182,7 +182,7 @@ func movedCopy(t *Tracker, it *Issue) *Issue {
 	return nil
 }
 
-// moveIssues renames issues and the references to them.
+// moveIssues gives issues new ids, and changes the references to them. The keys of ids are the old ids.
 func moveIssues(t *Tracker, ids map[string]string) {
 	to := func(on string, _ reference) string {
 		if name, moved := ids[on]; moved {
@@ -202,7 +202,7 @@ func unlinkIssues(t *Tracker, ids []string) {
 	unlink(t, ids, func(*Issue, string) bool { return false })
 }
 
-// unlink removes the dependencies on issues, but those that keep names.
+// unlink removes the dependencies on the issues with these ids, except those for which keep returns true.
 func unlink(t *Tracker, ids []string, keep func(it *Issue, on string) bool) {
 	gone := map[string]bool{}
 	for _, id := range ids {
@@ -221,7 +221,8 @@ func unlink(t *Tracker, ids []string, keep func(it *Issue, on string) bool) {
 	}
 }
 
-// replaceIssue puts an issue in the place of another one, or unites it with a copy that has its new id.
+// replaceIssue puts the issue it in the place of old. If t already has an issue with the new id, which is a copy, it
+// merges both.
 func replaceIssue(t *Tracker, old, it *Issue) {
 	if it.ID != old.ID {
 		t.issues.drop(old.ID)
@@ -251,14 +252,16 @@ func issuesMentioning(t *Tracker, ids []string) (found []*Issue) {
 	return found
 }
 
-// reference is what is known about a reference to another issue.
+// reference is what is known about a reference to another issue: when it was made and by which actor, if the line
+// says so.
 type reference struct {
 	at time.Time
 	by string
 }
 
-// redirect returns an issue with a new id, and with its references changed by to; a dependency on ""
-// is removed. The time of its last change stays: another clone that renames it must write the same line.
+// redirect returns an issue with a new id, and with each of its references replaced by the result of to; a dependency
+// for which to returns "" is removed. The time of its last change stays: another clone that renames it must write the
+// same line.
 func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference) string) *Issue {
 	out := *it
 	out.ID = id
@@ -314,7 +317,7 @@ func references() []string {
 	}
 }
 
-// redirectMember returns such a member with its ids changed by to.
+// redirectMember returns a member that names issues, as [references] lists them, with its ids changed by to.
 func redirectMember(raw string, to func(on string) string) string {
 	var one string
 	var list []string

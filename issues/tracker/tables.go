@@ -13,8 +13,8 @@ import (
 // Tables are the files of such a backup beside the file of the issues. An absent one is "".
 type Tables struct{ Dependencies, Labels, Comments string }
 
-// JoinTables returns the issues of a backup as the lines of an issue file, and how many rows it added to them. Rows
-// whose issue is not in the backup, or that cannot be read, are left out and described.
+// JoinTables returns the issues of a backup as the lines of an issue file, and how many rows of the tables it added
+// to these lines. Rows whose issue is not in the backup, or that cannot be read, are left out and described.
 func JoinTables(issues string, rows Tables) (joined string, added int, left []string) {
 	lists := map[string]map[string][]string{} // elements by member and issue
 	for _, table := range []struct{ member, text string }{{"dependencies", rows.Dependencies}, {"labels", rows.Labels},
@@ -66,8 +66,8 @@ func JoinTables(issues string, rows Tables) (joined string, added int, left []st
 	return out.String(), added, left
 }
 
-// withoutColumns returns the members of a row that an issue file has too: columns without a value are left out there,
-// truth is no number, and an object is no text. Other programs refuse the file otherwise.
+// withoutColumns converts the members of a row to those of an issue file. A database also has columns without a
+// value, numbers for truth values and objects as text; other programs refuse an issue file with them.
 func withoutColumns(parts []field) []field {
 	required := []string{"id", "title", "description", "status", "priority", "issue_type"}
 	truths := []string{"ephemeral", "pinned", "is_template", "crystallizes", "no_history"}

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// The members that describe the status change together: an open issue must not get a closing time.
+// The members that describe the status are merged together, because an issue must not become open with a closing
+// time.
 const (
 	memberStatus  = "status"
 	memberUpdated = "updated_at" // always from the newer side
@@ -57,14 +58,14 @@ func (c *codec) mergeWithBase(base, ours, theirs *Issue) *Issue {
 	return m.issue()
 }
 
-// threeWay merges one issue that both sides changed.
+// threeWay merges one issue that both sides changed since the base.
 type threeWay struct {
 	codec              *codec
 	base, ours, theirs version
 	both               version // merged without a base
 }
 
-// issue assembles the merged line from members of both sides and parses it.
+// issue assembles the line of the merged issue from members of both sides, and parses it.
 func (m *threeWay) issue() *Issue {
 	chosen := map[string]string{} // members as written; "" omits one
 	for _, v := range []version{m.base, m.ours, m.theirs, m.both} {

@@ -23,7 +23,7 @@ type Tracker struct {
 	layout layout
 	others []otherLine
 
-	// What reading and merging found.
+	// What was found when files were read and merged.
 	splits   []Split
 	contests []Contest
 	copied   map[string]bool // ids that several lines had
@@ -39,10 +39,9 @@ func newTracker(room int) *Tracker {
 	return &Tracker{codec: c, issues: newIssueSet(c, room), copied: map[string]bool{}}
 }
 
-// Parse reads a file. Lines with the same id are merged, or kept as two issues if they are not copies
-// of one; see [Tracker.Splits]. So are the two sides of a conflict that git has marked, using the base
-// that markers in diff3 style contain; see [Tracker.MergeWith]. Lines that cannot be read are returned,
-// and stay in the file.
+// Parse reads a file. Lines with the same id are merged, or kept as two issues if they are not copies of one; see
+// [Tracker.Splits]. The two sides of a conflict that git has marked are merged too, with the base if the markers are
+// in diff3 style; see [Tracker.MergeWith]. Lines that cannot be read are returned, and stay in the file.
 func Parse(text string) (*Tracker, []InvalidLine) { return parse(text, false, past{}) }
 
 // parse implements Parse. With lazy set it reads only the ids, which makes a change to one of
@@ -114,8 +113,8 @@ func readLines(lines []rawLine, lazy bool, p past, baseOf func() *Tracker) (t *T
 // noBase is for lines without a known base.
 func noBase() *Tracker { return nil }
 
-// InParts runs work on the range 0 to n, split over all processors. A small range runs on the
-// caller's goroutine.
+// InParts calls work for parts that together make up the range from 0 to n, one part for each processor at the same
+// time. A small range runs on the caller's goroutine.
 func InParts(n int, work func(from, to int)) {
 	const least = 256 // lines: below this a goroutine costs more than it saves
 	parts := min(runtime.GOMAXPROCS(0), n/least+1)
