@@ -85,7 +85,7 @@ func (n *Node) whileServing(agents map[string]engine.Agent) map[string]engine.Ag
 	return agents
 }
 
-// announceDue tells other servers that a run of an agent is due which this server has not claimed.
+// announceDue publishes to other servers that a run of an agent is due which this server has not claimed.
 func (n *Node) announceDue(agent string) {
 	if n.relay != nil {
 		n.relay.Due(agent)

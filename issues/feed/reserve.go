@@ -13,8 +13,8 @@ import (
 	"mailroom/store"
 )
 
-// Projects reserves issues in a project. Agents in other clones do not see the current file; the reservation tells
-// them which issues are being worked on.
+// Projects reserves issues in a project. Agents in other clones do not see the current file; the reservation shows
+// which issues are being worked on.
 type Projects interface {
 	Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error)
 	ReleaseNames(ctx context.Context, project, holder string, names []string, by *auth.Token) ([]store.Reservation, error)
