@@ -20,7 +20,7 @@ import (
 func withTargets(o *server.Options) {
 	o.Parts.Alerts = &operate.Alerts{
 		Targets: []operate.Target{{Name: "phone", Kind: "ntfy", Decide: true, Tokens: []string{"ann"}, Place: "my phone"},
-			{Name: "wall", Kind: "webhook"}},
+			{Name: "wall", Kind: "webhook", Place: "the wall"}},
 		Links: alert.NewLinks("the secret of the test"),
 	}
 }
@@ -115,7 +115,7 @@ func TestAForgedLinkDecidesNothing(t *testing.T) {
 			l.Thread = "alert:gone"
 		}), 401, mailroom.CodeUnauthenticated},
 		"of a target without links": {linkTo(k, func(l *alert.Link) {
-			l.Thread = "alert:wall"
+			l.Thread, l.Place = "alert:wall", "the wall"
 		}), 401, mailroom.CodeUnauthenticated},
 		"of a ticket that is another": {linkTo(k, func(l *alert.Link) {
 			l.Digest = other.Digest
