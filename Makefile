@@ -54,7 +54,7 @@ build: ## build bin/mailroom and bin/bd
 	$(GO) build -ldflags="-s -w" -o bin/ ./cmd/mailroom ./cmd/bd
 
 fakes: # servers for the tests of the pages
-	$(GO) build -ldflags="-s -w" -o bin/ ./web/test/pgcluster ./web/test/mailserver
+	$(GO) build -ldflags="-s -w" -o bin/ ./web/test/fakes
 
 run: build ## build and start the server; DATA=folder keeps everything there
 	@exec bin/mailroom serve $(if $(DATA),--data "$$DATA")

@@ -5,12 +5,12 @@ import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-const binary = fileURLToPath(new URL('../../bin/pgcluster', import.meta.url));
+const binary = fileURLToPath(new URL('../../bin/fakes', import.meta.url));
 
 /** Starts a cluster, which ends with the test. */
 export async function startCluster(t) {
-  if (!existsSync(binary)) throw new Error('bin/pgcluster is missing: run make pages');
-  const child = spawn(binary, { stdio: ['pipe', 'pipe', 'inherit'] });
+  if (!existsSync(binary)) throw new Error('bin/fakes is missing: run make pages');
+  const child = spawn(binary, ['postgres'], { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const cluster = new Cluster(child, lines);
   t.after(() => cluster.close());
@@ -26,7 +26,7 @@ class Cluster {
 
   async line() {
     const { value, done } = await this.#lines.next();
-    if (done) throw new Error('pgcluster ended');
+    if (done) throw new Error('the cluster ended');
     return value;
   }
 

@@ -5,19 +5,19 @@ import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-const binary = fileURLToPath(new URL('../../bin/mailserver', import.meta.url));
+const binary = fileURLToPath(new URL('../../bin/fakes', import.meta.url));
 
 /** The account of the server, and the address whose mailbox the tests read. */
 export const account = { user: 'mailroom', password: 'correct horse/battery+staple', address: 'ops@test.example' };
 
 /** Starts a mail server, which ends with the test. wait returns the messages of the mailbox, once there are n or more. */
 export async function startMailServer(t) {
-  if (!existsSync(binary)) throw new Error('bin/mailserver is missing: run make pages');
-  const child = spawn(binary, { stdio: ['pipe', 'pipe', 'inherit'] });
+  if (!existsSync(binary)) throw new Error('bin/fakes is missing: run make pages');
+  const child = spawn(binary, ['mail'], { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const line = async () => {
     const { value, done } = await lines.next();
-    if (done) throw new Error('mailserver ended');
+    if (done) throw new Error('the mail server ended');
     return value;
   };
   t.after(async () => {

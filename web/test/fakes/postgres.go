@@ -1,8 +1,3 @@
-// Command pgcluster runs a private PostgreSQL cluster for tests that are not written in Go.
-//
-// It prints the cluster's connection string. Then it reads commands from standard input, one per
-// line, and answers each with the line ok: kill (SIGKILL), restart, and terminate NAME, which ends
-// the connections with this application_name. It ends with its input or at the first error.
 package main
 
 import (
@@ -16,14 +11,8 @@ import (
 	"mailroom/internal/pgtest"
 )
 
-func main() {
-	if err := run(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "pgcluster:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) (err error) {
+// runPostgres runs a cluster until the input ends.
+func runPostgres(ctx context.Context) (err error) {
 	c, err := pgtest.Start(ctx, pgtest.Options{})
 	if err != nil {
 		return err

@@ -1,8 +1,3 @@
-// Command mailserver runs a real Exim for tests that are not written in Go, without TLS.
-//
-// It prints the address of the server. Then it reads from standard input how many messages to wait for, one
-// number per line, and answers each with the messages in the mailbox of ops@test.example, as a line of JSON. It
-// ends with its input or at the first error.
 package main
 
 import (
@@ -18,14 +13,8 @@ import (
 	"mailroom/alert/alerttest"
 )
 
-func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "mailserver:", err)
-		os.Exit(1)
-	}
-}
-
-func run() (err error) {
+// runMail runs a mail server until the input ends.
+func runMail() (err error) {
 	base, err := os.MkdirTemp("", "mailroom-mail-")
 	if err != nil {
 		return err
@@ -69,7 +58,7 @@ func (p *process) Error(args ...any) {
 func (p *process) Fatal(args ...any) { p.Fatalf("%s", fmt.Sprint(args...)) }
 func (p *process) Fatalf(format string, args ...any) {
 	p.Error(fmt.Sprintf(format, args...))
-	fmt.Fprintln(os.Stderr, "mailserver:", p.end())
+	fmt.Fprintln(os.Stderr, "fakes:", p.end())
 	os.Exit(1)
 }
 
