@@ -1,6 +1,9 @@
 // Package platformtest is the base of the fakes of chat platforms: a server on loopback that
 // records calls, injects faults, goes down and comes back, and wakes tests that wait. A fake adds
 // a [Dialect]: the routes, the wire format and the documented rules of its platform.
+//
+// A webhook has no platform: any program may be on its other side. Both sides of it are here. They implement the
+// signature independently of package webhook.
 package platformtest
 
 import (

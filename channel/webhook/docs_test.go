@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"mailroom/channel/webhook/webhooktest"
+	"mailroom/channel/platformtest"
 )
 
 // TestManualExamplesSignAndVerify runs the programs in docs/channels/webhook.md.
@@ -55,7 +55,7 @@ console.log(JSON.stringify({
 			if err := os.WriteFile(file, []byte(code+c.more), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			for _, secret := range []string{webhooktest.Secret, webhooktest.Key} {
+			for _, secret := range []string{platformtest.WebhookSecret, platformtest.WebhookKey} {
 				runExample(t, secret, c.program, file)
 			}
 		})
@@ -73,7 +73,7 @@ func runExample(t *testing.T, secret string, command ...string) {
 		Headers map[string]string `json:"headers"`
 		Body    string            `json:"body"`
 	}
-	of := func(p webhooktest.Post, change func(*request)) (r request) {
+	of := func(p platformtest.WebhookPost, change func(*request)) (r request) {
 		r = request{Headers: map[string]string{}, Body: p.Raw}
 		for name := range p.Header {
 			r.Headers[strings.ToLower(name)] = p.Header.Get(name)
@@ -94,10 +94,10 @@ func runExample(t *testing.T, secret string, command ...string) {
 		of(sent, func(r *request) { r.Headers[signature] = "v1,AAAA" }),
 		of(sent, func(r *request) {
 			r.Headers[at] = old
-			r.Headers[signature] = webhooktest.Sign(webhooktest.Key, r.Headers[id], old, []byte(r.Body))
+			r.Headers[signature] = platformtest.SignWebhook(platformtest.WebhookKey, r.Headers[id], old, []byte(r.Body))
 		}),
 	}
-	said := webhooktest.Message("r", "ann", "signed there")
+	said := platformtest.WebhookMessage("r", "ann", "signed there")
 	in, err := json.Marshal(map[string]any{"secret": secret, "body": said, "requests": requests})
 	if err != nil {
 		t.Fatal(err)

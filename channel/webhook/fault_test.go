@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mailroom/channel"
-	"mailroom/channel/webhook/webhooktest"
+	"mailroom/channel/platformtest"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -41,7 +41,7 @@ func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
 	var posts sync.WaitGroup
 	post := func(id string) {
 		posts.Go(func() {
-			a, err := o.program.Post("ops", id, webhooktest.Message("r", "ann", "one"), nil)
+			a, err := o.program.Post("ops", id, platformtest.WebhookMessage("r", "ann", "one"), nil)
 			if err != nil || a.Code != 503 || a.Header.Get("Retry-After") == "" || time.Since(began) > 20*time.Second {
 				t.Errorf("%d %v %s, %v", a.Code, a.Header, a.Body, err)
 			}
@@ -66,7 +66,7 @@ func TestConcurrentRequestsAreAllAccepted(t *testing.T) {
 		want = append(want, id)
 		for range 2 { // each is sent twice
 			posts.Go(func() {
-				a, err := o.program.Post("ops", id, webhooktest.Message(fmt.Sprint("r", n%7), "ann", id), nil)
+				a, err := o.program.Post("ops", id, platformtest.WebhookMessage(fmt.Sprint("r", n%7), "ann", id), nil)
 				if err != nil || a.Code != 202 {
 					t.Errorf("%s: %d %s, %v", id, a.Code, a.Body, err)
 				}

@@ -17,8 +17,8 @@ import (
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
+	"mailroom/channel/platformtest"
 	"mailroom/channel/webhook"
-	"mailroom/channel/webhook/webhooktest"
 	"mailroom/engine"
 	"mailroom/internal/netguard"
 	"mailroom/ledger"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is a server with a webhook channel "ops" and its receiver.
 type fixture struct {
-	*webhooktest.Receiver
+	*platformtest.WebhookReceiver
 	t          *testing.T
 	options    webhook.Options
 	access     chat.AccessPolicy
@@ -43,7 +43,7 @@ type fixture struct {
 	wrapLedger func(channel.Ledger) channel.Ledger // wraps the channel's ledger; may be nil
 
 	// Set by start.
-	program     webhooktest.Program
+	program     platformtest.WebhookProgram
 	ledger      *ledger.Ledger
 	runner      *channel.Runner
 	stopChannel func() // stops the channel and the engine
@@ -64,9 +64,9 @@ func echo(ctx context.Context, s mailroom.Session) error {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	o := &fixture{
-		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &channeltest.LogBuffer{},
+		t: t, WebhookReceiver: platformtest.NewWebhookReceiver(t), agent: echo, store: memory.New(), logs: &channeltest.LogBuffer{},
 		access: chat.AccessPolicy{AllowAll: true},
-		secret: func() (string, error) { return webhooktest.Secret, nil },
+		secret: func() (string, error) { return platformtest.WebhookSecret, nil },
 	}
 	o.options = webhook.Options{
 		URL: o.URL + "/take?token=hush", Policy: loopback(), EditGap: 10 * time.Millisecond, Timeout: 20 * time.Second,
@@ -76,7 +76,7 @@ func newFixture(t *testing.T) *fixture {
 			o.stop()
 		}
 		all := o.logs.String()
-		for _, secret := range []string{webhooktest.Key, strings.TrimPrefix(webhooktest.Secret, "whsec_"), "hush"} {
+		for _, secret := range []string{platformtest.WebhookKey, strings.TrimPrefix(platformtest.WebhookSecret, "whsec_"), "hush"} {
 			if strings.Contains(all, secret) {
 				t.Errorf("%q is in the log: %s", secret, all)
 			}
@@ -132,7 +132,7 @@ func (o *fixture) startServer() {
 		Parts: server.Parts{Protocols: map[string]server.Protocol{webhook.Route: hooks.Protocol()}},
 	}))
 	stopChannel, stop := channeltest.StartServer(o.t, l, e, o.runner)
-	o.ledger, o.program = l, webhooktest.Program{URL: s.URL, Key: webhooktest.Key}
+	o.ledger, o.program = l, platformtest.WebhookProgram{URL: s.URL, Key: platformtest.WebhookKey}
 	o.stopChannel = stopChannel
 	o.stop = func() {
 		o.stopChannel()
@@ -163,7 +163,7 @@ func (o *fixture) waitError(words string) {
 }
 
 // post sends a request and expects a status.
-func (o *fixture) post(id, body string, want int) webhooktest.Answer {
+func (o *fixture) post(id, body string, want int) platformtest.WebhookAnswer {
 	o.t.Helper()
 	a, err := o.program.Post("ops", id, body, nil)
 	if err != nil || a.Code != want {
@@ -175,7 +175,7 @@ func (o *fixture) post(id, body string, want int) webhooktest.Answer {
 // postMessage sends a message of Ann in a room.
 func (o *fixture) postMessage(id, room, text string) {
 	o.t.Helper()
-	o.post(id, webhooktest.Message(room, "ann", text), 202)
+	o.post(id, platformtest.WebhookMessage(room, "ann", text), 202)
 }
 
 // waitTexts waits until the receiver has exactly these texts.

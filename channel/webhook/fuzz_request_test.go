@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"mailroom/api"
+	"mailroom/channel/platformtest"
 	"mailroom/channel/webhook"
-	"mailroom/channel/webhook/webhooktest"
 	"mailroom/store"
 )
 
@@ -19,7 +19,7 @@ import (
 // with a current signature of the channel's secret is accepted. Any other gets a problem with a
 // code and writes nothing. No request causes a panic, and the next one is accepted.
 func FuzzRequest(f *testing.F) {
-	said := webhooktest.Message("r", "ann", "hi")
+	said := platformtest.WebhookMessage("r", "ann", "hi")
 	tap := `{"kind":"tap","room":"r","user":{"id":"ann"},"of":"m","data":"approve 1 2"}`
 	for i, body := range []string{
 		said, tap, `{"kind":"edit","room":"r","user":{"id":"ann"},"text":"hi","of":"1"}`,
@@ -41,7 +41,7 @@ func FuzzRequest(f *testing.F) {
 		o := newFixture(t).start()
 		at := strconv.FormatInt(time.Now().Unix()+skew, 10)
 		if signed {
-			signature = webhooktest.Sign(webhooktest.Key, id, at, body)
+			signature = platformtest.SignWebhook(platformtest.WebhookKey, id, at, body)
 		}
 		a, err := o.program.Post(url.PathEscape(channel), "1", string(body), func(r *http.Request) {
 			r.Header.Set("webhook-id", id)

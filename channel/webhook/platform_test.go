@@ -13,8 +13,8 @@ import (
 	"mailroom"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
+	"mailroom/channel/platformtest"
 	"mailroom/channel/webhook"
-	"mailroom/channel/webhook/webhooktest"
 )
 
 func TestAWebhookIsAChannel(t *testing.T) {
@@ -47,8 +47,8 @@ func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 // newPlatform returns a receiver that deduplicates by id and a program that repeats each request
 // until it is accepted, and a channel with changed options.
 func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Platform {
-	receiver := webhooktest.NewReceiver(t)
-	secret, hooks := channeltest.NewSetting(webhooktest.Secret), webhook.NewHooks()
+	receiver := platformtest.NewWebhookReceiver(t)
+	secret, hooks := channeltest.NewSetting(platformtest.WebhookSecret), webhook.NewHooks()
 	hooks.Expect("c")
 	o := webhook.Options{
 		Secret: secret.Get, Hooks: hooks, URL: receiver.URL, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond,
@@ -64,7 +64,7 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 		Kind:      webhook.Kind,
 		Reconnect: pace,
 		Dialer:    func() chat.Dialer { return o.Dial },
-		Secrets:   []string{webhooktest.Key},
+		Secrets:   []string{platformtest.WebhookKey},
 		People:    program.people(),
 		Outages: channeltest.Outages{
 			Fake: receiver.Server,
@@ -74,7 +74,7 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 				channeltest.WrongToken("none", secret, "", "missing secret"),
 				channeltest.WrongToken("short", secret, "hush-hush", "has 9 bytes, but at least 24"),
 				channeltest.WrongToken("no Base64", secret, "whsec_hush!hush!hush!hush!hush!", "is not Base64"),
-				channeltest.WrongToken("one short", secret, webhooktest.Secret+" whsec_aHVzaA==", "has 4 bytes"),
+				channeltest.WrongToken("one short", secret, platformtest.WebhookSecret+" whsec_aHVzaA==", "has 4 bytes"),
 			},
 		},
 		Events: channeltest.Events{
@@ -87,7 +87,7 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 			Send:       "signed",
 			StatusOnly: true,
 			Limits: map[string]func(string, time.Duration){"the receiver": func(_ string, d time.Duration) {
-				receiver.Fail(webhooktest.Fault{Status: 429, RetryAfter: d.Seconds()})
+				receiver.Fail(platformtest.Fault{Status: 429, RetryAfter: d.Seconds()})
 			}},
 			Made:        channeltest.SendsOf(receiver.Server, "signed"),
 			LongReply:   100_000,
@@ -99,8 +99,8 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 // sender is a program that sends requests in order, each until it is accepted.
 type sender struct {
 	t        *testing.T
-	program  webhooktest.Program
-	receiver *webhooktest.Receiver
+	program  platformtest.WebhookProgram
+	receiver *platformtest.WebhookReceiver
 	requests chan request
 
 	// Owned by mu.
@@ -115,7 +115,7 @@ type request struct {
 	answered *channeltest.Setting[[]string]
 }
 
-func newSender(t *testing.T, hooks *webhook.Hooks, receiver *webhooktest.Receiver) *sender {
+func newSender(t *testing.T, hooks *webhook.Hooks, receiver *platformtest.WebhookReceiver) *sender {
 	endpoint := hooks.Protocol()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue("channel", "c")
@@ -137,7 +137,7 @@ func newSender(t *testing.T, hooks *webhook.Hooks, receiver *webhooktest.Receive
 			}
 		}
 	}))
-	s := &sender{t: t, program: webhooktest.Program{URL: server.URL, Key: webhooktest.Key}, receiver: receiver,
+	s := &sender{t: t, program: platformtest.WebhookProgram{URL: server.URL, Key: platformtest.WebhookKey}, receiver: receiver,
 		requests: make(chan request, 1000)}
 	var worker sync.WaitGroup
 	worker.Go(s.work)

@@ -16,14 +16,14 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/channel"
-	"mailroom/channel/webhook/webhooktest"
+	"mailroom/channel/platformtest"
 	"mailroom/entry"
 	"mailroom/store"
 )
 
 func TestAMessageGetsAReply(t *testing.T) {
 	o := newFixture(t).start()
-	if a := o.post("msg_1", webhooktest.Message("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` ||
+	if a := o.post("msg_1", platformtest.WebhookMessage("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` ||
 		a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("response %s, %v", a.Body, a.Header)
 	}
@@ -53,12 +53,12 @@ func TestAMessageGetsAReply(t *testing.T) {
 // TestOnlyACurrentSignatureIsAccepted checks that a rejected request has no effect.
 func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 	o := newFixture(t).start()
-	said := webhooktest.Message("lobby", "ann", "hello")
+	said := platformtest.WebhookMessage("lobby", "ann", "hello")
 	sign := func(r *http.Request, key, id string, at time.Time, body string) {
 		stamp := strconv.FormatInt(at.Unix(), 10)
 		r.Header.Set("webhook-id", id)
 		r.Header.Set("webhook-timestamp", stamp)
-		r.Header.Set("webhook-signature", webhooktest.Sign(key, id, stamp, []byte(body)))
+		r.Header.Set("webhook-signature", platformtest.SignWebhook(key, id, stamp, []byte(body)))
 	}
 	now := time.Now()
 	other := strings.Repeat("x", 32)
@@ -67,16 +67,16 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 		want   string // substring of the problem; "" if accepted
 	}{
 		"another secret": {func(r *http.Request) { sign(r, other, "a", now, said) }, "no signature"},
-		"another body":   {func(r *http.Request) { sign(r, webhooktest.Key, "a", now, said+" ") }, "no signature"},
+		"another body":   {func(r *http.Request) { sign(r, platformtest.WebhookKey, "a", now, said+" ") }, "no signature"},
 		"another id":     {func(r *http.Request) { r.Header.Set("webhook-id", "b") }, "no signature"},
 		"another time": {func(r *http.Request) {
 			r.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()-60))
 		}, "no signature"},
 		"too old": {func(r *http.Request) {
-			sign(r, webhooktest.Key, "a", now.Add(-5*time.Minute-5*time.Second), said)
+			sign(r, platformtest.WebhookKey, "a", now.Add(-5*time.Minute-5*time.Second), said)
 		}, "not within 5m"},
 		"too new": {func(r *http.Request) {
-			sign(r, webhooktest.Key, "a", now.Add(5*time.Minute+30*time.Second), said)
+			sign(r, platformtest.WebhookKey, "a", now.Add(5*time.Minute+30*time.Second), said)
 		}, "not within 5m"},
 		"no time": {func(r *http.Request) { r.Header.Set("webhook-timestamp", "yesterday") }, "not a time"},
 		"a time in disguise": {func(r *http.Request) {
@@ -88,16 +88,16 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 		"without an id":     {func(r *http.Request) { r.Header.Del("webhook-id") }, "webhook-id is missing"},
 		"without a time":    {func(r *http.Request) { r.Header.Del("webhook-timestamp") }, "webhook-timestamp is missing"},
 		"unsigned":          {func(r *http.Request) { r.Header.Del("webhook-signature") }, "webhook-signature is missing"},
-		"an id with a stop": {func(r *http.Request) { sign(r, webhooktest.Key, "a.b", now, said) }, "spaces and dots"},
+		"an id with a stop": {func(r *http.Request) { sign(r, platformtest.WebhookKey, "a.b", now, said) }, "spaces and dots"},
 		"an endless id": {func(r *http.Request) {
-			sign(r, webhooktest.Key, strings.Repeat("a", 151), now, said)
+			sign(r, platformtest.WebhookKey, strings.Repeat("a", 151), now, said)
 		}, "at most 150"},
 		"another scheme": {func(r *http.Request) {
 			r.Header.Set("webhook-signature", strings.Replace(r.Header.Get("webhook-signature"), "v1,", "v1a,", 1))
 		}, "no signature"},
 		"no Base64":        {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,%%%") }, "no signature"},
 		"an empty one":     {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,") }, "no signature"},
-		"four minutes old": {func(r *http.Request) { sign(r, webhooktest.Key, "old", now.Add(-4*time.Minute), said) }, ""},
+		"four minutes old": {func(r *http.Request) { sign(r, platformtest.WebhookKey, "old", now.Add(-4*time.Minute), said) }, ""},
 		"several": {func(r *http.Request) {
 			r.Header.Set("webhook-signature", "v1a,AAAA v1,AAAA "+r.Header.Get("webhook-signature")+" v2,BBBB")
 		}, ""},
@@ -135,7 +135,7 @@ func TestAHookRefusesUnread(t *testing.T) {
 		"signed long ago": {"/v1/hooks/ops", "webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AAAA\r\n",
 			401},
 		"too large": {"/v1/hooks/ops", fmt.Sprintf("webhook-id: a\r\nwebhook-timestamp: %d\r\nwebhook-signature: %s\r\n",
-			time.Now().Unix(), webhooktest.Sign(webhooktest.Key, "a", "1", nil)), 413},
+			time.Now().Unix(), platformtest.SignWebhook(platformtest.WebhookKey, "a", "1", nil)), 413},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(o.program.URL, "http://"))
 		if err != nil {
@@ -163,13 +163,13 @@ func TestAHookRefusesUnread(t *testing.T) {
 // TestTheSignatureCoversTheBodyBytes has white space around the JSON.
 func TestTheSignatureCoversTheBodyBytes(t *testing.T) {
 	o := newFixture(t).start()
-	o.post("msg_1", "\n  "+webhooktest.Message("lobby", "ann", "hello")+"\r\n\n", 202)
+	o.post("msg_1", "\n  "+platformtest.WebhookMessage("lobby", "ann", "hello")+"\r\n\n", 202)
 	o.waitTexts("hello")
 }
 
 func TestARepeatedRequestRunsOnce(t *testing.T) {
 	o := newFixture(t).start()
-	said := webhooktest.Message("lobby", "ann", "hello")
+	said := platformtest.WebhookMessage("lobby", "ann", "hello")
 	first := o.post("msg_1", said, 202)
 	o.waitTexts("hello")
 	var posts sync.WaitGroup
@@ -187,8 +187,8 @@ func TestARepeatedRequestRunsOnce(t *testing.T) {
 	if a := o.post("msg_1", said, 202); a.Body != first.Body {
 		t.Errorf("a repeat: %s", a.Body)
 	}
-	o.post("msg_1", webhooktest.Message("lobby", "ann", "something else"), 202) // the first request counts
-	o.post("msg_2", webhooktest.Message("lobby", "ann", "bye"), 202)
+	o.post("msg_1", platformtest.WebhookMessage("lobby", "ann", "something else"), 202) // the first request counts
+	o.post("msg_2", platformtest.WebhookMessage("lobby", "ann", "bye"), 202)
 	o.waitTexts("hello", "bye")
 	if n := o.countRuns(store.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
 		t.Errorf("%d runs", n)
@@ -271,7 +271,7 @@ func TestInvalidBodiesAreDescribed(t *testing.T) {
 func TestAChannelThatIsNotConnectedAsksForARetry(t *testing.T) {
 	o := newFixture(t).start()
 	for name, want := range map[string]int{"down": 503, "unknown": 404} {
-		a, err := o.program.Post(name, "a", webhooktest.Message("r", "u", "hi"), nil)
+		a, err := o.program.Post(name, "a", platformtest.WebhookMessage("r", "u", "hi"), nil)
 		if err != nil || a.Code != want || want == 503 && a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %v %s, %v", name, a.Code, a.Header, a.Body, err)
 		}
@@ -292,9 +292,9 @@ func TestAMissingSecretStopsTheChannelUntilItIsThere(t *testing.T) {
 	if s := o.runner.State(); !strings.Contains(s.Reason, "no such file") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
-	o.post("a", webhooktest.Message("r", "u", "hi"), 503)
+	o.post("a", platformtest.WebhookMessage("r", "u", "hi"), 503)
 	mu.Lock()
-	text, err = webhooktest.Secret, nil
+	text, err = platformtest.WebhookSecret, nil
 	mu.Unlock()
 	o.runner.Resume()
 	o.waitCondition(channel.ConditionConnected)
@@ -303,7 +303,7 @@ func TestAMissingSecretStopsTheChannelUntilItIsThere(t *testing.T) {
 	mu.Lock()
 	text, err = "", errors.New("the file was removed")
 	mu.Unlock()
-	o.post("b", webhooktest.Message("r", "u", "ho"), 503)
+	o.post("b", platformtest.WebhookMessage("r", "u", "ho"), 503)
 	o.waitError("file was removed")
 }
 
@@ -311,7 +311,7 @@ func TestAMissingSecretStopsTheChannelUntilItIsThere(t *testing.T) {
 func TestASecretIsRotatedWithoutDowntime(t *testing.T) {
 	o := newFixture(t)
 	var mu sync.Mutex
-	now := webhooktest.Secret
+	now := platformtest.WebhookSecret
 	o.secret = func() (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -327,7 +327,7 @@ func TestASecretIsRotatedWithoutDowntime(t *testing.T) {
 	o.start()
 	o.postMessage("1", "r", "one")
 	o.waitTexts("one")
-	change(next + "\n" + webhooktest.Secret)
+	change(next + "\n" + platformtest.WebhookSecret)
 	o.postMessage("2", "r", "two") // the program still signs with the old secret
 	o.waitTexts("one", "two")
 	o.program.Key = next
@@ -339,8 +339,8 @@ func TestASecretIsRotatedWithoutDowntime(t *testing.T) {
 	change(next)
 	o.postMessage("5", "r", "five")
 	o.waitTexts("one", "two", "three", "four", "five")
-	o.program.Key = webhooktest.Key
-	o.post("6", webhooktest.Message("r", "ann", "six"), 401)
+	o.program.Key = platformtest.WebhookKey
+	o.post("6", platformtest.WebhookMessage("r", "ann", "six"), 401)
 }
 
 func TestTheEndpointIsInTheAPIDescription(t *testing.T) {

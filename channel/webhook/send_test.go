@@ -13,8 +13,8 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat/outbound"
+	"mailroom/channel/platformtest"
 	"mailroom/channel/webhook"
-	"mailroom/channel/webhook/webhooktest"
 	"mailroom/entry"
 	"mailroom/internal/machinetest"
 	"mailroom/internal/netguard"
@@ -30,30 +30,30 @@ func (o *fixture) deadLetters() int {
 func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		fault   webhooktest.Fault
+		fault   platformtest.Fault
 		tries   int // requests that reach the receiver
 		dead    bool
 		trouble string
 	}{
-		"yes": {webhooktest.Fault{}, 1, false, ""},
-		"an error of its own": {webhooktest.Fault{Status: 500, Message: "oh " + webhooktest.Secret + " or " +
-			webhooktest.Key}, 2, false, "the receiver answered 500 Internal Server Error: oh "},
-		"a bad gateway":            {webhooktest.Fault{Status: 502}, 2, false, "the receiver answered 502"},
-		"not now":                  {webhooktest.Fault{Status: 503}, 2, false, "the receiver answered 503"},
-		"too many, without a time": {webhooktest.Fault{Status: 429}, 2, false, "the receiver answered 429"},
-		"too slow":                 {webhooktest.Fault{Status: 408}, 2, false, "the receiver answered 408"},
-		"a connection cut":         {webhooktest.Fault{Lose: true}, 2, false, "EOF"},
-		"no": {webhooktest.Fault{Status: 400, Message: "no such\nroom"}, 2, false,
+		"yes": {platformtest.Fault{}, 1, false, ""},
+		"an error of its own": {platformtest.Fault{Status: 500, Message: "oh " + platformtest.WebhookSecret + " or " +
+			platformtest.WebhookKey}, 2, false, "the receiver answered 500 Internal Server Error: oh "},
+		"a bad gateway":            {platformtest.Fault{Status: 502}, 2, false, "the receiver answered 502"},
+		"not now":                  {platformtest.Fault{Status: 503}, 2, false, "the receiver answered 503"},
+		"too many, without a time": {platformtest.Fault{Status: 429}, 2, false, "the receiver answered 429"},
+		"too slow":                 {platformtest.Fault{Status: 408}, 2, false, "the receiver answered 408"},
+		"a connection cut":         {platformtest.Fault{Lose: true}, 2, false, "EOF"},
+		"no": {platformtest.Fault{Status: 400, Message: "no such\nroom"}, 2, false,
 			"the receiver answered 400 Bad Request: no such room"},
-		"401":      {webhooktest.Fault{Status: 401}, 2, false, "the receiver answered 401"},
-		"not here": {webhooktest.Fault{Status: 404}, 2, false, "the receiver answered 404"},
-		"over there": {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, false,
+		"401":      {platformtest.Fault{Status: 401}, 2, false, "the receiver answered 401"},
+		"not here": {platformtest.Fault{Status: 404}, 2, false, "the receiver answered 404"},
+		"over there": {platformtest.Fault{Status: 307, Header: "Location: /there"}, 2, false,
 			"redirects are not followed"},
-		"no, for long":       {webhooktest.Fault{Status: 400}, 2, true, "the receiver answered 400"},
-		"not here, for long": {webhooktest.Fault{Status: 404}, 2, true, "the receiver answered 404"},
-		"over there, for long": {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, true,
+		"no, for long":       {platformtest.Fault{Status: 400}, 2, true, "the receiver answered 400"},
+		"not here, for long": {platformtest.Fault{Status: 404}, 2, true, "the receiver answered 404"},
+		"over there, for long": {platformtest.Fault{Status: 307, Header: "Location: /there"}, 2, true,
 			"redirects are not followed"},
-		"gone": {webhooktest.Fault{Status: 410}, 1, true, "the recipient is gone"},
+		"gone": {platformtest.Fault{Status: 410}, 1, true, "the recipient is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestARequestToAHangingReceiverIsRetried(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
 	o.options.Timeout = 100 * time.Millisecond
-	o.Fail(webhooktest.Fault{Hang: true}, webhooktest.Fault{Hang: true})
+	o.Fail(platformtest.Fault{Hang: true}, platformtest.Fault{Hang: true})
 	o.start()
 	o.postMessage("1", "r", "one")
 	o.WaitFor(t, "three tries", func() bool { return len(o.Posts()) >= 3 })
@@ -110,7 +110,7 @@ func TestARequestToAHangingReceiverIsRetried(t *testing.T) {
 // TestRetryAfterHoldsForAllRooms checks that the limit counts for the receiver as a whole.
 func TestRetryAfterHoldsForAllRooms(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]webhooktest.Fault{
+	for name, fault := range map[string]platformtest.Fault{
 		"too many": {Status: 429, RetryAfter: 2}, "not now": {Status: 503, RetryAfter: 2},
 		"until a date": {Status: 503, Header: "Retry-After: 3 s from now"},
 	} {
@@ -141,7 +141,7 @@ func TestRetryAfterHoldsForAllRooms(t *testing.T) {
 func TestSendingToAGoneReceiverPausesUntilTheNextMessage(t *testing.T) {
 	t.Parallel()
 	o := newFixture(t)
-	o.Fail(webhooktest.Fault{Status: 410})
+	o.Fail(platformtest.Fault{Status: 410})
 	o.start()
 	o.postMessage("1", "r", "one")
 	o.WaitFor(t, "the dead letter", func() bool { return o.deadLetters() == 1 })
@@ -209,7 +209,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 			o.options.Edits = true
 			o.access.Admins = []string{"ann"}
 			o.agent = channeltest.Ask
-			o.Fail(webhooktest.Fault{Raw: c.answer})
+			o.Fail(platformtest.Fault{Raw: c.answer})
 			o.start()
 			o.postMessage("1", "r", "clean up")
 			o.WaitFor(t, "the question", func() bool { return len(o.Posts()) >= 1 })
@@ -237,7 +237,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 				return strings.Contains(strings.Join(o.Texts(), "|"), "Decision: approve.")
 			})
 			o.WaitFor(t, "the question redrawn", func() bool {
-				return slices.ContainsFunc(o.Posts(), func(p webhooktest.Post) bool {
+				return slices.ContainsFunc(o.Posts(), func(p platformtest.WebhookPost) bool {
 					return p.Body.Kind == "edit" && p.Body.Of == of && strings.HasPrefix(p.Body.Text, "Approved by ")
 				})
 			})

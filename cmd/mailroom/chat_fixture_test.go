@@ -18,7 +18,6 @@ import (
 	"mailroom/channel/platformtest"
 	"mailroom/channel/slack/slacktest"
 	"mailroom/channel/telegram/telegramtest"
-	"mailroom/channel/webhook/webhooktest"
 	"mailroom/client"
 )
 
@@ -281,26 +280,26 @@ func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *chatFixt
 // messages by their ids. It does not read the response to its first request.
 func newWebhookFixture(t *testing.T, more string) *chatFixture {
 	t.Helper()
-	receiver := webhooktest.NewReceiver(t)
-	c := newChatFixture(t, "ops", "webhook", more, map[string]string{"token": webhooktest.Secret},
+	receiver := platformtest.NewWebhookReceiver(t)
+	c := newChatFixture(t, "ops", "webhook", more, map[string]string{"token": platformtest.WebhookSecret},
 		fmt.Sprintf("url = %q\nallow = [\"127.0.0.1\"]\n", receiver.URL))
-	c.secrets, c.thread, c.texts = []string{strings.TrimPrefix(webhooktest.Secret, "whsec_")}, "ops:webhook:lobby",
+	c.secrets, c.thread, c.texts = []string{strings.TrimPrefix(platformtest.WebhookSecret, "whsec_")}, "ops:webhook:lobby",
 		receiver.Texts
 	c.failSend, c.limit = func(f platformtest.Fault) { receiver.Fail(f) }, platformtest.Fault{Status: 429, RetryAfter: 1}
 	c.sends = func() int { return len(receiver.Posts()) }
-	program := func() *webhooktest.Program {
+	program := func() *platformtest.WebhookProgram {
 		at, err := c.dir.Address()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &webhooktest.Program{URL: at.URL, Key: webhooktest.Key}
+		return &platformtest.WebhookProgram{URL: at.URL, Key: platformtest.WebhookKey}
 	}
 	var texts []string
 	posted, off := 0, false
 	post := func() { // the next message
 		t.Helper()
 		receiver.WaitFor(t, fmt.Sprintf("message %d to be accepted", posted), func() bool {
-			a, err := program().Post("ops", fmt.Sprint("msg-", posted), webhooktest.Message("lobby", "ann", texts[posted]), nil)
+			a, err := program().Post("ops", fmt.Sprint("msg-", posted), platformtest.WebhookMessage("lobby", "ann", texts[posted]), nil)
 			return err == nil && a.Code == 202
 		})
 		posted++
@@ -312,7 +311,7 @@ func newWebhookFixture(t *testing.T, more string) *chatFixture {
 		var err error
 		switch {
 		case unread == nil:
-			if unread, err = program().PostUnread("ops", "msg-0", webhooktest.Message("lobby", "ann", text)); err != nil {
+			if unread, err = program().PostUnread("ops", "msg-0", platformtest.WebhookMessage("lobby", "ann", text)); err != nil {
 				t.Fatal(err)
 			}
 		case !off:

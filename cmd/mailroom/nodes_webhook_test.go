@@ -10,7 +10,6 @@ import (
 
 	"mailroom/api"
 	"mailroom/channel/platformtest"
-	"mailroom/channel/webhook/webhooktest"
 	"mailroom/entry"
 )
 
@@ -87,11 +86,11 @@ type poster struct {
 }
 
 // post posts the current message. change modifies the request after it was signed.
-func (p *poster) post(to *fixture, change func(*http.Request)) webhooktest.Answer {
+func (p *poster) post(to *fixture, change func(*http.Request)) platformtest.WebhookAnswer {
 	p.t.Helper()
 	text := fmt.Sprint("m", len(p.answers))
-	program := webhooktest.Program{URL: to.server.url, Key: webhooktest.Key}
-	a, err := program.Post("ops", "id-"+text, webhooktest.Message("lobby", "ann", text), change)
+	program := platformtest.WebhookProgram{URL: to.server.url, Key: platformtest.WebhookKey}
+	a, err := program.Post("ops", "id-"+text, platformtest.WebhookMessage("lobby", "ann", text), change)
 	if err != nil {
 		p.t.Error(err)
 	}

@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"mailroom/api"
-	"mailroom/channel/webhook/webhooktest"
+	"mailroom/channel/platformtest"
 )
 
 // TestAnAddedWebhookWorksWithThePrintedExample adds a channel and runs the example that the command prints.
 func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
-	r := webhooktest.NewReceiver(t)
+	r := platformtest.NewWebhookReceiver(t)
 	add := func(more ...string) (int, string) {
 		var output bytes.Buffer
 		m := Main{Stdin: strings.NewReader("\n"), Stdout: io.Discard, Stderr: &output, Env: h.env}

@@ -1,6 +1,4 @@
-// Package webhooktest provides both sides of a webhook for tests: a program that posts requests and
-// a receiver. They implement the signature independently of package webhook.
-package webhooktest
+package platformtest
 
 import (
 	"bytes"
@@ -17,38 +15,36 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"mailroom/channel/platformtest"
 )
 
-// Key and Secret are the same secret, raw and in the whsec_ form.
+// WebhookKey and WebhookSecret are the same secret, raw and in the whsec_ form.
 const (
-	Key    = "0123456789abcdef0123456789abcdef"
-	Secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	WebhookKey    = "0123456789abcdef0123456789abcdef"
+	WebhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 )
 
-// Sign returns the signature of a request as the specification defines it.
-func Sign(key, id, at string, body []byte) string {
+// SignWebhook returns the signature of a request as the specification defines it.
+func SignWebhook(key, id, at string, body []byte) string {
 	h := hmac.New(sha256.New, []byte(key))
 	_, _ = h.Write(append([]byte(id+"."+at+"."), body...)) // writing to a hash never fails
 	return "v1," + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Program sends inbound requests.
-type Program struct {
+// WebhookProgram sends inbound requests.
+type WebhookProgram struct {
 	URL string // base URL of the server
 	Key string
 }
 
-// Answer is the response to a request.
-type Answer struct {
+// WebhookAnswer is the response to a request.
+type WebhookAnswer struct {
 	Code   int
 	Header http.Header
 	Body   string
 }
 
 // PostUnread sends a request and returns its connection without reading the response.
-func (p *Program) PostUnread(channel, id, body string) (net.Conn, error) {
+func (p *WebhookProgram) PostUnread(channel, id, body string) (net.Conn, error) {
 	r, err := p.request(channel, id, body)
 	if err != nil {
 		return nil, err
@@ -60,7 +56,7 @@ func (p *Program) PostUnread(channel, id, body string) (net.Conn, error) {
 	return conn, r.Write(conn)
 }
 
-func (p *Program) request(channel, id, body string) (*http.Request, error) {
+func (p *WebhookProgram) request(channel, id, body string) (*http.Request, error) {
 	r, err := http.NewRequest(http.MethodPost, p.URL+"/v1/hooks/"+channel, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -69,15 +65,15 @@ func (p *Program) request(channel, id, body string) (*http.Request, error) {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("webhook-id", id)
 	r.Header.Set("webhook-timestamp", at)
-	r.Header.Set("webhook-signature", Sign(p.Key, id, at, []byte(body)))
+	r.Header.Set("webhook-signature", SignWebhook(p.Key, id, at, []byte(body)))
 	return r, nil
 }
 
 // Post sends a request to a channel. A non-nil change modifies it after signing.
-func (p *Program) Post(channel, id, body string, change func(*http.Request)) (Answer, error) {
+func (p *WebhookProgram) Post(channel, id, body string, change func(*http.Request)) (WebhookAnswer, error) {
 	r, err := p.request(channel, id, body)
 	if err != nil {
-		return Answer{}, err
+		return WebhookAnswer{}, err
 	}
 	if change != nil {
 		change(r)
@@ -86,15 +82,15 @@ func (p *Program) Post(channel, id, body string, change func(*http.Request)) (An
 	defer client.CloseIdleConnections()
 	a, err := client.Do(r)
 	if err != nil {
-		return Answer{}, err
+		return WebhookAnswer{}, err
 	}
 	defer a.Body.Close() // the body has been read
 	raw, err := io.ReadAll(a.Body)
-	return Answer{Code: a.StatusCode, Header: a.Header, Body: string(raw)}, err
+	return WebhookAnswer{Code: a.StatusCode, Header: a.Header, Body: string(raw)}, err
 }
 
-// Message returns the body of a text message.
-func Message(room, user, text string) string {
+// WebhookMessage returns the body of a text message.
+func WebhookMessage(room, user, text string) string {
 	raw, err := json.Marshal(map[string]any{"room": room,
 		"user": map[string]string{"id": user, "name": strings.ToUpper(user)}, "text": text})
 	if err != nil {
@@ -103,22 +99,19 @@ func Message(room, user, text string) string {
 	return string(raw)
 }
 
-// Fault is the type that all fakes share. Its Message is the body of the response.
-type Fault = platformtest.Fault
-
-// Post is a received request.
-type Post struct {
+// WebhookPost is a received request.
+type WebhookPost struct {
 	At       time.Time
 	ID       string
 	Code     int // status of the response; 0 without one
 	Accepted bool
 	Header   http.Header
 	Raw      string // the body as received
-	Body     Body
+	Body     WebhookBody
 }
 
-// Body is the body of a received request.
-type Body struct {
+// WebhookBody is the body of a received request.
+type WebhookBody struct {
 	Kind    string              `json:"kind"`
 	Key     string              `json:"key"`
 	Channel string              `json:"channel"`
@@ -131,9 +124,9 @@ type Body struct {
 	Of      string              `json:"of"`
 }
 
-// Receiver is an endpoint for outbound requests. It rejects invalid signatures.
-type Receiver struct {
-	*platformtest.Server
+// WebhookReceiver is an endpoint for outbound requests. It rejects invalid signatures.
+type WebhookReceiver struct {
+	*Server
 	URL string
 
 	// Owned by mu.
@@ -141,18 +134,18 @@ type Receiver struct {
 	keys []string
 }
 
-// NewReceiver returns a receiver that stops when the test ends.
-func NewReceiver(t testing.TB) *Receiver {
+// NewWebhookReceiver returns a receiver that stops when the test ends.
+func NewWebhookReceiver(t testing.TB) *WebhookReceiver {
 	t.Helper()
-	r := &Receiver{keys: []string{Key}}
-	r.Server = platformtest.NewServer(t, &r.mu, r)
+	r := &WebhookReceiver{keys: []string{WebhookKey}}
+	r.Server = NewServer(t, &r.mu, r)
 	r.URL = "http://" + r.Addr
 	r.Up(t)
 	return r
 }
 
 // AcceptKeys replaces the keys that the receiver accepts.
-func (r *Receiver) AcceptKeys(keys ...string) {
+func (r *WebhookReceiver) AcceptKeys(keys ...string) {
 	r.Update(func() { r.keys = keys })
 }
 
@@ -163,12 +156,12 @@ const (
 )
 
 // Fail queues faults for the next requests with a valid signature.
-func (r *Receiver) Fail(faults ...Fault) { r.Server.Fail(signed, faults...) }
+func (r *WebhookReceiver) Fail(faults ...Fault) { r.Server.Fail(signed, faults...) }
 
 // Posts returns all received requests.
-func (r *Receiver) Posts() (posts []Post) {
+func (r *WebhookReceiver) Posts() (posts []WebhookPost) {
 	for _, c := range r.Calls("") {
-		p, _ := c.Params["post"].(Post) // ServeHTTP sets it
+		p, _ := c.Params["post"].(WebhookPost) // ServeHTTP sets it
 		p.Code, p.At, p.Accepted = c.Status, c.At, c.Status == http.StatusOK || c.Params["accepted"] == true
 		posts = append(posts, p)
 	}
@@ -177,7 +170,7 @@ func (r *Receiver) Posts() (posts []Post) {
 
 // Texts returns the current messages in order, as a program shows them that deduplicates by id and
 // applies edits.
-func (r *Receiver) Texts() []string {
+func (r *WebhookReceiver) Texts() []string {
 	var texts []string
 	at := map[string]int{}
 	for _, p := range r.Posts() {
@@ -197,18 +190,18 @@ func (r *Receiver) Texts() []string {
 }
 
 // WaitFor waits until good returns true, also for conditions that are not the receiver's.
-func (r *Receiver) WaitFor(t testing.TB, what string, good func() bool) {
+func (r *WebhookReceiver) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
-	platformtest.WaitFor(t, what, good)
+	WaitFor(t, what, good)
 }
 
 // String describes the received requests.
-func (r *Receiver) String() string { return fmt.Sprintf("%+v", r.Posts()) }
+func (r *WebhookReceiver) String() string { return fmt.Sprintf("%+v", r.Posts()) }
 
-// ServeHTTP implements [platformtest.Dialect].
-func (r *Receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
+// ServeHTTP implements [Dialect].
+func (r *WebhookReceiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	raw, err := io.ReadAll(in.Body)
-	p := Post{ID: in.Header.Get("webhook-id"), Header: in.Header.Clone(), Raw: string(raw)}
+	p := WebhookPost{ID: in.Header.Get("webhook-id"), Header: in.Header.Clone(), Raw: string(raw)}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err == nil {
@@ -216,19 +209,19 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	}
 	params := map[string]any{"post": p}
 	if reason := r.check(in, raw, p); reason != "" || err != nil {
-		r.Serve(w, in, unsigned, params, func() (any, *platformtest.Error) {
-			return nil, &platformtest.Error{Status: http.StatusUnauthorized, Message: fmt.Sprint(reason, err)}
+		r.Serve(w, in, unsigned, params, func() (any, *Error) {
+			return nil, &Error{Status: http.StatusUnauthorized, Message: fmt.Sprint(reason, err)}
 		})
 		return
 	}
-	r.Serve(w, in, signed, params, func() (any, *platformtest.Error) {
+	r.Serve(w, in, signed, params, func() (any, *Error) {
 		params["accepted"] = true
 		return nil, nil
 	})
 }
 
-// Respond implements [platformtest.Dialect].
-func (r *Receiver) Respond(w http.ResponseWriter, _ any, refused *platformtest.Error) {
+// Respond implements [Dialect].
+func (r *WebhookReceiver) Respond(w http.ResponseWriter, _ any, refused *Error) {
 	if refused == nil {
 		return
 	}
@@ -240,7 +233,7 @@ func (r *Receiver) Respond(w http.ResponseWriter, _ any, refused *platformtest.E
 }
 
 // check returns what is wrong with a request, or "".
-func (r *Receiver) check(in *http.Request, raw []byte, p Post) string {
+func (r *WebhookReceiver) check(in *http.Request, raw []byte, p WebhookPost) string {
 	at := in.Header.Get("webhook-timestamp")
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	r.mu.Lock()
@@ -248,7 +241,7 @@ func (r *Receiver) check(in *http.Request, raw []byte, p Post) string {
 	signed := false
 	for given := range strings.SplitSeq(in.Header.Get("webhook-signature"), " ") {
 		for _, key := range r.keys {
-			signed = signed || given == Sign(key, p.ID, at, raw)
+			signed = signed || given == SignWebhook(key, p.ID, at, raw)
 		}
 	}
 	switch {
