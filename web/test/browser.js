@@ -7,7 +7,8 @@ import { chromium } from 'playwright-core';
 
 const executablePath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
-const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+// With one process for all pages of a host, a page begins in a process that runs.
+const args = ['--process-per-site', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 
 /** How long a page may take for what a test waits for: minutes, for a machine that does much else. */
 const patience = 600_000;
@@ -33,10 +34,21 @@ export async function launch(options = {}) {
   const browser = shared ? await chromium.connect(shared, { timeout: patience }) : await chromium.launch(program());
   const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options });
   context.setDefaultTimeout(patience);
+  await keepProcess(context);
   return [context, async () => {
     await context.close();
     await browser.close();
   }];
+}
+
+/**
+ * Opens a page that stays. Without it, Chromium would end its window and the process of the host with the last page of each
+ * test, and start both again for the next, which takes as long as to load a page of the console.
+ */
+async function keepProcess(context) {
+  const page = await context.newPage();
+  await page.route('http://127.0.0.1/', (route) => route.fulfill({ contentType: 'text/html', body: '' }));
+  await page.goto('http://127.0.0.1/'); // the host of all servers of tests
 }
 
 /**
@@ -58,7 +70,7 @@ export async function openPage(t, context) {
 
 /** Opens a link to sign in, and agrees to it. */
 export async function signIn(page, link) {
-  await page.goto('about:blank'); // a link to the page that is open would only change its hash
+  if (page.url() !== 'about:blank') await page.goto('about:blank'); // a link to the page that is open would only change its hash
   await page.goto(link);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
 }
