@@ -34,9 +34,12 @@ export class Person {
 
   press(name) { return this.page.getByRole('button', { name, exact: true }).click(); }
 
-  /** Waits until look, which runs in the page, returns a true value, and returns it. */
+  /**
+   * Waits until look, which runs in the page, returns a true value, and returns it. It looks at intervals: by default it
+   * would look at each frame, for which the browser draws the page sixty times a second.
+   */
   async see(look, given) {
-    return (await this.page.waitForFunction(look, given)).jsonValue();
+    return (await this.page.waitForFunction(look, given, { polling: 50 })).jsonValue();
   }
 
   /** Waits until the agent halting waits. */
