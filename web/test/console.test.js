@@ -9,6 +9,7 @@ import { violations } from './axe.js';
 import { signIn } from './browser.js';
 import { config, HOSTILE, operators, populate } from './operator.js';
 import { below } from './proxy.js';
+import { senderOf } from './sender.js';
 
 describe('the console', () => {
   const { visit, arrive } = operators();
@@ -277,7 +278,7 @@ describe('the console', () => {
     const others = Array.from({ length: 499 }, (_, i) => `[agents.a${i}]\nkind = "echo"\npace = "0s"\n`).join('');
     const fails = 'test -e "$GATE" || { echo "no licence for host $$" >&2; exit 1; }; cat';
     const server = await open(t, (folder) => `${others}[agents.coder]\nkind = "exec"\ncommand = ["sh", "-c", '${fails}']\nenv = { GATE = "${folder}/gate" }\n`);
-    const client = new Mailroom(server);
+    const client = senderOf(server);
     await Promise.all(Array.from({ length: 101 }, (_, i) => client.send({ thread: `c${i}`, text: 'build it', agent: 'coder', max_attempts: 1 })));
     await Promise.all(Array.from({ length: 499 }, (_, i) => client.send({ thread: `o${i}`, text: 'hello', agent: `a${i}` })));
     const operator = await visit(t, server);

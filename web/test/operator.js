@@ -3,10 +3,10 @@
 import { mkdir } from 'node:fs/promises';
 import { after, before } from 'node:test';
 
-import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { launch, openPage, signIn } from './browser.js';
 import { shots } from './person.js';
+import { senderOf } from './sender.js';
 
 /** The configuration of a server with agents that reply, ask and fail, and a channel that is down. */
 export const config = `
@@ -72,7 +72,7 @@ export function operators() {
 
   async function arrive(t) {
     const server = await open(t, config);
-    return { server, operator: await visit(t, server), client: new Mailroom(server) };
+    return { server, operator: await visit(t, server), client: senderOf(server) };
   }
 
   return { visit, arrive };
