@@ -137,7 +137,8 @@ func newSender(t *testing.T, hooks *webhook.Hooks, receiver *platformtest.Webhoo
 			}
 		}
 	}))
-	s := &sender{t: t, program: platformtest.WebhookProgram{URL: server.URL, Key: platformtest.WebhookKey}, receiver: receiver,
+	program := platformtest.WebhookProgram{URL: server.URL, Key: platformtest.WebhookKey}
+	s := &sender{t: t, program: program, receiver: receiver,
 		requests: make(chan request, 1000)}
 	var worker sync.WaitGroup
 	worker.Go(s.work)

@@ -23,7 +23,8 @@ import (
 
 func TestAMessageGetsAReply(t *testing.T) {
 	o := newFixture(t).start()
-	if a := o.post("msg_1", platformtest.WebhookMessage("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` ||
+	a := o.post("msg_1", platformtest.WebhookMessage("lobby", "ann", "hello"), 202)
+	if a.Body != `{"message":"msg_1"}` ||
 		a.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("response %s, %v", a.Body, a.Header)
 	}
@@ -67,8 +68,9 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 		want   string // substring of the problem; "" if accepted
 	}{
 		"another secret": {func(r *http.Request) { sign(r, other, "a", now, said) }, "no signature"},
-		"another body":   {func(r *http.Request) { sign(r, platformtest.WebhookKey, "a", now, said+" ") }, "no signature"},
-		"another id":     {func(r *http.Request) { r.Header.Set("webhook-id", "b") }, "no signature"},
+		"another body": {func(r *http.Request) { sign(r, platformtest.WebhookKey, "a", now, said+" ") },
+			"no signature"},
+		"another id": {func(r *http.Request) { r.Header.Set("webhook-id", "b") }, "no signature"},
 		"another time": {func(r *http.Request) {
 			r.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()-60))
 		}, "no signature"},
@@ -85,19 +87,21 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 		"an endless time": {func(r *http.Request) {
 			r.Header.Set("webhook-timestamp", strings.Repeat("9", 40))
 		}, "not a time"},
-		"without an id":     {func(r *http.Request) { r.Header.Del("webhook-id") }, "webhook-id is missing"},
-		"without a time":    {func(r *http.Request) { r.Header.Del("webhook-timestamp") }, "webhook-timestamp is missing"},
-		"unsigned":          {func(r *http.Request) { r.Header.Del("webhook-signature") }, "webhook-signature is missing"},
-		"an id with a stop": {func(r *http.Request) { sign(r, platformtest.WebhookKey, "a.b", now, said) }, "spaces and dots"},
+		"without an id":  {func(r *http.Request) { r.Header.Del("webhook-id") }, "webhook-id is missing"},
+		"without a time": {func(r *http.Request) { r.Header.Del("webhook-timestamp") }, "webhook-timestamp is missing"},
+		"unsigned":       {func(r *http.Request) { r.Header.Del("webhook-signature") }, "webhook-signature is missing"},
+		"an id with a stop": {func(r *http.Request) { sign(r, platformtest.WebhookKey, "a.b", now, said) },
+			"spaces and dots"},
 		"an endless id": {func(r *http.Request) {
 			sign(r, platformtest.WebhookKey, strings.Repeat("a", 151), now, said)
 		}, "at most 150"},
 		"another scheme": {func(r *http.Request) {
 			r.Header.Set("webhook-signature", strings.Replace(r.Header.Get("webhook-signature"), "v1,", "v1a,", 1))
 		}, "no signature"},
-		"no Base64":        {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,%%%") }, "no signature"},
-		"an empty one":     {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,") }, "no signature"},
-		"four minutes old": {func(r *http.Request) { sign(r, platformtest.WebhookKey, "old", now.Add(-4*time.Minute), said) }, ""},
+		"no Base64":    {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,%%%") }, "no signature"},
+		"an empty one": {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,") }, "no signature"},
+		"four minutes old": {func(r *http.Request) { sign(r, platformtest.WebhookKey, "old", now.Add(-4*time.Minute), said) },
+			""},
 		"several": {func(r *http.Request) {
 			r.Header.Set("webhook-signature", "v1a,AAAA v1,AAAA "+r.Header.Get("webhook-signature")+" v2,BBBB")
 		}, ""},

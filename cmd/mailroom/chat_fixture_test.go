@@ -283,7 +283,8 @@ func newWebhookFixture(t *testing.T, more string) *chatFixture {
 	receiver := platformtest.NewWebhookReceiver(t)
 	c := newChatFixture(t, "ops", "webhook", more, map[string]string{"token": platformtest.WebhookSecret},
 		fmt.Sprintf("url = %q\nallow = [\"127.0.0.1\"]\n", receiver.URL))
-	c.secrets, c.thread, c.texts = []string{strings.TrimPrefix(platformtest.WebhookSecret, "whsec_")}, "ops:webhook:lobby",
+	raw := strings.TrimPrefix(platformtest.WebhookSecret, "whsec_")
+	c.secrets, c.thread, c.texts = []string{raw}, "ops:webhook:lobby",
 		receiver.Texts
 	c.failSend, c.limit = func(f platformtest.Fault) { receiver.Fail(f) }, platformtest.Fault{Status: 429, RetryAfter: 1}
 	c.sends = func() int { return len(receiver.Posts()) }
@@ -299,7 +300,8 @@ func newWebhookFixture(t *testing.T, more string) *chatFixture {
 	post := func() { // the next message
 		t.Helper()
 		receiver.WaitFor(t, fmt.Sprintf("message %d to be accepted", posted), func() bool {
-			a, err := program().Post("ops", fmt.Sprint("msg-", posted), platformtest.WebhookMessage("lobby", "ann", texts[posted]), nil)
+			message := platformtest.WebhookMessage("lobby", "ann", texts[posted])
+			a, err := program().Post("ops", fmt.Sprint("msg-", posted), message, nil)
 			return err == nil && a.Code == 202
 		})
 		posted++
@@ -311,7 +313,8 @@ func newWebhookFixture(t *testing.T, more string) *chatFixture {
 		var err error
 		switch {
 		case unread == nil:
-			if unread, err = program().PostUnread("ops", "msg-0", platformtest.WebhookMessage("lobby", "ann", text)); err != nil {
+			message := platformtest.WebhookMessage("lobby", "ann", text)
+			if unread, err = program().PostUnread("ops", "msg-0", message); err != nil {
 				t.Fatal(err)
 			}
 		case !off:
