@@ -15,9 +15,8 @@ import (
 	"mailroom/api"
 )
 
-// Submit sends messages to a thread. Without a Key it generates one, so that it can
-// retry an unanswered submit: the server recognizes the repeat and returns the first
-// result (disposition duplicate).
+// Submit sends messages to a thread. Without a Key it generates one, so that it can repeat a submit that got no
+// answer. The server recognizes the repeat and returns the first result (disposition duplicate).
 func (c *Client) Submit(ctx context.Context, in api.Submit) (api.Submitted, error) {
 	if in.Key == "" {
 		in.Key = uuid.NewString()
@@ -80,8 +79,8 @@ func (c *Client) DeleteThread(ctx context.Context, thread string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "threads", thread)}, nil)
 }
 
-// EntriesQuery selects entries of a log, in order of seq: those after After, or, with
-// Before alone, the last ones before it. Limit 0 is 100.
+// EntriesQuery selects entries of a log, in order of seq: the entries after After, or, if only Before is set, the
+// last entries before Before. Limit 0 is 100.
 type EntriesQuery struct {
 	After, Before int64 // exclusive
 	Limit         int
@@ -166,13 +165,11 @@ func (c *Client) RetryRun(ctx context.Context, run string, r api.Retry) (api.Run
 	return ask[api.Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "retry"), body: r})
 }
 
-// waitChunk bounds one request of WaitRun: proxies close connections that are idle
-// for a minute.
+// waitChunk bounds one request of WaitRun, because proxies close connections that are idle for a minute.
 const waitChunk = 30 * time.Second
 
-// WaitRun returns the run once it is completed, failed, cancelled or waiting, or in
-// its current state after timeout; 0 waits until ctx ends. It survives lost
-// connections and restarts of the server.
+// WaitRun returns the run once it is completed, failed, cancelled or waiting, or in its current state after timeout.
+// A timeout of 0 waits until ctx ends. WaitRun goes on after lost connections and restarts of the server.
 func (c *Client) WaitRun(ctx context.Context, run string, timeout time.Duration) (api.Run, error) {
 	end := time.Now().Add(timeout)
 	re := c.newReconnect()

@@ -19,8 +19,8 @@ func (a Accounts) TestAlert(ctx context.Context, target string) (api.TestedAlert
 		body: api.TestAlert{Target: target}})
 }
 
-// PutRule makes the rule of this name, or replaces it: about all threads for an admin, else about
-// the token's threads.
+// PutRule creates or replaces the rule with this name. The rule is about all threads if the token has the scope
+// admin, and otherwise about the token's own threads.
 func (a Accounts) PutRule(ctx context.Context, rule api.AlertRule) (api.AlertRule, error) {
 	return ask[api.AlertRule](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/rules", body: rule})
 }
@@ -30,7 +30,8 @@ func (a Accounts) DeleteRule(ctx context.Context, name string) error {
 	return a.c.call(ctx, request{method: http.MethodDelete, path: path("v1", "alerts", "rules", name)}, nil)
 }
 
-// Question returns the ticket of a link in an alert, for which the client needs no token.
+// Question returns the ticket that a link in an alert names. The link authorizes the call, so the client needs no
+// token.
 func (a Accounts) Question(ctx context.Context, link string) (api.Question, error) {
 	return ask[api.Question](ctx, a.c, request{method: http.MethodPost, path: "/v1/question",
 		body: api.QuestionLink{Link: link}})

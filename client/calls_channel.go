@@ -13,8 +13,8 @@ func (c *Client) Channels(ctx context.Context) ([]api.Channel, error) {
 	return page.Items, err
 }
 
-// ResumeChannel reconnects a channel now, with its failures forgotten, and returns its
-// state. It does not affect a connected channel.
+// ResumeChannel makes a channel reconnect now and forget its failures, and returns its state. A connected channel is
+// not changed.
 func (c *Client) ResumeChannel(ctx context.Context, name string) (api.Channel, error) {
 	return ask[api.Channel](ctx, c, request{method: http.MethodPost, path: path("v1", "channels", name, "resume")})
 }

@@ -19,8 +19,8 @@ func (p Projects) Reserve(ctx context.Context, in api.Reserve) (api.Reserved, er
 	return ask[api.Reserved](ctx, p.c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
 }
 
-// Reservations returns the current reservations of a project, or with "" of all
-// projects that the token sees.
+// Reservations returns the current reservations of a project. If project is "", it returns those of all projects that
+// the token may see.
 func (p Projects) Reservations(ctx context.Context, project string) ([]api.Reservation, error) {
 	return Collect(ctx, func(ctx context.Context, q ListQuery) (api.Page[api.Reservation], error) {
 		v := url.Values{}
@@ -30,14 +30,14 @@ func (p Projects) Reservations(ctx context.Context, project string) ([]api.Reser
 	}, ListQuery{})
 }
 
-// RenewReservation extends a reservation. One that has ended is not_found.
+// RenewReservation extends a reservation. The error is not_found if the reservation has ended.
 func (p Projects) RenewReservation(ctx context.Context, id string, in api.ReservationRenewal) (api.Reservation, error) {
 	return ask[api.Reservation](ctx, p.c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"),
 		body: in})
 }
 
-// Release ends a reservation. With force, and the scope admin, it may be another
-// holder's.
+// Release ends a reservation. If force is set and the token has the scope admin, the reservation may belong to
+// another holder.
 func (p Projects) Release(ctx context.Context, id string, force bool) error {
 	q := url.Values{}
 	if force {
@@ -81,8 +81,8 @@ func (p Projects) Notifications(ctx context.Context, project, agent string, limi
 	}
 }
 
-// TakeNotifications returns the unread notifications of an agent and marks them as
-// read, also if the answer is lost.
+// TakeNotifications returns the unread notifications of an agent and marks them as read. They are read even if the
+// answer is lost.
 func (p Projects) TakeNotifications(ctx context.Context, in api.Take) ([]api.Notification, error) {
 	page, err := ask[api.Page[api.Notification]](ctx, p.c,
 		request{method: http.MethodPost, path: "/v1/notifications/take", body: in})

@@ -13,7 +13,7 @@ import (
 	"mailroom/api"
 )
 
-// Tickets returns a page of tickets. Filters know state, kind, thread and run.
+// Tickets returns a page of tickets. A filter can use state, kind, thread and run.
 func (c *Client) Tickets(ctx context.Context, q ListQuery) (api.Page[api.Ticket], error) {
 	return get[api.Page[api.Ticket]](ctx, c, "/v1/tickets", q.values())
 }
@@ -53,14 +53,14 @@ func (c *Client) Agents(ctx context.Context) ([]api.Agent, error) {
 	return page.Items, err
 }
 
-// PauseAgent starts no further run of an agent, on any server or worker, until ResumeAgent. When it
-// returns, none starts any more.
+// PauseAgent pauses an agent until ResumeAgent: no server and no worker starts a run of it. When PauseAgent returns,
+// no further run starts.
 func (c *Client) PauseAgent(ctx context.Context, name, reason string) (api.Pause, error) {
 	return ask[api.Pause](ctx, c, request{method: http.MethodPost, path: path("v1", "agents", name, "pause"),
 		body: api.PauseAgent{Reason: reason}})
 }
 
-// ResumeAgent ends the pause of an agent. One that is not paused is a conflict.
+// ResumeAgent ends the pause of an agent. The error is a conflict if the agent is not paused.
 func (c *Client) ResumeAgent(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: path("v1", "agents", name, "resume")}, nil)
 }
@@ -71,7 +71,7 @@ func (c *Client) Workers(ctx context.Context) ([]api.Worker, error) {
 	return page.Items, err
 }
 
-// CountRuns counts the runs that a filter matches. It stops at about the number most; 0 is no limit. more reports
+// CountRuns counts the runs that a filter matches. It stops at about most runs; 0 means no limit. more reports
 // whether older runs were not counted.
 func (c *Client) CountRuns(ctx context.Context, q string, most int) (n int, more bool, err error) {
 	for cursor := ""; ; {
@@ -141,18 +141,18 @@ func (c *Client) Search(ctx context.Context, q SearchQuery) (api.FoundMessages, 
 	return get[api.FoundMessages](ctx, c, "/v1/search", v)
 }
 
-// ErrNotSent is in the error of a Submit or Decide that the server certainly did not get: no attempt
-// could connect to it. Any other unavailable error leaves open whether the server accepted the call.
+// ErrNotSent is wrapped by the error of a Submit or Decide that the server certainly did not receive, because no
+// attempt could connect to the server. After any other unavailable error, the server may have accepted the call.
 var ErrNotSent = errors.New("no connection to the server")
 
-// notSentError adds ErrNotSent to the tree of an error and leaves its text unchanged.
+// notSentError wraps err and [ErrNotSent], and has the text of err alone.
 type notSentError struct{ err error }
 
 func (e *notSentError) Error() string   { return e.err.Error() }
 func (e *notSentError) Unwrap() []error { return []error{e.err, ErrNotSent} }
 
-// repeat sends q until an answer comes, at most as often as the client's options allow. The server must recognize a
-// repeat of q.
+// repeat sends q until an answer comes, at most as often as the client's options allow. Use it only for a request
+// whose repeat the server recognizes.
 func repeat[T any](ctx context.Context, c *Client, q request) (T, error) {
 	again := c.newReconnect()
 	for maybeSent := false; ; {

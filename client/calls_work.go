@@ -11,9 +11,8 @@ import (
 	"mailroom/api"
 )
 
-// Work has the calls of a worker process: leases, claims, and what a worker does under a
-// claim. Each call is sent once. The worker repeats an unanswered call with the same
-// number, which the server recognizes.
+// Work has the calls of a worker process: leases, claims, and the writes under a claim. Each call is sent once. If it
+// gets no answer, the worker repeats it under the same number, so that the server recognizes the repeat.
 type Work struct{ c *Client }
 
 // Claim claims due runs, and registers a worker if the request names none. The server
@@ -43,7 +42,7 @@ func (w Work) Leave(ctx context.Context, worker string) error {
 	return w.c.call(ctx, request{method: http.MethodPost, path: path("v1", "workers", worker, "leave")}, nil)
 }
 
-// callClaim posts to a resource of a claim.
+// callClaim posts in to the resource what of a claim, and returns the answer.
 func callClaim[T any](ctx context.Context, c *Client, claim mailroom.Claim, what string, in any) (T, error) {
 	return ask[T](ctx, c, request{method: http.MethodPost, path: path("v1", "claims", api.ClaimID(claim), what), body: in})
 }
@@ -53,8 +52,8 @@ func (w Work) Append(ctx context.Context, claim mailroom.Claim, in api.StepCommi
 	return callClaim[api.Appended](ctx, w.c, claim, "entries", in)
 }
 
-// Write streams a chunk of the message that a claimed run is writing. The server stores
-// it unless it is live.
+// Write streams a chunk of the message that a claimed run is writing. The server stores the chunk unless in marks it
+// as live text.
 func (w Work) Write(ctx context.Context, claim mailroom.Claim, in api.Text) (api.TextTaken, error) {
 	return callClaim[api.TextTaken](ctx, w.c, claim, "deltas", in)
 }
@@ -101,5 +100,5 @@ func (w Work) Effects(ctx context.Context, claim mailroom.Claim) ([]api.Effect, 
 	return page.Items, err
 }
 
-// CloseIdle closes idle connections: after an unanswered call they may be dead too.
+// CloseIdle closes idle connections. After a call that got no answer, they may be dead too.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }

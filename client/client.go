@@ -34,7 +34,7 @@ type Client struct {
 	Work     Work     // calls of worker processes
 	Projects Projects // reservations and notifications
 
-	// Set by New.
+	// Set by [New].
 	base    string
 	token   string
 	http    *http.Client
@@ -58,11 +58,11 @@ type Option func(*options)
 // WithHTTPClient makes calls through h, which must not have a Timeout.
 func WithHTTPClient(h *http.Client) Option { return func(o *options) { o.http = h } }
 
-// WithTimeout bounds one attempt of a call that neither streams nor waits; default 30 s.
+// WithTimeout bounds one attempt of a call that neither streams nor waits. The default is 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithMaxAttempts bounds how often an unanswered submit or decision is sent, and how
-// often Follow and WaitRun try their first connection; default 5, at least 1.
+// WithMaxAttempts bounds how often an unanswered submit or decision is sent, and how often Follow and WaitRun try
+// their first connection; the default is 5, the minimum 1.
 func WithMaxAttempts(n int) Option { return func(o *options) { o.attempts = uint(max(n, 1)) } }
 
 // WithRetryTimeout bounds how long Follow and WaitRun, once connected, try to
@@ -78,8 +78,8 @@ func WithIdleTimeout(d time.Duration) Option { return func(o *options) { o.idle 
 // f must return quickly: it runs on the goroutine of the call.
 func WithOutage(f func(err error)) Option { return func(o *options) { o.onOutage = f } }
 
-// WithBackoff sets the first and the longest pause between attempts; default
-// 100 ms and 10 s. Pauses grow exponentially and are randomized.
+// WithBackoff sets the first and the longest pause between attempts; the defaults are 100 ms and 10 s. Pauses grow
+// exponentially and are randomized.
 func WithBackoff(first, longest time.Duration) Option {
 	return func(o *options) { o.first, o.longest = first, longest }
 }
@@ -114,12 +114,12 @@ type request struct {
 	body         any
 }
 
-// path joins escaped segments.
+// path joins segments of a URL path, each escaped.
 func path(segments ...string) string {
 	var b strings.Builder
 	for _, s := range segments {
 		b.WriteByte('/')
-		// PathEscape keeps dots, but proxies and servers resolve dot segments.
+		// url.PathEscape keeps dots, but proxies and servers resolve the segments "." and "..".
 		b.WriteString(strings.ReplaceAll(url.PathEscape(s), ".", "%2E"))
 	}
 	return b.String()
@@ -216,7 +216,7 @@ func (c *Client) refusal(resp *http.Response) error {
 		err = json.Unmarshal(raw, &p)
 	}
 	if err != nil || p.Code == "" {
-		// no Mailroom server, or a truncated body: only the status is known
+		// The answer is not from a Mailroom server, or its body was cut off. Only the status is known.
 		p = api.Problem{Code: api.CodeOf(resp.StatusCode)}
 	}
 	p.Status = resp.StatusCode

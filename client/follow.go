@@ -14,7 +14,7 @@ import (
 	"mailroom/entry"
 )
 
-// Until says when a stream ends on its own.
+// Until says when a stream ends by itself.
 type Until string
 
 // The conditions that end a stream.
@@ -33,9 +33,8 @@ type FollowQuery struct {
 	Until  Until
 }
 
-// Event is one event of a stream: exactly one of Entry, Delta and Gap is set.
-// ID is the cursor after it ("SEQ", or "SEQ:N" after a delta). From [Client.Stream] it
-// is opaque, a delta has none, and a Gap has no numbers.
+// Event is one event of a stream: exactly one of Entry, Delta and Gap is set. ID is the cursor after it ("SEQ", or
+// "SEQ:N" after a delta). In events of [Client.Stream], ID is opaque, a delta has no ID, and a Gap has no numbers.
 type Event struct {
 	ID     string
 	Thread string // of the entry or, from Stream, of the delta
@@ -73,8 +72,8 @@ func (c *Client) Follow(ctx context.Context, q FollowQuery) iter.Seq2[Event, err
 // errBreak ends a connection whose reader has broken out of its loop.
 var errBreak = errors.New("the reader broke out of the loop")
 
-// sequence returns the iterator over the events that f yields, followed by f's error
-// unless that is errBreak.
+// sequence returns the iterator over the events that f yields. The last element is f's error, unless that is
+// errBreak.
 func sequence(f func(yield func(Event) bool) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := f(func(ev Event) bool { return yield(ev, nil) })
@@ -104,13 +103,13 @@ type follower struct {
 	seq    int64  // of the last entry emitted, or of q.After
 }
 
-// follow connects until the stream has ended, or a retry is useless.
+// follow connects until the stream has ended, or until a retry would be useless.
 func (s *follower) follow(ctx context.Context) error {
 	return s.client.resume(ctx, s.retry, &s.cursor, s.request, s.event)
 }
 
-// resume listens over one connection after the other, until the stream has ended, or a
-// retry is useless. cursor is the position, which emit moves.
+// resume reads the stream over one connection after another, until the stream has ended or a retry would be useless.
+// cursor is the position from which it reads; emit moves it.
 func (c *Client) resume(
 	ctx context.Context, retry *reconnect, cursor *string, next func() request, emit func(sseEvent) error,
 ) error {

@@ -9,8 +9,8 @@ import (
 	"mailroom"
 )
 
-// outageAfter is how long a server may be unreachable, up to the next attempt, before
-// the client reports an outage. A restart takes less.
+// outageAfter is how long a server may be unreachable, up to the next attempt, before the client reports an outage. A
+// restart of the server takes less time.
 const outageAfter = 2 * time.Second
 
 // reconnect decides whether and when a call reconnects. It belongs to one call.
@@ -29,7 +29,7 @@ func (c *Client) newReconnect() *reconnect {
 	return &reconnect{options: c.options, pauses: b, reset: b.Reset}
 }
 
-// progress resets the backoff: the server has answered.
+// progress resets the backoff, because the server has answered.
 func (r *reconnect) progress() {
 	r.connected, r.failures = true, 0
 	r.reset()
@@ -39,7 +39,7 @@ func (r *reconnect) progress() {
 	}
 }
 
-// pause waits before the next attempt, or returns the error to give up with.
+// pause waits before the next attempt. It returns the error if the call has to give up.
 func (r *reconnect) pause(ctx context.Context, err error) error {
 	code := mailroom.CodeOf(err)
 	if code != mailroom.CodeUnavailable && code != mailroom.CodeRateLimited {

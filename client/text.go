@@ -32,7 +32,7 @@ func checkText(body any) error {
 	}
 }
 
-// wrongText finds invalid UTF-8 in v. at is the path of v, where the path of the text.
+// wrongText finds invalid UTF-8 in v. at is the path of v in the request, and where the path of the invalid text.
 func wrongText(at string, v reflect.Value) (where, text string, found bool) {
 	switch v.Kind() {
 	case reflect.String:

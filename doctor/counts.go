@@ -15,8 +15,8 @@ type tally struct {
 	status       mailroom.Status
 }
 
-// counts compares the store's counts, and its lists by error group, with the rows of all runs and
-// threads. It reads them in one view, a page at a time.
+// counts compares the store's counts, and its lists by error group, with the rows of all runs and threads. It reads
+// counts and rows in one view, a page at a time.
 func (w *scan) counts(r store.Reader) error {
 	threads, due, err := countThreads(r)
 	if err != nil {
@@ -61,7 +61,7 @@ func (w *scan) counts(r store.Reader) error {
 	return w.countAll(r, threads, sum, due)
 }
 
-// countAll compares the sums over all owners. It finds counts without rows.
+// countAll compares the counts of all owners together, which also finds counts of owners that have no rows.
 func (w *scan) countAll(r store.Reader, threads map[string]int, runs map[mailroom.Status]int, due mailroom.Due) error {
 	got, err := r.Count(store.CountQuery{})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package doctor checks the invariants of a store, live or stopped. It recomputes derived columns,
-// and folds the log of each thread and compares the result with the rows. It never writes and
-// repairs nothing: no code path can have written what it reports, so a repair would be a guess.
+// Package doctor checks the invariants of a store, live or stopped. It recomputes derived columns, and folds the log
+// of each thread and compares the result with the rows. It never writes and repairs nothing, because no correct code
+// path writes a state that it reports, so a repair could only guess the right state.
 package doctor
 
 import (
@@ -11,7 +11,7 @@ import (
 	"mailroom/store"
 )
 
-// Viewer is what Check reads: a store, or a ledger over one.
+// Viewer is the source that Check reads: a store, or a ledger over a store.
 type Viewer interface {
 	View(ctx context.Context, f func(store.Reader) error) error
 }
@@ -47,7 +47,7 @@ const (
 	Lost    Invariant = "lost"  // the database has every acknowledged commit; found by the store
 )
 
-// Finding is one violation. Thread, Run and Ticket are ids, "" where they do not apply.
+// Finding is one violation. Thread, Run and Ticket are ids, or "" if the finding concerns none.
 type Finding struct {
 	Invariant Invariant `json:"invariant"`
 	Thread    string    `json:"thread,omitempty"`
@@ -63,10 +63,10 @@ func (f Finding) String() string {
 	return fmt.Sprintf("thread %q: %s", f.Thread, f.Text)
 }
 
-// MaxFindings bounds the findings of a report: one defect can affect every row.
+// MaxFindings bounds the findings of a report, because one defect can affect every row.
 const MaxFindings = 1000
 
-// Report has the findings and the numbers of rows checked. Without findings all invariants hold.
+// Report has the findings and the numbers of rows checked. If it has no findings, all invariants hold.
 type Report struct {
 	Findings []Finding `json:"findings"`
 	More     int       `json:"more,omitempty"` // findings beyond MaxFindings

@@ -9,8 +9,8 @@ import (
 	"mailroom/store"
 )
 
-// failures compares the store's lists of failed runs by error group with the rows. groups has the number
-// of failed runs of each group.
+// failures compares the store's lists of failed runs by error group with the rows of runs. groups is the number of
+// failed runs per group, counted from the rows.
 func (w *scan) failures(r store.Reader, groups map[string]int) error {
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		listed := 0

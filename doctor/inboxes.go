@@ -45,7 +45,7 @@ func (p *checker) inboxes() error {
 	return err
 }
 
-// unread counts, by token, the unread notifications after the entry with the seq after.
+// unread counts, by token, the notifications after the entry number after that their inbox in boxes has not read.
 func (p *checker) unread(boxes map[string]project.Inbox, after int64) (map[string]int64, error) {
 	unread := map[string]int64{}
 	for {

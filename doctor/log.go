@@ -28,7 +28,7 @@ func (p *checker) readLog() (cost int, err error) {
 	return len(page) + 1, err
 }
 
-// edges checks that no entry is before first_seq or behind last_seq.
+// edges checks that no entry has a number below first_seq or above last_seq.
 func (p *checker) edges() error {
 	for _, q := range []store.EntryQuery{
 		{Thread: p.t.ID, After: p.t.LastSeq, Limit: 1},
@@ -48,8 +48,8 @@ func (p *checker) edges() error {
 	return nil
 }
 
-// steers checks that each unread steered message is in the row of the current run, with the run
-// that it becomes.
+// steers checks that each unread steered message is in the row of the current run, together with the run that the
+// message becomes if it stays unread.
 func (p *checker) steers(current *mailroom.Run) {
 	waits := map[string]bool{}
 	own := ""
@@ -76,7 +76,7 @@ func (p *checker) steers(current *mailroom.Run) {
 	}
 }
 
-// input checks that the entry that a run names has the latest content of the message.
+// input checks that a run names the entry that has the latest content of its message.
 func (p *checker) input(r *mailroom.Run, in mailroom.Input) {
 	if in.Seq < p.t.FirstSeq {
 		return
@@ -86,7 +86,7 @@ func (p *checker) input(r *mailroom.Run, in mailroom.Input) {
 	}
 }
 
-// allows reports whether a run in this state of the log can have such a row.
+// allows reports whether the row r is possible for a run that has the state s in the log.
 func allows(s fold.State, r *mailroom.Run) bool {
 	switch s {
 	case fold.StateQueued:

@@ -6,8 +6,8 @@ import (
 	"mailroom/store"
 )
 
-// orphans looks for the rows of runs and tickets that the log names and no page of rows contained.
-// Some were created behind the current page. Entries that were purged during the check do not
+// orphans looks up the runs and tickets that the log names and that were in no page of rows. Some of them have a row,
+// because it was created before the current position of the scan. Entries that were purged during the check do not
 // count.
 func (p *checker) orphans() (cost int, err error) {
 	var ids []string
@@ -94,8 +94,8 @@ func (p *checker) sends(all []fold.Send) error {
 		}
 	}
 	for _, s := range all {
-		// Only threads older than the send are checked. A younger one may have been created after
-		// the thread that got the message was deleted.
+		// A thread that is younger than the send is not checked, because it may have been created after the thread
+		// that received the message was deleted.
 		if t := whole[s.Thread]; t != nil && in[s.Run] != s.Thread && t.CreatedAt.Before(s.Entry.At) {
 			p.badRun(Send, s.Entry.Run, "entry %d sent run %s to thread %q, where it does not exist", s.Entry.Seq,
 				s.Run, s.Thread)

@@ -5,7 +5,7 @@ import (
 	"mailroom/store"
 )
 
-// reservations checks that the rows are the reservations that the log leaves open.
+// reservations checks that the rows of reservations are those that the log leaves open.
 func (p *checker) reservations() error {
 	rows, err := p.r.Reservations(store.ReservationQuery{Thread: p.t.ID})
 	if err != nil {

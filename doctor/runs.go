@@ -72,7 +72,7 @@ func (p *checker) run(r *mailroom.Run, pieces []store.Partial) error {
 	return p.caller(r)
 }
 
-// limits checks values that a submit bounds.
+// limits checks that values that a submit bounds are within their bounds.
 func (p *checker) limits(r *mailroom.Run) {
 	for _, x := range []struct {
 		of         string
@@ -105,7 +105,7 @@ func (p *checker) limits(r *mailroom.Run) {
 	}
 }
 
-// bounds checks that a run whose failures, crashes or lost claims reach their bound has failed.
+// bounds checks that a run has failed if its failures, crashes or lost claims have reached their bound.
 func (p *checker) bounds(r *mailroom.Run) {
 	dead := r.Status == mailroom.StatusFailed
 	for _, x := range []struct {
@@ -134,7 +134,7 @@ func (p *checker) bounds(r *mailroom.Run) {
 	}
 }
 
-// stop checks that only a running run has a request to stop.
+// stop checks that only a running run has a request to stop it.
 func (p *checker) stop(r *mailroom.Run) {
 	if r.Stop != "" && (r.Status == mailroom.StatusQueued || r.Status == mailroom.StatusWaiting ||
 		r.Status == mailroom.StatusFailed) {
@@ -152,7 +152,7 @@ func (p *checker) stop(r *mailroom.Run) {
 	}
 }
 
-// place checks that places are unique and below the thread's next one.
+// place checks that the place of a run is unique in its thread, and below the next place of the thread.
 func (p *checker) place(r *mailroom.Run) {
 	p.placed(r)
 	for _, s := range r.Steers {
@@ -172,7 +172,7 @@ func (p *checker) placed(r *mailroom.Run) {
 	p.places[r.Place] = r.ID
 }
 
-// compare checks that the row agrees with the log.
+// compare checks that the row of a run agrees with the log.
 func (p *checker) compare(r *mailroom.Run, t *fold.Run) {
 	if !allows(t.State, r) {
 		p.badRun(Log, r.ID, "run %s is %s, the log leaves it %s", r.ID, describe(r), t.State)
@@ -195,7 +195,7 @@ func (p *checker) compare(r *mailroom.Run, t *fold.Run) {
 	if fold.Micros(r.StartedAt) != t.Started || fold.Micros(r.FinishedAt) != t.Ended {
 		p.badRun(Log, r.ID, "run %s started at %s and ended at %s, the log differs", r.ID, at(r.StartedAt), at(r.FinishedAt))
 	}
-	// a clock that was set back brings it forward
+	// AvailableAt may be earlier than in the log, because a clock that was set back brings it forward.
 	if t.State == fold.StateRescheduled && fold.Micros(r.AvailableAt) > t.Available {
 		p.badRun(Log, r.ID, "run %s may be claimed from %s on, the log differs", r.ID, at(r.AvailableAt))
 	}
@@ -228,7 +228,7 @@ func (p *checker) ending(r *mailroom.Run, t *fold.Run) {
 	}
 }
 
-// started checks that the inputs are those that the first start lists.
+// started checks that the inputs in the row are those that the entry of the first start lists.
 func (p *checker) started(r *mailroom.Run, t *fold.Run) {
 	if r.Started != t.Read {
 		p.badRun(Message, r.ID, "the row of run %s says started=%t, the log started=%t", r.ID, r.Started, t.Read)
@@ -251,7 +251,7 @@ func (p *checker) started(r *mailroom.Run, t *fold.Run) {
 	}
 }
 
-// describe returns the status of a run, and for a queued one also the reason.
+// describe returns the status of a run, with the reason if the run is queued.
 func describe(r *mailroom.Run) string {
 	switch {
 	case r.Status != mailroom.StatusQueued:
@@ -264,7 +264,7 @@ func describe(r *mailroom.Run) string {
 	return "queued between attempts"
 }
 
-// inputs checks that a run names the entries with the text of its messages.
+// inputs checks that a run names the entries that have the text of its messages.
 func (p *checker) inputs(r *mailroom.Run) {
 	for _, in := range r.Inputs {
 		p.input(r, in)
@@ -277,7 +277,8 @@ func (p *checker) inputs(r *mailroom.Run) {
 	}
 }
 
-// partials checks that only a running run has flushed text, of its attempt and in adjacent pieces.
+// partials checks that only a running run has flushed text, and that the text is of its current attempt and in
+// adjacent pieces.
 func (p *checker) partials(r *mailroom.Run, pieces []store.Partial) {
 	p.report.Partials += len(pieces)
 	if len(pieces) > 0 && r.Status != mailroom.StatusRunning {
@@ -302,7 +303,7 @@ func (p *checker) partials(r *mailroom.Run, pieces []store.Partial) {
 	}
 }
 
-// keys checks that the key of a run is remembered, with the message that made the run.
+// keys checks that the submit key of a run is remembered, with the message that made the run.
 func (p *checker) keys(runs []*mailroom.Run) error {
 	var names []string
 	for _, r := range runs {

@@ -25,7 +25,7 @@ type scan struct {
 	at     *checker // the thread that the last view did not finish, or nil
 	done   bool
 
-	// Of the current view.
+	// Set for the current view.
 	r       store.Reader
 	now     time.Time
 	workers map[string]*store.Worker
@@ -141,7 +141,7 @@ func newChecker(w *scan, t *mailroom.Thread) *checker {
 	return p
 }
 
-// step does about one batch of the rest of the check of a thread.
+// step checks about one batch of rows of the thread, in the current phase.
 func (p *checker) step() (cost int, err error) {
 	if p.log.Last < p.t.LastSeq {
 		return p.readLog()
@@ -161,7 +161,7 @@ func (p *checker) step() (cost int, err error) {
 	return threadCost, p.whole()
 }
 
-// next moves on to the phase then if the last batch, of n rows, was not full.
+// next moves on to the phase then if the last batch was not full. n is the number of rows in that batch.
 func (p *checker) next(n int, then phase) (cost int, err error) {
 	if n < batch {
 		p.phase, p.from = then, 0

@@ -11,8 +11,8 @@ import (
 	"mailroom/store"
 )
 
-// endsOf counts a run among the ends that the summary of its day must have. The summary may have more ends: a run that
-// was retried has ended before too, and a deleted run has no row.
+// endsOf counts a finished run among the ends that the summary of its day must contain at least. The summary may
+// contain more ends: of a run that ended before it was retried, and of runs whose rows were deleted.
 func endsOf(ends map[store.SummaryKey]int64, r *mailroom.Run) {
 	if r.Status.Finished() && !r.Counted.At.IsZero() && r.Counted.At.Equal(r.FinishedAt) {
 		day := r.FinishedAt.UTC().Truncate(store.StepDay)
@@ -20,10 +20,9 @@ func endsOf(ends map[store.SummaryKey]int64, r *mailroom.Run) {
 	}
 }
 
-// summaries compares the summary of ended runs with the ends of the rows, its days with its hours,
-// its hours with its minutes, and the sums of all agents with the sums of each agent. Dropped
-// minutes and hours are no finding, if all of their hour or day were. It reads the rows of one
-// agent at a time.
+// summaries compares the summary of ended runs with the ends of the rows, its days with its hours, its hours with its
+// minutes, and the sums of all agents with the sums of each agent. Minutes and hours that were dropped are no finding
+// if all minutes of the hour, or all hours of the day, were dropped. It reads the rows of one agent at a time.
 func (w *scan) summaries(r store.Reader, ends map[store.SummaryKey]int64) error {
 	agents, err := summedAgents(r)
 	if err != nil {
@@ -67,7 +66,8 @@ func (w *scan) summaries(r store.Reader, ends map[store.SummaryKey]int64) error 
 	return nil
 }
 
-// summedAgents returns the agents that the days have, first "" for all agents.
+// summedAgents returns the agents that the days of the summary have, beginning with "", which stands for all agents
+// together.
 func summedAgents(r store.Reader) ([]string, error) {
 	agents := []string{""}
 	q := store.SummaryQuery{Step: store.StepDay, Limit: 1}
@@ -81,10 +81,10 @@ func summedAgents(r store.Reader) ([]string, error) {
 	}
 }
 
-// sumsByKey are the rows of a step of the summary.
+// sumsByKey has the rows of one step of the summary.
 type sumsByKey map[store.SummaryKey]store.Sums
 
-// readSummaries returns the rows of an agent by step.
+// readSummaries returns the rows of an agent, grouped by step.
 func readSummaries(r store.Reader, agent string) (map[time.Duration]sumsByKey, error) {
 	sums := map[time.Duration]sumsByKey{}
 	for _, step := range store.Steps() {

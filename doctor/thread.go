@@ -14,7 +14,7 @@ import (
 // at least every minute and frees claims in small transactions.
 const overdue = 2 * time.Minute
 
-// row checks the thread's row by itself.
+// row checks the values of the thread's row that need no other row.
 func (p *checker) row() {
 	t := p.t
 	if id, err := check.ThreadID(t.ID); err != nil || id != t.ID {
@@ -44,7 +44,7 @@ func (p *checker) row() {
 	}
 }
 
-// whole checks what concerns the thread as a whole, in one view.
+// whole checks the rules that concern the thread as a whole, in one view.
 func (p *checker) whole() error {
 	if err := p.edges(); err != nil {
 		return err
@@ -112,8 +112,8 @@ func (p *checker) current(r *mailroom.Run) {
 	}
 }
 
-// claim checks that a live worker holds the claim. A sweeping worker gets some time to free the
-// claims of an expired lease.
+// claim checks that a live worker holds the claim of the current run. After the lease of a worker has expired, a
+// sweeping worker gets some time to free the claims.
 func (p *checker) claim() {
 	id := p.t.Worker
 	if id == "" {

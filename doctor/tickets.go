@@ -90,7 +90,7 @@ func describeTicket(s mailroom.TicketState, v mailroom.Verdict) string {
 	return string(s)
 }
 
-// decision checks that a decision has a time before the expiry, and fits the kind of ticket.
+// decision checks that a decision has a time, was made before the ticket expired, and fits the kind of the ticket.
 func (p *checker) decision(k *mailroom.Ticket, bad func(format string, args ...any)) {
 	switch {
 	case k.State == mailroom.TicketOpen && k.DecidedAt != nil:
@@ -116,8 +116,8 @@ func fits(k *mailroom.Ticket) bool {
 	return false
 }
 
-// waits checks that a parked run has a wait with an open ticket, and that a run that is neither
-// parked nor about to resume has none.
+// waits checks that a parked run has a wait with an open ticket, and that a run has no wait if it is neither parked
+// nor about to resume.
 func (p *checker) waits(r *mailroom.Run) error {
 	if r.Resumes && r.Status != mailroom.StatusQueued {
 		p.badRun(Wait, r.ID, "run %s is %s but marked to resume after a wait", r.ID, r.Status)

@@ -7,8 +7,8 @@ import (
 	"mailroom/store"
 )
 
-// use compares the usage of each token with the sums of the rows. It reads the rows of all threads
-// in one view, and no log: the rows were compared with their logs before.
+// use compares the usage of each token with the sums of the rows. It reads the rows of all threads in one view. It
+// reads no log, because the rows were compared with their logs before.
 func (w *scan) use(r store.Reader) error {
 	tokens, err := r.Tokens()
 	if err != nil || len(tokens) == 0 {
@@ -54,8 +54,8 @@ func inWords(u auth.Use) string {
 		u.Notifications, u.Workers)
 }
 
-// bytes compares the size of the log with the thread's row. It skips a log that was purged during
-// the check.
+// bytes compares the size of the log with the size in the thread's row. It skips a log that was purged during the
+// check.
 func (p *checker) bytes() {
 	if p.log.First == p.t.FirstSeq && p.log.Bytes != p.t.Bytes {
 		p.bad(Use, "its log has %d bytes, its row says %d", p.log.Bytes, p.t.Bytes)

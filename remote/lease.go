@@ -24,8 +24,7 @@ func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 	return out, err
 }
 
-// Register implements engine.Leases. The server assigns its own worker id; the id in w
-// is known to the engine only.
+// Register implements engine.Leases. The server assigns a worker id of its own; only the engine knows the id in w.
 func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error) {
 	l.mu.Lock()
 	worker := l.spare
@@ -45,7 +44,7 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 	return out.LeaseUntil, nil
 }
 
-// setWorker maps the engine's worker id to the server's.
+// setWorker records that the engine's worker id local stands for the server's worker id worker.
 func (l *Ledger) setWorker(local, worker string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +52,8 @@ func (l *Ledger) setWorker(local, worker string) {
 	l.options.Log.Info("worker registered", "worker", worker, "agents", l.options.Agents)
 }
 
-// serverID returns the server's id of the engine's worker. An earlier worker has lost
-// its lease.
+// serverID returns the server's id for the worker with the engine's id. The error says that the worker has lost its
+// lease if another one has taken its place.
 func (l *Ledger) serverID(worker string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,9 +63,8 @@ func (l *Ledger) serverID(worker string) (string, error) {
 	return l.worker, nil
 }
 
-// leaseError converts the error of a call that registers, renews or claims. After an
-// unanswered call it waits, because the engine retries at once. Other errors of these
-// calls are final.
+// leaseError converts the error of a call that registers, renews or claims. If the call got no answer, leaseError
+// waits before it returns, because the engine retries at once. Other errors of these calls are final.
 func (l *Ledger) leaseError(ctx context.Context, err error) error {
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeInvalid, mailroom.CodeTooLarge:
@@ -114,8 +112,8 @@ func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, 
 	return out, nil
 }
 
-// Deregister implements engine.Leases. It first releases claims whose answer was lost,
-// so that they do not count as lost claims.
+// Deregister implements engine.Leases. It first releases claims whose answer never arrived here, so that the server
+// does not count them as lost claims.
 func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	id, err := l.serverID(worker)
 	if err != nil {
@@ -130,8 +128,8 @@ func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	return l.onAnswer(l.client.Work.Leave(ctx, id))
 }
 
-// Sweep implements engine.Leases: the server sweeps.
+// Sweep implements engine.Leases. It does nothing, because the server sweeps.
 func (l *Ledger) Sweep(context.Context, string) error { return nil }
 
-// FailOrphans implements engine.Leases: the server finds orphans.
+// FailOrphans implements engine.Leases. It does nothing, because the server fails the runs that no worker claims.
 func (l *Ledger) FailOrphans(context.Context, []string, time.Duration) error { return nil }

@@ -21,8 +21,8 @@ const (
 
 // liveText buffers the text of one run since the last request.
 //
-// Live text is sent in chunks and dropped when there is no time: the next flush stores it, and the
-// server accepts a flush only where it continues the stored text.
+// Live text is sent in chunks, and dropped if it cannot be sent in time. No text is lost by that, because the next
+// flush stores it, and the server accepts a flush only where it continues the stored text.
 type liveText struct {
 	claim   mailroom.Claim
 	message string
@@ -79,7 +79,7 @@ func (l *Ledger) Run(ctx context.Context) {
 	}
 }
 
-// holds reports whether a claim is held and its settle has not begun.
+// holds reports whether the engine holds a claim and has not begun to settle it.
 func (l *Ledger) holds(c mailroom.Claim) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,14 +87,14 @@ func (l *Ledger) holds(c mailroom.Claim) bool {
 	return h != nil && h.claim == c
 }
 
-// sentText is the result of a request.
+// sentText is the result of one request that sent live text.
 type sentText struct {
 	run string
 	err error
 }
 
-// buffer appends a delta to the text of its run. A delta that does not follow, or that
-// exceeds the buffer, starts a new text; the next flush fills the gap.
+// buffer appends a delta to the live text of its run. A delta that does not continue the text, or that does not fit
+// into the buffer, begins a new text; the next flush fills the gap.
 func buffer(runs map[string]*liveText, thread string, d *entry.Delta) {
 	key := d.Channel + " " + d.Run
 	p := runs[key]
@@ -109,7 +109,7 @@ func buffer(runs map[string]*liveText, thread string, d *entry.Delta) {
 	p.text = append(p.text, d.Text...)
 }
 
-// next returns the next request and empties the buffer.
+// next returns the next request with the buffered text, and empties the buffer.
 func (p *liveText) next() api.Text {
 	in := api.Text{Message: p.message, Offset: p.offset, Text: string(p.text), Live: true}
 	if p.channel == entry.ChannelThinking { // a server of the version before knows no other channel

@@ -2,10 +2,10 @@
 // calls that server's ledger over HTTP. The rules are the same as for an engine inside the server:
 // one lease, numbered claims and steps, writes fenced by their claim.
 //
-// An unanswered call has the code unavailable. The engine retries writes, as it does
-// inside the server; this package retries reads, which cannot fail there. Nothing is
-// lost if the server is unreachable for less than a lease. After that the engine drops
-// its runs, before another worker can claim them.
+// An unanswered call has the code unavailable. The engine retries writes, as it does inside the server; This package
+// retries reads, which inside the server cannot fail for lack of an answer. Nothing is lost if the server is
+// unreachable for less than a lease. If it is unreachable for longer, the engine drops its runs before another worker
+// can claim them.
 package remote
 
 import (
@@ -30,7 +30,7 @@ type Options struct {
 	Agents []string // names of the agents that the worker serves
 	Host   string   // for display
 	PID    int      // for display
-	// Retry is how failures of the runs are retried; a zero field: as the server says.
+	// Retry says how failures of the runs are retried. A field that is zero is taken from the server.
 	Retry retry.Policy
 	// Wait bounds one long poll for claims; 0 is 20 s. Proxies close connections
 	// that are idle for a minute.
@@ -43,10 +43,11 @@ type Options struct {
 
 // Ledger implements engine.Ledger over HTTP. Its methods may be called concurrently.
 //
-// Claims fence all writes, so nothing depends on what the worker believes. A claim waits at the server, like the
-// claim of an engine inside the server. A repeated round returns the runs of that round that the worker still
-// holds, which the thread rows know. So neither a lost answer nor a restart needs memory in the server. The hints
-// that an engine inside the server gets from the bus come here with the answers to steps, text and renewals.
+// Claims fence all writes, so a worker that wrongly believes to hold a run can do no harm. A request to claim waits
+// at the server until a run is due, like the request of an engine inside the server. Each request has a round number.
+// A repeated round returns the runs of that round that the worker still holds; the server finds them in the rows of
+// the threads. So the server needs no memory for a lost answer or a restart. The hints that an engine inside the
+// server gets from the bus come to this package with the answers to steps, text and renewals.
 type Ledger struct {
 	// Set by Dial.
 	client  *client.Client
@@ -57,7 +58,7 @@ type Ledger struct {
 
 	wake chan struct{} // one slot: the engine may have more free slots
 
-	// Owned by mu.
+	// Guarded by mu.
 	mu       sync.Mutex
 	spare    string              // id of the worker that Dial registered, until Register uses it
 	local    string              // the engine's id of its current worker
@@ -68,7 +69,7 @@ type Ledger struct {
 	refused  error               // why the server rejects this worker for good
 }
 
-// holding is a claim that the engine has and that is not settled.
+// holding is a claim that the engine has got and has not settled yet.
 type holding struct {
 	claim   mailroom.Claim
 	stopped bool // the engine knows that the run was asked to stop
@@ -114,11 +115,10 @@ func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o Options) (*Ledger
 	}
 }
 
-// LeaseTime is the server's lease time, for the Options.Lease of the engine.
+// LeaseTime returns the server's lease time, which becomes Options.Lease of the engine.
 func (l *Ledger) LeaseTime() time.Duration { return l.lease }
 
-// Refused returns why the server rejects this worker for good, nil if it does not.
-// After a rejection the engine has ended.
+// Refused returns why the server rejects this worker for good, or nil if it does not. A rejection ends the engine.
 func (l *Ledger) Refused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +131,8 @@ func retryable(err error) bool {
 	return code == mailroom.CodeUnavailable || code == mailroom.CodeRateLimited
 }
 
-// onAnswer converts the error of a call to the one that the ledger inside the server
-// returns, and counts unanswered calls.
+// onAnswer counts unanswered calls, and converts the error of a call to the error that the ledger inside the server
+// would return.
 func (l *Ledger) onAnswer(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,8 +155,8 @@ func (l *Ledger) onAnswer(err error) error {
 	return err
 }
 
-// refuse records a final rejection and returns it as a closed store, which ends the
-// engine. The caller holds mu.
+// refuse records that the server rejects this worker for good, and returns the rejection as the error of a closed
+// store, which ends the engine. The caller holds mu.
 func (l *Ledger) refuse(err error) error {
 	if l.refused == nil {
 		l.refused = err
@@ -187,8 +187,7 @@ func (l *Ledger) pause(ctx context.Context, err error, longest time.Duration) {
 	}
 }
 
-// retryRead repeats a read until it is answered or a lease has passed: then the claim is
-// lost anyway.
+// retryRead repeats a read until it is answered or a lease has passed, because then the claim is lost anyway.
 func retryRead[T any](ctx context.Context, l *Ledger, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.lease)
 	defer cancel()

@@ -49,7 +49,7 @@ func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit 
 	})
 }
 
-// Tickets implements engine.Runs, for queries that name held runs.
+// Tickets implements engine.Runs. It supports only queries for the tickets of runs that this worker holds.
 func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var out []*mailroom.Ticket
 	for _, run := range q.Runs {
@@ -145,8 +145,8 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 	return api.Claim{Run: out}.Mailroom(), nil
 }
 
-// forwardOrders publishes the orders of an answer on the bus, as the hints that the
-// engine gets from commits inside the server.
+// forwardOrders publishes the orders in an answer of the server on the bus. Inside the server, the engine gets the
+// same hints from commits.
 func (l *Ledger) forwardOrders(c mailroom.Claim, o api.Orders) {
 	if o.Steered {
 		l.hint(c, entry.KindMessage)

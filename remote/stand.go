@@ -14,10 +14,11 @@ import (
 	"mailroom/thread"
 )
 
-// idle is how often a claimer without free slots is asked for its next claim, unless AskClaimers is called.
+// idle is how often a claimer that has no free slots is asked whether it has some again, unless AskClaimers is
+// called.
 const idle = time.Second
 
-// AskClaimers implements engine.Leases.
+// AskClaimers implements engine.Leases. It makes ServeClaims ask its claimer again at once.
 func (l *Ledger) AskClaimers() {
 	select {
 	case l.wake <- struct{}{}:
@@ -25,8 +26,8 @@ func (l *Ledger) AskClaimers() {
 	}
 }
 
-// ServeClaims implements engine.Leases with one long poll after the other. A round whose
-// answer is lost is repeated under its number: the server returns what it has claimed.
+// ServeClaims implements engine.Leases with one long poll after another. A round whose answer is lost is repeated
+// under its number, so that the server returns the runs that it has claimed for the round.
 func (l *Ledger) ServeClaims(ctx context.Context, t thread.Claimer) error {
 	var round thread.ClaimRequest // the unanswered one; its Slots are 0 if there is none
 	defer func() {
@@ -82,7 +83,8 @@ func (l *Ledger) waitForSlots(ctx context.Context) {
 
 var errOutgrown = errors.New("the claim no longer fits the slots of the worker")
 
-// claim sends one round. It cancels the request when the claimer has no longer room for it.
+// claim sends one round. It cancels the request when the claimer no longer has room for the runs that the round asks
+// for.
 func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.ClaimRequest) (api.Claims, error) {
 	worker, err := l.serverID(round.Worker)
 	if err != nil {
@@ -126,9 +128,8 @@ func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.Claim
 	}
 }
 
-// outgrown reports whether a round does not fit what the claimer has room for now: another worker,
-// no slots, or an agent that it does not ask for. More slots for an agent are no reason
-// to cancel it.
+// outgrown reports whether a round asks for runs for which the claimer has no room now: for another worker, without
+// free slots, or for an agent that the claimer no longer asks for. More free slots are no reason to cancel a round.
 func outgrown(round, now thread.ClaimRequest) bool {
 	if now.Slots == 0 || now.Worker != round.Worker || now.LastAttempt && !round.LastAttempt {
 		return true
@@ -141,7 +142,7 @@ func outgrown(round, now thread.ClaimRequest) bool {
 	return false
 }
 
-// claimedRuns converts the server's answer and records the claims as held.
+// claimedRuns converts the server's answer and records its claims as held by the engine.
 func (l *Ledger) claimedRuns(out api.Claims) []thread.ClaimedRun {
 	_ = l.onAnswer(nil) // resets the count of failures
 	var work []thread.ClaimedRun

@@ -139,7 +139,7 @@ func (t *torture) allLogs() []*threadLog {
 	return list
 }
 
-// entriesFrom returns the entries from seq on, and the times at which each was first seen.
+// entriesFrom returns the entries from seq on, and the time at which each entry was first seen.
 func (l *threadLog) entriesFrom(seq int64) ([]mailroom.Entry, []time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +175,7 @@ func (t *torture) collect() {
 	}
 }
 
-// isOnce reports whether a text is used once: those of users, notes and children.
+// isOnce reports whether a text must be in the logs only once: the texts of users, notes and children.
 func isOnce(text string) bool {
 	if strings.HasPrefix(text, "note ") || strings.HasPrefix(text, "kid ") {
 		return true
@@ -199,9 +199,8 @@ func (t *torture) effects() (map[string][]string, error) {
 	return found, nil
 }
 
-// judgeEffects compares the external effects with the logs. Each effect must have been intended
-// before it happened (before was read before the logs), and each recorded effect must have happened
-// (after was read after them).
+// judgeEffects compares the external effects with the logs. Each effect in before, which was read before the logs,
+// must be intended in a log. Each effect that a log records as done must be in after, which was read after the logs.
 func (t *torture) judgeEffects(before, after map[string][]string) {
 	for key, nonces := range before {
 		run, name, _ := strings.Cut(key, "/")
@@ -241,8 +240,8 @@ func (t *torture) judgeEffects(before, after map[string][]string) {
 
 func (t *torture) anyIncomplete() bool { return t.counts.incomplete.Load() > 0 }
 
-// judgeSends checks that each sent message is in its target thread. Threads are not read in one
-// view, so it checks a send after the next reading of all threads.
+// judgeSends checks that each sent message is in its target thread. Threads are not read in one snapshot, so it
+// checks a send only after all threads were read once more.
 func (t *torture) judgeSends() {
 	for _, sent := range t.sent {
 		to := t.log(sent.Thread)
@@ -267,7 +266,7 @@ func (t *torture) judgeSends() {
 	t.counts.sends.Add(int64(len(t.sent)))
 }
 
-// sending is a message that a run sent to another thread.
+// sending is a message that a run sent to another thread, as the log of the sender has it.
 type sending struct {
 	entry.Sent
 	from string

@@ -40,7 +40,7 @@ func (c *counts) operation(o *operation) {
 	c.operations[kind]++
 }
 
-// kill counts a planned kill, by the point at which the process killed itself if it did.
+// kill counts a planned kill. point is the point at which the process killed itself, or "" if torture killed it.
 func (c *counts) kill(planned, point string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *counts) kill(planned, point string) {
 	c.kills[planned]++
 }
 
-// summary writes the summary.
+// summary writes the counts of a round.
 func (t *torture) summary(w io.Writer) {
 	c := &t.counts
 	c.mu.Lock()

@@ -67,7 +67,7 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 	return t.load(ctx, s, p)
 }
 
-// startAndCheck starts a server and checks the data of the previous one. On an error the server has
+// startAndCheck starts a server and checks the data of the previous one. If it returns an error, the server has
 // exited.
 func (t *torture) startAndCheck(ctx context.Context, binary, config, doom string) (*process, error) {
 	s, err := t.startServer(ctx, t.data(), binary, config, doom)

@@ -25,13 +25,14 @@ const (
 	noWire      = "a server, without hints"      // of the others: its connections for them are cut off
 )
 
-// lineDelay is the latency of a slow line, each way.
+// lineDelay is the latency of a slow line in each direction.
 const lineDelay = 200 * time.Millisecond
 
-// wireName ends the application_name of connections for hints.
+// wireName is the end of the application_name of those connections by which servers send each other hints.
 const wireName = "_wire"
 
-// nodePlans makes n cycles: all points in turn, among the other faults. Nothing is purged.
+// nodePlans makes n cycles. They visit all kill points in turn, with other faults between them. No cycle purges
+// entries.
 func nodePlans(n int, lease time.Duration, dice *rand.Rand) []plan {
 	kinds := []string{
 		cutOff, "", oneServer, database, noAnswers, frozenNode, "", slowLine, "", connections,
@@ -54,8 +55,8 @@ func nodePlans(n int, lease time.Duration, dice *rand.Rand) []plan {
 	return list
 }
 
-// nodePlan draws a cycle of a kind. Two of three faults of a server last until others must have taken
-// over its runs, and some are combined with another one.
+// nodePlan draws a cycle with a fault of this kind. Two of three faults of a server last until other servers must
+// have taken over its runs. Some faults are combined with another one.
 func nodePlan(kind string, lease time.Duration, dice *rand.Rand) plan {
 	p := plan{kind: kind, load: time.Duration(300+dice.IntN(900)) * time.Millisecond, seed: dice.Uint64(),
 		resets: dice.IntN(2) == 0}
@@ -125,7 +126,7 @@ func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
 	return nil
 }
 
-// causeAll causes a fault of several servers, and returns the outages that begin with it.
+// causeAll causes one fault at several servers, and returns the outages that the fault begins.
 func (n *nodes) causeAll(ctx context.Context, p plan, victims []int) (began []outage, err error) {
 	for _, i := range victims {
 		if err := n.cause(ctx, p.kind, i); err != nil {
@@ -177,8 +178,8 @@ func (n *nodes) cause(ctx context.Context, kind string, victim int) error {
 	return nil
 }
 
-// repair ends a fault of a server. With reset, connections that were cut off are closed, so that what
-// they held is lost; otherwise it arrives now. A server that was killed starts with the next cycle.
+// repair ends a fault of a server. If reset is set, connections that were cut off are closed, so that the data in
+// them is lost; otherwise the data arrives now. A server that was killed starts with the next cycle.
 func (n *nodes) repair(ctx context.Context, kind string, victim int, reset bool) error {
 	switch kind {
 	case frozenTrip:

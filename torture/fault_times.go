@@ -14,7 +14,7 @@ type faultTimes struct {
 
 type span struct{ begin, end time.Time }
 
-// addKill adds a kill or stop, at this time.
+// addKill adds a kill or a stop that happens now.
 func (f *faultTimes) addKill() {
 	now := time.Now()
 	f.add(span{now, now})

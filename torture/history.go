@@ -15,7 +15,7 @@ import (
 	"mailroom/store"
 )
 
-// fact is one event of a thread: a change in its log, or a reading of its row.
+// fact is one event of a thread: a change that its log shows, or a reading of its row by a client.
 type fact struct {
 	kind  string // queued, start, end, put back, or read
 	run   string
@@ -71,7 +71,7 @@ func (r modelState) step(f fact) (bool, modelState) {
 	return current == r.current && f.row.Queued == len(r.queue), r
 }
 
-// last reports whether o is behind all queued runs, as a later submit must be.
+// last reports whether the position o is behind all queued runs, as that of a later submit must be.
 func (r modelState) last(o order) bool {
 	for _, other := range r.queue {
 		if !o.loose && !other.loose && other.place >= o.place {
@@ -142,7 +142,7 @@ func (t *torture) judgeHistories(ops []*operation) {
 	}
 }
 
-// history is the progress of turning a thread's log into facts.
+// history is the state of the conversion of a thread's log into facts.
 type history struct {
 	start  modelState // after the facts so far
 	before modelState // as of the last check
@@ -153,7 +153,7 @@ func operationOf(f fact, call, end time.Time) porcupine.Operation {
 	return porcupine.Operation{Input: f, Call: call.UnixNano(), Return: max(end.UnixNano(), call.UnixNano()+1)}
 }
 
-// fact returns what an entry means in the model.
+// fact returns what an entry means in the model. ok is false for an entry that means nothing there.
 func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, bool) {
 	f := fact{run: e.Run}
 	switch e.Kind {
@@ -181,7 +181,7 @@ func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, boo
 	return f, true
 }
 
-// checkLinearizable checks a history with porcupine.
+// checkLinearizable checks with porcupine that a history is linearizable.
 func (t *torture) checkLinearizable(l *threadLog, begin modelState, list []porcupine.Operation) {
 	if len(list) == 0 {
 		return

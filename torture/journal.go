@@ -71,7 +71,7 @@ func newJournal(path string) (*journal, error) {
 	}, nil
 }
 
-// begin assigns a number to an operation before its call.
+// begin gives an operation its number before the call.
 func (j *journal) begin(o *operation) *operation {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -81,7 +81,7 @@ func (j *journal) begin(o *operation) *operation {
 	return o
 }
 
-// next returns the number of the next operation, at least.
+// next returns the smallest number that the next operation can get.
 func (j *journal) next() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -138,8 +138,8 @@ func (j *journal) recentSubmits(thread string) []*operation {
 	return append([]*operation(nil), j.recent[thread]...)
 }
 
-// unansweredSubmit removes and returns a submit to repeat, or nil. Without tagged it skips those
-// for the torture agent, which the server does not have.
+// unansweredSubmit removes and returns a submit to repeat, or nil. If tagged is false, it skips submits to the
+// torture agent, which the released build does not have.
 func (j *journal) unansweredSubmit(tagged bool) *operation {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -152,7 +152,7 @@ func (j *journal) unansweredSubmit(tagged bool) *operation {
 	return nil
 }
 
-// since returns the operations from number n on that have an outcome.
+// since returns the operations with number n or higher that have an outcome.
 func (j *journal) since(n int) []*operation {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -165,7 +165,7 @@ func (j *journal) since(n int) []*operation {
 	return list
 }
 
-// tail returns the last n lines about a thread.
+// tail returns the last n lines of the journal about a thread.
 func (j *journal) tail(thread string, n int) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

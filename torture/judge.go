@@ -32,8 +32,8 @@ func (t *torture) judge(o *operation) {
 	}
 }
 
-// mayRefuse reports whether the refusal is legitimate: a late operation is a conflict, a purged
-// object is not found, a thread can be busy. A list must succeed.
+// mayRefuse reports whether the server may refuse the operation with its error: a conflict if another operation came
+// first, not found if the object was purged, busy if the thread is busy. A list must succeed.
 func (t *torture) mayRefuse(o *operation) bool {
 	switch o.Code {
 	case mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeGone:
@@ -60,7 +60,7 @@ func (t *torture) judgeKey(o *operation) {
 	t.counts.repeats.Add(1)
 }
 
-// answered returns what the log lacks of an answer, or "".
+// answered returns what the log lacks of an operation's answer, or "" if it lacks nothing.
 func answered(o *operation, s *threadState) string {
 	switch o.Kind {
 	case "submit", "repeat":
@@ -155,7 +155,7 @@ func decided(o *operation, s *threadState) string {
 	return "ticket " + o.Ticket + " has a different decision in the log"
 }
 
-// judgeTexts checks that an answered submit is in the logs, and that a refused submit or decision
+// judgeTexts checks that the text of an answered submit is in the logs, and the text of a refused submit or decision
 // is not.
 func (t *torture) judgeTexts(ops []*operation) {
 	for _, o := range ops {

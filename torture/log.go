@@ -39,7 +39,7 @@ func strict(effect string) bool {
 	return strings.HasPrefix(effect, "once") || effect == "send-1"
 }
 
-// add adds an entry that a reader has seen: the next one, or a known one, which it compares.
+// add adds an entry that a reader has seen. If the entry is known already, add compares it with the known one.
 func (l *threadLog) add(e mailroom.Entry, by string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *threadLog) length() int64 {
 	return int64(len(l.entries))
 }
 
-// setIncomplete ends the checks of a log whose entries were purged unread.
+// setIncomplete ends the checks of a log from which entries were purged before they were read.
 func (l *threadLog) setIncomplete() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,15 +88,15 @@ func (l *threadLog) isIncomplete() bool {
 	return l.incomplete
 }
 
-// inspect calls f with the state while no entry is added.
+// inspect calls f with the state of the log. No entry is added while f runs.
 func (l *threadLog) inspect(f func(*threadState)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(l.state)
 }
 
-// tail returns the last n entries as lines. The caller may hold the log's lock, so tail reads
-// without it if it has to.
+// tail returns the last n entries as lines. The caller may hold the log's lock, so tail reads without the lock if it
+// cannot get it.
 func (l *threadLog) tail(n int) []string {
 	if l.mu.TryLock() {
 		defer l.mu.Unlock()

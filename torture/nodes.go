@@ -13,8 +13,8 @@ import (
 	"mailroom/internal/pgtest"
 )
 
-// nodes are servers that share a database, each behind a proxy. They continue from cycle to cycle; a
-// cycle restarts those that ended.
+// nodes are servers that share a database, each behind a proxy. They keep running from cycle to cycle; a cycle
+// restarts those that have ended.
 type nodes struct {
 	torture  *torture
 	database *pgtest.Cluster
@@ -23,7 +23,7 @@ type nodes struct {
 	dice     *rand.Rand // draws the programs of servers
 }
 
-// runNodes is run for several servers.
+// runNodes does the work of run for several servers.
 func (t *torture) runNodes(ctx context.Context) (err error) {
 	n, err := t.openNodes(ctx)
 	defer func() { err = errors.Join(err, n.close()) }()
@@ -48,7 +48,7 @@ func (t *torture) runNodes(ctx context.Context) (err error) {
 	return n.finish(ctx)
 }
 
-// finish lets all runs end, checks the whole and stops the servers.
+// finish lets all runs end, checks all logs and the store, and stops the servers.
 func (n *nodes) finish(ctx context.Context) error {
 	if err := n.startAll(ctx, 0, ""); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (n *nodes) finish(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// openNodes starts the database and its proxies, and writes the configurations. Also with an error,
-// close ends what was started.
+// openNodes starts the database and its proxies, and writes the configurations. The caller must call close even after
+// an error, to end what was started.
 func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
 	n := &nodes{torture: t, servers: make([]*process, t.nodes), dice: rand.New(rand.NewPCG(t.seed, 1))}
 	var err error
@@ -90,7 +90,7 @@ func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
 			return n, err
 		}
 	}
-	// For commands on the data folder of the first server.
+	// The configuration is also written for commands on the data folder of the first server.
 	return n, errors.Join(os.WriteFile(filepath.Join(t.data(), "mailroom.toml"), text(n.database.URL()), 0o600),
 		os.WriteFile(t.config(usual), text(n.database.URL()), 0o600))
 }
@@ -108,7 +108,7 @@ func (n *nodes) close() (err error) {
 	return err
 }
 
-// startAll starts the servers that do not run. The victim gets the point at which it kills itself.
+// startAll starts the servers that do not run. The server with number victim kills itself at the point doom.
 func (n *nodes) startAll(ctx context.Context, victim int, doom string) error {
 	t := n.torture
 	for i, s := range n.servers {
@@ -128,7 +128,7 @@ func (n *nodes) startAll(ctx context.Context, victim int, doom string) error {
 	return nil
 }
 
-// program returns the program of a server that starts.
+// program returns the program to start as a server.
 func (n *nodes) program() string {
 	t := n.torture
 	if t.old == "" {

@@ -72,7 +72,7 @@ func (h *user) retry() {
 	})
 }
 
-// wait waits briefly for a run, or follows it to its end as clients do.
+// wait waits briefly for a run, or follows the run to its end, as clients do.
 func (h *user) wait(ctx context.Context) {
 	o := h.recentSubmit()
 	if o == nil {
@@ -107,7 +107,7 @@ func (h *user) interrupt() {
 	})
 }
 
-// read reads a thread's row, which must fit the operations before and after.
+// read reads a thread's row. The history check later shows whether the row fits the operations before and after.
 func (h *user) read() {
 	o := &operation{Kind: "read", Thread: h.thread()}
 	h.do(o, func(ctx context.Context) error {
@@ -155,8 +155,8 @@ func (h *user) deleteThread(ctx context.Context) {
 
 func (h *user) journalNext() int { return h.torture.journal.next() }
 
-// decideLoop decides open tickets until ctx ends, some of them twice in different ways: only one
-// of the two decisions may succeed. all decides every ticket.
+// decideLoop decides open tickets until ctx ends. It decides some of them twice in different ways, of which only one
+// may succeed. If all is set, it decides every ticket, each once.
 func (h *user) decideLoop(ctx context.Context, all bool) {
 	for ctx.Err() == nil {
 		page, err := h.client.Tickets(ctx, client.ListQuery{Q: "state:open", Limit: 200})

@@ -27,7 +27,7 @@ type plan struct {
 	doctor, backup bool          // run under load
 	seed           uint64        // of the users
 
-	// Of servers that share a database.
+	// For servers that share a database.
 	lasts  time.Duration // from the fault to its repair
 	also   string        // a second fault during the first one, of another server; "": none
 	resets bool          // connections that were cut off are closed when they are repaired
@@ -43,14 +43,14 @@ func (p plan) String() string {
 	return p.kind
 }
 
-// beside reports whether a second worker runs beside the server's own.
+// beside reports whether a second worker runs beside the one inside the server.
 func (p plan) beside() bool { return p.kind == worker || p.kind == frozen || p.kind == twoAtOnce }
 
-// plain reports whether the server is the released build.
+// plain reports whether the server is the released build and not the one with kill points.
 func (p plan) plain() bool { return p.kind == atStart || p.kind == byChance && !p.long }
 
-// points returns the points at which the tagged server can kill itself, with the largest count for
-// each.
+// points returns the points at which the tagged server can kill itself, each with the highest count that a cycle
+// uses.
 func points() []struct {
 	name string
 	most int
@@ -85,7 +85,7 @@ func points() []struct {
 	}
 }
 
-// plans makes n cycles: all points in turn, among kills at random times and of second workers.
+// plans makes n cycles. They visit all points in turn, with kills at random times and of second workers between them.
 func plans(n int, dice *rand.Rand) []plan {
 	all := points()
 	order := dice.Perm(len(all))

@@ -82,8 +82,8 @@ func (p *process) readOutput(out io.Reader, ready string) {
 	}
 }
 
-// resume lets a process go on that stops itself at a point. It may get the signal before it has
-// stopped, so the signal is repeated.
+// resume continues a process that stops itself at a point. The process may get the signal before it has stopped, so
+// resume repeats the signal.
 func (p *process) resume(ctx context.Context) error {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -170,7 +170,7 @@ func (p *process) point() string {
 	return p.doom
 }
 
-// died reports whether the process killed itself, perhaps a moment ago.
+// died reports whether the process killed itself. It waits for a moment, because the exit may not be noticed yet.
 func (p *process) died() bool {
 	moment := time.NewTimer(time.Second)
 	defer moment.Stop()
@@ -216,7 +216,7 @@ func (t *torture) startServer(ctx context.Context, data, binary, config, doom st
 	return p, nil
 }
 
-// checkSecondServer checks that a second server on the folder refuses to start.
+// checkSecondServer checks that a second server refuses to start on the folder of the first.
 func (t *torture) checkSecondServer(ctx context.Context, binary string) error {
 	second, err := t.serve(t.data(), binary, t.config(usual), "")
 	if err != nil {
@@ -230,8 +230,8 @@ func (t *torture) checkSecondServer(ctx context.Context, binary string) error {
 	return fmt.Errorf("a second server on the same folder was not refused: %w", err)
 }
 
-// doctor checks the store or, with a path, writes a copy there and checks the copy. It returns nil
-// if doctor finds nothing. A server may be running.
+// doctor runs the doctor command on the store. If backup is not "", the command writes a copy of the store to that
+// path and checks the copy. It returns nil if doctor finds nothing. A server may be running.
 func (t *torture) doctor(ctx context.Context, program, backup string) error {
 	args := []string{"doctor", "--data", t.data(), "-o", "json"}
 	if backup != "" {

@@ -183,7 +183,8 @@ func (r *reader) checkWritten(e mailroom.Entry) {
 // the machine may be slow.
 const flushWindow = 2 * time.Second
 
-// checkKept checks that a text that ended with its process lacks only its newest part.
+// checkKept checks a text whose process ended before the message was complete: only the newest part may be missing
+// from what the log kept.
 func (r *reader) checkKept(id string, x *text, length int) {
 	for _, s := range x.grown {
 		if s.length > length && !r.torture.faults.near(s.at, flushWindow) {
@@ -221,7 +222,7 @@ func (r *reader) delta(d entry.Delta) {
 	}
 }
 
-// gap checks a gap, which is legal only after a purge.
+// gap checks a gap in the stream, which is allowed only after a purge.
 func (r *reader) gap(g api.Gap) {
 	l := r.torture.log(r.thread)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"mailroom/internal/digest"
 )
 
-// finish lets all runs end and checks the whole: nothing is left over, every log reads as before, a
-// second server on the folder is refused, and doctor finds nothing.
+// finish lets all runs end and checks the result: nothing is left unfinished, every log reads as before, a second
+// server on the folder is refused, and doctor finds nothing.
 func (t *torture) finish(ctx context.Context, s *process) error {
 	at := t.target(s)
 	defer at.http.CloseIdleConnections()
@@ -69,7 +69,7 @@ func (t *torture) finish(ctx context.Context, s *process) error {
 	return context.Cause(ctx)
 }
 
-// waitIdle waits until nothing is queued, running or waiting.
+// waitIdle waits until no run is queued, running or waiting.
 func (t *torture) waitIdle(ctx context.Context, c *client.Client) error {
 	for end := time.Now().Add(2 * waitTimeout); ; {
 		stats, err := c.Stats(ctx)
@@ -139,7 +139,7 @@ func (t *torture) runDoctor(ctx context.Context, state string) {
 	}
 }
 
-// checkCopy makes a consistent copy while the server works, and runs doctor on it.
+// checkCopy makes a consistent copy of the store while the server works, and runs doctor on the copy.
 func (t *torture) checkCopy(ctx context.Context) {
 	backup := filepath.Join(t.dir, fmt.Sprintf("backup-%d.db", t.counts.cycles.Load()))
 	if err := t.doctor(ctx, t.plain, backup); err != nil {
@@ -154,8 +154,8 @@ func (t *torture) checkCopy(ctx context.Context) {
 	}
 }
 
-// judgeDelivery checks that every message of the thread with a deliver_to is in the other thread
-// once, and so is each end of a run without a message.
+// judgeDelivery checks that each message of a thread with deliver_to is in the target thread once, and likewise each
+// end of a run without a message.
 func (t *torture) judgeDelivery() {
 	from, to := t.log(t.threads.delivers), t.log(t.threads.delivered)
 	if from.isIncomplete() || to.isIncomplete() {

@@ -11,9 +11,9 @@ import (
 	"mailroom/entry"
 )
 
-// threadState is the state of a thread by its log so far: that of the shared fold, and what only
-// torture compares with its clients. It adds the rules that hold in torture and not in every log:
-// the clock never goes back, each lost claim counts as a crash, and the agents name their steps.
+// threadState is the state of a thread after the entries read so far: the state of package fold, and what only
+// torture compares with its clients. It checks further rules that hold in torture and not in every log: the clock
+// never goes back, each lost claim counts as a crash, and the agents name their steps.
 type threadState struct {
 	log     *fold.Log
 	runs    map[string]*runState
@@ -55,7 +55,7 @@ func newThreadState(thread string) *threadState {
 	}
 }
 
-// run returns the state of a run, which is empty for an unknown one.
+// run returns the state of the run with this id, and creates an empty one at the first call.
 func (s *threadState) run(id string) *runState {
 	r := s.runs[id]
 	if r == nil {
@@ -129,8 +129,8 @@ func (s *threadState) apply(e mailroom.Entry) {
 	}
 }
 
-// progress reports whether the kind shows a durable step. A message alone may also come with the
-// end of an attempt; the torture's agents name their steps.
+// progress reports whether an entry of this kind shows that a step was committed. A message does not, because it may
+// also come with the end of an attempt.
 func progress(kind string) bool {
 	switch kind {
 	case entry.KindStep, entry.KindSend, entry.KindEffectSettled, entry.KindToolStarted, entry.KindToolDone:
@@ -149,7 +149,7 @@ func (s *threadState) message(e mailroom.Entry, r *runState) {
 		s.bad(e, "message %s occurs twice", body.ID)
 	}
 	s.said[body.ID] = true
-	// The id names the attempt that wrote it; the entry has the attempt that committed it.
+	// The id names the attempt that wrote the message; the entry has the attempt that committed it.
 	if by, _, _ := strings.Cut(strings.TrimPrefix(body.ID, e.Run+"."), "-"); by != strconv.Itoa(e.Attempt) {
 		s.bad(e, "message %s was written by another attempt", body.ID)
 	}
@@ -189,8 +189,8 @@ func (s *threadState) started(e mailroom.Entry, r *runState) {
 	delete(s.queue, r.id)
 }
 
-// before reports whether a is ahead of b in the queue, where one of them is scheduled. A scheduled
-// run has a place before all runs submitted at its time or later.
+// before reports whether a is ahead of b in the queue, where at least one of them is scheduled. The place of a
+// scheduled run is before all runs that were submitted at its time or later.
 func before(a, b *runState) bool {
 	switch {
 	case a.held.IsZero() && b.held.IsZero():
@@ -271,7 +271,7 @@ func (s *threadState) retried(e mailroom.Entry, r *runState) {
 	}
 }
 
-// unfinished returns what must not be open after all runs have ended.
+// unfinished describes everything that is still open and must not be after all runs have ended.
 func (s *threadState) unfinished() []string {
 	var found []string
 	for _, r := range s.log.Runs {

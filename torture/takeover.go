@@ -23,10 +23,10 @@ type outage struct {
 	claims       []heldClaim
 }
 
-// heldClaim is a claim of a server at the begin of its outage.
+// heldClaim is a claim of a server at the beginning of its outage.
 type heldClaim struct{ thread, run string }
 
-// takeoverBound is when another server must have claimed the runs of a server that has failed.
+// takeoverBound is the time after which another server must have claimed the runs of a server that has failed.
 func takeoverBound(lease time.Duration) time.Duration { return lease + sweep(lease) + time.Second }
 
 // beginOutages records the claims of servers that have just failed.
@@ -94,7 +94,7 @@ func (n *nodes) now(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(micros), err
 }
 
-// takeovers are the fates of the claims of servers that failed.
+// takeovers has, for each claim of a server that failed, how the run went on.
 type takeovers struct {
 	outages, claims int
 	claimed, ended  []time.Duration // until another server claimed the run, or ended it; sorted
@@ -134,8 +134,8 @@ func newTakeovers(t *torture) (all takeovers) {
 	return all
 }
 
-// nextStart returns how long after a time the run of a claim had its next attempt or, without one,
-// ended or began to wait.
+// nextStart returns how long after a time the run of a claim began its next attempt, or, if it had none, ended or
+// began to wait. claimed reports whether it had one.
 func nextStart(t *torture, c heldClaim, after time.Time) (took time.Duration, claimed bool) {
 	entries, _ := t.log(c.thread).entriesFrom(1)
 	for _, e := range entries {

@@ -40,7 +40,7 @@ type torture struct {
 	logs  map[string]*threadLog // owned by mu, by thread
 	found []violation           // owned by mu
 
-	// Owned by the goroutine of run.
+	// Owned by the goroutine that calls run.
 	steady    map[string]*reader
 	roving    []*reader
 	judged    int              // operations were judged up to this number
@@ -77,13 +77,13 @@ func (p threadNames) all() []string {
 	return append(append(append(append([]string{}, p.echo...), p.torture...), p.tour...), p.hub...)
 }
 
-// violation is a broken rule.
+// violation is a promise of the server that a check found broken.
 type violation struct {
 	thread, what string
 	cycle        int64
 }
 
-// violation records a violation. The first one ends the round.
+// violation records a broken promise. The first one ends the round.
 func (t *torture) violation(thread, format string, args ...any) {
 	v := violation{thread: thread, what: fmt.Sprintf(format, args...), cycle: t.counts.cycles.Load()}
 	t.mu.Lock()
@@ -118,10 +118,10 @@ const (
 
 func (t *torture) config(name string) string { return filepath.Join(t.dir, name+".toml") }
 
-// sweep is the interval of checks for ended leases.
+// sweep returns how often a server looks for ended leases.
 func sweep(lease time.Duration) time.Duration { return lease / 10 }
 
-// configText returns a configuration with the given lease; more are tables at its end.
+// configText returns a configuration with the given lease; more is appended to it.
 func configText(lease time.Duration, more string) string {
 	const text = `stop_grace = "250ms"
 shutdown_grace = "1s"
@@ -173,7 +173,7 @@ func (t *torture) newUser(at target, p plan, n int) *user {
 	}
 }
 
-// run runs all cycles, lets all runs end, and checks the whole.
+// run runs all cycles, lets all runs end, and checks the result.
 func (t *torture) run(ctx context.Context) error {
 	if err := t.writeConfigs(); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)

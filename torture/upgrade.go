@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// replacement is a step of an upgrade under load: a server stops, and another program starts on its
-// data folder.
+// replacement is a step of an upgrade under load: a server stops, and another version starts on its data folder.
 type replacement struct {
 	server  int
 	program string
@@ -17,7 +16,7 @@ type replacement struct {
 // aroundReplacement is how long the load lasts before and after a replacement.
 const aroundReplacement = 300 * time.Millisecond
 
-// replace runs a step under load and then checks everything.
+// replace replaces one server under load and then checks everything.
 func (n *nodes) replace(ctx context.Context, r replacement, p plan) error {
 	t := n.torture
 	t.counts.cycles.Add(1)

@@ -33,7 +33,8 @@ type user struct {
 	slow    bool // some runs are silent for longer than a lease
 }
 
-// work does random operations until ctx ends. It waits for the outcome of a started operation.
+// work does random operations until ctx ends. At the end it waits for the outcome of the operation that it has
+// started.
 func (h *user) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		if o := h.torture.journal.unansweredSubmit(h.tagged); o != nil {

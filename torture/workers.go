@@ -24,7 +24,7 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 	pause(ctx, p.load)
 	switch p.kind {
 	case frozen:
-		// It resumes as a worker whose claims were freed and given to others, and whose agents
+		// A process that was stopped resumes as a worker whose claims were freed and given to others. Its agents
 		// continue to write under the lost claims.
 		t.faults.addKill()
 		if err := freeze(w.cmd.Process); err != nil {

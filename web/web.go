@@ -1,7 +1,7 @@
-// Package web has the pages that the server serves to browsers: plain files in the
-// binary, without a build step: the console, the chat, the page of a link in an alert, the service
-// worker that shows alerts, and the libraries that make vendor bundles. They use the API like any other client, with
-// the session of the browser or a token that the user pastes; the files contain no secrets.
+// Package web has the pages that the server serves to browsers: the console, the chat, the page of a link in an
+// alert, the service worker that shows alerts, and the libraries that "make vendor" bundles. They are plain files in
+// the binary and need no build step. They use the API like any other client, with the session of the browser or a
+// token that the user pastes; the files contain no secrets.
 package web
 
 import (
@@ -30,7 +30,7 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types "
 
-// consolePolicy is the policy of trusted types of the console: the one that names its workers, see
+// consolePolicy is the trusted types policy of the console, which names the scripts of its workers; see
 // console/trusted.js. Other pages have none.
 const consolePolicy = "worker"
 
@@ -67,7 +67,8 @@ type file struct {
 	kind string // media type
 	csp  string // Content-Security-Policy
 	tag  string
-	// compressed returns the body in gzip. It is made for the first request: most starts serve no page.
+	// compressed returns the body in gzip. It compresses at the first request and not at the start, because most
+	// servers never serve a page.
 	compressed func() []byte
 }
 

@@ -13,8 +13,8 @@ import (
 // NewEcho returns an agent that repeats its input. pace is the pause between two words; 0 streams everything at once.
 // The agent streams the text of its input word by word, with white space preserved and several messages joined by
 // newlines. Between words and at the end it reads steered messages and appends them on a new line. It appends no
-// steps, so a later attempt starts over. When its context is cancelled, it stops within one word and returns the
-// cause.
+// steps, so a later attempt begins again with the first word. When its context is cancelled, it stops within one word
+// and returns the cause.
 func NewEcho(pace time.Duration) mailroom.Agent { return echoAgent{pace: pace} }
 
 type echoAgent struct{ pace time.Duration }
@@ -46,7 +46,7 @@ func (a echoAgent) echo(ctx context.Context, s mailroom.Session) error {
 	}
 }
 
-// reply is the text that one attempt has left to stream.
+// reply is the text that an attempt has not streamed yet.
 type reply struct {
 	pace    time.Duration
 	session mailroom.Session

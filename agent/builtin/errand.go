@@ -9,7 +9,7 @@ import (
 	"mailroom"
 )
 
-// errandMark is the data part of a message that makes the tour agent act as the child run.
+// errandMark is the data part of a message by which the tour agent recognizes that it runs as the child.
 const errandMark = `{"tour":"errand"}`
 
 func errandParts(weather string) ([]mailroom.Part, error) {
@@ -25,8 +25,8 @@ func isErrand(input []mailroom.Message) bool {
 	})
 }
 
-// runErrand is the turn of the child run: it writes a verse. It appends no step, so a later attempt writes the verse
-// again.
+// runErrand is the turn of the child run: it writes a verse. The turn appends no step, so a later attempt writes the
+// verse again.
 func (t *attempt) runErrand(ctx context.Context) error {
 	return t.streamText(ctx, "Grey gulls, a slow tide; / the post boat rounds the light / with one letter more.")
 }

@@ -69,8 +69,8 @@ func (t *attempt) askApproval(ctx context.Context) error {
 	return t.endScene(ctx, step)
 }
 
-// openTickets returns the step that opens both tickets. The name of the send contains the attempt,
-// so that a second send is not mistaken for the first.
+// openTickets returns the step that opens the tickets of the approval and of the errand. The name of the send
+// contains the attempt, because a retried run must be able to send a second errand.
 func (t *attempt) openTickets() (mailroom.Step, error) {
 	r := t.session.Run()
 	t.progress.Helper = fmt.Sprintf("helper-%d", r.Attempt)
@@ -120,8 +120,8 @@ func (t *attempt) act(ctx context.Context) error {
 	return t.endScene(ctx, step)
 }
 
-// wait returns the tickets of the approval and of the errand. A run that was cancelled while it
-// waited and is retried opens both again.
+// wait returns the tickets of the approval and of the errand. If the run was cancelled while it waited and is
+// retried, wait opens both tickets again.
 func (t *attempt) wait(ctx context.Context) ([]mailroom.Ticket, error) {
 	asked, err := t.approval()
 	if err != nil {
@@ -142,8 +142,8 @@ func (t *attempt) wait(ctx context.Context) ([]mailroom.Ticket, error) {
 	return t.session.Wait(ctx, false, asked, mailroom.Ask{Name: t.progress.Helper})
 }
 
-// send sends the postcard. If a crash leaves the outcome unknown, a person decides about a repeat;
-// a denial does not fail the tour.
+// send sends the postcard. If a crash leaves the outcome unknown, a person decides whether to send it again. A denial
+// does not fail the tour.
 func (t *attempt) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.AgentEntry, error) {
 	call := tool{id: "send-1", name: "send_postcard", arguments: asked.Arguments}
 	value, err := t.callTool(ctx, call, func(context.Context, string) (json.RawMessage, error) {

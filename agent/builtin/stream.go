@@ -27,7 +27,7 @@ func (t *attempt) streamText(ctx context.Context, text string) error {
 	return nil
 }
 
-// pause waits for the time of n words.
+// pause waits as long as the configured pace needs for n words.
 func (t *attempt) pause(ctx context.Context, n int) error {
 	if t.pace > 0 {
 		timer := time.NewTimer(time.Duration(n) * t.pace)
@@ -48,8 +48,8 @@ type tool struct {
 	idempotent bool
 }
 
-// callTool appends the start of a call, once, and executes it as an effect. The step that ends the
-// scene contains the result.
+// callTool appends the entry for the start of a call, once, and executes the call as an effect. The step that ends
+// the scene contains the result.
 func (t *attempt) callTool(
 	ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage, error),
 ) (json.RawMessage, error) {

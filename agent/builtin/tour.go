@@ -25,12 +25,12 @@ const approvalTimeout = 7 * 24 * time.Hour
 func NewTour(pace time.Duration) mailroom.Agent { return tourAgent{pace: pace} }
 
 // tourAgent is also an example of an agent that survives the end of its process at any point: Run starts from the top
-// and continues after the checkpoint of its last step. External actions have stable names, so that a repeat is
-// recognized: tools by the name of their effect, the child by the name of its send, the question by the name of its
-// ticket.
+// and continues after the checkpoint of its last step. External actions have stable names, so that the server
+// recognizes a repeat: a tool call has the name of its effect, the child the name of its send, and the question the
+// name of its ticket.
 type tourAgent struct{ pace time.Duration }
 
-// progress is the checkpoint: the position in the script and its results.
+// progress is the checkpoint of a tour: the position in the script and the results so far.
 type progress struct {
 	Done     int      `json:"done"` // scenes that are finished
 	Weather  string   `json:"weather,omitempty"`
@@ -80,8 +80,8 @@ func (a tourAgent) run(ctx context.Context, s mailroom.Session) error {
 	return nil
 }
 
-// endScene commits a scene: text since the last step becomes a message, and the next attempt
-// continues after it.
+// endScene commits a scene. The text since the last step becomes a message, and a later attempt continues after the
+// scene.
 func (t *attempt) endScene(ctx context.Context, step mailroom.Step) error {
 	if err := t.readSteered(ctx); err != nil {
 		return err

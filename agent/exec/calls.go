@@ -7,7 +7,7 @@ import (
 )
 
 // calls are the tool calls that have no result yet, in the order in which they began. A program that is silent while
-// it waits for such a call does not hang.
+// such a call is open does not count as hanging.
 type calls []openCall
 
 type openCall struct{ id, name string }
@@ -21,12 +21,12 @@ func (c *calls) apply(event program.Event) {
 	case program.ToolFinished:
 		*c = slices.DeleteFunc(*c, func(o openCall) bool { return o.id == e.Call })
 	case program.MessageStarted, program.End:
-		// The model has got the results, also of a call whose result was not reported.
+		// The model has got the results of all calls, including a call whose result the program did not report.
 		*c = nil
 	}
 }
 
-// except returns the name of the oldest call whose id is not id, "" if no other call is open.
+// except returns the name of the oldest open call whose id is not id, or "" if there is no other.
 func (c calls) except(id string) string {
 	for _, o := range c {
 		if o.id != id {
@@ -36,8 +36,8 @@ func (c calls) except(id string) string {
 	return ""
 }
 
-// working reports whether the program waits for a call. A call that waits for a person's approval
-// does not count: the program has to end its turn.
+// working reports whether the program waits for a call. A call that waits for a person's approval does not count,
+// because the program has to end its turn for it.
 func (t *attempt) working() bool {
 	return t.turn != nil && t.turn.calls.except(t.turn.parkedCall) != ""
 }

@@ -16,7 +16,7 @@ import (
 	"mailroom/internal/proc"
 )
 
-// Limits of the copies for one attempt. A file beyond them keeps its path, which the command cannot
+// Limits of the copies for one attempt. A file beyond these limits keeps its original path, which the command cannot
 // read.
 const (
 	maxCopies    = 50

@@ -12,8 +12,8 @@ import (
 	"mailroom"
 )
 
-// Variables that are always set. The first two also identify processes of a run that left its
-// process group.
+// Variables that are always set. The first two also identify processes of a run that have left the run's process
+// group.
 const (
 	envRun     = "MAILROOM_RUN"
 	envAttempt = "MAILROOM_ATTEMPT"
@@ -22,7 +22,8 @@ const (
 	envMark    = "MAILROOM_MARK" // Options.Mark
 )
 
-// Variables that say where a run comes from. Their values come from outside and are bounded.
+// Variables that show the command who sent the run's message and how. Their values come from outside, so their length
+// is bounded.
 const (
 	envOptions  = "MAILROOM_OPTIONS" // JSON; absent without options. Its limit, mailroom.MaxOptions, fits into a variable
 	envSender   = "MAILROOM_SENDER"
@@ -34,7 +35,7 @@ const (
 // maxSource bounds the values of MAILROOM_SENDER and MAILROOM_VIA, in bytes.
 const maxSource = 4 << 10
 
-// sourceOf returns the variables that say where a run comes from.
+// sourceOf returns the variables that show who sent the run's message and how.
 func sourceOf(run *mailroom.Run) []string {
 	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxSource)], "") }
 	env := []string{
@@ -58,7 +59,7 @@ func attemptOf(run *mailroom.Run, lookup func(string) (string, bool)) (attempt i
 	return attempt, err == nil
 }
 
-// secret is a value that must be redacted.
+// secret is a value that must not appear in entries and errors.
 type secret struct{ name, value string }
 
 // minSecret is the minimum length of a secret, in bytes. Shorter values, such as 1 or true, occur

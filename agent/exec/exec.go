@@ -34,24 +34,24 @@ type Options struct {
 	// Dir is the working directory; "" is the server's.
 	Dir string
 
-	// Env are variables for the command, NAME=VALUE. Their values are redacted where entries and
-	// errors quote the command's stderr, if they have six bytes or more and the name is not in
-	// DefaultEnvAllow. Stdout is the reply and is not redacted.
+	// Env are variables for the command, NAME=VALUE. Where entries and errors quote the command's stderr, these
+	// values are redacted, except those shorter than six bytes and those of variables in DefaultEnvAllow. Stdout is
+	// the reply and is not redacted.
 	Env []string
 	// EnvAllow names the variables that are passed on from the server's environment. nil means
 	// DefaultEnvAllow; an empty list passes nothing on. Values are redacted as in Env.
 	EnvAllow []string
-	// Mark, if set, is the value of an environment variable by which Reap finds the processes of a
-	// server that was killed and had used the same mark.
+	// Mark, if set, is the value of an environment variable that every command gets. After a server was killed,
+	// [Reap] finds the processes that it started by the same mark.
 	Mark string
 
 	// Isolation restricts what the command can access; see package proc. nil means no isolation.
 	Isolation *proc.Isolation
-	// Files is a folder that Isolation hides. The command can read only those of its files that the
-	// messages of its thread name.
+	// Files is a folder that Isolation hides. In it, the command can read only those files that the messages of its
+	// thread name.
 	Files string
-	// Source has files that messages name and that may be on other machines. nil: no message has
-	// files.
+	// Source provides the files that messages name and that may be on other machines. If it is nil, no message has
+	// files of that kind.
 	Source FileSource
 
 	// StartTimeout limits the time to the first byte of output on stdout or stderr. IdleTimeout
@@ -67,15 +67,16 @@ type Options struct {
 	// PermanentExits and UnavailableExits are exit statuses that classify a failure. Any other status but 0
 	// is transient. nil means DefaultPermanentExits and DefaultUnavailableExits.
 	PermanentExits, UnavailableExits []int
-	// TakesOptions names the options of a submit that the command takes; any other one fails the run. nil
-	// means all.
+	// TakesOptions names the options of a submit that the command takes. Any other option fails the run. nil means
+	// that it takes all.
 	TakesOptions []string
 }
 
-// DefaultPermanentExits returns EX_CONFIG of sysexits(3): a repeat fails in the same way.
+// DefaultPermanentExits returns EX_CONFIG of sysexits(3), because a repeat would fail in the same way.
 func DefaultPermanentExits() []int { return []int{78} }
 
-// DefaultUnavailableExits returns EX_TEMPFAIL of sysexits(3): what the command needs is down.
+// DefaultUnavailableExits returns EX_TEMPFAIL of sysexits(3), which says that a service that the command needs is
+// down.
 func DefaultUnavailableExits() []int { return []int{75} }
 
 // KillGrace is the time that a command gets after each signal. The whole process tree receives INT,
@@ -148,7 +149,7 @@ func (o *Options) check() error {
 		}
 	}
 	for i, e := range o.Env {
-		// Do not quote the entry: it may be a secret.
+		// The error does not quote the entry, because it may be a secret.
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" || strings.ContainsRune(e, 0) {
 			return fmt.Errorf("env[%d] is not NAME=VALUE", i)
 		}
@@ -259,7 +260,8 @@ func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret, shown []
 	}
 }
 
-// isLeaseLost reports whether another worker may own the run by now, or very soon.
+// isLeaseLost reports whether the worker has lost its lease, or will very soon, so that another worker may have the
+// run.
 func isLeaseLost(why error) bool {
 	return errors.Is(why, mailroom.ErrLeaseLost) || mailroom.CodeOf(why) == mailroom.CodeLeaseLost
 }
@@ -275,14 +277,13 @@ func killEarlierAttempts(ctx context.Context, run *mailroom.Run, last checkpoint
 		id = *last.Process
 	}
 	return proc.KillLeftovers(ctx, id, func(lookup func(string) (string, bool)) bool {
-		// A later attempt may be running if this one has lost its claim.
+		// A later attempt may be running already if this attempt has lost its claim.
 		attempt, ok := attemptOf(run, lookup)
 		return ok && attempt < run.Attempt
 	})
 }
 
-// contextCause replaces err by the cause of a cancelled context, and keeps the error about
-// processes that survived.
+// contextCause replaces err by the cause of a cancelled context, but keeps the error about processes that survived.
 func contextCause(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -296,7 +297,7 @@ func contextCause(ctx context.Context, err error) error {
 // finalWriteTimeout bounds a write after the command has ended.
 const finalWriteTimeout = 10 * time.Second
 
-// finalWrite calls write with a context that survives the cancellation of ctx.
+// finalWrite calls write with a context that goes on after the cancellation of ctx, for at most finalWriteTimeout.
 func finalWrite(ctx context.Context, write func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalWriteTimeout)
 	defer cancel()

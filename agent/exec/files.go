@@ -16,14 +16,14 @@ import (
 
 // FileSource makes files that messages name available on this machine.
 //
-// Servers on PostgreSQL keep the files of messages in the database, so a message has a URI without
-// a machine, mailroom-file:HASH.EXT. Only this package needs a path, and asks for it before a run:
-// the folder of the server has the file, or gets it from the database and checks its hash.
+// Servers on PostgreSQL keep the files of messages in the database, so a message has a URI without a machine,
+// mailroom-file:HASH.EXT. Only this package needs a path on this machine, and asks for the path before a run. If the
+// server's folder does not have the file, the server fetches it from the database and checks its hash.
 //
-// Any user may write such a URI into a message. It gives a file only to a user who knows the hash
-// of the content, which cannot be guessed without the content; file: URIs and the isolation of
-// programs have the same rule. The name is checked strictly before it becomes a path. Only names
-// that were stored exist, so no message makes a server keep the same content under many names.
+// Any user may write such a URI into a message. The URI gives a file only to a user who knows the hash of its
+// content, which cannot be guessed without the content. The same rule holds for file: URIs and for the isolation of
+// programs. The name is checked strictly before it becomes a path. Only stored names can be fetched, so no message
+// can make a server keep the same content under many names.
 type FileSource interface {
 	// Path returns the path that a file has on this machine, below Options.Files, or false if uri names
 	// no file of this source. The uri comes from a message and is not trusted.
@@ -33,12 +33,12 @@ type FileSource interface {
 	Fetch(ctx context.Context, uri string) error
 }
 
-// maxFetched is the maximum number of files that an attempt fetches. The latest take precedence. Files
-// that this machine has already do not count.
+// maxFetched is the maximum number of files that an attempt fetches. The latest files take precedence. Files that
+// this machine already has do not count.
 const maxFetched = 50
 
-// localFiles gives the messages of one attempt the paths that their files have on this machine. No two
-// of its methods run at the same time.
+// localFiles gives the messages of one attempt the paths that their files have on this machine. It is not safe for
+// concurrent use.
 type localFiles struct {
 	source  FileSource // nil: messages are unchanged
 	fetched int
@@ -49,7 +49,7 @@ func (a *agent) localFiles() *localFiles {
 	return &localFiles{source: a.options.Source, missing: map[string]string{}}
 }
 
-// messages returns all with paths of this machine in place of the URIs of files. A file that cannot be fetched is
+// messages returns all, with URIs of files replaced by paths on this machine. A file that cannot be fetched is
 // replaced by a text that says why.
 func (l *localFiles) messages(ctx context.Context, all []mailroom.Message) ([]mailroom.Message, error) {
 	if l.source == nil {
@@ -77,8 +77,8 @@ func (l *localFiles) messages(ctx context.Context, all []mailroom.Message) ([]ma
 	return local, nil
 }
 
-// find returns the path of a file on this machine, or why it cannot be had. Both are "" for a URI of
-// another kind.
+// find returns the path of a file on this machine, or why the file is not available. Both are "" for a URI of another
+// kind.
 func (l *localFiles) find(ctx context.Context, uri string) (path, why string, err error) {
 	path, ok := l.source.Path(uri)
 	if !ok {

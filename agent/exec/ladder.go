@@ -9,11 +9,11 @@ import (
 )
 
 // The ladder decides what the next turn does after a turn that failed: continue the same session, start a new session
-// with the thread's transcript, or nothing. The decision depends on two counts: the doubts about the session, kept in
-// the state of the thread because the next turn may belong to another run, and the trials of the run, kept in its
-// checkpoint.
+// with the thread's transcript, or nothing. The decision depends on two counts. The doubts about the session are kept
+// in the state of the thread, because the next turn may belong to another run. The trials of the run are kept in the
+// run's checkpoint.
 
-// trials count what earlier turns of a run tried in vain.
+// trials counts the turns of a run that failed, by how they failed.
 type trials struct {
 	// Silent is the number of turns that a time limit ended before they did anything. Cut is the number of turns that
 	// ended because a tool call reached the time limit of calls without output, and Call is the tool of the last such
@@ -29,20 +29,20 @@ type trials struct {
 }
 
 const (
-	// maxDoubts is the number of doubtful turns after which a session counts as lost. A cause that passes by itself
-	// costs one repeat, and a session that can never answer costs no more turns than that.
+	// maxDoubts is the number of doubtful turns after which a session counts as lost. With this bound, a cause that
+	// passes by itself costs one repeat, and a session that can never answer costs two turns.
 	maxDoubts = 2
-	// maxSilent is how many silent turns, and how many turns with a call that was cut off, a run may have. Each of
-	// them lasts until a time limit.
+	// maxSilent is how many silent turns, and how many turns with a call that was cut off, a run may have. The bounds
+	// are low because each such turn lasts until a time limit.
 	maxSilent = 3
 	maxCut    = 2
-	// maxReplaced bounds the sessions of a run that are replaced. A conversation that fills each of them with its own
-	// work would never end.
+	// maxReplaced bounds the sessions of a run that are replaced. Without a bound, a run that fills each new session
+	// with its own work would never end.
 	maxReplaced = 2
 )
 
-// climb records how a turn ended. It returns why the turn's session has to be replaced in the same attempt, "" if it
-// need not be.
+// climb records how a turn ended. It returns why the turn's session has to be replaced in the same attempt, or "" if
+// it stays.
 func (t *attempt) climb(l *runningTurn) string {
 	c, v := &t.saved.Trials, l.verdict
 	silent := (errors.Is(l.ending.why, proc.ErrIdle) || errors.Is(l.ending.why, proc.ErrStart)) && !l.onlyWarnings
@@ -76,7 +76,7 @@ func (t *attempt) climb(l *runningTurn) string {
 	return fmt.Sprintf("it failed %d times without doing anything: %s", maxDoubts, l.fold.Sanitize(v.Message))
 }
 
-// repeats runs the turn of a plan, and once more with a new session if the first one cannot answer.
+// repeats runs the turn of a plan. If its session cannot answer, it runs the turn once more with a new session.
 func (t *attempt) repeats(ctx context.Context, p plan) (*runningTurn, error) {
 	l, err := t.runTurn(ctx, p)
 	if err != nil {
@@ -118,8 +118,8 @@ func (t *attempt) hopeless(l *runningTurn) error {
 	return nil
 }
 
-// cutNote informs the program about a call that was cut off, so that it does not repeat it
-// unchanged.
+// cutNote returns a note to the program about a tool call that was cut off, so that the program does not repeat the
+// call unchanged.
 func (c trials) cutNote() string {
 	if c.Call == "" {
 		return ""

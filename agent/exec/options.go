@@ -16,8 +16,8 @@ const AnyOption = "*"
 // OptionModel is the option that a program with a profile can take.
 const OptionModel = "model"
 
-// CheckOptions returns an error if the options of a submit contain an option that is not in takes, the options that
-// an agent takes; nil means all. The error names the agent, or the program that it runs, by name.
+// CheckOptions returns an error if options, those of a submit, contain an option that is not in takes. takes are the
+// options that the agent takes; nil means all. The error names the agent, or the program that it runs, by name.
 func CheckOptions(name string, takes []string, options json.RawMessage) error {
 	if len(options) == 0 || string(options) == "null" || takes == nil || slices.Contains(takes, AnyOption) {
 		return nil
@@ -43,8 +43,8 @@ func CheckOptions(name string, takes []string, options json.RawMessage) error {
 // maxModel bounds the name of a model, in bytes.
 const maxModel = 200
 
-// modelOption returns the model that options ask for, "" if they ask for none. The name must not begin with a dash,
-// because the program would take it for a flag.
+// modelOption returns the model that options ask for, or "" if they ask for none. It refuses a name that begins with
+// a dash, because the program would take the name for a flag.
 func modelOption(options json.RawMessage) (string, error) {
 	var given struct {
 		Model *string `json:"model"`

@@ -36,16 +36,15 @@ type Started struct {
 	Resumed   bool   `json:"resumed,omitempty"`
 }
 
-// Exited describes how the command ended. Either ExitCode or Signal is set, or neither if the
-// command could not be killed. Limit is the time limit that stopped it: start_timeout,
-// idle_timeout, call_timeout, total_timeout or deadline, and LimitMS is its length; "" and 0 if no limit was
-// reached.
+// Exited describes how the command ended. Either ExitCode or Signal is set, or neither if the command could not be
+// killed. Limit is the time limit that stopped the command (start_timeout, idle_timeout, call_timeout, total_timeout
+// or deadline), and LimitMS the length of that limit. They are "" and 0 if no limit was reached.
 type Exited struct {
 	ExitCode *int   `json:"exit_code,omitempty"`
 	Signal   string `json:"signal,omitempty"`  // such as "killed"
 	Stopped  string `json:"stopped,omitempty"` // why it was stopped; "" if it ended by itself
-	// Class is the failure class of the run; "" for a success, or if it is unknown. It is safe to
-	// show where stderr is not.
+	// Class is the failure class of the run; "" for a success, or if it is unknown. Unlike stderr, it contains no
+	// text from outside, so any client may see it.
 	Class      mailroom.Class `json:"class,omitempty"`
 	Limit      string         `json:"limit,omitempty"`
 	LimitMS    int64          `json:"limit_ms,omitempty"`
@@ -53,7 +52,8 @@ type Exited struct {
 	Stderr     string         `json:"stderr,omitempty"`  // the last 4 KiB
 	Left       []int          `json:"left,omitempty"`    // ids of the processes that could not be killed
 	Skipped    int            `json:"skipped,omitempty"` // unreadable lines of a program
-	// Fault is what is wrong with the agent itself: login, quota or program; "" for nothing.
+	// Fault is what is wrong with the agent itself: login, quota or program. It is "" if nothing is known to be
+	// wrong.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -69,14 +69,14 @@ type checkpoint struct {
 	Process *proc.ID `json:"process,omitempty"` // of the latest attempt
 	Done    bool     `json:"done,omitempty"`    // the command has succeeded
 
-	// Fields of a program with sessions.
+	// For a program with sessions.
 	Session string   `json:"session,omitempty"` // session that received the input
 	Steered []string `json:"steered,omitempty"` // messages that were sent beside the input
-	// SteeredFiles are the URIs in Steered that a server replaces by paths of its own.
+	// SteeredFiles are the URIs in Steered that each server replaces by paths on its machine.
 	SteeredFiles []string   `json:"steered_files,omitempty"`
 	Asked        []question `json:"asked,omitempty"` // open questions
 	Decided      []decision `json:"decided,omitempty"`
-	// NotBegun says that no turn has begun to work on the input, although a session received it.
+	// NotBegun is set if no turn has begun to work on the input, although a session received the input.
 	NotBegun bool   `json:"not_begun,omitempty"`
 	Trials   trials `json:"trials,omitzero"`
 }
@@ -104,7 +104,8 @@ func newStep(kind string, body any, c *checkpoint) (st mailroom.Step, err error)
 	return st, err
 }
 
-// encode keeps JSON inside v unchanged to the byte, because digests are computed from it.
+// encode encodes v as JSON. It keeps JSON inside v unchanged to the byte, because digests are computed from that
+// JSON.
 func encode(what string, v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -168,9 +169,9 @@ func (a *agent) limits(ctx context.Context) limits {
 }
 
 // conclude writes the entry about the end of the command in one step with more, and returns verdict, the result of
-// the attempt. After a success the entry, the reply and the checkpoint are in that step, so a worker that is lost
-// afterwards does not run the command again. After a failure the streamed text stays out of the step: at the end of
-// the run it becomes a partial message.
+// the attempt. After a success that step has the entry, the reply and the checkpoint, so that the command is not run
+// again if the worker is lost afterwards. After a failure the streamed text stays out of the step: at the end of the
+// run it becomes a partial message.
 func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, more mailroom.Step) error {
 	if isLeaseLost(e.why) {
 		return verdict
@@ -223,7 +224,7 @@ func (e ending) exited() Exited {
 	return x
 }
 
-// stopReason returns the error that stopped the command if it is safe to show.
+// stopReason returns the reason for which the command was stopped, if that reason is safe to show, or "".
 func (e ending) stopReason() string {
 	for _, known := range []error{
 		proc.ErrStart, proc.ErrIdle, proc.ErrBusy, proc.ErrTotal, proc.ErrOutput,
@@ -236,7 +237,7 @@ func (e ending) stopReason() string {
 	return "its output could not be stored"
 }
 
-// verdict returns the error of the attempt, nil for a success.
+// verdict returns the error with which the attempt ends, or nil if the command succeeded.
 func (a *agent) verdict(e ending) error {
 	o := a.options
 	var left error
@@ -286,7 +287,7 @@ const maxRetryAfter = 24 * time.Hour
 // lastRetryAfter matches a last line of stderr such as "Retry-After: 30", in seconds.
 var lastRetryAfter = lazyregexp.New(`(?i)(?:^|\n)retry-after:[ \t]*([0-9]{1,9})[ \t\r]*$`)
 
-// cutRetryAfter returns stderr without a last line that says when to retry, and how long that is.
+// cutRetryAfter removes from stderr a last line that says when to retry, and returns the rest and that delay.
 func cutRetryAfter(stderr string) (string, time.Duration) {
 	text := strings.TrimRight(stderr, "\n")
 	found := lastRetryAfter().FindStringSubmatchIndex(text)
@@ -324,7 +325,7 @@ func startFailure(err error) error {
 		syscall.E2BIG, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EISDIR, syscall.EINVAL,
 	} {
 		if errors.Is(err, wrong) {
-			// the message may be the cause of E2BIG and EINVAL
+			// For E2BIG and EINVAL the message may be the cause, so they are no fault of the agent.
 			class, own = mailroom.ClassPermanent, wrong != error(syscall.E2BIG) && wrong != error(syscall.EINVAL)
 		}
 	}

@@ -33,13 +33,12 @@ type ProgramOptions struct {
 	Files     string          // as in Options
 	Source    FileSource      // as in Options
 
-	// TakesOptions names the options of a submit that the program takes; any other one fails the run. OptionModel is
-	// the only one today. nil: the program takes no options.
+	// TakesOptions names the options of a submit that the program takes. Any other option fails the run. OptionModel
+	// is the only option today. nil means that the program takes none.
 	TakesOptions []string
 
-	// As in Options, but 0 means one minute for StartTimeout, ten minutes for IdleTimeout and no
-	// limit for TotalTimeout; negative means no limit. Only lines other than warnings count as
-	// output.
+	// As in [Options], but 0 means one minute for StartTimeout, ten minutes for IdleTimeout and no limit for
+	// TotalTimeout, and a negative value means no limit. Only lines other than warnings count as output.
 	StartTimeout, IdleTimeout, TotalTimeout time.Duration
 	// CallTimeout replaces IdleTimeout while a call of a tool is open, or while the program's processes use the
 	// processor. 0 means two hours; negative means no limit.
@@ -186,7 +185,7 @@ func (a *programAgent) programLimits(ctx context.Context) limits {
 	return l
 }
 
-// model returns the model that the options of a run ask for, "" for the configured one.
+// model returns the model that the options of a run ask for, or "" to use the configured model.
 func (a *programAgent) model(run *mailroom.Run) (string, error) {
 	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
 		return "", err
@@ -217,8 +216,7 @@ type attempt struct {
 	state state
 }
 
-// readDecisions reads the decisions on open questions. The run waits, without a process, until all
-// are decided.
+// readDecisions reads the decisions on open questions. While a question is open, the run waits without a process.
 func (t *attempt) readDecisions(ctx context.Context) error {
 	if len(t.saved.Asked) == 0 {
 		return nil
@@ -262,7 +260,7 @@ func (t *attempt) newSessionPlan(ctx context.Context) (p plan, err error) {
 	return p, err
 }
 
-// replaceSession plans a new session instead of one that no longer exists.
+// replaceSession plans a new session in place of the old one, which no longer exists. why is the reason.
 func (t *attempt) replaceSession(ctx context.Context, old plan, why string) (plan, error) {
 	p, err := t.newSessionPlan(ctx)
 	p.lost, p.why = old.session, why
@@ -288,7 +286,7 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	}
 	steered := t.saved.Steered
 	if t.inputGiven && p.resume && len(news) > 0 {
-		// The session continues at its question and lacks only new messages.
+		// The session continues after its question, and lacks only the messages since then.
 		steered = nil
 		if len(fresh) > 0 {
 			steered = []string{promptText(fresh)}
@@ -305,7 +303,7 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	return requestText(p, promptText(t.input), t.inputGiven, news, steered), nil
 }
 
-// addSteered records messages beside the input, so that a later attempt sends them again.
+// addSteered records messages that arrived in addition to the input, so that a later attempt sends them again.
 func (t *attempt) addSteered(messages []mailroom.Message) {
 	if len(messages) > 0 {
 		t.saved.Steered = append(t.saved.Steered, promptText(messages))
@@ -328,7 +326,7 @@ func totalLen(texts []string) (n int) {
 	return n
 }
 
-// start starts the program and commits that before the program gets its input.
+// start starts the program. It commits the start before the program gets its input.
 func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	turn := t.agent.turn
 	turn.Session, turn.Resume, turn.Model = p.session, p.resume, cmp.Or(t.model, turn.Model)
@@ -366,7 +364,7 @@ func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	return child, nil
 }
 
-// recordSession adds a new session to a step.
+// recordSession adds to a step the entry and the state of a new session.
 func (t *attempt) recordSession(st *mailroom.Step, p plan, id string) error {
 	t.state = state{Program: t.agent.profile.Name, Session: id}
 	t.saved.Session, t.saved.Trials.Lost, t.saved.Trials.Why = id, "", ""
@@ -398,7 +396,7 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	before := t.state.Totals
 	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
 	var err error
-	// the state of the thread names the session that the totals count
+	// The totals belong to the session that the state of the thread names.
 	if !t.restored && t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) {
 		t.state.Totals = totals
 	}
@@ -408,7 +406,8 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 			return err
 		}
 	}
-	// A turn that the program refused before the model answered has not begun: the next one gets the plain message.
+	// If the program refused the turn before the model answered, the turn has not begun. The next turn gets the same
+	// message without a note that it was interrupted.
 	t.saved.NotBegun = !t.inputGiven && !l.worked && l.ending.why == nil
 	verdict := t.verdict(l)
 	l.ending.fault = string(l.verdict.Fault)
@@ -421,7 +420,7 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	return conclude(ctx, t.session, l.ending, verdict, more)
 }
 
-// optional reports whether the sender chose the model: a refusal may then be about the choice, not about the agent.
+// optional reports whether the sender chose the model. A refusal may then concern only this choice and not the agent.
 func (t *attempt) optional() bool { return t.model != "" }
 
 func unfinishedReason(asked []question) string {
@@ -431,7 +430,7 @@ func unfinishedReason(asked []question) string {
 	return "the program ended first"
 }
 
-// park makes the run wait for the answers, however the program ended its turn.
+// park makes the run wait for the answers to the program's questions, whatever way the program ended its turn.
 func (t *attempt) park(ctx context.Context, l *runningTurn, more mailroom.Step) error {
 	st, err := newStep(KindExited, l.ending.exited(), nil)
 	if err != nil {
@@ -448,7 +447,7 @@ func (t *attempt) park(ctx context.Context, l *runningTurn, more mailroom.Step) 
 	return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("the question is already decided")}
 }
 
-// verdict returns the error of the attempt, nil for a success.
+// verdict returns the error with which the attempt ends, or nil for a success.
 func (t *attempt) verdict(l *runningTurn) error {
 	e, v := l.ending, l.verdict
 	var left error

@@ -26,13 +26,13 @@ type Session struct {
 	Omitted  int    `json:"left,omitempty"`
 }
 
-// state is the thread state of a program's session. Totals are the program's counts since the start
-// of the session.
+// state is the thread state of an agent that runs a program: its session. Totals are the program's counts since the
+// start of the session.
 type state struct {
 	Program string         `json:"program"`
 	Session string         `json:"session"`
 	Totals  mailroom.Usage `json:"totals"`
-	// Doubts is the number of consecutive turns that did nothing and may have failed for this session.
+	// Doubts is the number of consecutive turns that did nothing and whose failure may be caused by the session.
 	Doubts int `json:"doubts,omitempty"`
 }
 
@@ -57,7 +57,7 @@ const (
 	maxHistoryBytes = 128 << 10
 )
 
-// history is the transcript for a session that has not seen it.
+// history is a transcript for a new session, which has not seen the conversation.
 type history struct {
 	text     string // lines of JSON, "" if there are no messages
 	messages int
@@ -75,8 +75,8 @@ func readHistory(ctx context.Context, s mailroom.Session, files *localFiles) (h 
 	return formatHistory(messages), nil
 }
 
-// formatHistory encodes messages as lines of JSON, so that the text of one message cannot imitate
-// another. The oldest are omitted beyond the limits.
+// formatHistory encodes messages as lines of JSON, so that the text of one message cannot imitate another. If they
+// exceed the limits, the oldest messages are omitted.
 func formatHistory(messages []mailroom.Message) (h history) {
 	var lines []string
 	for size := 0; len(lines) < min(len(messages), maxHistory); {
@@ -99,7 +99,7 @@ func formatHistory(messages []mailroom.Message) (h history) {
 	return h
 }
 
-// plan describes how a turn starts.
+// plan says how a turn starts: with which session and transcript.
 type plan struct {
 	session string // "" if the program chooses
 	resume  bool
@@ -111,9 +111,9 @@ type plan struct {
 // continued begins the transcript for a session that has not seen it.
 const continued = "This conversation continued without you."
 
-// requestText returns the prompt of a turn: the input of the run and the context that the program
-// needs. given reports that the session already has the input, news are decisions since then, and
-// steered are messages beside the input.
+// requestText returns the prompt of a turn: the input of the run and the context that the program needs. given is set
+// if the session already has the input. news are the decisions since then, and steered are messages that arrived in
+// addition to the input.
 func requestText(p plan, input string, given bool, news, steered []string) string {
 	var parts []string
 	if p.history.text != "" {
@@ -147,7 +147,7 @@ func (q question) ticketAsk() mailroom.Ask {
 		Arguments: q.Arguments}
 }
 
-// decision is the answer to a question. Delivered reports that the program knows it.
+// decision is the answer to a question. Delivered is set if the program has got the answer.
 type decision struct {
 	Name      string `json:"name"`
 	Tool      string `json:"tool"`
@@ -188,8 +188,8 @@ const (
 	maxAsked   = 2 // questions per turn; further ones are asked in the next turn
 )
 
-// questionOf returns a program's question as a person sees it. Its name is derived from tool and
-// arguments, so that the same call is asked once per run.
+// questionOf returns a program's question as a person sees it. The name of its ticket is derived from the tool and
+// its arguments, so that a run asks only once about the same call.
 func questionOf(name string, q program.Question, f *program.Fold) question {
 	const reserve = 16 << 10 // for the rest of the prompt
 	tool := f.Sanitize(q.Tool)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// steerInterval is the polling interval for steered messages. A poll only reads a flag.
+	// steerInterval is the polling interval for steered messages. A poll is cheap, because it only reads a flag.
 	steerInterval = 200 * time.Millisecond
 	// lingerTimeout is how long a program may keep running after the end of its turn.
 	lingerTimeout = 10 * time.Second
@@ -23,7 +23,7 @@ const (
 
 // runningTurn is a program that works on one turn.
 type runningTurn struct {
-	// Immutable.
+	// Never changed after the start.
 	t      *attempt
 	plan   plan
 	input  *proc.Input
@@ -122,7 +122,7 @@ func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 	return nil
 }
 
-// onLine handles one line. It returns ErrNoActivity for a line that shows no progress.
+// onLine handles one line of the program's output. It returns ErrNoActivity for a line that shows no progress.
 func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 	if l.elsewhere { // the program is being stopped: it works in a session without this thread's messages
 		return errSessionGone
@@ -187,12 +187,12 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 	return nil
 }
 
-// thinker is a session that shows the thinking of an agent.
+// thinker is implemented by sessions that can show the thinking of an agent.
 type thinker interface {
 	Think(ctx context.Context, text string) error
 }
 
-// think shows what the program thinks. Like the reply, it is not redacted.
+// think shows what the program thinks. As in the reply, secrets are not redacted.
 func (l *runningTurn) think(ctx context.Context, text string) error {
 	t, ok := l.t.session.(thinker)
 	if !ok {
@@ -213,9 +213,9 @@ func (l *runningTurn) write(ctx context.Context, w program.Write) error {
 // checkSession compares the session that the program reports with the expected one, and commits a
 // new session.
 //
-// The id of the session is in the state of the thread, written with the first entry of the run that
-// can know it, and compared each time that the program reports it: a program that lost its session
-// silently begins another one, and would answer without the conversation.
+// The id of the session is in the state of the thread, from the first entry of a run that can know the id. It is
+// compared each time that the program reports an id, because a program that lost its session begins a new one without
+// an error, and would answer without knowing the conversation.
 func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 	p := l.plan
 	switch {
@@ -241,8 +241,8 @@ func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 	return l.t.append(ctx, st)
 }
 
-// onTurnEnd closes the program's stdin. A message that was sent before starts one more turn, which
-// the program takes before it exits.
+// onTurnEnd closes the program's stdin. If a message was sent to the program before, the program takes it as one more
+// turn before it exits.
 func (l *runningTurn) onTurnEnd(e program.End) {
 	l.mu.Lock()
 	l.open = false
@@ -252,7 +252,7 @@ func (l *runningTurn) onTurnEnd(e program.End) {
 	l.lingerTimer.Reset(l.t.agent.lingerTimeout)
 }
 
-// resumeTurn notes that another turn has started.
+// resumeTurn records that the program has begun another turn.
 func (l *runningTurn) resumeTurn() {
 	if l.end != nil {
 		l.end = nil
@@ -260,12 +260,12 @@ func (l *runningTurn) resumeTurn() {
 	}
 }
 
-// onQuestion answers a question that was decided. Otherwise it makes the program end its turn, so
-// that the run can wait for a person.
+// onQuestion answers a question of the program if a person has decided it. Otherwise it makes the program end its
+// turn, so that the run can wait for a person.
 //
-// The program learns that a person was asked, and ends its turn. The run parks like any other,
-// holds no process for as long as the answer takes, and continues in the same session. A process
-// that waits for the answer would hold a slot for days, and would lose the question with a restart.
+// The program learns that a person was asked, and ends its turn. The run parks like any other, holds no process for
+// as long as the answer takes, and continues in the same session. The rejected alternative is a process that waits
+// for the answer: it would hold a slot for days, and a restart would lose the question.
 func (l *runningTurn) onQuestion(q program.Question) {
 	stdin := l.t.agent.profile.Stdin
 	if stdin == nil {
@@ -311,8 +311,8 @@ func (l *runningTurn) pollSteered(ctx context.Context) {
 	}
 }
 
-// sendSteered passes new messages to the program while it accepts input. Unread messages become
-// runs of their own.
+// sendSteered passes new messages to the program while it accepts input. Messages that the program did not read
+// become runs of their own.
 func (l *runningTurn) sendSteered(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

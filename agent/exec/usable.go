@@ -16,14 +16,14 @@ import (
 	"mailroom/internal/proc"
 )
 
-// UsableCommand returns an error if the command of an agent of kind exec cannot be started in the
-// working folder dir, "" for the server's own. The error contains no path.
+// UsableCommand returns an error if the command of an agent of kind exec cannot be started in the working folder dir.
+// If dir is "", that is the server's own folder. The error contains no path, because other users may see it.
 func UsableCommand(command []string, dir string) error {
 	return findProgram(command[0], dir, "the command")
 }
 
 // findProgram returns an error unless the program name can be found and the folder dir exists. A relative path begins
-// at dir. what is the program in the error.
+// at dir. what names the program in the error.
 func findProgram(name, dir, what string) error {
 	if dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -45,8 +45,8 @@ func findProgram(name, dir, what string) error {
 	return nil
 }
 
-// Usable returns an error if a program cannot run with these options, nil if no problem is known.
-// The error contains no path.
+// Usable returns an error if a program cannot run with these options, and nil if no problem is known. The error
+// contains no path.
 func Usable(o ProgramOptions) error {
 	if err := findProgram(cmp.Or(o.Program, o.Profile.Program), o.Dir, o.Profile.Name); err != nil {
 		return err

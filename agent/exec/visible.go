@@ -12,8 +12,7 @@ import (
 	"mailroom/internal/proc"
 )
 
-// maxVisible is the maximum number of files of a thread that a command can read. The latest ones
-// take precedence.
+// maxVisible is the maximum number of files of a thread that a command can read. The latest files take precedence.
 const maxVisible = 500
 
 // isolation returns the isolation of an attempt that can read the files in shown.
@@ -36,8 +35,8 @@ func (a *agent) hidesFiles() bool {
 	return err == nil
 }
 
-// visibleFiles returns the paths of the messages' files in the folder Files. Paths come from
-// messages and are not trusted: paths outside the folder are dropped.
+// visibleFiles returns the paths of the messages' files that are in the folder Files. The paths come from messages
+// and are not trusted, so paths outside the folder are dropped.
 func (a *agent) visibleFiles(messages []mailroom.Message) (paths []string, err error) {
 	if !a.hidesFiles() {
 		return nil, nil

@@ -1,7 +1,6 @@
-// Package inbox is the agent of a mailbox that a person's program or another agent reads by tool
-// calls. Each run parks at once on an event ticket that describes the message and holds the queue.
-// The message therefore stays at the head, across any number of reads and restarts, until its
-// reader removes it.
+// Package inbox is the agent of a mailbox that a person's program or another agent reads by tool calls. Each run
+// parks at once on an event ticket that describes the run's message. Later runs wait behind the parked run, so the
+// message stays at the head of the queue, across any number of reads and restarts, until its reader removes it.
 //
 // The answer to that ticket is a [Command]: say adds a message to the thread, delegate sends a task
 // to another thread, whose result arrives as a message, and pop completes the run. After say and
@@ -62,8 +61,8 @@ type Refusal struct {
 	Message string        `json:"message"`
 }
 
-// Head is the arguments of a ticket: the message at the head of the inbox. Text is truncated; the
-// run's messages are complete.
+// Head is the arguments of a ticket. It describes the message at the head of the inbox. Text is truncated; the
+// messages of the run have the whole text.
 type Head struct {
 	Activity string `json:"activity_id"` // the run
 	Kind     string `json:"kind"`
@@ -78,7 +77,7 @@ const (
 	FromResult = "delegation_result" // the end of a delegated task
 )
 
-// KindOf returns the kind of a message by the origin of its run.
+// KindOf returns the kind of a message, which it derives from the origin of the message's run.
 func KindOf(o mailroom.Origin) string {
 	switch o.Via {
 	case "run":
@@ -92,8 +91,8 @@ func KindOf(o mailroom.Origin) string {
 // maxHeadText bounds the text in a ticket, in bytes.
 const maxHeadText = 4 << 10
 
-// New returns the agent. A message that is steered into a parked run belongs to the message of that run. The next pop
-// is then refused, because the reader may not have seen the steered message.
+// New returns the agent. A message that is steered into a parked run extends the message of that run. The next pop is
+// then refused, because the reader may not have seen the steered message.
 func New() mailroom.Agent { return mailroom.AgentFunc(run) }
 
 func run(ctx context.Context, s mailroom.Session) error {
@@ -104,7 +103,7 @@ func run(ctx context.Context, s mailroom.Session) error {
 	return err
 }
 
-// progress is the checkpoint.
+// progress is the checkpoint of a run.
 type progress struct {
 	Done  int  `json:"done"`            // commands that were executed or refused
 	Added bool `json:"added,omitempty"` // the run received messages that its reader has not seen
@@ -129,7 +128,7 @@ func serve(ctx context.Context, s mailroom.Session) error {
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
-// commandIn reads the command in a run's options. It returns false if the run is a message.
+// commandIn reads the command in a run's options. It returns false if the run has a message and no command.
 func commandIn(options json.RawMessage) (Command, bool, error) {
 	var given map[string]json.RawMessage
 	if len(options) == 0 || json.Unmarshal(options, &given) != nil {

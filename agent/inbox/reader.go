@@ -11,7 +11,7 @@ import (
 	"mailroom"
 )
 
-// reader is one attempt of a run.
+// reader is the state of one attempt of a run.
 type reader struct {
 	session  mailroom.Session
 	progress progress
@@ -99,7 +99,7 @@ func (r *reader) messageAsk(ctx context.Context) (mailroom.Ask, error) {
 	}, err
 }
 
-// nthAsk returns ask with the name of the ticket that follows done executed commands.
+// nthAsk returns ask, with the name of the ticket that follows after done commands were executed.
 func nthAsk(ask mailroom.Ask, done int) mailroom.Ask {
 	ask.Name = fmt.Sprintf("read-%d", done+1)
 	return ask
@@ -116,8 +116,8 @@ func shorten(s string) string {
 	return s + "…"
 }
 
-// execute executes a say or delegate command and opens the next ticket in the same step. If the
-// command is refused, it records that instead.
+// execute executes a say or delegate command and opens the next ticket in the same step. If the server refuses the
+// command, it records the refusal instead.
 func (r *reader) execute(ctx context.Context, c Command, next *mailroom.Ask) (refused *Refusal, err error) {
 	out := Outcome{Call: c.Call, Did: "say"}
 	var sends []mailroom.Send
@@ -155,8 +155,8 @@ func isRefusal(code mailroom.Code) bool {
 	return false
 }
 
-// commit appends the step of a command. If a run exists only for its command, a refused command does not count as
-// done, so that a manual retry of the run executes it again.
+// commit appends the step of a command. In a run that exists only for its command, a refused command does not count
+// as done, so that a manual retry of the run executes the command again.
 func (r *reader) commit(ctx context.Context, out Outcome, next *mailroom.Ask, sends ...mailroom.Send) error {
 	body, err := json.Marshal(out)
 	if err != nil {

@@ -33,7 +33,7 @@ type Report struct {
 	Grown    []File  `json:"files"` // of the tracker folders, without issues.jsonl
 }
 
-// File is a file in a tracker's folder at the end.
+// File describes a file in a tracker's folder after the measurement.
 type File struct {
 	Issues int    `json:"issues"`
 	Name   string `json:"name"`
@@ -109,8 +109,7 @@ func (p *fixture) otherFiles() (found []File, err error) {
 	return found, nil
 }
 
-// answer keeps the beginning of an output. Keeping all of a long one would distort the
-// measurement.
+// answer keeps the beginning of a program's output. Keeping all of a long output would distort the measurement.
 type answer struct{ text []byte }
 
 func (a *answer) Write(p []byte) (int, error) {
@@ -143,8 +142,8 @@ func (p *fixture) run(ctx context.Context, args ...string) (time.Duration, strin
 	return took, string(out.text), nil
 }
 
-// write measures the disk operations of every change of the tracker: write and sync a
-// file, rename it, sync the folder.
+// write measures the disk operations that every change of the tracker does: write and sync a file, rename the file,
+// sync the folder.
 func (p *fixture) write() (took time.Duration, err error) {
 	file := filepath.Join(p.dir, "bare")
 	text := bytes.Repeat([]byte{'x'}, int(p.size))
@@ -165,7 +164,7 @@ func (p *fixture) write() (took time.Duration, err error) {
 	return time.Since(begin), nil
 }
 
-// start measures a process that does nothing.
+// start measures how long a process that does nothing takes to start and end.
 func (p *fixture) start(ctx context.Context) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "true")
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard

@@ -22,7 +22,7 @@ type Row struct {
 	Disk    float64 `json:"disk_ms"` // median of a bare write of that size; 0: the command does not write
 }
 
-// round has the arguments of the commands of one round.
+// round has the arguments that the commands of one round get.
 type round struct {
 	n       int    // counts from 0
 	issue   string // an existing issue, a different one each round
@@ -31,7 +31,7 @@ type round struct {
 	file    string // file to import, one line
 }
 
-// command is a command to measure.
+// command is a command of bd to measure.
 type command struct {
 	name   string
 	writes bool
@@ -78,7 +78,7 @@ func commands() []command {
 	}
 }
 
-// prefix returns the prefix of the ids in round n.
+// prefix returns the prefix of issue ids that the rename of round n sets.
 func prefix(n int) string {
 	if n%2 == 1 {
 		return "other"
@@ -86,8 +86,7 @@ func prefix(n int) string {
 	return "bench"
 }
 
-// commands runs all commands on all trackers, in turn, so that other load on the machine
-// affects all of them alike.
+// commands runs each command on all trackers in turn, so that other load on the machine affects all trackers alike.
 func (b Bench) commands(ctx context.Context, fixtures []*fixture) ([]Row, error) {
 	all := commands()
 	took := map[*fixture][][]time.Duration{}

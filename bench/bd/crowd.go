@@ -13,7 +13,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// Crowd has the results of many processes at once.
+// Crowd has the result of many processes that work on one tracker at the same time.
 type Crowd struct {
 	What   string  `json:"what"`
 	Issues int     `json:"issues"` // in the tracker before

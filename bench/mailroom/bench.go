@@ -45,30 +45,31 @@ type Options struct {
 	Slots     int // concurrent runs
 	// Rate is the number of submits per second of the steady part; 0 selects half of the full rate.
 	Rate int
-	// Store is the URL of a PostgreSQL database to measure instead of a file. Each load creates a
-	// schema of its own there and drops it.
+	// Store is the URL of a PostgreSQL database to measure instead of a SQLite file. Each load creates its own schema
+	// in the database and drops it.
 	Store string
 	// Writers is the number of writing connections of a server on Store.
 	Writers int
 	// QueryRuns is the number of runs in the large store of PartQueries.
 	QueryRuns int
-	// Nodes is the number of servers that share Store; more than one are processes of their own,
-	// each with its own producers and slots.
+	// Nodes is the number of servers that share Store. If there are several, each is a separate process with its own
+	// producers and slots.
 	Nodes int
-	// Keys submits with idempotency keys.
+	// Keys is set if submits have idempotency keys.
 	Keys    bool
 	Version string
 	// Executable is the path of this program, which bench starts as a server and as
 	// readers.
 	Executable string
-	// Config is a configuration in which the agent echo has no pace. AgentVersion is its
-	// version.
+	// Config is a configuration in which the agent echo does not pause between words. AgentVersion is the version of
+	// that agent.
 	Config       string
 	AgentVersion string
 	Progress     func(format string, args ...any) // prints progress
 }
 
-// Limits of the options. Larger values would measure swapping.
+// Limits of the options. With larger values the machine would swap memory to disk, and the measurement would show
+// that.
 const (
 	MaxFor       = time.Hour
 	MaxProducers = 4096
@@ -111,12 +112,12 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// scaled returns full times the scale, at least least.
+// scaled returns full multiplied by the scale, but not less than least.
 func (o *Options) scaled(full, least int) int {
 	return max(least, int(float64(full)*o.Scale))
 }
 
-// warmup returns the duration of a load before it is measured.
+// warmup returns how long a load runs before it is measured.
 func (o *Options) warmup() time.Duration {
 	return min(o.For/5, 3*time.Second)
 }
@@ -151,10 +152,10 @@ type Settings struct {
 	Threads       int     `json:"threads"`
 }
 
-// threads is the number of threads of a load, used in turn.
+// threads is the number of threads to which a load submits in turn.
 const threads = 10_000
 
-// bench is one measurement.
+// bench is the state of one measurement.
 type bench struct {
 	Options
 	dir    string
@@ -219,7 +220,7 @@ func (b *bench) runs(ctx context.Context, dir string) error {
 	return err
 }
 
-// loneRates returns submits per second that are so low that most runs have no other run beside them.
+// loneRates returns numbers of submits per second that are so low that most runs are alone in the server.
 func loneRates() []int { return []int{100, 1000} }
 
 // latency measures times at steady rates and at full load.
@@ -236,7 +237,7 @@ func (b *bench) latency(ctx context.Context, dir string) (err error) {
 	return b.measureRate(ctx, dir, 0, &b.result.Latency)
 }
 
-// lone measures the steady rates of latency.
+// lone measures the loads at the rates of [loneRates], which are steady.
 func (b *bench) lone(ctx context.Context, dir string) error {
 	if b.result.Latency != nil {
 		b.result.Lone = b.result.Latency[:len(loneRates())]

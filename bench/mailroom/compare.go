@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Comparison has the figures of this program and of another build, measured in alternating rounds.
+// Comparison has the figures of this program and of another build, measured in rounds in which both programs take
+// turns.
 type Comparison struct {
 	Other   string             `json:"other"` // path of the other program
 	Rounds  int                `json:"rounds"`
@@ -46,9 +47,9 @@ type Spread struct {
 // MaxRounds limits the rounds of a comparison.
 const MaxRounds = 100
 
-// Compare measures parts with this program and with the one at the path other, each in a process of
-// its own. Every round measures both, in the opposite order of the round before, so that a load which
-// other programs put on the machine meets both alike.
+// Compare measures parts with this program and with the one at the path other, each in a process of its own. Every
+// round measures both, in the opposite order of the round before, so that load from other programs on the machine
+// affects both alike.
 func Compare(ctx context.Context, o Options, parts []string, other string, rounds int) (*Comparison, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func Compare(ctx context.Context, o Options, parts []string, other string, round
 	return c, nil
 }
 
-// contender is a program in a round.
+// contender is one of the two programs in a round.
 type contender struct {
 	name, path string
 	words      []string // of the command that measures
@@ -96,8 +97,8 @@ type contender struct {
 	result     **Result
 }
 
-// benchWords returns the words of the command that measures in another program: none, or bench in a mailroom of the
-// time when it had this command.
+// benchWords returns the words before the flags of a measurement by another program: none for mailroom-bench, or
+// "bench" for a mailroom that still has that command.
 func benchWords(ctx context.Context, program string) ([]string, error) {
 	help, err := exec.CommandContext(ctx, program, "--help").Output()
 	if err != nil {
@@ -109,8 +110,8 @@ func benchWords(ctx context.Context, program string) ([]string, error) {
 	return nil, nil
 }
 
-// partsOf replaces the parts that an older program does not have. The part latency contains the loads
-// of lone.
+// partsOf replaces the parts that an older program does not have: latency replaces lone, because its loads include
+// those of lone.
 func partsOf(ctx context.Context, program string, words, parts []string) ([]string, error) {
 	help, err := exec.CommandContext(ctx, program, append(words, "--help")...).Output()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"mailroom/thread"
 )
 
-// driver submits a load and observes its runs. The request id of a submit holds when it was called, so
-// that every process that measures the load knows it.
+// driver submits a load and observes its runs. The request id of a submit contains the time of the call, so that
+// every process that measures the load knows that time.
 type driver struct {
 	load
 	fixture   *fixture
@@ -74,7 +74,7 @@ func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, err
 	return d, err
 }
 
-// errMeasured ends the producers after the measurement.
+// errMeasured is the cause with which the producers are stopped after the measurement.
 var errMeasured = errors.New("measured")
 
 // produce submits one run after another until ctx is done.
@@ -95,7 +95,7 @@ func (d *driver) produce(ctx context.Context, when *schedule, urgent bool) error
 
 // fill submits runs as fast as possible.
 func (d *driver) fill(ctx context.Context, runs int) error {
-	// The first run alone, so that it is the first in every order.
+	// The first run is submitted alone, so that it is the first in every order.
 	if err := d.submit(ctx, false); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d *driver) submit(ctx context.Context, urgent bool) error {
 		now := 0
 		in.Priority, in.Thread, in.Origin.RequestID = &now, "urgent-"+in.Thread, urgentPrefix+in.Origin.RequestID
 	}
-	// Detached from ctx, so that every submit that began is counted.
+	// The context is detached from ctx, so that every submit that has begun is counted.
 	if _, err := d.fixture.ledger.Submit(context.WithoutCancel(ctx), in); err != nil {
 		return fmt.Errorf("submit run %d: %w", n, err)
 	}
@@ -154,7 +154,7 @@ func (d *driver) newSubmit(n int64, called time.Duration) thread.Submit {
 	}
 }
 
-// latency returns the time since a run was submitted.
+// latency returns the time since a run was submitted. ok is false for a run that the load did not submit.
 func (d *driver) latency(r *mailroom.Run) (took time.Duration, urgent, ok bool) {
 	called, urgent := strings.CutPrefix(r.Origin.RequestID, urgentPrefix)
 	ns, err := strconv.ParseInt(called, 10, 64)
@@ -184,7 +184,7 @@ func (d *driver) onRunEnd(r *mailroom.Run) {
 	d.room.leave()
 }
 
-// drain waits until all runs have ended, and checks that the store has them as completed.
+// drain waits until all runs have ended, and checks that the store lists them as completed.
 func (d *driver) drain(ctx context.Context) error {
 	if err := d.room.waitEmpty(ctx); err != nil {
 		return err
@@ -206,7 +206,7 @@ func checkCompleted(ctx context.Context, st store.Store, submitted int64) error 
 	return err
 }
 
-// sleepUntil waits for a time, and fails when ctx ends before.
+// sleepUntil waits until the time at. It fails if ctx ends before.
 func sleepUntil(ctx context.Context, at time.Time) error {
 	timer := time.NewTimer(time.Until(at)) // one that has passed fires at once
 	defer timer.Stop()

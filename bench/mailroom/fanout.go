@@ -30,8 +30,8 @@ type Fanout struct {
 	ReaderCores float64 `json:"reader_cores"`
 	// Delay is the time from streaming a delta to its arrival at a reader.
 	Delay Times `json:"delay"`
-	// LostBytes is the text that readers did not receive live. CutOff is the number of
-	// connections that ended before the run.
+	// LostBytes is the amount of text that readers did not receive live. CutOff is the number of connections that
+	// ended before the run ended.
 	LostBytes int64 `json:"lost_bytes"`
 	CutOff    int   `json:"cut_off"`
 }
@@ -59,7 +59,7 @@ func (s pacedAgent) Run(ctx context.Context, session mailroom.Session) error {
 	}
 	began := time.Now()
 	for i := range s.pieces() {
-		// On a fixed schedule, to catch up after a delay.
+		// The deltas follow a fixed schedule, so that the agent catches up after a delay.
 		if err := sleepUntil(ctx, began.Add(time.Duration(i+1)*pieceEvery)); err != nil {
 			return err
 		}

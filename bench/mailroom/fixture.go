@@ -51,7 +51,7 @@ type fixture struct {
 	cancelEngine context.CancelFunc
 	engineDone   chan error
 
-	// Totals.
+	// Totals of the ledger's commits.
 	commits, operations, commitNanos atomic.Int64 // the last in ns
 }
 
@@ -108,7 +108,7 @@ func dropSchema(ctx context.Context, o postgres.Options) error {
 	return postgres.Drop(ctx, o)
 }
 
-// openNode opens the store of one of several nodes, whose schema exists.
+// openNode opens the store of one of several nodes. The schema exists already, because the parent created it.
 func openNode(o postgres.Options, writers int) storeOpener {
 	return func(ctx context.Context, _ string) (*fixture, error) {
 		wire, err := postgres.NewWire(o, slog.New(slog.DiscardHandler))
@@ -131,8 +131,7 @@ func (o *Options) opener() storeOpener {
 	return openPostgres(o.Store, o.Writers)
 }
 
-// newFixture opens a new store and starts the ledger. It calls ended for every run that
-// has ended.
+// newFixture opens a new store and starts the ledger. It calls ended for each run at its end.
 func newFixture(
 	ctx context.Context, open storeOpener, dir, version string, ended func(*mailroom.Run),
 ) (*fixture, error) {
@@ -165,7 +164,7 @@ func newFixture(
 		},
 		Log: slog.New(slog.DiscardHandler),
 	})
-	// Detached from ctx, because close stops the components in order.
+	// The context is detached from ctx, because close stops the components in order.
 	ledgerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancelLedger = stop
 	group, ledgerCtx := errgroup.WithContext(ledgerCtx)
@@ -178,7 +177,7 @@ func newFixture(
 	return h, nil
 }
 
-// announceDue tells other nodes that a run is due that was not claimed here.
+// announceDue publishes to other nodes that a run is due which this node did not claim.
 func (h *fixture) announceDue(agent string) {
 	if h.relay != nil {
 		h.relay.Due(agent)
@@ -222,7 +221,7 @@ func (h *fixture) close() error {
 	return errors.Join(err, <-h.ledgerDone, h.closeStore(), h.remove())
 }
 
-// traffic returns the traffic of all handles with PostgreSQL.
+// traffic returns the sum of the traffic that all handles have with PostgreSQL.
 func (h *fixture) traffic() (sum postgres.Traffic) {
 	for _, s := range append([]store.Store{h.store}, h.lanes...) {
 		if s, ok := s.(*postgres.Store); ok {
@@ -240,7 +239,7 @@ func (h *fixture) closeStore() error {
 	return err
 }
 
-// timedAgent is the echo agent at zero pace, which says when it is entered.
+// timedAgent is the echo agent without pauses. It reports when a run enters it.
 type timedAgent struct {
 	echo    mailroom.Agent
 	entered func(*mailroom.Run)

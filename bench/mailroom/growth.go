@@ -27,8 +27,8 @@ type Growth struct {
 	LogRatio    float64 `json:"log_ratio"`
 	LogCPURatio float64 `json:"log_cpu_ratio"`
 
-	// Few and Many are stores with a constant number of queued runs: as many are submitted
-	// as end.
+	// Few and Many are the results on stores with a constant number of queued runs, because as many runs are
+	// submitted as end.
 	Few  QueueLoad `json:"few_queued"`
 	Many QueueLoad `json:"many_queued"`
 	// QueueRatio is the rate with few queued runs divided by the rate with many.
@@ -161,7 +161,7 @@ func (b *bench) growLogs(ctx context.Context, a *submitter, short, long int) err
 	return group.Wait()
 }
 
-// threadMeasurement sums up the turns on threads of one kind.
+// threadMeasurement sums up the measurements on threads with logs of one length.
 type threadMeasurement struct {
 	entries   int64
 	runs      int

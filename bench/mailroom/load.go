@@ -32,7 +32,8 @@ type Load struct {
 	RunsPerSecond float64 `json:"runs_per_second"`
 	// runs per second in the slowest second (or half, if the measurement was short)
 	SlowestSecond float64 `json:"slowest_second"`
-	// FirstHalf and SecondHalf are runs per second. They are equal for a sustainable rate.
+	// FirstHalf and SecondHalf are the runs per second in each half of the measurement. If they are equal, the server
+	// can sustain the rate.
 	FirstHalf  float64 `json:"first_half"`
 	SecondHalf float64 `json:"second_half"`
 
@@ -48,12 +49,12 @@ type Load struct {
 	CommitsPerSecond    float64 `json:"commits_per_second"`
 	OperationsPerCommit float64 `json:"operations_per_commit"`
 	CommitMean          float64 `json:"commit_mean_ms"`
-	// On PostgreSQL: round trips of each transaction, and the share of transactions that ran again after
-	// a conflict.
+	// For PostgreSQL: the round trips per transaction, and the share of transactions that ran again after a conflict.
 	TripsPerCommit float64 `json:"trips_per_commit,omitempty"`
 	RanAgain       float64 `json:"ran_again,omitempty"`
 
-	// CommitsPerRun is also the number of syncs, without those of checkpoints. The next two are of SQLite.
+	// CommitsPerRun is also the number of syncs to disk per run, without those of checkpoints. The next two fields
+	// are for SQLite.
 	CommitsPerRun    float64 `json:"commits_per_run"`
 	StatementsPerRun float64 `json:"statements_per_run,omitempty"`
 	PagesPerRun      float64 `json:"pages_per_run,omitempty"` // written to the log
@@ -129,7 +130,7 @@ func (d *driver) produceWhile(ctx context.Context, f func(ctx context.Context) e
 	return group.Wait()
 }
 
-// system is what a load is measured on: this process, or several nodes.
+// system is the system under load: this process, or several nodes.
 type system interface {
 	// started waits until the first run has ended.
 	started(ctx context.Context) error
@@ -138,7 +139,7 @@ type system interface {
 	// wait waits until a time.
 	wait(ctx context.Context, at time.Time) error
 	snapshot(ctx context.Context) (snapshot, error)
-	// times returns what was recorded.
+	// times returns the recorded times.
 	times(ctx context.Context) (*recorded, error)
 }
 
@@ -155,7 +156,7 @@ type snapshot struct {
 	SQLite     sqlite.Traffic // not of nodes, which share a PostgreSQL
 }
 
-// add sums up the counters of two nodes.
+// add adds the counters of another node.
 func (s *snapshot) add(o snapshot) {
 	s.Submitted += o.Submitted
 	s.Ended += o.Ended
@@ -210,7 +211,7 @@ func (b *bench) record(ctx context.Context, s system, perSecond int) (*Load, err
 	if err := s.setRecording(ctx, true); err != nil {
 		return nil, err
 	}
-	// Slices of about a second, the same number in each half.
+	// The measurement has slices of about a second, the same number in each half.
 	slices := 2 * max(1, int(b.For/(2*time.Second)))
 	first, err := s.snapshot(ctx)
 	if err != nil {
@@ -238,7 +239,7 @@ func (b *bench) record(ctx context.Context, s system, perSecond int) (*Load, err
 	return summarize(readings, times, perSecond), nil
 }
 
-// summarize returns the result of a load from its snapshots, whose number is odd.
+// summarize returns the result of a load from its snapshots. Their number is odd, so one is in the middle.
 func summarize(readings []snapshot, times *recorded, perSecond int) *Load {
 	slices := len(readings) - 1
 	first, half, last := readings[0], readings[slices/2], readings[slices]

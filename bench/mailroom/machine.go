@@ -51,7 +51,7 @@ func sqliteVersion(ctx context.Context) (version string, err error) {
 	return version, nil
 }
 
-// fsyncTimes measures for a second at most.
+// fsyncTimes measures how long a sync of the file at path takes, for at most a second.
 func fsyncTimes(ctx context.Context, path string) (t Times, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -48,7 +48,7 @@ func measureMemory() memoryUse {
 	return memoryUse{heap: int64(m.HeapAlloc), resident: resident()}
 }
 
-// footprint returns the use per object of n objects created since before.
+// footprint returns the memory per object, for n objects that were created after before was measured.
 func (before memoryUse) footprint(n int) Footprint {
 	now := measureMemory()
 	f := Footprint{Count: n, Heap: float64(now.heap-before.heap) / float64(n)}
@@ -97,7 +97,7 @@ func (b *bench) threadMemory(ctx context.Context, dir string) (f Footprint, err 
 	return d.footprint(ctx, n, few, func() error { return d.drain(ctx) })
 }
 
-// footprint creates few runs, which are not counted, and then n.
+// footprint creates few runs that are not counted, and then n runs whose use of memory it measures.
 func (d *driver) footprint(ctx context.Context, n, few int, settle func() error) (f Footprint, err error) {
 	if err := errors.Join(d.fill(ctx, few), settle()); err != nil {
 		return f, err

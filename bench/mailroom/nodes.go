@@ -18,14 +18,14 @@ const MaxNodes = 16
 // balanceEvery is how often nodes learn how many runs are outstanding elsewhere.
 const balanceEvery = 100 * time.Millisecond
 
-// nodes are child processes, each a node with an engine and producers of its own, on one schema. The
-// parent sends requests to all of them at once, a line of JSON each, and each answers with a line.
+// nodes are child processes on one schema, each a node with its own engine and producers. The parent sends a request,
+// one line of JSON, to all nodes at once, and each node answers with a line.
 type nodes struct {
 	children []*child
 	latest   []snapshot // by child
 }
 
-// nodeOptions are the first line that a node reads.
+// nodeOptions are the first line that a node reads from its standard input.
 type nodeOptions struct {
 	Store, Schema string
 	Name          string // of the node
@@ -120,7 +120,7 @@ func (b *bench) startNode(ctx context.Context, ns *nodes, o nodeOptions) error {
 	return nil
 }
 
-// ask sends a command to all nodes and reads their counters, and their times into times.
+// ask sends a command to all nodes. It reads their counters, and adds the times that they recorded to times.
 func (ns *nodes) ask(ctx context.Context, command nodeCommand, times *recorded) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (ns *nodes) times(ctx context.Context) (*recorded, error) {
 	return all, ns.ask(ctx, nodeTimes, all)
 }
 
-// wait balances the nodes until a time.
+// wait waits until a time. Until then it sends each node the number of runs that are outstanding at the others.
 func (ns *nodes) wait(ctx context.Context, at time.Time) error {
 	for time.Until(at) > balanceEvery {
 		if err := sleepUntil(ctx, time.Now().Add(balanceEvery)); err != nil {
@@ -213,7 +213,7 @@ func (ns *nodes) drain(ctx context.Context) error {
 // nodeReady is printed when a node accepts requests.
 const nodeReady = "ready"
 
-// runNode is one node of a load. It reads its options and then requests from stdin until that ends.
+// runNode is one node of a load. It reads its options and then requests from stdin, until stdin ends.
 func runNode(ctx context.Context, stdin io.Reader, w io.Writer) (err error) {
 	requests, replies := json.NewDecoder(stdin), json.NewEncoder(w)
 	var o nodeOptions

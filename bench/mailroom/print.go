@@ -119,7 +119,7 @@ func latencyRows(part string, loads []Load) [][]string {
 	return rows
 }
 
-// perRun formats what a run asks of the store.
+// perRun formats how many commits, and if known how many statements and pages, a run needs of the store.
 func perRun(l *Load) string {
 	if l.StatementsPerRun == 0 {
 		return fmt.Sprintf("%.2f", l.CommitsPerRun)

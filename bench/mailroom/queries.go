@@ -19,7 +19,7 @@ import (
 	"mailroom/store"
 )
 
-// Queries are times of requests that count or filter, on a small store and on a large one.
+// Queries are the times of requests that count or filter runs, on a small store and on a large one.
 type Queries struct {
 	Small QueryTimes `json:"small"`
 	Large QueryTimes `json:"large"`
@@ -39,12 +39,12 @@ type RequestTime struct {
 }
 
 const (
-	// DefaultQueryRuns is the number of runs in the large store. The small one has a hundredth.
+	// DefaultQueryRuns is the number of runs in the large store. The small store has a hundredth of them.
 	DefaultQueryRuns = 600_000
 	runsPerThread    = 6
 	queryTries       = 200
-	// Of failEvery runs one fails, with an error of one of two groups. So both stores have more failures than a
-	// request reads, if the small one has at least 20,000 runs.
+	// One of failEvery runs fails, with an error of one of two groups. With that, both stores have more failures than
+	// a request reads, if the small store has at least 20,000 runs.
 	failEvery = 2
 )
 
@@ -134,8 +134,8 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 	return errors.Join(err, remove())
 }
 
-// addYear adds ends of runs to the sums of each minute of the last day, and of each day of the last year, so
-// that a series of them is as long in each store.
+// addYear adds ends of runs to the sums of each minute of the last day, and of each day of the last year, so that the
+// series over this time has the same length in both stores.
 func (h *fixture) addYear(ctx context.Context, now time.Time) error {
 	var ends []store.Summary
 	end := func(at time.Time) {
@@ -154,8 +154,8 @@ func (h *fixture) addYear(ctx context.Context, now time.Time) error {
 	return h.store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{Summaries: store.SumUp(ends)}) })
 }
 
-// storeConfig returns the tables of a server's configuration that name its store; schema is that of the
-// tables in the database, if it is one.
+// storeConfig returns the tables of a server's configuration that select the store. schema is the schema of its
+// tables, if the store is a database.
 func (b *bench) storeConfig(schema string) string {
 	if schema == "" {
 		return ""
@@ -163,7 +163,7 @@ func (b *bench) storeConfig(schema string) string {
 	return fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\nschema = %q\n", b.Store, schema)
 }
 
-// failingAgent fails one of every so many runs.
+// failingAgent fails one run out of a fixed number.
 type failingAgent struct {
 	mailroom.Agent
 	every int64
@@ -180,7 +180,7 @@ func (a *failingAgent) Run(ctx context.Context, s mailroom.Session) error {
 	return a.Agent.Run(ctx, s)
 }
 
-// served is a real server in a process of its own.
+// served is a server that runs in a separate process.
 type served struct {
 	url, token string
 	listening  time.Time // when it reported that it listens
@@ -210,7 +210,7 @@ func (b *bench) withServer(ctx context.Context, dir, config string, f func(*serv
 	out.url, _, _ = strings.Cut(strings.TrimPrefix(line, "listening on "), ",")
 	go func() {
 		defer close(discarded)
-		// Until the process is killed, which is also the error.
+		// The copy ends when the process is killed. The kill is also its error, which is expected.
 		_, _ = io.Copy(io.Discard, s.lines)
 	}()
 	token, err := os.ReadFile(filepath.Join(dir, "token"))
@@ -236,7 +236,7 @@ func (s *served) measure(ctx context.Context, path string, tries int) (Times, er
 	return times.times(), nil
 }
 
-// waitIndexed waits until all messages can be found.
+// waitIndexed waits until the search finds all messages.
 func (s *served) waitIndexed(ctx context.Context) error {
 	again := time.NewTicker(time.Second)
 	defer again.Stop()

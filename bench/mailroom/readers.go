@@ -32,7 +32,7 @@ type ReaderResult struct {
 // readersReady is printed when all readers are connected.
 const readersReady = "connected"
 
-// readersRead is printed when all readers have read the end of the n-th run.
+// readersRead is printed when all readers have read the end of run n, counted from 1.
 const readersRead = "read %d\n"
 
 // MaxReaders is the maximum number of readers in one process.
@@ -48,8 +48,8 @@ type readers struct {
 	w  io.Writer // owned by mu, once the first run has ended
 }
 
-// onRunEnd records that one reader has read the end of a run. When all readers have read it, it
-// prints the number of the run.
+// onRunEnd records that one reader has read the end of a run. When all readers have read that end, it prints the
+// number of the run.
 func (r *readers) onRunEnd() error {
 	n := r.ends.Add(1)
 	if n%r.count != 0 {
@@ -214,8 +214,8 @@ type piece struct {
 	Text   string
 }
 
-// delta counts the new text of a delta and returns the new position. Text that was skipped
-// is missing in the sum.
+// delta counts the new text of a delta and returns the new position. The sum does not include text that the stream
+// skipped.
 func (r *readers) delta(d piece, upto int) int {
 	now := time.Now()
 	r.deltas.Add(1)

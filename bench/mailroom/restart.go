@@ -17,12 +17,12 @@ import (
 type Restart struct {
 	Queued int       `json:"queued"`
 	Clean  Restarted `json:"clean"` // after a clean shutdown
-	// Killed are starts after the previous server was killed (SIGKILL) at work, each with
-	// the remaining queue.
+	// Killed has the starts after the previous server was killed (SIGKILL) while it ran work, each with the remaining
+	// queue.
 	Killed []Restarted `json:"killed"`
 }
 
-// Restarted is one start, measured from before the process is created.
+// Restarted has the times of one start, measured from before the process is created.
 type Restarted struct {
 	Listening float64 `json:"listening_ms"` // until it reports that it listens
 	Served    float64 `json:"served_ms"`    // until a reader received the end of a run

@@ -17,7 +17,7 @@ type room struct {
 
 func newRoom(limit int) *room { return &room{limit: int64(limit), wake: make(chan struct{}, 1)} }
 
-// enter waits for a place.
+// enter waits until fewer runs than the limit are outstanding, and adds one.
 func (r *room) enter(ctx context.Context) error {
 	return r.wait(ctx, func() bool {
 		if r.inside+r.elsewhere >= r.limit {
@@ -28,7 +28,7 @@ func (r *room) enter(ctx context.Context) error {
 	})
 }
 
-// leave frees a place.
+// leave removes an outstanding run, at its end.
 func (r *room) leave() {
 	r.mu.Lock()
 	r.inside--
@@ -44,7 +44,7 @@ func (r *room) setElsewhere(n int64) {
 	r.signal()
 }
 
-// waitEmpty waits until nothing is outstanding here.
+// waitEmpty waits until no run of this process is outstanding.
 func (r *room) waitEmpty(ctx context.Context) error {
 	return r.wait(ctx, func() bool { return r.inside == 0 })
 }

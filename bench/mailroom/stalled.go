@@ -17,14 +17,14 @@ import (
 	"mailroom/thread"
 )
 
-// Stalled is the cost of readers that are connected and read nothing, for a run and its
-// active readers. Rounds with and without stalled readers alternate.
+// Stalled shows what readers that are connected and do not read cost a run and its active readers. Rounds with and
+// without such readers alternate.
 type Stalled struct {
 	Readers int        `json:"readers"` // active readers, half of them over WebSockets
 	Stalled int        `json:"stalled"` // stalled readers in every second round
 	Without StreamLoad `json:"without"`
 	With    StreamLoad `json:"with"`
-	// With divided by Without.
+	// SpeedRatio is the speed with stalled readers divided by the speed without.
 	SpeedRatio float64 `json:"speed_ratio"`
 	CPURatio   float64 `json:"cpu_ratio"`
 	HeapRatio  float64 `json:"heap_ratio"`

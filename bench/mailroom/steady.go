@@ -13,19 +13,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Steady is a load at half of the full rate, with a retention of one sample. Its samples are alike if
-// neither the store nor the cost of a run grows with what it has done.
+// Steady is a load at half of the full rate. Ended runs are kept for the length of one sample. The samples are alike
+// if neither the store nor the cost of a run grows with the number of runs done so far.
 type Steady struct {
 	Rate             int            `json:"rate"`
 	RetentionSeconds float64        `json:"retention_seconds"`
 	Samples          []SteadySample `json:"samples"`
-	// SizeRatio, DeadRatio and CPURatio are the last sample divided by that in the middle.
+	// SizeRatio, DeadRatio and CPURatio are the value of the last sample divided by the value of the sample in the
+	// middle.
 	SizeRatio float64 `json:"size_ratio"`
 	DeadRatio float64 `json:"dead_rows_ratio,omitempty"`
 	CPURatio  float64 `json:"cpu_ratio"`
 }
 
-// SteadySample is what the load was in an interval, and the store at its end.
+// SteadySample has the load during an interval, and the size of the store at the end of the interval.
 type SteadySample struct {
 	Seconds       float64 `json:"seconds"` // since the begin of the load
 	RunsPerSecond float64 `json:"runs_per_second"`
@@ -88,8 +89,8 @@ func (b *bench) steady(ctx context.Context, dir string) error {
 	return nil
 }
 
-// purge drops what is older than the retention, thread after thread, until ctx is done. Like the
-// server's clean-up it begins a round ten times in that time.
+// purge drops entries older than the retention, thread by thread, until ctx is done. As the server's janitor does, it
+// begins ten rounds in the time of a retention.
 func (d *driver) purge(ctx context.Context, retention time.Duration) error {
 	all := make([]string, d.threads)
 	for i := range all {

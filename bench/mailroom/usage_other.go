@@ -2,7 +2,7 @@
 
 package main
 
-// resident is not known: each system tells it in another way.
+// resident returns 0, unknown: each of these systems reports the memory of a process in another way.
 func resident() int64 { return 0 }
 
 func cpuModel() string { return "" }

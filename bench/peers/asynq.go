@@ -60,7 +60,7 @@ func (p *asynqPeer) open(ctx context.Context, dir string, slots int, h observer)
 	}
 	at := asynq.RedisClientOpt{Network: "unix", Addr: socket, PoolSize: asynqPool}
 	p.client, p.inspector = asynq.NewClient(at), asynq.NewInspector(at)
-	// A pool of its own: the server's blocking calls must not use the producers' connections.
+	// The server has its own connection pool, because its blocking calls must not use the producers' connections.
 	p.server = asynq.NewServer(at, asynq.Config{
 		Concurrency: slots, TaskCheckInterval: asynqCheck, LogLevel: asynq.FatalLevel, ShutdownTimeout: 10 * time.Second,
 	})

@@ -58,13 +58,13 @@ type figures struct {
 	SubmitP99     float64 `json:"submit_p99_ms"`
 	StartP50      float64 `json:"start_p50_ms"`
 	StartP99      float64 `json:"start_p99_ms"`
-	// CPU is that of the process with the producers, DatabaseCPU that of the PostgreSQL beside it, 0 if
-	// there is none; milliseconds a run.
+	// CPU is the CPU time of the process with the producers, DatabaseCPU that of its PostgreSQL server or 0 without
+	// such a server, both in milliseconds per run.
 	CPU         float64 `json:"cpu_ms_per_run"`
 	DatabaseCPU float64 `json:"database_cpu_ms_per_run"`
 }
 
-// perRun divides a CPU time that includes the warm-up by the runs.
+// perRun divides a CPU time, which includes that of the warm-up, by the number of runs.
 func perRun(cpu time.Duration, f figures, l load) float64 {
 	return cpu.Seconds() * 1000 / (f.RunsPerSecond * (l.last + l.warmup).Seconds())
 }
@@ -178,7 +178,7 @@ func (d *driver) submit(ctx context.Context) error {
 		Number: n, Thread: "bench-" + strconv.FormatInt(n%threads, 10),
 		Text: "What is the answer to question " + strconv.FormatInt(n, 10) + "?",
 	}
-	// Not ctx: a submit that has begun must end, so that every job is counted.
+	// The submit does not use ctx, because a submit that has begun must end, so that every job is counted.
 	if err := d.peer.submit(context.WithoutCancel(ctx), w); err != nil {
 		return fmt.Errorf("submit %d: %w", n, err)
 	}
@@ -216,7 +216,7 @@ func (d *driver) drain(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	// The notice of a completion may be a little ahead of the record.
+	// The peer may report a completion shortly before it has recorded the completion.
 	for {
 		n, err := d.peer.recorded(ctx)
 		if err != nil || n < 0 || n == d.submitted.Load() {

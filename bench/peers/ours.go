@@ -14,14 +14,14 @@ import (
 	"mailroom/internal/pgtest"
 )
 
-// variant is one way to run Mailroom.
+// variant is one way to run Mailroom in the comparison.
 type variant struct {
 	name  string
 	nodes int // servers on PostgreSQL; 0: SQLite
 	keys  bool
 }
 
-// variants returns the ways to compare, the first one being that of a lone server.
+// variants returns the ways to run Mailroom that are compared. The first is a single server.
 func variants() []variant {
 	return []variant{
 		{name: mailroom}, {name: "mailroom-keys", keys: true},
@@ -46,7 +46,7 @@ func (v variant) settings() string {
 	return text
 }
 
-// needs returns what this machine lacks.
+// needs returns an error that names what this machine lacks for the variant, or nil.
 func (v variant) needs() error {
 	if v.nodes == 0 {
 		return nil

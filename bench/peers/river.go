@@ -66,7 +66,7 @@ func (r *riverClient[T]) start(
 	if err != nil {
 		return err
 	}
-	// River sends the event after it has committed the completion.
+	// The event shows that the completion is durable: River sends it after the commit.
 	events, cancel := r.client.SubscribeConfig(&river.SubscribeConfig{
 		ChanSize: 10 * outstanding, // more than can end at once, so no event is dropped
 		Kinds:    []river.EventKind{river.EventKindJobCompleted},
@@ -128,9 +128,9 @@ func startPostgres(ctx context.Context, dir string) (*pgtest.Cluster, error) {
 	return server, nil
 }
 
-// useWAL fills 64 segments of the log, which the next checkpoint renames for further use. The log of
-// a server that has run for a while has them; each new one is filled with zeros and synced while
-// commits wait.
+// useWAL fills 64 segments of the log, which the next checkpoint renames for further use. The log of a server that
+// has run for a while has such segments. Without them, each new segment is filled with zeros and synced while commits
+// wait, which would slow the measurement down.
 const useWAL = `DO $$ BEGIN FOR i IN 1..64 LOOP
 	PERFORM pg_create_restore_point('segment');
 	PERFORM pg_switch_wal();

@@ -14,7 +14,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// issueCommand runs the tracker. bd parses its arguments.
+// issueCommand returns the command that runs the tracker. Package bd parses its arguments.
 func issueCommand(con *command.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "issue …",

@@ -51,7 +51,7 @@ type Main struct {
 	Stdout io.Writer
 	Stderr io.Writer
 	Env    func(string) string // as os.Getenv
-	// Environ is as os.Environ. nil: no variables.
+	// Environ returns the environment, as [os.Environ] does. If it is nil, there are no variables.
 	Environ func() []string
 	// Unsetenv removes a variable from the environment of the process, so that child
 	// processes do not inherit it. nil: does nothing.
@@ -128,7 +128,7 @@ func rootCommand(con *command.Console) *cobra.Command {
 	cli.AddCompletions(con, root)
 	root.InitDefaultCompletionCmd("completion")
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
-		// cobra's own shows the help for an unknown shell, and succeeds
+		// cobra's own command shows the help for an unknown shell and succeeds. This one fails.
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			return command.UsageErrorf(cmd, "missing subcommand: bash, fish, powershell or zsh")
 		}

@@ -13,7 +13,7 @@ import (
 	"mailroom/entry"
 )
 
-// Rule is the short, stable name of what a violation breaks.
+// Rule is the short, stable name of the rule that a violation breaks.
 type Rule string
 
 const (
@@ -28,7 +28,7 @@ const (
 	RuleReservation Rule = "reserve" // a reservation is made before it ends
 )
 
-// Violation is one violated rule. Run and Ticket are ids, "" where they do not apply.
+// Violation is one broken rule. Run and Ticket are ids, or "" if the rule concerns none.
 type Violation struct {
 	Rule   Rule
 	Run    string
@@ -36,9 +36,9 @@ type Violation struct {
 	Text   string // what is wrong, with the seq of the entry
 }
 
-// Log is the state of a thread by its log so far. It keeps little for each run, ticket and message,
-// because a log may be long. A log that does not begin with entry 1 was purged: what began before
-// its first entry breaks no rule.
+// Log is the state of a thread after the entries that were folded so far. It keeps little for each run, ticket and
+// message, because a log may be long. A log that does not begin with entry 1 was purged; runs and tickets that began
+// before its first entry break no rule by that.
 type Log struct {
 	Thread       string
 	First        int64 // seq of the first entry of the fold
@@ -57,13 +57,13 @@ type Log struct {
 	found    []Violation
 }
 
-// Send is a send that an entry records.
+// Send is a message to another thread, as an entry of the sender's log records it.
 type Send struct {
 	entry.Sent
 	Entry mailroom.Entry
 }
 
-// New returns the state of a thread before the entry first.
+// New returns the state of a thread whose log begins at the entry with the number first.
 func New(thread string, first int64) *Log {
 	return &Log{
 		Thread: thread, First: first, Last: first - 1, Runs: map[string]*Run{}, Tickets: map[string]*Ticket{},
@@ -124,7 +124,7 @@ func (l *Log) decode(e mailroom.Entry, body any) {
 	}
 }
 
-// runEntry folds an entry of a run other than a message.
+// runEntry folds an entry of a run that is not a message.
 func (l *Log) runEntry(e mailroom.Entry, r *Run) {
 	switch e.Kind {
 	case entry.KindEdited, entry.KindRetracted:

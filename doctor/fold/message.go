@@ -10,7 +10,7 @@ import (
 	"mailroom/entry"
 )
 
-// Fate is what became of a submitted message.
+// Fate says what happened to a submitted message.
 type Fate string
 
 const (
@@ -57,8 +57,9 @@ func SplitID(id string) (run string, seq int64) {
 	return id[:i], seq
 }
 
-// message folds a message. An assistant's message comes from a running run. The id of a submitted
-// message names its run: its own, or the one that it becomes if the current run does not read it.
+// message folds a message. An assistant's message comes from a running run. The id of a submitted message contains
+// the run that was made with it. For a steered message, that is the run which it becomes if the current run does not
+// read it.
 func (l *Log) message(e mailroom.Entry) {
 	var body struct {
 		ID   string        `json:"id"`
@@ -100,8 +101,8 @@ func (l *Log) message(e mailroom.Entry) {
 	r.Bytes += int64(len(e.Raw))
 }
 
-// find returns the message with this id that a run names. A message that must be in the log and is
-// not is a violation; of one whose entry was purged, find returns what is known.
+// find returns the message with this id that a run names. It reports a violation if the message must be in the log
+// and is missing. If the message's entry was purged, it returns the parts of the message that the id names.
 func (l *Log) find(e mailroom.Entry, r *Run, id string) *Message {
 	m := l.Message(id)
 	own, seq := SplitID(id)
@@ -116,8 +117,8 @@ func (l *Log) find(e mailroom.Entry, r *Run, id string) *Message {
 	return m
 }
 
-// queuedMessages folds the messages of a run that is queued: those made with it, or unread steered
-// ones.
+// queuedMessages folds the list of messages of a run that becomes queued: those submitted with it, or unread steered
+// ones that become its messages.
 func (l *Log) queuedMessages(e mailroom.Entry, r *Run, ids []string) {
 	var seqs []int64
 	for _, id := range ids {
@@ -143,7 +144,7 @@ func (l *Log) queuedMessages(e mailroom.Entry, r *Run, ids []string) {
 	r.messages = seqs
 }
 
-// changed checks that only unread messages are edited or retracted.
+// changed checks that an edit or a retraction concerns a message that was not read yet.
 func (l *Log) changed(e mailroom.Entry, r *Run) {
 	var body entry.Edited
 	l.decode(e, &body)

@@ -11,7 +11,7 @@ import (
 	"mailroom/entry"
 )
 
-// State is the state of a run by the log.
+// State is the state of a run that the log shows.
 type State int
 
 const (
@@ -58,7 +58,7 @@ type Run struct {
 	End      uint64 // hash of its reply, error or reason: see Completion and Failure
 	Stop     mailroom.Reason
 
-	// Microseconds since 1970; 0: not yet.
+	// In microseconds since 1970; 0 if it has not happened yet.
 	Started   int64
 	Ended     int64
 	Available int64 // when the last rescheduled entry makes it available
@@ -71,7 +71,7 @@ type Run struct {
 	tickets  []*Ticket
 }
 
-// Micros returns a time in the precision of stores.
+// Micros returns a time in microseconds since 1970, which is the precision of stores.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -79,7 +79,7 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Completion returns the contents of a completion for its hash, as Failure does for a failure.
+// Completion returns the text from which the hash of a completion is computed. [Failure] does so for a failure.
 func Completion(reply *string, steps int) string {
 	if reply == nil {
 		return fmt.Sprint(steps)
@@ -87,12 +87,12 @@ func Completion(reply *string, steps int) string {
 	return fmt.Sprint(steps, " ", *reply)
 }
 
-// Failure returns the contents of a failure for its hash.
+// Failure returns the text from which the hash of a failure is computed.
 func Failure(e *mailroom.RunError, failures, crashes int) string {
 	return strings.Join([]string{string(e.Class), e.Message, fmt.Sprint(failures, crashes)}, "\n")
 }
 
-// Retry returns the contents of the error of an attempt that is retried, for its hash.
+// Retry returns the text from which the hash of the error of a retried attempt is computed.
 func Retry(e *mailroom.RunError) string { return string(e.Class) + "\n" + e.Message }
 
 // newRun adds a run that no earlier entry names. In a purged log the run may have begun before the
@@ -125,7 +125,7 @@ func (l *Log) run(e mailroom.Entry) *Run {
 	return r
 }
 
-// transition moves a run to its next state and checks that the current one is in from.
+// transition moves a run to the state to, and checks that its state before is one of from.
 func (l *Log) transition(e mailroom.Entry, r *Run, to State, from ...State) {
 	if r.State != StatePurged && !slices.Contains(from, r.State) {
 		l.bad(RuleTransition, e.Run, "entry %d, %s of run %s, comes while the run is %s", e.Seq, e.Kind, e.Run, r.State)
@@ -204,8 +204,8 @@ func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 	}
 }
 
-// gaveWay folds the return of a started run to its place in the queue, because the run behind passes it. The priority
-// of that run grows for this.
+// gaveWay folds the return of a started run to its place in the queue, because the run with the id behind passes it.
+// The priority of that other run grows, so that it starts first.
 func (l *Log) gaveWay(e mailroom.Entry, r *Run, behind string) {
 	l.transition(e, r, StateQueued, StateRunning)
 	if r.State != StateQueued { // it began before the log
@@ -255,8 +255,8 @@ func (l *Log) ended(e mailroom.Entry, r *Run) {
 	}
 }
 
-// cancelled folds the end of a run that no worker holds, or that was asked to stop. If an unread
-// steered message was superseded before it became a run, this entry may be the first of that run.
+// cancelled folds the end of a run that no worker holds, or that was asked to stop. This entry may be the first of
+// its run: if a steered message was superseded before it was read, its own run ends without a start.
 func (l *Log) cancelled(e mailroom.Entry, r *Run) {
 	var body entry.RunStop
 	l.decode(e, &body)
@@ -303,8 +303,8 @@ type turn struct {
 	run      string
 }
 
-// queue is a heap of the runs before their first start. A run that leaves it in another way is
-// removed when it reaches the head.
+// queue is a heap of the runs that have not started yet. A run that leaves the queue without a start is removed when
+// it reaches the head.
 type queue []turn
 
 func (q queue) Len() int { return len(q) }

@@ -20,7 +20,7 @@ type Ticket struct {
 	expires time.Time
 }
 
-// opened folds a ticket that a run opens. A void one is opened again.
+// opened folds a ticket that a run opens. A ticket that became void can be opened again.
 func (l *Log) opened(e mailroom.Entry, r *Run) {
 	var body struct {
 		ID        string              `json:"id"`
@@ -42,7 +42,7 @@ func (l *Log) opened(e mailroom.Entry, r *Run) {
 	k.Kind, k.State, k.Verdict, k.expires = body.Kind, mailroom.TicketOpen, "", body.ExpiresAt
 }
 
-// decided folds a decision or an expiry. An open ticket gets one of them.
+// decided folds a decision or an expiry. An open ticket gets only one of the two.
 func (l *Log) decided(e mailroom.Entry, r *Run) {
 	var body struct {
 		Ticket   string           `json:"ticket"`

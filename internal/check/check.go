@@ -1,5 +1,4 @@
-// Package check validates values of callers and returns errors that name the field, the value and
-// what to do.
+// Package check validates values that callers pass, and returns errors that name the field, the value and what to do.
 package check
 
 import (

@@ -12,7 +12,7 @@ import (
 	"mailroom/internal/jsontext"
 )
 
-// Short returns the start of longDigest, enough to recognize a repeat.
+// Short returns the first 32 hex digits of [Full], enough to recognize a repeat.
 func Short(v any) string { return Full(v)[:32] }
 
 // Full returns the SHA-256 of a value's JSON, in hex.
@@ -36,7 +36,7 @@ func (l lineTrimmer) Write(b []byte) (int, error) {
 	return n + 1, err
 }
 
-// ID returns an id that depends only on names, in the form of a UUID (version 8, RFC 9562).
+// ID returns an id in the form of a UUID (version 8, RFC 9562) that depends only on names.
 func ID(names ...string) string {
 	h := sha256.New()
 	for _, n := range names {

@@ -2,11 +2,11 @@ package display
 
 import "strings"
 
-// The characters that the rules name. Their classes are ranges of code points here and not
-// tables of the Unicode version of a toolchain, so that Go and JavaScript agree.
-// Sources: Unicode Standard Annex #9 (direction marks), Unicode Technical Standard #51
-// (emoji sequences), Unicode Standard chapter 23 (joiners, variation selectors, tags) and
-// DerivedCoreProperties.txt (Default_Ignorable_Code_Point).
+// The characters that the rules of display name. Their classes are written here as ranges of code points. The Unicode
+// tables of Go and JavaScript are not used, because their versions differ between toolchains, and Go and JavaScript
+// must agree. Sources: Unicode Standard Annex #9 (direction marks), Unicode Technical Standard #51 (emoji sequences),
+// Unicode Standard chapter 23 (joiners, variation selectors, tags) and DerivedCoreProperties.txt
+// (Default_Ignorable_Code_Point).
 const (
 	zwsp       = '\u200b'
 	zwnj       = '\u200c'
@@ -18,8 +18,8 @@ const (
 	cancelTag  = '\U000e007f'
 )
 
-// isHidden reports whether r is invisible, or changes how its neighbours look. A lone
-// surrogate is; in Go no valid text has one.
+// isHidden reports whether r is invisible, or changes how its neighbours look. A lone surrogate counts as hidden too;
+// valid text in Go never has one.
 func isHidden(r rune) bool {
 	switch {
 	case r < 0x20, r >= 0x7f && r <= 0x9f: // controls
@@ -119,7 +119,7 @@ func usesBreaks(r rune) bool {
 	return !isHidden(r) && (r >= 0xe01 && r <= 0x109f || r >= 0x1780 && r <= 0x17ff || r >= 0x1950 && r <= 0x1aad)
 }
 
-// selects reports whether the variation selector v changes the look of r.
+// selects reports whether the variation selector v changes how the character r looks.
 func selects(r, v rune) bool {
 	ideograph := !isHidden(r) && (r >= 0x3400 && r <= 0x9fff || r >= 0xf900 && r <= 0xfaff || r >= 0x20000 && r <= 0x3fffd)
 	switch {

@@ -64,8 +64,8 @@ func offset(s string, n int) int {
 // boundaryReach bounds how many characters [Cut] goes back for a better place.
 const boundaryReach = 12
 
-// boundary returns the last offset at or before at that is not inside a mark and not
-// between characters that are shown as one, or at if there is none near it.
+// boundary returns the last offset at or before at that is neither inside a mark nor between characters that are
+// shown as one. If there is none nearby, it returns at.
 func boundary(s string, at int) int {
 	best := at
 	if open := strings.LastIndex(s[:at], markOpen); open >= 0 && at-open <= len("⟦U+10FFFF⟧") {
@@ -105,7 +105,8 @@ const (
 	markClose = "⟧"
 )
 
-// plain reports whether s has only characters whose rendering does not depend on their neighbours.
+// plain reports whether s has only printable ASCII characters, which are rendered unchanged whatever stands beside
+// them.
 func plain(s string, line bool) bool {
 	for i := range len(s) {
 		if c := s[i]; c >= 0x7f || c < ' ' && (line || c != '\n' && c != '\t') {
@@ -125,7 +126,8 @@ func render(s string, line bool) string {
 	return p.String()
 }
 
-// render prints the first end bytes of s. What follows them decides about those before it.
+// render prints the first end bytes of s. The bytes after end are not printed; they only decide how the characters
+// before them are shown.
 func (p *printer) render(s string, end int, line bool) {
 	for i := 0; i < end; {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -137,7 +139,7 @@ func (p *printer) render(s string, end int, line bool) {
 		case r == utf8.RuneError && size == 1:
 			p.mark("⟦0x%02X⟧", rune(s[i]))
 		case r == '\r' && strings.HasPrefix(rest, "\n"):
-			// The \n that follows is enough.
+			// The \n that follows the \r is enough.
 		case r == '\n' || r == '\t':
 			p.keep(r)
 		case r == blackFlag:
@@ -158,8 +160,8 @@ func (p *printer) render(s string, end int, line bool) {
 
 func isBreak(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }
 
-// printer is a rendered text and the state that the rules need of its end. The rules depend on
-// the output, not on the input, so rendering twice changes nothing.
+// printer holds a rendered text, and what the rules need to know about its end. The rules look at the output and not
+// at the input, so that rendering a text twice changes nothing.
 type printer struct {
 	strings.Builder
 	last      rune // the last character; 0 at the start
@@ -196,7 +198,7 @@ func (p *printer) mark(format string, r rune) {
 	p.last, p.combining, p.rightward = '⟧', 0, 0
 }
 
-// canShow reports whether r can be printed unchanged between what was printed and rest.
+// canShow reports whether r can be printed unchanged between the text printed so far and rest.
 func (p *printer) canShow(r rune, rest string, line bool) bool {
 	if !isHidden(r) {
 		return !isCombining(r) || p.combining < maxCombining && p.last != '⟧'

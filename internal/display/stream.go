@@ -2,8 +2,8 @@ package display
 
 import "unicode/utf8"
 
-// Stream renders a text in chunks as [Text] renders the whole. The zero value is ready to
-// use. Stream holds back the end of a chunk if its rendering depends on the next one.
+// Stream renders a text in chunks as [Text] renders the whole. The zero value is ready to use. Stream holds back the
+// end of a chunk if its rendering depends on the next chunk.
 type Stream struct {
 	p    printer
 	held string

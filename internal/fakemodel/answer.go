@@ -70,7 +70,7 @@ func (o *stream) responsesText(a Answer, index int) {
 			"item_id": id, "output_index": index, "content_index": 0, "delta": piece,
 		})
 	}
-	// A text that hangs or is held until the client left never ends.
+	// A text that hangs, or that is held until the client has left, never ends.
 	if a.Hold != nil && !o.wait(a.Hold) || a.Hang && len(a.Calls) == 0 {
 		return
 	}

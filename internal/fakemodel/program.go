@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Environment returns variables that make codex and claude use only the model at url
-// and keep their files in folder. HOME is set too: their shells read its profile,
-// which must not be the user's.
+// Environment returns variables that make codex and claude use only the model at url and keep their files in folder.
+// HOME is set too, because the shells that the programs start would otherwise read the user's profile.
 func Environment(url, folder string) map[string]string {
 	return map[string]string{
 		"HOME": folder,

@@ -68,7 +68,7 @@ type part struct {
 	Text    string          `json:"text"`
 	Name    string          `json:"name"`
 	Content json.RawMessage `json:"content"`
-	// Tool calls and results.
+	// Set for tool calls and their results.
 	Arguments string          `json:"arguments"`
 	Input     json.RawMessage `json:"input"`
 	Output    json.RawMessage `json:"output"`

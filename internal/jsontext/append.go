@@ -85,7 +85,7 @@ func AppendTime(b []byte, t time.Time) []byte {
 	return append(b, '"')
 }
 
-// AppendList appends list as an array, or null if it is nil. The function one appends an element.
+// AppendList appends list as an array, or null if list is nil. one appends an element.
 func AppendList[T any](b []byte, list []T, one func([]byte, T) []byte) []byte {
 	if list == nil {
 		return append(b, "null"...)

@@ -9,7 +9,8 @@ type Names struct {
 	many map[string]struct{} // all names, once few is full
 }
 
-// Add adds a name and reports false if it is there already. It keeps a reference to a few names.
+// Add adds a name, or returns false if the object has that name already. For a few names it keeps a reference to
+// name, so the caller must not change its bytes.
 func (m *Names) Add(name []byte) bool {
 	if m.n < len(m.few) {
 		for _, known := range m.few[:m.n] {

@@ -66,8 +66,8 @@ func unescape(inside string) string {
 	}
 }
 
-// HasLoneSurrogate finds the escape of a surrogate without its other half, which [Unquote] and
-// encoding/json replace silently. In JSON, backslashes occur only in strings.
+// HasLoneSurrogate reports whether text has the escape of a surrogate without its other half. Such an escape is what
+// [Unquote] and encoding/json replace silently. In JSON, backslashes occur only in strings.
 func HasLoneSurrogate(text []byte) bool {
 	for i := bytes.IndexByte(text, '\\'); i >= 0 && i+1 < len(text); {
 		width := 2

@@ -16,17 +16,17 @@ func load[T Text](t T) uint64 {
 		uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
 }
 
-// equal marks the bytes that are c.
+// equal marks the bytes of w that equal c.
 func equal(w uint64, c byte) uint64 {
 	w ^= ones * uint64(c)
 	return (w - ones) &^ w & highs
 }
 
-// controls marks the control characters.
+// controls marks the bytes of w that are control characters.
 func controls(w uint64) uint64 { return (w - ones*' ') &^ w & highs }
 
-// plainPrefix returns the length of the prefix without quotes, backslashes and control characters,
-// and whether it is ASCII.
+// plainPrefix returns the length of the longest prefix without quotes, backslashes and control characters, and
+// whether that prefix is ASCII.
 func plainPrefix[T Text](text T) (n int, ascii bool) {
 	var all uint64
 	for ; n+8 <= len(text); n += 8 {
@@ -48,7 +48,7 @@ func plainPrefix[T Text](text T) (n int, ascii bool) {
 	return n, all&highs == 0
 }
 
-// verbatimPrefix returns the length of the prefix that is ASCII and is not escaped.
+// verbatimPrefix returns the length of the longest prefix that is ASCII and needs no escape.
 func verbatimPrefix(text string, html bool) (n int) {
 	for ; n+8 <= len(text); n += 8 {
 		w := load(text[n : n+8])

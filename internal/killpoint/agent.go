@@ -107,7 +107,7 @@ func (p *scriptRun) runScene(ctx context.Context, name string) error {
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("unknown scene %q", name)}
 }
 
-// sceneName returns a name that is the same in every attempt of the current scene.
+// sceneName returns a name for a ticket or an effect of the current scene. It is the same in every attempt.
 func (p *scriptRun) sceneName(what string) string {
 	return fmt.Sprintf("%s-%d", what, p.checkpoint.Next)
 }
@@ -127,8 +127,8 @@ func (p *scriptRun) finishScene(ctx context.Context, step mailroom.Step) error {
 		return err
 	}
 	step.Name, step.Checkpoint = p.sceneName(p.script.Scenes[p.checkpoint.Next]), raw
-	// The attempt that wrote the step. The entry itself records the attempt that the store
-	// accepted.
+	// The entry names the attempt that wrote the step; the store records the attempt that it accepted. Torture
+	// compares both.
 	step.Entries = append(step.Entries, mailroom.AgentEntry{Kind: "x.by", Body: by})
 	p.point.reach("step")
 	if err := p.session.Append(ctx, step); err != nil {

@@ -84,7 +84,8 @@ type storeProxy struct {
 	point *KillPoint
 }
 
-// replyGrace is the time in which a wrong reply, sent before its commit, would reach the client.
+// replyGrace is a time that is long enough for a client to get a reply which the server wrongly sends before its
+// commit.
 const replyGrace = 20 * time.Millisecond
 
 func (s *storeProxy) Update(ctx context.Context, f func(store.Tx) error) error {
@@ -114,7 +115,7 @@ func (s *storeProxy) Update(ctx context.Context, f func(store.Tx) error) error {
 	return err
 }
 
-// watchedTx is a transaction that detects writes of a kind.
+// watchedTx is a transaction that notices writes of one kind.
 type watchedTx struct {
 	store.Tx
 	what string

@@ -26,8 +26,8 @@ func Build(path, tags string, packages ...string) error {
 	return nil
 }
 
-// Main is an M for testscript.Main. If the race detector watches the test program, Main builds the commands that Path
-// and Program find; otherwise it builds none, because the test program starts as quickly as they do.
+// Main is an M for testscript.Main. If the test program has the race detector, Main builds the commands that Path and
+// Program find. Otherwise the test program itself serves as the commands, because it starts as quickly.
 type Main struct {
 	M        *testing.M
 	Packages []string // import paths of the main packages

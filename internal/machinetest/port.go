@@ -16,8 +16,8 @@ import (
 )
 
 // Port is a port of 127.0.0.1 that the system gives to no other process until Release. It refuses connections, except
-// while a program listens on it. Any program may, and again after it has ended, if it sets SO_REUSEADDR before it
-// binds, as [net.Listen] and all servers that can restart do.
+// while a program listens on it. Any program may listen on it, also after another one has ended, if it sets
+// SO_REUSEADDR before it binds, as [net.Listen] and all servers that can restart do.
 type Port struct {
 	Addr   string // host:port
 	Number int
@@ -34,7 +34,7 @@ func Hold() (*Port, error) {
 	return &Port{Addr: addr.String(), Number: addr.Port, hold: release}, nil
 }
 
-// Release gives the port back to the system. A program that listens on it goes on.
+// Release gives the port back to the system. A program that listens on the port keeps it.
 func (p *Port) Release() error { return p.hold() }
 
 // Reserve returns the address of a port that is held until the test and its cleanups have ended.

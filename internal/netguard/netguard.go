@@ -62,8 +62,8 @@ func (p Policy) Check(a netip.Addr) error {
 	return nil
 }
 
-// CheckHost checks the host of a URL without resolving it, so only an address, or localhost. Other
-// names are checked at connect time.
+// CheckHost checks the host of a URL without resolving it. So it checks only addresses and localhost; other names are
+// checked at connect time.
 func (p Policy) CheckHost(host string) error {
 	a, err := netip.ParseAddr(host)
 	switch {
@@ -115,7 +115,7 @@ func (p Policy) Transport() *http.Transport {
 		IdleConnTimeout:       20 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		// The default of 10 MiB per request is more than any answer needs.
+		// The default of 10 MiB is more than any response needs.
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }

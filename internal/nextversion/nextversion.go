@@ -13,8 +13,8 @@ type Note struct {
 	N int64 `json:"n"`
 }
 
-// Noted returns the field, the number of notes, from the tail of a body that this version keeps
-// unread. The field is 0 in a body without it.
+// Noted returns the number of notes, which is the field that the next version adds. tail is the end of a body, which
+// this version keeps without reading it. A body without the field has 0 notes.
 func Noted(tail string) int64 {
 	n, size := binary.Uvarint([]byte(tail))
 	if size <= 0 {
@@ -23,7 +23,7 @@ func Noted(tail string) int64 {
 	return int64(n)
 }
 
-// Add returns the tail with the field increased by one.
+// Add returns tail with the number of notes increased by one.
 func Add(tail string) string {
 	_, size := binary.Uvarint([]byte(tail))
 	return string(binary.AppendUvarint(nil, uint64(Noted(tail)+1))) + tail[max(size, 0):]

@@ -105,7 +105,7 @@ func (c *Cluster) initialize(ctx context.Context) error {
 		"-E", "UTF8", "--locale=C", "--no-instructions")
 }
 
-// create starts a cluster whose data are created by fill.
+// create starts a cluster. fill writes its data folder.
 func create(ctx context.Context, o Options, fill func(c *Cluster) error) (*Cluster, error) {
 	c, err := prepare(o, fill)
 	if err != nil {
@@ -117,7 +117,7 @@ func create(ctx context.Context, o Options, fill func(c *Cluster) error) (*Clust
 	return c, nil
 }
 
-// prepare creates a cluster whose data are created by fill, without a server.
+// prepare creates a cluster without starting it. fill writes its data folder.
 func prepare(o Options, fill func(c *Cluster) error) (_ *Cluster, err error) {
 	c := &Cluster{port: defaultPort, settings: o.Settings}
 	if c.bin, err = binaries(); err != nil {
@@ -215,8 +215,8 @@ func (c *Cluster) Restart(ctx context.Context) error {
 		if ready || err != nil {
 			return err
 		}
-		// The server exited. After a kill its processes may still hold the shared memory for a
-		// moment; then it refuses to start.
+		// The server exited at once. After a kill, its old processes may hold the shared memory for a moment, and the
+		// new server refuses to start until they have ended.
 	}
 }
 
@@ -239,7 +239,7 @@ func (c *Cluster) start() error {
 	exited := make(chan struct{})
 	c.server, c.exited = server, exited
 	go func() {
-		// The state of a server that was killed or stopped says nothing.
+		// The exit state of a server that was killed or stopped is of no interest.
 		_ = server.Wait()
 		close(exited)
 	}()
@@ -300,8 +300,8 @@ func (c *Cluster) CPUTime() time.Duration {
 	return state.UserTime() + state.SystemTime()
 }
 
-// Terminate ends the connections whose application_name is name, or all but its own with "", and
-// returns their number.
+// Terminate ends the connections whose application_name is name, and returns their number. With "" it ends all
+// connections but its own.
 func (c *Cluster) Terminate(ctx context.Context, name string) (n int, err error) {
 	err = c.with(ctx, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -327,6 +327,6 @@ func (c *Cluster) Close() error {
 	if c.held != nil {
 		closed = errors.Join(closed, c.held.Release())
 	}
-	// The watcher cannot remove the folder from one that belongs to root.
+	// The watcher may not remove the folder if the parent folder belongs to root.
 	return errors.Join(err, closed, c.watcher.Wait(), os.RemoveAll(c.dir))
 }

@@ -28,7 +28,7 @@ func newProxied(p *Proxy, client, server net.Conn) *proxied {
 	return c
 }
 
-// close ends the connection without what it holds.
+// close ends the connection and loses the messages in it.
 func (c *proxied) close() {
 	c.closing.Do(func() {
 		close(c.closed)
@@ -51,7 +51,7 @@ type piece struct {
 	sent time.Time
 }
 
-// linePieces bounds the messages on a line; then its sender waits.
+// linePieces bounds the messages on a line. If the line is full, its sender waits.
 const linePieces = 256
 
 func newLine(of *proxied, from, to net.Conn, held func(Link) bool) line {
@@ -109,7 +109,7 @@ func (l *line) send(data []byte) {
 	}
 }
 
-// finish waits until the line has forwarded everything. send must not be called any more.
+// finish waits until the line has forwarded everything. After finish, send must not be called.
 func (l *line) finish() {
 	close(l.pieces)
 	<-l.drained
@@ -125,7 +125,7 @@ func applicationOf(startup []byte) string {
 	return name
 }
 
-// message reads one message of the protocol, which has a type of so many bytes before its length.
+// message reads one message of the protocol. typ is the number of bytes of its type, which stands before its length.
 func message(from io.Reader, typ int) ([]byte, error) {
 	head := make([]byte, typ+4)
 	if _, err := io.ReadFull(from, head); err != nil {

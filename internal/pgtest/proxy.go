@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Fate is what a Proxy does to one trip.
+// Fate says what a Proxy does to one trip, which is a request with its answer.
 type Fate int
 
 const (
@@ -30,17 +30,17 @@ const (
 // Link is the state of the network between the clients of a Proxy and the cluster. The zero Link
 // passes everything at once.
 type Link struct {
-	// HoldRequests and HoldAnswers hold what is sent to the server, and to the clients, until another
-	// Link passes it. Connections stay open, as in a network that loses packets and sends them again.
+	// HoldRequests holds what clients send, and HoldAnswers what the server sends, until a Link without the field is
+	// set. Connections stay open, as in a network that loses packets and sends them again.
 	HoldRequests, HoldAnswers bool
 	// Delay delays each message, in both directions.
 	Delay time.Duration
-	// Only limits this to connections whose application_name ends with it.
+	// Only limits the faults to connections whose application_name ends with it.
 	Only string
 }
 
-// Proxy forwards connections to a cluster. Its network has the faults of a [Link]. It counts the trips
-// of connections that write, which pin their plans, and can cut one of them; later connections pass.
+// Proxy forwards connections to a cluster. Its network has the faults of a [Link]. It counts the trips of connections
+// that write, which it recognizes by their setting for plans, and can cut one trip; later trips pass.
 type Proxy struct {
 	cluster  *Cluster
 	dir      string
@@ -96,7 +96,7 @@ func NewProxy(c *Cluster) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy and its connections. It returns the error of a fault that was not caused.
+// Close ends the proxy and its connections. It returns an error if a fault that was asked for did not happen.
 func (p *Proxy) Close() error {
 	closed := p.listener.Close()
 	p.mu.Lock()
@@ -125,7 +125,8 @@ func (p *Proxy) SetLink(l Link) {
 	p.changed = make(chan struct{})
 }
 
-// linkOf returns the network of a connection, and a channel that is closed when it changes.
+// linkOf returns the network state for a connection with this application_name, and a channel that is closed when the
+// state changes.
 func (p *Proxy) linkOf(application string) (Link, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,8 +136,7 @@ func (p *Proxy) linkOf(application string) (Link, <-chan struct{}) {
 	return p.link, p.changed
 }
 
-// CloseConnections ends the connections whose application_name ends with suffix, without what they
-// hold.
+// CloseConnections ends the connections whose application_name ends with suffix, and loses the messages in them.
 func (p *Proxy) CloseConnections(suffix string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +154,7 @@ func (p *Proxy) Trips() int {
 	return p.trips
 }
 
-// Cut makes the n-th trip from now fail, none if n is 0.
+// Cut makes the n-th trip from now fail. If n is 0, no trip fails.
 func (p *Proxy) Cut(n int, with Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *Proxy) next() Fate {
 	return p.with
 }
 
-// cuts reports whether one of the next trips is cut.
+// cuts reports whether one of the trips to come will be cut.
 func (p *Proxy) cuts() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -286,8 +286,8 @@ func (c *proxied) request(from *bufio.Reader) {
 	}
 }
 
-// answer forwards the server's messages. After lost is closed it waits for the end of one more trip
-// and closes the connection.
+// answer forwards the server's messages. After lost is closed, it waits for the end of the current trip and closes
+// the connection.
 func (c *proxied) answer() {
 	from := bufio.NewReader(c.answers.from)
 	defer c.close()

@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Select returns the rows of a query as text; NULL is "". It connects past all proxies.
+// Select returns the rows of a query as text, with "" for NULL. It connects to the cluster directly, not through a
+// Proxy.
 func (c *Cluster) Select(ctx context.Context, query string, args ...any) (rows [][]string, err error) {
 	err = c.with(ctx, func(conn *pgx.Conn) error {
 		found, err := conn.Query(ctx, query, args...)

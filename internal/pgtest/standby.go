@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Standby starts a standby of the cluster, which has its settings. It is synchronous if the cluster
-// has the setting synchronous_standby_names=*.
+// Standby starts a standby of the cluster, with the settings of the cluster. The standby is synchronous if the
+// cluster has the setting synchronous_standby_names=*.
 func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	return create(ctx, Options{Settings: c.settings}, func(s *Cluster) error {
 		return s.run(ctx, filepath.Join(s.bin, "pg_basebackup"), "-d", c.URL(), "-D", s.data(), "--write-recovery-conf",
@@ -27,7 +27,7 @@ func URLOf(clusters ...*Cluster) string {
 	return "host=" + strings.Join(dirs, ",") + " user=" + role + " dbname=" + database + " target_session_attrs=read-write"
 }
 
-// Promote makes a standby a primary, and waits until it is one. It does not end the old primary.
+// Promote makes a standby a primary, and waits until it is a primary. The old primary keeps running.
 func (c *Cluster) Promote(ctx context.Context) error {
 	return c.with(ctx, func(conn *pgx.Conn) error {
 		var promoted bool

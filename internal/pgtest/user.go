@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// credential is the user that runs a cluster; the zero value is the current one.
+// credential is the user that runs a cluster. The zero value stands for the current user.
 type credential struct{ uid, gid uint32 }
 
 // unprivileged returns the current user or, for root, the first of the users below that exists.
@@ -44,7 +44,7 @@ func (c credential) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: c.uid, Gid: c.gid}
 }
 
-// own gives a folder to the user, and lets the user reach it.
+// own makes the user the owner of a folder, and lets the user reach the folder.
 func (c credential) own(dir string) error {
 	if c.uid == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (c credential) own(dir string) error {
 	return os.Chmod(parent, info.Mode().Perm()|0o011)
 }
 
-// give gives a file or a folder to the user.
+// give makes the user the owner of a file or a folder.
 func (c credential) give(path string) error {
 	if c.uid == 0 {
 		return nil

@@ -25,8 +25,8 @@ const (
 const shimTasks = 32
 
 // Cgroup is a cgroup of version 2 that was delegated to this process: by systemd (Delegate=pids), which says so in an
-// attribute of its folder, or by a container whose cgroup namespace begins with it. No other one may be divided, even
-// by root (CGROUP_DELEGATION.md of systemd).
+// attribute of its folder, or by a container whose cgroup namespace begins with it. A process must not divide any
+// other cgroup, even as root (CGROUP_DELEGATION.md of systemd).
 type Cgroup struct {
 	base string
 
@@ -35,8 +35,8 @@ type Cgroup struct {
 	stale []string // folders of children that had processes when the child ended
 }
 
-// OpenCgroup prepares the cgroup of this process for children with a limit of processes. It moves this process into a
-// cgroup of its own below it.
+// OpenCgroup prepares the cgroup of this process for children with a limit of processes. For that it moves this
+// process into a new cgroup below the present one.
 func OpenCgroup() (*Cgroup, error) { return openCgroup("/proc/self", isMarked, isNamespaceRoot) }
 
 func openCgroup(self string, marked, root func(dir string) bool) (*Cgroup, error) {
@@ -80,7 +80,8 @@ func openCgroup(self string, marked, root func(dir string) bool) (*Cgroup, error
 	return g, nil
 }
 
-// leftBehind returns the cgroups of children whose server is gone. One that a live server has just made is empty too.
+// leftBehind returns the cgroups of children whose server has ended. A cgroup that a live server has just created is
+// empty as well, so emptiness alone does not show it.
 func leftBehind(base string) (dirs []string) {
 	all, _ := filepath.Glob(filepath.Join(base, childCgroups+"*")) // the pattern is valid
 	for _, dir := range all {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Input queues text for a child's stdin. Write never blocks: a child that waits
-// for its own output to be read would otherwise deadlock with its writer.
+// Input queues text for a child's stdin. Write never blocks. If it did, a child that waits until its output is read
+// would deadlock with the goroutine that writes its input.
 type Input struct {
 	mu     sync.Mutex // guards the fields below
 	queue  []string
@@ -70,8 +70,8 @@ func (in *Input) next() (text string, ok bool) {
 	}
 }
 
-// pump writes the queue to the child's stdin until Close is called or a write fails. A
-// child may close its stdin or exit early: a failed write is no error.
+// pump writes the queue to the child's stdin until Close is called or a write fails. A write that fails is no error,
+// because a child may close its stdin or exit early.
 func (in *Input) pump(to io.WriteCloser) {
 	for {
 		text, ok := in.next()

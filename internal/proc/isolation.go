@@ -28,19 +28,20 @@ const (
 // began a new session. Other systems do not support isolation.
 type Isolation struct {
 	Kind Kind `json:"kind"`
-	// Hide lists files and folders to hide, as absolute paths. Links are followed at
-	// each start, because a secret may have been replaced. Missing ones are ignored.
+	// Hide lists files and folders to hide, as absolute paths. Symbolic links are followed at each start of a child,
+	// because a secret may have been replaced. Missing paths are ignored.
 	Hide []string `json:"hide,omitempty"`
 	// Show lists regular files below Hide that the child may read.
 	Show []string `json:"show,omitempty"`
 	// Keep lists folders below Hide that stay accessible, such as the child's
 	// working directory.
 	Keep []string `json:"keep,omitempty"`
-	// User is the user that the child runs as; nil: the user of this process.
+	// User is the user that the child runs as. If it is nil, the child runs as the user of this process.
 	User *User `json:"user,omitempty"`
 
 	Resources Resources `json:"resources"`
-	// Cgroup limits the processes of the child instead of setrlimit(2), for root. nil: none.
+	// Cgroup limits the processes of the child, for root, on which setrlimit(2) has no effect. nil means that no
+	// cgroup is used.
 	Cgroup *Cgroup `json:"-"`
 }
 

@@ -29,10 +29,9 @@ func landlockVersion() (int, error) {
 	return int(v), nil
 }
 
-// restrict denies this thread and its descendants access to hidden paths.
-// Landlock rules only allow, so restrict allows every path beside those that lead
-// to a hidden one. In a folder that leads to a hidden path the child can list
-// names, but not create or remove files.
+// restrict denies this thread and its descendants access to hidden paths. A rule of Landlock can only allow. So
+// restrict allows every path that is not hidden and does not lead to a hidden path. In a folder that leads to a
+// hidden path the child can list names, but not create or remove files.
 func (p *plan) restrict() error {
 	version, err := landlockVersion()
 	if err == nil && version < minLandlockVersion {

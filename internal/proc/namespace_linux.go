@@ -34,12 +34,11 @@ func droppedCapabilities() []uintptr {
 	}
 }
 
-// namespaceAttributes adds a shim's namespaces to attr and reports whether the
-// shim must map its own user. Root maps all users to themselves, so files keep
-// their owners while capabilities apply inside the namespace only. Any other user
-// is mapped alone, and by the shim: this process is not dumpable (see [HideSelf]),
-// so it may not write its children's uid_map. A root server whose child runs as
-// another user needs no user namespace.
+// namespaceAttributes adds a shim's namespaces to attr and reports whether the shim must map its own user. Root maps
+// all users to themselves, so files keep their owners while capabilities apply inside the namespace only. For any
+// other user only that user is mapped, and by the shim: this process is not dumpable (see [HideSelf]), so the kernel
+// does not let it write the uid_map of its children. A root server whose child runs as another user needs no user
+// namespace.
 func namespaceAttributes(attr *syscall.SysProcAttr, u *User) (shimMaps bool) {
 	attr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWPID
 	switch {
@@ -63,7 +62,7 @@ func (p *plan) enterNamespace() error {
 			return err
 		}
 	}
-	// Mounts made outside later appear here; mounts made here stay here.
+	// Mounts that are made outside later appear here; mounts that are made here do not appear outside.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return &opError{"separate the mounts", err}
 	}
@@ -86,7 +85,7 @@ func (p *plan) enterNamespace() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return &opError{"mount /proc", err}
 	}
-	// The current directory may lie below a hidden folder: resolve it again.
+	// The current directory may lie below a hidden folder, so its path is resolved again.
 	if err := os.Chdir(dir); err != nil {
 		return &opError{"enter the working directory", err}
 	}
@@ -143,14 +142,15 @@ func (p *plan) dropCapabilities() error {
 	return nil
 }
 
-// canGain reports whether a program that this process executes can gain the capability. A container may
-// have dropped all of them, and with them the right to drop more.
+// canGain reports whether a program that this process executes can gain the capability. A container may have dropped
+// all capabilities, and with them the right to drop more, so dropCapabilities must not try.
 func canGain(c uintptr) bool {
 	in, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
 	return err != nil || in != 0
 }
 
-// handle is a shown path, opened before it was hidden, to be mounted again at the same place.
+// handle is a path that the child may see, opened before its folder was hidden, so that it can be mounted at the same
+// place again.
 type handle struct {
 	path   string
 	fd     int

@@ -8,9 +8,8 @@
 // began a session and was orphaned before the tree was scanned is found only if
 // the child is isolated: then the shim adopts the orphans.
 //
-// On Linux a process is identified by pid and start time, so a reused pid is never
-// signalled. On other Unix systems the tree is the process group alone, a child
-// outlives a parent that is killed, and [KillLeftovers] finds nothing.
+// On Linux a process is identified by pid and start time, so a reused pid is never signalled. On other Unix systems
+// the tree is only the process group, a child goes on if its parent is killed, and [KillLeftovers] finds nothing.
 package proc
 
 import (
@@ -48,10 +47,10 @@ type Spec struct {
 	Env     []string // the whole environment, NAME=VALUE; the last entry of a name wins
 	Belongs Belongs  // recognizes the mark in Env; nil: no mark
 	Limits  Limits
-	// Isolation is the sandbox; nil: the child has all rights of this process.
+	// Isolation is the sandbox. If it is nil, the child has all rights of this process.
 	Isolation *Isolation
-	// Urgent reports whether a reason to stop (a context's cause or an error of
-	// Emit) requires KILL at once, without INT and TERM. nil: never.
+	// Urgent reports whether a reason to stop (a context's cause or an error of Emit) requires KILL at once, without
+	// INT and TERM. If it is nil, no reason is urgent.
 	Urgent func(why error) bool
 }
 
@@ -62,20 +61,19 @@ type Limits struct {
 	Total  time.Duration // from Run to the child's exit
 	Output int64         // bytes of stdout
 	Stderr int           // last bytes of stderr to keep
-	// Working reports whether the child waits for something that it started, such as a tool. While it does, or
-	// while the child's processes use the processor, Busy applies instead of Idle. Run calls it from the
-	// goroutine of Emit. nil: Idle always applies.
+	// Working reports whether the child waits for something that it started, such as a tool. While it does, or while
+	// the child's processes use the processor, Busy applies instead of Idle. Run calls Working from the goroutine of
+	// Emit. If Working is nil, Idle always applies.
 	Working func() bool
 	Busy    time.Duration
-	// StdoutOnly makes output on stderr count as no activity for Start and Idle.
+	// StdoutOnly is set if output on stderr does not count as activity for Start and Idle.
 	StdoutOnly bool
 
 	Interrupt time.Duration // from INT to TERM when the child is stopped
 	Terminate time.Duration // from TERM to KILL
 }
 
-// Reasons why Run stopped a child. The others are the cause of its context and
-// errors of Emit.
+// Reasons why Run stopped a child. Other reasons are the cause of the child's context and errors of Emit.
 var (
 	ErrStart  = errors.New("no output before the start timeout")
 	ErrIdle   = errors.New("no output before the idle timeout")
@@ -87,16 +85,16 @@ var (
 // Child is a started process. The caller must call one of Run, RunWithInput and
 // Kill, once, and wait for it to return.
 type Child struct {
-	// Set by Start, then only read.
+	// Set by Start, and only read afterwards.
 	spec                  Spec
 	id                    ID
 	started               time.Time
 	stdin, stdout, stderr *os.File // this process's ends of the pipes
 
-	// Owned by the goroutine that stops the tree.
+	// Owned by the goroutine that stops the process tree.
 	tree *tree
 
-	// Set by the owner goroutine before it closes exited.
+	// Set by the goroutine that owns the process before it closes exited.
 	code    int    // exit status; -1: killed by a signal
 	signal  string // name of that signal
 	waitErr error
@@ -112,7 +110,7 @@ type Child struct {
 // only the program and Dir.
 func Start(spec Spec) (*Child, error) {
 	if spec.Dir != "" {
-		// os/exec reports a missing folder as if the program were missing.
+		// Check the folder first, because os/exec reports a missing folder as if the program were missing.
 		info, err := os.Stat(spec.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("working directory: %w", err)
@@ -157,8 +155,7 @@ func Start(spec Spec) (*Child, error) {
 	return c, nil
 }
 
-// running reports whether the child is not reaped yet: until then its pid and
-// group id cannot be reused.
+// running reports whether the child is not reaped yet. Until it is reaped, its pid and group id cannot be reused.
 func (c *Child) running() bool {
 	select {
 	case <-c.reaped:
@@ -213,9 +210,8 @@ func signalName(sig syscall.Signal) string {
 	return sig.String()
 }
 
-// openPipes creates the pipes and returns the child's ends. It does not leave them to
-// os/exec: Cmd.Wait would wait until they are closed, and a grandchild may keep
-// them open forever.
+// openPipes creates the pipes and returns the child's ends. It does not let os/exec create the pipes, because
+// Cmd.Wait would wait until they are closed, and a grandchild may keep them open forever.
 func (c *Child) openPipes(cmd *exec.Cmd) (theirs []*os.File, err error) {
 	var files []*os.File
 	pipe := func() (r, w *os.File) {
@@ -245,8 +241,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// Kill ends a child that Run was not called for, with its whole tree, at once. Its
-// error is nil or a [SurvivorsError].
+// Kill ends a child at once, with its whole tree, if Run was not called for it. The error is nil or a
+// [SurvivorsError].
 func (c *Child) Kill() error {
 	exit, _ := c.finish(context.Background(), c.startPipes(nil), errKilled, discard) // the error is errKilled
 	if exit.Survivors != nil {

@@ -39,7 +39,7 @@ type plan struct {
 	Probe string `json:"probe,omitempty"`
 }
 
-// report is a shim's message: the child has started, failed to start, or exited.
+// report is a message of a shim to its parent: the child has started, failed to start, or exited.
 type report struct {
 	Op      string        `json:"op,omitempty"` // what failed
 	Errno   syscall.Errno `json:"errno,omitempty"`
@@ -70,8 +70,8 @@ func runShim() int {
 		return 125
 	}
 	orders, reports := os.NewFile(shimOrders, "orders"), os.NewFile(shimReports, "reports")
-	// Signals to the tree are meant for the child. The shim catches them and does not
-	// ignore them, because the child would inherit an ignored signal.
+	// Signals to the tree are meant for the child. The shim catches these signals and does not ignore them, because
+	// the child would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	send := func(r report) bool { return json.NewEncoder(reports).Encode(r) == nil }
 	reader := bufio.NewReader(orders)
@@ -109,9 +109,9 @@ func runShim() int {
 	return 0
 }
 
-// unblockSignals executes the shim again, without blocked signals, if a supervisor has left some: the child would have
-// them blocked, and INT and TERM would not stop it. The shim alone cannot change that, because the Go runtime starts
-// programs with the mask that it was itself started with.
+// unblockSignals executes the shim again without blocked signals, if a supervisor started it with some blocked. The
+// child would inherit them, and INT and TERM would not stop it. The shim cannot unblock them for the child in another
+// way, because the Go runtime starts programs with the signal mask that it was itself started with.
 func unblockSignals() error {
 	var none, blocked unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, &blocked); err != nil || blocked == none {
@@ -204,8 +204,8 @@ func (p *plan) setLimits() error {
 	return nil
 }
 
-// start starts the child in a session of its own, because a program with the terminal of the server could
-// read what is typed there and type itself.
+// start starts the child in its own session. A program that shares the terminal of the server could read what a
+// person types there, and type itself.
 func (p *plan) start() (pid int, err error) {
 	attr := &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2},
@@ -234,7 +234,7 @@ func releaseStreams() error {
 	return errors.Join(err, unix.Close(null))
 }
 
-// reap waits for all children and reports how the one with pid child ended.
+// reap waits for all children of the shim, and reports how the child with this pid ended.
 func reap(child int, send func(report) bool) {
 	for {
 		var status syscall.WaitStatus
@@ -255,8 +255,8 @@ func reap(child int, send func(report) bool) {
 	}
 }
 
-// endDescendants kills the descendants of this process. The init process of a pid
-// namespace need not: its exit kills them.
+// endDescendants kills the descendants of this process. The first process of a pid namespace does nothing here,
+// because its exit kills all others.
 func endDescendants() {
 	if os.Getpid() == 1 {
 		return

@@ -74,8 +74,8 @@ func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if i.Kind == KindNamespace {
-		// The kernel ends a pid namespace with its first process. A shim without
-		// one must outlive its parent to end the tree.
+		// The kernel ends a pid namespace when its first process ends. A shim that is not such a process must outlive
+		// its parent, to end the tree.
 		shim.SysProcAttr.Pdeathsig = syscall.SIGKILL
 		p.Map = namespaceAttributes(shim.SysProcAttr, i.User)
 	}
@@ -134,7 +134,7 @@ func withoutLinks(paths []string) (real []string) {
 	return real
 }
 
-// wait reaps the shim.
+// wait waits until the shim has ended, and reaps it.
 func (s *startedShim) wait() error {
 	if s.cmd.ProcessState != nil {
 		return nil
@@ -216,12 +216,12 @@ func Try(ctx context.Context, kind Kind) (err error) {
 	return errors.Join(err, s.wait())
 }
 
-// endShim kills the shim of an isolated child once all other processes of the tree have ended.
+// endShim kills the shim of an isolated child after all other processes of the tree have ended.
 func (c *Child) endShim() *SurvivorsError {
 	if c.tree.shim == 0 {
 		return nil
 	}
-	// stop returns no other error here
+	// stop returns no other kind of error here.
 	left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), []stopStage{{syscall.SIGKILL, killWait}},
 		nil))
 	return left

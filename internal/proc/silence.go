@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// silence measures how long a child has written nothing, and decides when that ends it. A child that waits for
-// a tool is as silent as one that hangs, so the limit is a longer one while it has a call open or its processes
-// work. It belongs to the goroutine of Run.
+// silence measures how long a child has written nothing, and decides when Run stops it for that. A child that waits
+// for a tool is as silent as a child that hangs. So a longer limit applies while the child has a call open or its
+// processes use the processor. It belongs to the goroutine of Run.
 type silence struct {
 	limits Limits
 	used   func() time.Duration // processor time of the child's tree
@@ -30,7 +30,7 @@ func newSilence(limits Limits, used func() time.Duration) *silence {
 	return s
 }
 
-// wait is the time to the first look at a child that writes nothing, 0 for none.
+// wait returns the time after which a silent child is judged, or 0 if it never is.
 func (s *silence) wait() time.Duration {
 	idle, busy := s.limits.Idle, s.limits.Busy
 	if s.limits.Working == nil || idle > 0 && (busy == 0 || busy > idle) {
@@ -39,7 +39,7 @@ func (s *silence) wait() time.Duration {
 	return busy
 }
 
-// end ends a silence. Run calls it for each output that counts as activity.
+// end records that the child has written something. Run calls it for each output that counts as activity.
 func (s *silence) end() {
 	s.late, s.expired, s.looked, s.since = ErrIdle, false, false, time.Now()
 	s.timer.Stop()
@@ -49,7 +49,7 @@ func (s *silence) end() {
 }
 
 // judge is called when the timer has fired and the child has written nothing. It returns why the child has to be
-// stopped, or nil if it works, and then looks again later.
+// stopped, or nil if it may go on; then it sets the timer again.
 func (s *silence) judge() error {
 	s.expired = false
 	quiet := time.Since(s.since)
@@ -81,11 +81,11 @@ func (s *silence) judge() error {
 	return nil
 }
 
-// A tree works if it uses this part of one processor during the window of a look. A program that waits for its
-// model, or for a helper that waits for it, uses far less; a build or a test uses far more.
+// The processes of a child work if they use at least 1/workingShare of one processor while they are observed. A
+// program that waits for its model, or for a helper that waits, uses far less; a build or a test uses far more.
 const workingShare = 10
 
-// window is the length of a look.
+// window returns how long the processes are observed.
 func (s *silence) window() time.Duration {
 	return min(max(s.limits.Idle/10, 500*time.Millisecond), 30*time.Second)
 }

@@ -32,14 +32,14 @@ func (e *SurvivorsError) Error() string {
 
 func (e *SurvivorsError) Unwrap() error { return e.Err }
 
-// stopStage is one stage of stopping a tree: send signal (0: none), then wait up to
-// grace for the tree to end.
+// stopStage is one stage of stopping a tree: send signal, or none if it is 0, then wait up to grace for the tree to
+// end.
 type stopStage struct {
 	signal syscall.Signal
 	grace  time.Duration
 }
 
-// stopStages returns how to stop the tree. why is nil if the child has exited.
+// stopStages returns the stages in which the tree is stopped. why is nil if the child has exited by itself.
 func (c *Child) stopStages(why error) []stopStage {
 	lim := c.spec.Limits
 	kill := stopStage{syscall.SIGKILL, killWait}
@@ -48,8 +48,8 @@ func (c *Child) stopStages(why error) []stopStage {
 	}
 	terminate := stopStage{syscall.SIGTERM, lim.Terminate}
 	if why == nil {
-		// The child has exited. INT would not end what it left: a shell makes
-		// its background processes ignore INT.
+		// The child has exited. INT would not end the processes that it left, because a shell makes its background
+		// processes ignore INT.
 		return []stopStage{{0, lingerTimeout}, terminate, kill}
 	}
 	return []stopStage{{syscall.SIGINT, lim.Interrupt}, terminate, kill}

@@ -210,8 +210,9 @@ func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 	}
 }
 
-// hasUnread reports whether the child has written what was not handled yet. Output that waits is no silence: after this
-// process was starved or stopped, both the timer and the output are ready, and select takes either.
+// hasUnread reports whether the child has written output that was not handled yet. A child with such output is not
+// silent. The timer can fire all the same: after this process got no processor time or was stopped, both the timer
+// and the output are ready, and select takes either.
 func (c *Child) hasUnread(t *stream) bool {
 	if t.read.Load() > 0 || unread(c.stdout) {
 		return true
@@ -246,14 +247,14 @@ func (c *Child) emitPiece(ctx context.Context, t *stream, b []byte, emit Emit) e
 	return err
 }
 
-// finish stops the tree, drains the pipes, and returns how the child ended. why is
-// nil if the child exited by itself.
+// finish stops the tree, reads the pipes to their end, and returns how the child ended. why is nil if the child
+// exited by itself.
 func (c *Child) finish(ctx context.Context, t *stream, why error, emit Emit) (Exit, error) {
 	stopped := make(chan *SurvivorsError, 1)
 	ladder := c.stopStages(why)
 	t.pipes.Go(func() {
 		defer recovery.Handle(nil, "program stop", func(*recovery.Panic) { c.closePipes(t); stopped <- nil })
-		// stop returns no other error here
+		// stop returns no other kind of error here.
 		left, _ := errors.AsType[*SurvivorsError](c.tree.stop(context.Background(), ladder, c.exited))
 		if left == nil {
 			left = c.endShim()

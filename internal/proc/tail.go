@@ -8,7 +8,7 @@ type tail struct {
 
 func (t *tail) add(b []byte) {
 	t.buf = append(t.buf, b[max(0, len(b)-t.max):]...)
-	// Compacting only at twice the limit makes add amortized O(len(b)).
+	// The buffer is compacted only at twice the limit, which makes add amortized O(len(b)).
 	if len(t.buf) > 2*t.max {
 		t.buf = t.buf[:copy(t.buf, t.buf[len(t.buf)-t.max:])]
 	}

@@ -45,8 +45,8 @@ func newTree(id ID, belongs Belongs) *tree {
 	return t
 }
 
-// signal sends sig to every living process of the tree that has not got it yet and
-// returns their pids. 0 only lists them. KILL is sent again each time.
+// signal sends sig to every living process of the tree that has not got this signal yet, and returns their pids. If
+// sig is 0, it only lists them. KILL is sent again each time.
 func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	found, err := t.find()
 	if sig != syscall.SIGKILL {
@@ -56,8 +56,8 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 		found, err = t.freeze(found)
 	}
 	if err != nil {
-		// The scan may fail for lack of file descriptors. While the child is not
-		// reaped, its group can be signalled without a scan.
+		// The scan may fail for lack of file descriptors. As long as the child is not reaped, its group can be
+		// signalled without a scan.
 		if sig != 0 && t.ownsGroup != nil && t.ownsGroup() {
 			err = errors.Join(err, ignoreGone(syscall.Kill(-t.group, sig)))
 		}
@@ -76,9 +76,9 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 const freezeWait = time.Second
 
 // freeze sends STOP until a scan finds that all processes have stopped. Otherwise a tree that forks fast could outrun
-// KILL. That STOP was sent is not enough: a process in the middle of a fork finishes it before it stops, which takes
-// long on a busy machine. If it is killed after that, its child may have left the tree by every sign but its parent,
-// which is gone.
+// KILL. It is not enough to send STOP once: a process in the middle of a fork finishes the fork before it stops,
+// which takes long on a busy machine. If the process is then killed, nothing may show that its new child belongs to
+// the tree, because only the parent showed it.
 func (t *tree) freeze(found []process) ([]process, error) {
 	until := time.Now().Add(freezeWait)
 	for pause := minPoll / 4; ; pause = min(2*pause, maxPoll) {
@@ -95,7 +95,8 @@ func (t *tree) freeze(found []process) ([]process, error) {
 	}
 }
 
-// frozen reports whether no process of a tree can fork: each one has stopped, or waits in vfork for a child that has.
+// frozen reports whether no process of a tree can fork, because each process has stopped, or waits in vfork for a
+// child that has stopped.
 func frozen(all []process) bool {
 	stopped := func(p process) bool { return strings.IndexByte("TtZX", p.state) >= 0 }
 	waited := map[int]bool{} // for
@@ -107,8 +108,8 @@ func frozen(all []process) bool {
 	return !slices.ContainsFunc(all, func(p process) bool { return !stopped(p) && (p.state != 'D' || !waited[p.pid]) })
 }
 
-// sendSignal sends sig to each process whose last signal was another one, and KILL
-// always. It returns how many processes it signalled.
+// sendSignal sends sig to each process that did not get this signal last, and KILL always. It returns how many
+// processes it signalled.
 func (t *tree) sendSignal(sig syscall.Signal, to []process) (n int, err error) {
 	for _, p := range to {
 		last := sentSignal{p.start, sig}
@@ -137,7 +138,7 @@ func (t *tree) find() ([]process, error) {
 // tick is the unit of processor times in /proc: USER_HZ, which is 100 on all architectures that Go supports.
 const tick = 10 * time.Millisecond
 
-// processorTime returns how much the child's processes have used the processor, 0 if it is unknown. Only the
+// processorTime returns how much processor time the child's processes have used, or 0 if it is unknown. Only the
 // goroutine of Run may call it, before it stops the tree.
 func (c *Child) processorTime() (sum time.Duration) {
 	found, err := c.tree.find()
@@ -172,8 +173,8 @@ func (t *tree) members(all []process) []process {
 			}
 			in[p.pid], t.known[p.pid], more = true, p.start, true
 			found = append(found, p)
-			// A group or session led by a member belongs to the tree. Its id is
-			// not reused while a member is in it.
+			// A group or session that a member leads belongs to the tree. Its id is not reused while a member is in
+			// it.
 			if _, led := t.known[p.group]; led {
 				groups[p.group] = true
 			}

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// unread reports whether a pipe holds data. These systems have no one way to ask.
+// unread returns false, unknown: these systems have no common way to ask how much data a pipe holds.
 func unread(*os.File) bool { return false }
 
-// attributes makes the child lead a session, without the terminal of this process, and so a process
-// group. These systems cannot kill it when this process dies.
+// attributes makes the child lead a session, without the terminal of this process, and so a process group. These
+// systems cannot kill the child when this process dies.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // tree is the process group of a child.
@@ -27,14 +27,13 @@ type tree struct {
 	last      syscall.Signal
 }
 
-// processorTime is unknown on these systems.
+// processorTime returns 0, unknown: these systems have no common way to measure it.
 func (c *Child) processorTime() time.Duration { return 0 }
 
 func newTree(id ID, _ Belongs) *tree { return &tree{group: id.Group} }
 
-// signal sends sig to the group unless it was the last signal sent, and returns the
-// group's leader while any process of it lives. 0 only checks. KILL is sent again each
-// time.
+// signal sends sig to the process group, unless sig was sent last, and returns the group's leader while a process of
+// the group lives. If sig is 0, it only checks. KILL is sent again each time.
 func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	if sig == t.last && sig != syscall.SIGKILL {
 		sig = 0
@@ -74,7 +73,7 @@ func Try(_ context.Context, kind Kind) error {
 	return errors.New("isolation is supported on Linux only")
 }
 
-// runShimOwner is runOwner: without isolation no shim is needed.
+// runShimOwner does the work of runOwner, because without isolation no shim is needed.
 func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 	i := c.spec.Isolation
 	if err := Try(context.Background(), i.Kind); err != nil {

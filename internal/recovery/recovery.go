@@ -17,7 +17,7 @@ const (
 	maxStack = 16 << 10
 )
 
-// Panic is a recovered panic as an error. Its text has no stack, so that callers may see it where errors of code
+// Panic is a recovered panic as an error. Its text has no stack, because clients may see it where errors of code
 // internal are shown.
 type Panic struct {
 	Value string // the panic's value: quoted unless it is plain text, at most 1 KiB

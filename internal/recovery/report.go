@@ -38,8 +38,8 @@ func OutsideRun(report []byte) bool {
 	return false
 }
 
-// headerOutsideRun reads the line of a goroutine, such as `7 gp=0xc0 m=3 mp=0xc1 [running, labels:{"run": "r1"}]:`. The
-// runtime quotes keys and values of labels, so no value contains a key's quotes as they are.
+// headerOutsideRun reads the line of a goroutine, such as `7 gp=0xc0 m=3 mp=0xc1 [running, labels:{"run": "r1"}]:`.
+// The runtime quotes keys and values of labels, so no value contains a quoted key.
 func headerOutsideRun(header []byte) bool {
 	_, state, ok := bytes.Cut(header, []byte(" ["))
 	return ok && bytes.HasPrefix(state, []byte("running")) && bytes.HasSuffix(state, []byte("]:")) &&

@@ -1,6 +1,6 @@
-// Package reserved says which ids of threads have a meaning for the server, and what it is. The rules do not
-// depend on the configuration: a target or a channel that is added later finds its ids free, and what was said
-// in them was said by the server.
+// Package reserved says which ids of threads have a meaning for the server, and what it is. The rules do not depend
+// on the configuration. So the ids of a target or a channel that is added later are free, and only the server can
+// have written to such threads.
 package reserved
 
 import (
@@ -44,18 +44,19 @@ func ForServer(id string) bool {
 // operator is the owner of the server's threads, see [mailroom/auth.Operator].
 const operator = "admin"
 
-// Owner returns the owner that the server gives a thread that [ForServer] is true for. A thread of this id with
-// another owner is not the server's: an older version let a token create it.
+// Owner returns the owner that the server gives a thread that [ForServer] is true for. If a thread with this id has
+// another owner, it is not the server's: a token created it at an older version, which allowed that.
 func Owner(id string) string {
 	_, owner, _ := AlertPlace(id)
 	return owner
 }
 
-// rowMark stands before the row of a token in the id of its thread. No name of a token has it.
+// rowMark stands before the id of a token's row in the id of the thread of its alerts. The name of a token cannot
+// contain it.
 const rowMark = "~"
 
-// AlertPlace returns the parts of the id of a thread of alerts: its target, the owner, and the row of the owner's
-// token, "" if the id names none. Ids of other threads have no target and are the operator's.
+// AlertPlace returns the parts of the id of a thread of alerts: its target, its owner, and the row of the owner's
+// token, or "" if the id names no row. For any other id, the target is "" and the owner is the operator.
 func AlertPlace(id string) (target, owner, row string) {
 	words := strings.Split(id, ":") // no name of a target or a token has a colon
 	switch {
@@ -75,13 +76,13 @@ func IsSubscriber(id string) bool {
 	return target != "" && strings.Count(id, ":") > 2 // a target and a name have none
 }
 
-// AlertPlaceID returns the id that AlertPlace reads.
+// AlertPlaceID returns the id of a thread of alerts with these parts; see [AlertPlace].
 func AlertPlaceID(target, owner, row string) string {
 	return Alert + target + ":" + owner + rowMark + row
 }
 
-// Agent returns the agent that alone runs in a thread, "" if any may. A message to such a thread reaches no other
-// agent, also if the thread was created with one.
+// Agent returns the only agent that may run in a thread, or "" if any agent may. A message to such a thread reaches
+// no other agent, even if the thread was created with another one.
 func Agent(id string) string {
 	words := strings.Split(id, ":")
 	if len(words) < 2 {
@@ -107,7 +108,8 @@ func IsAgent(agent string) bool {
 }
 
 // IsVia reports whether a name says how the server itself, or a protocol that it speaks or may speak, created a run,
-// see mailroom.Origin. A token cannot label its runs so: rules depend on some of these names, and people on all.
+// see mailroom.Origin. A token cannot label its runs with such a name, because rules depend on some of these names,
+// and people rely on all.
 func IsVia(name string) bool {
 	switch name {
 	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail",

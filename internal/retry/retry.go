@@ -1,9 +1,9 @@
 // Package retry says how often a failed attempt of a run is repeated, and after which delay.
 //
-// The claim decides, from what the worker says over what the server says, and it is stored in the
-// row of the run: MaxAttempts, unless the submit gave it, RetryFirst and RetryMost. Any end of the
-// attempt finds it there. If the settle decided, a settle that reaches another server than the
-// claim did, or the end of a claim that no worker settles, would follow other settings.
+// The claim of a run decides on its policy: the worker's settings take precedence over the server's. The claim stores
+// the policy in the row of the run, as MaxAttempts (unless the submit set it), RetryFirst and RetryMost, and the end
+// of the attempt uses it. The rejected alternative is that the settle decides: a settle at another server than the
+// claim's, or the end of a claim that no worker settles, would then use other settings.
 package retry
 
 import (
@@ -20,8 +20,8 @@ const (
 	MaxDelay    = 365 * 24 * time.Hour
 )
 
-// MaxNamed bounds the delay that a failure names itself, such as the end of a provider's limit: longer than any window
-// of a provider, a month. A longer delay counts as MaxNamed.
+// MaxNamed bounds a delay that the failure itself asks for, such as the end of a provider's usage limit. It is longer
+// than a month, the longest period of a provider's limits. A longer delay counts as MaxNamed.
 const MaxNamed = 35 * 24 * time.Hour
 
 const (
@@ -30,21 +30,22 @@ const (
 	outageMost   = 5 * time.Minute // an outage lasts longer than a fault; Policy.Most may be more
 )
 
-// Policy is how failed attempts of a run are repeated. A zero field is left to the level above, see [Policy.Over].
+// Policy is how failed attempts of a run are repeated. A field that is zero is taken from the level above, see
+// [Policy.Over].
 type Policy struct {
 	Attempts int           // failures after which the run fails for good
 	First    time.Duration // delay of the first retry; each further one is twice as long
 	Most     time.Duration // longest delay, without jitter
 }
 
-// Default returns the policy of an agent that has none.
+// Default returns the policy for agents without retry settings.
 func Default() Policy {
 	return Policy{Attempts: mailroom.DefaultAttempts, First: defaultFirst, Most: defaultMost}
 }
 
-// Over returns p with what it leaves open from the level above. If p sets only one of First and Most, and the other
-// one of the level above would cross it, the other one is the same: the nearer level says what it wants, and often
-// cannot know the rest.
+// Over returns p, with its zero fields taken from above, the next level of settings. If p sets only one of First and
+// Most, and First would exceed Most with the value from above, both get the value that p sets: the nearer level wins,
+// and its author often does not know the other value.
 func (p Policy) Over(above Policy) Policy {
 	out := Policy{
 		Attempts: cmp.Or(p.Attempts, above.Attempts),
@@ -70,7 +71,7 @@ func (p Policy) Delay(n int, jitter float64) time.Duration {
 	return d + time.Duration(float64(d)*0.2*jitter)
 }
 
-// InOutage returns the policy of retries in an outage. Attempts does not count there.
+// InOutage returns the policy for retries in an outage, with longer delays. Attempts is not used in an outage.
 func (p Policy) InOutage() Policy {
 	p.Most = max(p.Most, outageMost)
 	return p

@@ -71,7 +71,7 @@ func readable(name string, info fs.FileInfo) error {
 	return fmt.Errorf("%s is %s; name a regular file, or /dev/stdin for standard input", name, kind)
 }
 
-// isDescriptor reports whether a name is that of an open descriptor of this process.
+// isDescriptor reports whether a name stands for an open descriptor of this process, such as /dev/fd/3.
 func isDescriptor(name string) bool {
 	name = filepath.Clean(name)
 	return name == "/dev/stdin" || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")

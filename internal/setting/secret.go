@@ -16,11 +16,11 @@ type Secret struct {
 	held  bool   // by Hold
 }
 
-// Hold makes Get return text. [Secret].File will contain it once it is written.
+// Hold makes [Secret.Get] return text, before the file of the secret is written.
 func (s *Secret) Hold(text string) { s.value, s.held = text, true }
 
-// Settings returns the keys NAME_env and NAME_file. missing is the error unless exactly one is
-// set; "" makes them optional.
+// Settings returns the keys NAME_env and NAME_file. missing is the text of the error if not exactly one of them is
+// set; if missing is "", both may be absent.
 func (s *Secret) Settings(name, what, missing string) []Setting {
 	return []Setting{
 		{Key: name + "_env", Doc: "Environment variable of the server that holds " + what + ".", Value: Text(&s.Env),

@@ -19,7 +19,7 @@ type Setting struct {
 	Doc    string
 	Value  Value
 	Secret *Secret // that the key names the source of, or nil
-	// Missing is the error if the setting is not set. "" makes it optional.
+	// Missing is the text of the error if the setting is not set. If it is "", the setting is optional.
 	Missing string
 
 	files func() []string // see SecretFiles; nil: none
@@ -33,8 +33,8 @@ func SecretFile(key, doc string, p *string) Setting {
 	return New(key, doc, Text(p)).WithSecretFiles(func() []string { return []string{*p} })
 }
 
-// WithSecretFiles returns the setting with a function that SecretFiles calls. files returns the paths of all files
-// with secrets that the present value of the setting names, such as the value itself.
+// WithSecretFiles returns the setting with a function that [Setting.SecretFiles] calls. files returns the paths of
+// all files with secrets that the present value of the setting names, such as the value itself.
 func (s Setting) WithSecretFiles(files func() []string) Setting {
 	s.files = files
 	return s
@@ -135,14 +135,14 @@ func Int(p *int, least, most int) Value {
 	}, func(n int) any { return n })
 }
 
-// Bool returns the Value of a true or false in *p.
+// Bool returns the Value of a boolean in *p.
 func Bool(p *bool) Value {
 	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return is, ok }, func(is bool) any {
 		return is
 	})
 }
 
-// Not returns the Value of a true or false that is the opposite of *p.
+// Not returns the Value of a boolean that is stored negated in *p.
 func Not(p *bool) Value {
 	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return !is, ok }, func(is bool) any {
 		return !is
@@ -180,7 +180,7 @@ func OneOf[S ~string](p *S, allowed ...S) Value {
 	}, func(s S) any { return string(s) })
 }
 
-// Either returns the Value of *p that is written as one of two strings: no means false, yes means true.
+// Either returns the Value of a boolean in *p that is written as one of two words: no stands for false, yes for true.
 func Either(p *bool, no, yes string) Value {
 	return Of(p, "one of "+no+", "+yes, func(v any) (is, ok bool) {
 		return v == yes, v == yes || v == no

@@ -31,8 +31,8 @@ func runCommand(ctx context.Context, args []string, out, errs func(line string))
 	return err
 }
 
-// environment removes what make tells its own children: the steps are not jobs of the make that started the suite.
-// Variables of its command line, such as GO=go1.27, are in the environment as well.
+// environment removes the variables by which make controls its child processes, because the steps are not jobs of the
+// make that started the suite. Variables of its command line, such as GO=go1.27, are in the environment as well.
 func environment(all []string) []string {
 	var kept []string
 	for _, setting := range all {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// mostOutput bounds what is kept of the output of one test, in bytes.
+// mostOutput bounds the output that is kept of one test, in bytes.
 const mostOutput = 1 << 20
 
 // event is a line of go test -json (go doc test2json), or of the build before it (go help buildjson).
@@ -57,7 +57,7 @@ func newGoTests(print func(text string)) *goTests {
 	return &goTests{print: print, running: map[string]*goPackage{}, builds: map[string]*tail{}}
 }
 
-// line takes a line of the output.
+// line handles a line of the output of go test -json.
 func (g *goTests) line(text string) {
 	var e event
 	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &e) != nil {
@@ -86,7 +86,7 @@ func (g *goTests) line(text string) {
 	}
 }
 
-// build takes an event of the compiler.
+// build handles an event of the compiler.
 func (g *goTests) build(e event) {
 	if e.Action != "build-output" {
 		return

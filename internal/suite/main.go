@@ -21,8 +21,8 @@ import (
 const progressEvery = 15 * time.Second
 
 func main() {
-	// A shell that starts make in the background lets it ignore interrupts, and programs of tests would inherit that.
-	// Here they are caught, and so the programs begin with the default.
+	// A shell that starts make in the background makes it ignore interrupts, and the programs that tests start would
+	// inherit that. This process catches interrupts, so those programs start with the default action.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s, err := newSuite(steps(), newScreen(os.Stdout))

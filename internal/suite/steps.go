@@ -12,10 +12,11 @@ type step struct {
 
 // steps returns the steps of make test.
 //
-// The order keeps two processors busy to the end, and compiles no package twice with the same settings: two go commands
-// that run at once would both compile what neither finds in the cache. So the tests, which compile everything for the
-// race detector, wait for the build, which compiles everything without it. The tests in the browser need the programs
-// of the build only, and spend half of their time waiting. The checks read what the tests compiled.
+// The order keeps two processors busy to the end, and compiles no package twice with the same settings: two go
+// commands that run at the same time would both compile a package that is not in the cache yet. So the tests, which
+// compile everything for the race detector, wait for the build, which compiles everything without it. The tests in
+// the browser need the programs of the build only, and spend half of their time waiting. The checks read what the
+// tests compiled.
 func steps() []step {
 	return []step{
 		{name: "format", args: target("format")},

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// state is how far a step is.
+// state is how far a step has come.
 type state int
 
 const (
@@ -22,13 +22,13 @@ const (
 	stateNotRun // a step that it needs failed, or the suite was interrupted
 )
 
-// track is a step and what became of it.
+// track is a step with its state and result.
 type track struct {
 	step
 	ended chan struct{}
 	tests *goTests // nil for a step whose output is not that of go test
 
-	// guarded by the suite
+	// Guarded by the mutex of the suite.
 	state  state
 	began  time.Time
 	took   time.Duration
@@ -38,7 +38,7 @@ type track struct {
 	failed int
 }
 
-// suite is a run of all steps.
+// suite is one execution of all steps.
 type suite struct {
 	screen *screen
 	tracks []*track
@@ -46,7 +46,8 @@ type suite struct {
 	mu sync.Mutex // guards the state of the tracks
 }
 
-// newSuite checks that the steps that each step waits for are listed before it, so that none waits forever.
+// newSuite returns a suite. It checks that each step is listed after the steps that it waits for, so that no step
+// waits forever.
 func newSuite(steps []step, screen *screen) (*suite, error) {
 	s := &suite{screen: screen}
 	for _, st := range steps {
@@ -81,8 +82,8 @@ func (s *suite) names() string {
 	return strings.Join(names, ", ")
 }
 
-// run runs each step once those before it have ended, and reports whether all passed. It prints progress at the given
-// interval.
+// run runs each step after the steps that it waits for have ended, and reports whether all passed. It prints progress
+// at the given interval.
 func (s *suite) run(ctx context.Context, every time.Duration) (ok bool) {
 	var steps sync.WaitGroup
 	for _, t := range s.tracks {
@@ -112,7 +113,7 @@ func (s *suite) run(ctx context.Context, every time.Duration) (ok bool) {
 	return true
 }
 
-// runStep waits for the steps before t and runs it.
+// runStep waits for the steps that t needs, and then runs it.
 func (s *suite) runStep(ctx context.Context, t *track) {
 	defer close(t.ended)
 	for _, name := range append(append([]string{}, t.needs...), t.after...) {
@@ -137,7 +138,7 @@ func (s *suite) runStep(ctx context.Context, t *track) {
 	}
 }
 
-// obstacle returns why t cannot run, or "".
+// obstacle returns why t cannot run, or "" if it can.
 func (s *suite) obstacle(ctx context.Context, t *track) string {
 	if ctx.Err() != nil {
 		return "interrupted"
@@ -166,7 +167,7 @@ func (s *suite) execute(ctx context.Context, t *track) error {
 	return runCommand(ctx, t.args, t.tests.line, line)
 }
 
-// countPackages returns how many packages have tests, or 0 if go cannot list them; then the tests say why.
+// countPackages returns how many packages have tests, or 0 if go cannot list them; the tests then report why.
 func countPackages(ctx context.Context, pattern string) int {
 	list := exec.CommandContext(ctx, "go", "list", "-e", "-f",
 		"{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", pattern)
@@ -191,7 +192,7 @@ func counted(text string) (passed, failed int, ok bool) {
 	return passed, failed, true
 }
 
-// line takes a line of the output of t.
+// line handles a line of the output of t.
 func (s *suite) line(t *track, text string) {
 	s.mu.Lock()
 	if !strings.HasPrefix(text, "ok  ") { // a test that passed

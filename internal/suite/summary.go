@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progress returns which steps run, for how long, and which wait.
+// progress returns which steps run and for how long, and which steps wait.
 func (s *suite) progress(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (t *track) result() string {
 	}
 }
 
-// count returns how many tests passed and failed. A step that counts none is one test itself.
+// count returns how many tests of a step passed and failed. A step that does not count tests counts as one test.
 func (t *track) count() (passed, failed int) {
 	passed, failed = t.passed, t.failed
 	if t.tests != nil {

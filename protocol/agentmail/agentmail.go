@@ -58,7 +58,7 @@ func Routes() []Route {
 	}
 }
 
-// call is one request of the protocol.
+// call is one request of the protocol with its client.
 type call struct {
 	*http.Request
 	projects client.Projects
@@ -70,7 +70,7 @@ func handle(
 	status int, f func(context.Context, call) (any, error),
 ) func(http.ResponseWriter, *http.Request, http.RoundTripper) {
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
-		// No retries: an error of the server's own API is final.
+		// The client does not retry, because an error of the server's own API is final.
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
 			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
 		body, err := f(r.Context(), call{r, c.Projects, r.Header.Get(ProjectHeader)})

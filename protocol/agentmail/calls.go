@@ -64,7 +64,7 @@ func listReservations(ctx context.Context, c call) (any, error) {
 	return items, err
 }
 
-// release releases an issue's id or a reserved path. Releasing what is not held is not an error.
+// release releases an issue's id or a reserved path. It is no error if nothing is reserved under that name.
 func release(ctx context.Context, c call) (any, error) {
 	id := c.PathValue("id")
 	return c.projects.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"),

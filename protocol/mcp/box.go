@@ -29,10 +29,11 @@ type box struct {
 // kind is the kind of inbox agents, and the name under which every server offers one.
 const kind = "inbox"
 
-// openKey is an idempotency key: two readers that open an inbox at once create it once.
+// openKey is the idempotency key with which an inbox is created, so that two readers that open the inbox at the same
+// time create it once.
 const openKey = "inbox/open"
 
-// open returns the thread of the inbox and checks that it is one.
+// open returns the thread of the inbox and checks that it is an inbox.
 func (b *box) open(ctx context.Context) (api.Thread, error) {
 	t, err := b.c.Thread(ctx, b.thread)
 	if b.make && mailroom.CodeOf(err) == mailroom.CodeNotFound {
@@ -90,7 +91,7 @@ func errTooLong(n int) error {
 		mailroom.MaxAnswer)
 }
 
-// head returns the ticket of the message at the head, or nil.
+// head returns the ticket of the message at the head of the inbox, or nil if the inbox is empty.
 func (b *box) head(ctx context.Context) (*api.Ticket, error) {
 	for k, err := range client.Each(ctx, b.c.Tickets,
 		client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500}) {
@@ -118,7 +119,8 @@ func (b *box) follow(ctx context.Context, after int64, run string, found func(*m
 	return mailroom.Errorf(mailroom.CodeUnavailable, "the stream of thread %q ended", b.thread)
 }
 
-// waitForChange waits for the next entry that can change the head, and returns its sequence number.
+// waitForChange waits for the next entry that can change the head of the inbox, and returns the entry's sequence
+// number.
 func (b *box) waitForChange(ctx context.Context, after int64) (seq int64, err error) {
 	err = b.follow(ctx, after, "", func(e *mailroom.Entry) bool {
 		seq = e.Seq
@@ -195,8 +197,8 @@ func (b *box) execute(ctx context.Context, c inbox.Command) (outcome, error) {
 	return out, err
 }
 
-// submitCommand submits a command. After it returns, the command is durable and will be executed by run; its
-// result follows entry at in the log.
+// submitCommand submits a command. After it returns, the command is durable. run is the run that will execute it, and
+// the result is in the log after the entry number at.
 func (b *box) submitCommand(ctx context.Context, c inbox.Command) (run string, at int64, err error) {
 	t, err := b.open(ctx)
 	for err == nil {
@@ -249,7 +251,7 @@ const claimTime = time.Second
 
 var errLater = errors.New("nothing is due")
 
-// waitBriefly waits like moves, but returns errLater if nothing happens soon.
+// waitBriefly waits for a change at the head, but only for a short time. It returns errLater if nothing changes.
 func (b *box) waitBriefly(ctx context.Context, after int64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errLater)
 	defer cancel()
@@ -259,7 +261,7 @@ func (b *box) waitBriefly(ctx context.Context, after int64) error {
 
 func isScheduled(r api.Run) bool { return r.NotBefore != nil && r.NotBefore.After(time.Now()) }
 
-// submit starts a run for a command. In mode reject it fails if another message came first.
+// submit starts a run for a command. In mode reject, it fails if another message arrived first.
 func (b *box) submit(ctx context.Context, c inbox.Command, mode mailroom.Mode) (run string, err error) {
 	in, err := b.commandRun(c)
 	if err != nil {

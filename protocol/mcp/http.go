@@ -30,7 +30,7 @@ func Handler(version string, log *slog.Logger) func(w http.ResponseWriter, r *ht
 			DisableLocalhostProtection: true, MaxRequestBodyBytes: -1, // the server checks both
 		})
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
-		// No retries: an error of the server's own API is final.
+		// The client does not retry, because an error of the server's own API is final.
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
 			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
 		s := New(Options{

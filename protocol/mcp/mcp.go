@@ -25,7 +25,7 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// DefaultThread is the inbox of a client that names none.
+// DefaultThread is the inbox for clients that name no inbox.
 const DefaultThread = "inbox"
 
 const (
@@ -42,14 +42,14 @@ type Options struct {
 	// Thread is the id of the inbox. It is created at first use.
 	Thread  string
 	Version string
-	// Dial returns the client for one call.
+	// Dial returns the client that one call of a tool uses.
 	Dial func() (*client.Client, error)
 	// RetryUnavailable makes wait_for_message retry while the server is unavailable. Other calls fail at
 	// once.
 	RetryUnavailable bool
-	// Schemas avoids repeated work if many servers are created.
+	// Schemas caches the schemas of the tools, for a caller that creates many servers.
 	Schemas *sdk.SchemaCache
-	// Log receives the stack of a call that panicked. Nil is slog's default.
+	// Log receives the stack of a call that panicked. If it is nil, slog's default logger does.
 	Log *slog.Logger
 }
 
@@ -100,7 +100,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return string(r.code) + ": " + r.message }
 
-// asRefusal converts err to a refusal.
+// asRefusal converts an error to a refusal with a code.
 func asRefusal(err error) *refusal {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok {
@@ -121,7 +121,7 @@ func asRefusal(err error) *refusal {
 	return r
 }
 
-// withCodes adds a code to the library's own errors about arguments.
+// withCodes adds a code to the errors about arguments that come from the library itself.
 func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, q sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, q)

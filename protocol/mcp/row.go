@@ -38,8 +38,8 @@ type Attachment struct {
 	MimeType string `json:"mime_type,omitempty"`
 }
 
-// row returns the message of a run, nil if all of it was retracted. The run at the head may have
-// further messages.
+// row returns the message of a run, or nil if all of it was retracted. If head is set, the run is at the head of the
+// inbox and may have received further messages.
 func (b *box) row(ctx context.Context, run string, head bool) (*Row, error) {
 	r, err := b.c.Run(ctx, run)
 	if err != nil {
@@ -110,7 +110,7 @@ func (b *box) addedMessages(ctx context.Context, r api.Run, known []mailroom.Mes
 	return b.messages(ctx, ids)
 }
 
-// addContent adds the content of messages to a row.
+// addContent adds the content of the messages to the row.
 func (b *box) addContent(ctx context.Context, row *Row, messages []mailroom.Message) error {
 	var texts []string
 	for _, m := range messages {

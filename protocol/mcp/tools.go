@@ -87,7 +87,7 @@ func (t *tools) addInboxTools(s *sdk.Server) {
 	}, t.delegate)
 }
 
-// box returns the inbox that a call names, by default the inbox of the tools.
+// box returns the inbox that a call names. Without a name, it is the inbox of the tools' options.
 func (t *tools) box(c *client.Client, workspace string) *box {
 	if workspace == "" || workspace == t.Thread {
 		return &box{c: c, thread: t.Thread, make: true}
@@ -133,7 +133,8 @@ func (t *tools) waitForMessage(ctx context.Context, c *client.Client, in waitArg
 // retryPause is the minimum pause before a request to an unavailable server is repeated.
 const retryPause = time.Second
 
-// pause waits before the next attempt to reach a server. It returns false if there is no time left.
+// pause waits before the next attempt to reach the server, which failed with err. It returns false if end would have
+// passed by then.
 func pause(ctx context.Context, err error, end time.Time) bool {
 	wait := retryPause
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
@@ -185,7 +186,7 @@ func (t *tools) delegate(ctx context.Context, c *client.Client, in delegateArgs)
 	return delegatedTask{out.sent.Run, "queued", out.sent.Thread}, err
 }
 
-// target resolves a workspace id to a thread or an agent.
+// target returns the thread or the agent that a workspace id names.
 func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, error) {
 	switch workspace {
 	case "":

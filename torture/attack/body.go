@@ -18,12 +18,12 @@ const mebibyte = 1 << 20
 // depth is the nesting of attack bodies: just below the depth that the server refuses at once.
 const depth = 50
 
-// nested returns JSON arrays within arrays, of at most n bytes.
+// nested returns arrays nested in arrays, as JSON of at most n bytes.
 func nested(n int) string {
 	return "[" + fill(n-2, strings.Repeat("[", depth)+strings.Repeat("]", depth)) + "]"
 }
 
-// objects returns JSON objects within objects, of at most n bytes.
+// objects returns objects nested in objects, as JSON of at most n bytes.
 func objects(n int) string {
 	return `{"a":[` + fill(n-8, strings.Repeat(`{"a":`, depth)+"1"+strings.Repeat("}", depth)) + "]}"
 }
@@ -57,7 +57,7 @@ func (t *target) repeatRequest(
 	return group.Wait()
 }
 
-// same returns a body function that always returns s.
+// same returns a function that ignores its argument and returns s as the body.
 func same(s string) func(int) string { return func(int) string { return s } }
 
 // bodyAttack returns an attack that sends one body several times.

@@ -48,7 +48,7 @@ func (t *target) hold(
 	return err
 }
 
-// write writes to a connection. It reports false when the server has closed it.
+// write writes s to a connection. It returns false if the server has closed the connection.
 func write(c net.Conn, s string) bool {
 	_, err := io.WriteString(c, s)
 	return err == nil

@@ -14,18 +14,18 @@ const (
 	mostWait   = 250 * time.Millisecond // wait for a submit, in addition to the wait without the attack
 )
 
-// Bounds of a machine that is calm enough to blame an attack for a wait.
+// Bounds below which a machine counts as calm. Only on a calm machine can an attack be blamed for a wait.
 const (
 	calmWait   = mostWait / 2 // wait for a submit without the attack
 	calmOthers = 0.25         // processors that other programs use
 )
 
-// mostTries is how often an attack is tried whose wait exceeds the bound. Other programs can only lengthen a wait, so
-// the attack is to blame only if each try exceeds it, and if the machine was calm around each.
+// mostTries is how often an attack is tried if its wait exceeds the bound. Other programs can only lengthen a wait.
+// So the attack is to blame only if the wait exceeds the bound in each try, and the machine was calm around each try.
 const mostTries = 3
 
-// try is the cost of an attack on a new server. The waits with and without the attack follow each other, because other
-// programs share the machine.
+// try is the cost of an attack on a new server. The waits with and without the attack are measured one after the
+// other, because other programs share the machine.
 type try struct {
 	cpu    time.Duration
 	peak   int64
@@ -42,16 +42,17 @@ func (t try) without() time.Duration { return max(t.before, t.after) }
 // slow reports whether the wait exceeds the bound.
 func (t try) slow() bool { return t.wait > t.without()+mostWait }
 
-// calm reports whether the machine did little else.
+// calm reports whether other programs used little of the machine around the try.
 func (t try) calm() bool { return t.without() <= calmWait && t.others <= calmOthers }
 
-// verdict is what the tries of an attack say.
+// verdict is the result of all tries of an attack.
 type verdict struct {
 	exceeded []string // bounds
 	unjudged string   // why the wait could not be judged; "" if it was
 }
 
-// judge returns the verdict about an attack. Memory and the end of the server do not depend on other programs.
+// judge returns the verdict about an attack. A wait counts only on a calm machine; memory and the end of the server
+// count always, because other programs do not affect them.
 func judge(tries []try) (v verdict) {
 	died, memory, slow, calm := false, false, len(tries) > 0, true
 	others, without := 0.0, time.Duration(0)
@@ -86,7 +87,7 @@ func (v verdict) String() string {
 	return strings.Join(said, ", ")
 }
 
-// best returns the try with the shortest wait: the others were lengthened by other programs, or are no better.
+// best returns the try with the shortest wait. The longer waits of the other tries may be due to other programs.
 func best(tries []try) try {
 	found := tries[0]
 	for _, t := range tries[1:] {
@@ -97,9 +98,9 @@ func best(tries []try) try {
 	return found
 }
 
-// busyTime returns how long the processors of the machine have worked for processes, or for other machines on the same
-// host, since it started (proc(5), the first line of stat, in ticks of 10 ms). The time of interrupts is left out,
-// because it belongs to no process, and most of it to the attack.
+// busyTime returns how long the processors of the machine have worked for processes, or for other machines on the
+// same host, since it started (proc(5), the first line of stat, in ticks of 10 ms). The time of interrupts is left
+// out, because it belongs to no process and is mostly caused by the attack.
 func busyTime(stat []byte) time.Duration {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	fields := strings.Fields(string(line))

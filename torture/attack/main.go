@@ -2,8 +2,8 @@
 // other, each on its own server and data folder, and prints the cost of each: CPU seconds, peak
 // memory, and the longest wait for another token's submit, with and without the attack.
 //
-// The exit code is 1 if an attack exceeded a bound, and 3 if none did but the machine was too busy to judge some: other
-// programs lengthen waits too.
+// The exit code is 1 if an attack exceeded a bound, and 3 if no attack did but the machine was too busy to judge some
+// of them, because other programs lengthen waits too.
 //
 // All servers listen on the loopback address. Each attack is bounded in requests and in time.
 package main
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// tally counts attacks.
+// tally counts the attacks by their verdict.
 type tally struct {
 	done     int
 	exceeded int // a bound
@@ -129,9 +129,9 @@ func tryAll(ctx context.Context, binary string, a attack) (tries []try, err erro
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// measure starts a server, measures submits without and with the attack, and stops the server. If the attack lengthens
-// the wait, submits are measured without it again, for as long as it lasted: the longest of many waits is longer than
-// that of a few.
+// measure starts a server, measures submits without and with the attack, and stops the server. If the attack
+// lengthens the wait, measure repeats the measurement without the attack for as long as the attack lasted, because
+// the longest of many waits is longer than the longest of a few.
 func measure(ctx context.Context, binary string, a attack) (r try, err error) {
 	t, err := start(ctx, binary)
 	if err != nil {
@@ -168,7 +168,7 @@ func measure(ctx context.Context, binary string, a attack) (r try, err error) {
 	return r, err
 }
 
-// machineTime returns how long all processors have worked, or 0 where the system does not say it.
+// machineTime returns how long all processors have worked, or 0 on a system that does not report it.
 func machineTime() time.Duration {
 	raw, err := os.ReadFile("/proc/stat")
 	if err != nil {

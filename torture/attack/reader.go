@@ -28,7 +28,7 @@ func pages(name, path string) attack {
 	}}
 }
 
-// readers returns the attacks that read a lot, or do not read their answers.
+// readers returns the attacks that read much, or request data and do not read the answers.
 func readers() []attack {
 	streams := func(path string) func(ctx context.Context, t *target) error {
 		return func(ctx context.Context, t *target) error {

@@ -207,8 +207,8 @@ func (t *target) peak() int64 {
 	return t.last
 }
 
-// probe submits messages one after the other with the other token, for length or until a second
-// after ended, and returns the longest wait.
+// probe submits messages one after the other with a token that the attacker does not use, and returns the longest
+// wait. It stops after length, or a second after ended is closed.
 func probe(
 	ctx context.Context, t *target, length time.Duration, ended <-chan error,
 ) (longest time.Duration, err error) {
@@ -275,7 +275,7 @@ func (t *target) request(
 	return res.StatusCode, err
 }
 
-// dial opens a TLS connection with protocols, by default HTTP/1.1.
+// dial opens a TLS connection that offers these protocols, by default HTTP/1.1.
 func (t *target) dial(ctx context.Context, protocols ...string) (net.Conn, error) {
 	if len(protocols) == 0 {
 		protocols = []string{"http/1.1"}

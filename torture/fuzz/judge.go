@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// outcome is what became of a target.
+// outcome is the result of a fuzz target.
 type outcome struct {
 	failed   bool
 	input    string // the file of the failing input
@@ -17,9 +17,9 @@ var written = regexp.MustCompile(`(?m)^\s*Failing input written to (\S+)$`)
 
 // judge returns the outcome of a target from its output and its exit.
 //
-// When the time of a target is over, its coordinator may take the end of its own deadline for a failure of a worker.
-// The target then fails with nothing but "context deadline exceeded", and without an input (golang/go#75804, in Go
-// 1.26). That says nothing about the code under test.
+// When the time of a target is over, the fuzzing coordinator of Go may take the end of its own deadline for a failure
+// of a worker. The target then fails with nothing but "context deadline exceeded", and without an input
+// (golang/go#75804, in Go 1.26). That says nothing about the code under test.
 func judge(output string, err error) outcome {
 	if err == nil {
 		return outcome{}

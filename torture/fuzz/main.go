@@ -1,6 +1,6 @@
-// Command fuzz runs the fuzz targets of the module of the working directory, each for some seconds, and goes on after
-// one that fails. Each package is compiled once for all its targets. At the end it lists the failures, with the inputs
-// that were written.
+// Command fuzz runs the fuzz targets of the module of the working directory, each for some seconds, and continues
+// after a target that fails. Each package is compiled once for all its targets. At the end it lists the failures,
+// with the inputs that were written.
 package main
 
 import (

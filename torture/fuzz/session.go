@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// session is a run over all targets.
+// session is one execution of all selected targets.
 type session struct {
 	length   time.Duration
 	binaries string // a folder for test binaries
@@ -30,7 +30,8 @@ type failure struct {
 	input  string // the file with the failing input, in the folder of the package; "" if there is none
 }
 
-// patience is how long a target may run beyond its time: the seeds run before, and a failing input is minimized.
+// patience is how much longer than its time a target may take, because it first runs its seeds and minimizes a
+// failing input.
 const patience = 10 * time.Minute
 
 // fuzz compiles a package and runs its targets.

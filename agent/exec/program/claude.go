@@ -28,17 +28,18 @@ func claude() *Profile {
 			"CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_RESOURCE",
 		),
 		Env: []string{
-			// Without it, "@/a/file" in a message sends that file to the model.
+			// Without this variable, "@/a/file" in a message sends that file to the model.
 			"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1",
-			// The process ends with the turn: background tasks would be killed, or would start
-			// unrequested turns.
+			// The process ends with the turn. Background tasks would be killed then, or would start turns that no
+			// message asked for.
 			"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1",
 		},
 		Modes: []Mode{ModeAsk, ModeRead, ModeEdit, ModeAll},
 		Args: func(t Turn) []string {
 			args := []string{
 				"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
-				// An approval cannot answer a free-form question; the model asks it in the reply.
+				// An approval ticket cannot answer a free-form question. So this tool is disabled, and the model asks
+				// in its reply.
 				"--disallowedTools", "AskUserQuestion",
 				"--permission-mode", map[Mode]string{ModeAsk: "default", ModeRead: "dontAsk", ModeEdit: "acceptEdits",
 					ModeAll: "bypassPermissions"}[t.Mode],
@@ -97,8 +98,8 @@ func line(v any) string {
 	return string(b) + "\n"
 }
 
-// claudeMessage returns a user message. A leading slash would make it a command, by which any
-// sender could change the agent's model or settings, or end its session.
+// claudeMessage returns a user message. It keeps a leading slash from making the message a command of the program.
+// With such a command, any sender could change the agent's model or settings, or end its session.
 func claudeMessage(text string) string {
 	if strings.HasPrefix(text, "/") {
 		text = "\n" + text
@@ -112,7 +113,7 @@ func claudeAnswer(request string, answer map[string]any) string {
 	}})
 }
 
-// claudeLine holds the fields of a line that are used.
+// claudeLine has those fields of a line of claude that this package uses.
 type claudeLine struct {
 	Type    string  `json:"type"`
 	Subtype string  `json:"subtype"`
@@ -124,7 +125,7 @@ type claudeLine struct {
 	Request json.RawMessage `json:"request"`
 	ID      string          `json:"request_id"`
 
-	// Fields of system lines.
+	// For lines of the type system.
 	Attempt    int    `json:"attempt"`
 	MaxRetries int    `json:"max_retries"`
 	Status     *int   `json:"error_status"`
@@ -212,8 +213,8 @@ func claudeEvent(raw json.RawMessage) []Event {
 	return nil
 }
 
-// claudeBlocks decodes passages, tool calls and their results. Text of a subagent is not part of
-// the reply.
+// claudeBlocks decodes passages, tool calls and their results. helper is set for lines of a subagent, whose text is
+// not part of the reply.
 func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 	var m struct {
 		ID      string          `json:"id"`
@@ -231,7 +232,7 @@ func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 		Content json.RawMessage `json:"content"`
 		IsError bool            `json:"is_error"`
 	}
-	// A user message with plain text repeats the input.
+	// A user message with plain text only repeats the input.
 	if json.Unmarshal(raw, &m) != nil || json.Unmarshal(m.Content, &blocks) != nil {
 		return nil
 	}
@@ -289,8 +290,8 @@ func claudeRequest(id string, raw json.RawMessage) []Event {
 	return []Event{Question{ID: id, Call: r.Call, Tool: r.Tool, About: r.About, Arguments: r.Input}}
 }
 
-// claudeResult is the final line of a turn. The usage is the turn's; the cost is the session's
-// unless the line has per-model shares since the last result.
+// claudeResult is the final line of a turn. The usage is that of the turn. The cost is that of the whole session,
+// unless the line has the shares of each model since the last result.
 type claudeResult struct {
 	IsError   bool     `json:"is_error"`
 	Result    string   `json:"result"`
@@ -349,10 +350,10 @@ func (r *claudeResult) end(subtype string) End {
 	return failed
 }
 
-// apiError matches the beginning of what claude makes of an error of the API: "API Error: 400 …".
+// apiError matches the beginning of the text that claude writes for an error of the API: "API Error: 400 …".
 var apiError = lazyregexp.New(`^API Error(?: \()?:? ?([0-9]{3})\b`)
 
-// claudeStatus returns the HTTP status that a message of claude names, 0 for none.
+// claudeStatus returns the HTTP status that a message of claude names, or 0 if it names none.
 func claudeStatus(message string) int {
 	m := apiError().FindStringSubmatch(message)
 	if m == nil {

@@ -22,7 +22,7 @@ func codex() *Profile {
 		),
 		Modes: []Mode{ModeRead, ModeEdit, ModeAll},
 		Args: func(t Turn) []string {
-			// Placed before exec, these also apply to a resumed turn.
+			// These flags stand before exec, so that they also apply to a resumed turn.
 			args := []string{"-s", map[Mode]string{ModeRead: "read-only", ModeEdit: "workspace-write",
 				ModeAll: "danger-full-access"}[t.Mode]}
 			if t.Model != "" {
@@ -49,7 +49,7 @@ func codex() *Profile {
 	}
 }
 
-// codexLine holds the fields of a line that are used.
+// codexLine has those fields of a line of codex that this package uses.
 type codexLine struct {
 	Type    string          `json:"type"`
 	Thread  string          `json:"thread_id"`
@@ -165,8 +165,8 @@ func codexArguments(raw json.RawMessage) json.RawMessage {
 
 var httpStatus = lazyregexp.New(`\bstatus:? (\d{3})\b`)
 
-// codexStatus returns the HTTP status that a message of codex names, 0 for none. The message is all that the line
-// contains.
+// codexStatus returns the HTTP status that a message of codex names, or 0 if it names none. The line has no other
+// sign of the status.
 func codexStatus(message string) int {
 	m := httpStatus().FindStringSubmatch(message)
 	if m == nil {

@@ -7,7 +7,7 @@ import (
 	"mailroom"
 )
 
-// Event is something that a line of a program reports. Its types are those below.
+// Event is something that a line of a program reports. It is one of the types below.
 type Event interface{ isEvent() }
 
 type (
@@ -22,8 +22,8 @@ type (
 	// Passage is a complete passage of a message, which may repeat earlier chunks.
 	Passage struct{ Message, Text string }
 
-	// ToolStarted is a call that began. Helper marks one of a subagent, which says nothing about the message that the
-	// program writes.
+	// ToolStarted reports that a tool call began. Helper is set for a call of a subagent, which does not end the
+	// message that the program writes.
 	ToolStarted struct {
 		Call, Name string
 		Arguments  json.RawMessage
@@ -38,13 +38,14 @@ type (
 		Summary    string
 	}
 
-	// Usage is what was consumed. Fields marked as totals count from the start of the session.
+	// Usage is the amount of tokens and money that was used. Fields marked as totals count from the start of the
+	// session.
 	Usage struct {
 		mailroom.Usage
 		TotalTokens, TotalCost bool
 	}
-	// Warning is a problem that does not stop the program. It does not count as progress: a program
-	// without a network repeats it.
+	// Warning is a problem that does not stop the program. It does not count as progress, because a program without a
+	// network repeats its warnings forever.
 	Warning struct{ Text string }
 
 	// Question asks for permission to call a tool.
@@ -58,7 +59,7 @@ type (
 
 	// Notice is text that the program wrote in place of the model, such as an error of the API.
 	Notice struct{ Text string }
-	// Limit is a limit of use that was reached, and its end.
+	// Limit reports that a limit of use was reached, and when it ends.
 	Limit struct{ End time.Time }
 
 	// End is the end of a turn. Text is its result, used if the turn produced no other text.

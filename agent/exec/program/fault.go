@@ -3,10 +3,10 @@ package program
 import "mailroom"
 
 // The tables of this file are the words by which programs say what is wrong. Text is compared in lower case, and only
-// with what the program itself reports: its final line, its stderr, and messages that it wrote in place of the
-// model. fault_test.go has an example of each. What no table knows keeps the class of its HTTP status.
+// with what the program itself reports: its final line, its stderr, and messages that it wrote in place of the model.
+// fault_test.go has an example of each. A failure whose text is in no table gets the class of its HTTP status.
 
-// Fault is what is wrong with the agent itself, so that each of its runs fails alike.
+// Fault is a problem of the agent itself, so that all of its runs fail in the same way.
 type Fault string
 
 const (
@@ -15,7 +15,7 @@ const (
 	FaultProgram Fault = "program" // the program, or what it needs, is missing or rejects its settings
 )
 
-// loginWords say that the program has no valid login.
+// loginWords returns texts by which a program says that it has no valid login.
 //
 //	claude: Invalid API key · Please run /login (claude-code#5666), OAuth token has expired, Failed to authenticate:
 //	OAuth session expired and could not be refreshed (#79685), 401 Invalid authentication credentials (#50743), Not
@@ -33,7 +33,8 @@ func loginWords() []string {
 	}
 }
 
-// quotaWords say that the account has used up what it paid for, without a time at which that ends.
+// quotaWords returns texts that say that the account has used up what it paid for, without naming a time at which it
+// may go on.
 //
 //	claude: Credit balance is too low (claude-code#36648); API: Your credit balance is too low to access the Anthropic
 //	API, which has status 400; codex: Quota exceeded. Check your plan and billing details; APIs: insufficient_quota,
@@ -47,8 +48,8 @@ func quotaWords() []string {
 	}
 }
 
-// programWords say that something that the program is made of is missing: an interpreter behind env(1), or a part of
-// an unfinished update.
+// programWords returns texts that say that a part of the program is missing: an interpreter that env(1) should start,
+// or a part of an unfinished update.
 func programWords() []string {
 	return []string{
 		"env: node:", "env: ‘node’", "env: 'node'", "env: ‘bun’", "env: 'bun'", "env: bun:", "cannot find module",
@@ -57,8 +58,8 @@ func programWords() []string {
 	}
 }
 
-// limitWords say that a limit of use was reached, which ends by itself; see limit.go. Without a known status they make
-// the failure an outage.
+// limitWords returns texts that say that a limit of use was reached, which ends by itself; see limit.go. If the HTTP
+// status is unknown, such a text makes the failure an outage.
 func limitWords() []string {
 	return []string{
 		"usage limit", "limit reached", "hit your limit", "hit your session limit", "hit your weekly limit", "rate limit",
@@ -67,12 +68,13 @@ func limitWords() []string {
 	}
 }
 
-// outageWords say that the model or the way to it is down.
+// outageWords returns texts that say that the model, or the network to it, is down.
 func outageWords() []string {
 	return []string{"high demand", "overloaded", "connection failed", "error sending request", "lookup address"}
 }
 
-// stuckWords say that the conversation itself is refused, so that each further message to it is refused alike.
+// stuckWords returns texts that say that the model refuses the conversation itself, so that it will refuse each
+// further message in this session.
 //
 //	full: ran out of room in the model's context window (openai/codex#31535, #19842), prompt is too long
 //	(claude-code#39316), input length and `max_tokens` exceed context limit, context_length_exceeded, Request too
@@ -99,7 +101,8 @@ func stuckWords() []string {
 	}
 }
 
-// busyMachineWords say that a start failed for a reason that passes and says nothing about the session.
+// busyMachineWords returns texts that say that the program could not start for a reason that will pass and that does
+// not concern the session.
 //
 //	Error: failed to initialize sqlite state db: database is locked (puffo-agent#290), EBUSY: resource busy or locked,
 //	text file busy while the program is updated, no space left on device.
@@ -111,7 +114,8 @@ func busyMachineWords() []string {
 	}
 }
 
-// faultOf returns the fault that a message and an HTTP status, 0 if unknown, show; "" for none.
+// faultOf returns the fault that a message and an HTTP status show, or "" if they show none. status is 0 if it is
+// unknown.
 func faultOf(message string, status int) Fault {
 	switch {
 	case containsAny(message, quotaWords()), status == 402:
@@ -122,7 +126,8 @@ func faultOf(message string, status int) Fault {
 	return ""
 }
 
-// failureClass returns the class of a failure of the model by its message and HTTP status, 0 if unknown.
+// failureClass returns the class of a failure of the model, from its message and HTTP status. status is 0 if it is
+// unknown.
 func failureClass(message string, status int) mailroom.Class {
 	switch {
 	case status == 0 && containsAny(message, limitWords()), containsAny(message, outageWords()):

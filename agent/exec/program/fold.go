@@ -29,11 +29,11 @@ type Write struct {
 	Step *mailroom.Step
 }
 
-// Fold converts events to output. Only the last message of a turn is the reply: text before a tool
-// call or before another message becomes an internal message.
+// Fold converts events to output. Only the last message of a turn is the reply. Text that stands before a tool call
+// or before another message becomes an internal message.
 type Fold struct {
-	// Prefix makes the ids of calls unique in the run, because a program restarts its numbering
-	// with each process.
+	// Prefix makes the ids of calls unique in the run, because each process of a program numbers its calls from the
+	// start.
 	Prefix string
 	// Redact removes secrets from text. nil removes nothing.
 	Redact func(string) string
@@ -211,8 +211,8 @@ func (f *Fold) addUsage(u Usage) {
 	f.usage.CostUSD += u.CostUSD
 }
 
-// UsageSince returns the usage since the session's totals were before, and its totals now. A total that is lower than
-// in before means that the program restarted its count.
+// UsageSince returns the usage of this turn, and the totals of the session after it. before are the totals before the
+// turn. If a total is now lower than in before, the program has restarted its count.
 func (f *Fold) UsageSince(before mailroom.Usage) (used, totals mailroom.Usage) {
 	used, totals = f.usage.Usage, before
 	if f.total.TotalTokens {

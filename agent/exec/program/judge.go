@@ -27,11 +27,11 @@ type Ending struct {
 
 // Verdict is the result of a turn. The turn succeeded if Gone is false and Class is empty.
 type Verdict struct {
-	// Gone means that the program itself said that the session cannot go on, and that the turn did nothing.
+	// Gone is set if the program itself says that the session cannot go on, and the turn did nothing.
 	Gone bool
-	// Stuck is like Gone, but the turn did something. The next attempt needs a new session.
+	// Stuck is set if the session cannot go on although the turn did something. The next attempt needs a new session.
 	Stuck bool
-	// Doubtful means that a resumed turn did nothing, and that its session may be the cause.
+	// Doubtful is set if a resumed turn did nothing, and its session may be the cause.
 	Doubtful   bool
 	Fault      Fault // of the agent; "" if it has none
 	Class      mailroom.Class
@@ -39,8 +39,8 @@ type Verdict struct {
 	RetryAfter time.Duration
 }
 
-// Judge combines the final line and the exit status, because neither is reliable alone. The first
-// matching case decides.
+// Judge returns the result of a turn from the program's final line and its exit status, because neither is reliable
+// alone. The first case that matches decides.
 func (p *Profile) Judge(e Ending) Verdict {
 	switch {
 	case e.End == nil:
@@ -75,7 +75,7 @@ func (p *Profile) judgeExit(e Ending) Verdict {
 	fault := faultOf(e.Stderr, 0)
 	switch {
 	case containsAny(e.Stderr, p.SessionBusy):
-		// perhaps a person uses the session, for any length of time
+		// Perhaps a person uses the session, which may last any length of time.
 		return Verdict{Class: mailroom.ClassUnavailable, Message: "found its session in use by another process"}
 	case silent && e.Resumed && containsAny(e.Stderr, p.SessionGone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
@@ -128,7 +128,7 @@ func (p *Profile) judgeFailure(e Ending, message string, status int) Verdict {
 	return v
 }
 
-// stuck is the verdict on a turn whose conversation is refused.
+// stuck returns the verdict on a turn whose conversation the model refuses.
 func stuck(e Ending, v Verdict) Verdict {
 	switch {
 	case e.Worked:
@@ -141,7 +141,8 @@ func stuck(e Ending, v Verdict) Verdict {
 	return v
 }
 
-// isFailure reports whether a text that a program wrote in place of the model is a refusal.
+// isFailure reports whether notice, a text that a program wrote in place of the model, says that a request was
+// refused.
 func isFailure(notice string) bool {
 	return strings.HasPrefix(notice, "API Error") || faultOf(notice, 0) != "" || containsAny(notice, limitWords()) ||
 		containsAny(notice, stuckWords())

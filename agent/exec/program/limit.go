@@ -9,11 +9,12 @@ import (
 	"mailroom/internal/retry"
 )
 
-// maxRetryAfter bounds how far ahead a limit's end may be.
+// maxRetryAfter bounds how far in the future the end of a limit may be.
 const maxRetryAfter = retry.MaxNamed
 
-// justPassed is how long ago a time of day without a date may be and still mean today, not tomorrow. recheck is the
-// delay of the retry in that case: providers round the end of a limit, and lift the limit a moment later.
+// A time of day that has passed today means tomorrow, unless it passed at most justPassed ago. recheck is
+// the delay of the retry if it just passed, because providers round the end of a limit and lift the limit a moment
+// later.
 const (
 	justPassed = 10 * time.Minute
 	recheck    = time.Minute
@@ -52,9 +53,8 @@ const (
 	clockPart = `(?:([0-9]{1,2})(?::([0-9]{2}))?(?::[0-9]{2})? ?([ap]\.?m\b\.?)?)`
 )
 
-// limitEnd returns the time at which an error message says that a limit ends, zero if it says none.
-// A time without a zone is in the zone of now, which is the server's, because the program runs
-// there.
+// limitEnd returns the time at which a limit ends according to an error message, or zero if the message names no
+// time. A time without a zone is in the zone of now, which is the server's, because the program runs there.
 func limitEnd(text string, now time.Time) time.Time {
 	at := limitTime(text, now)
 	if at.IsZero() || !at.After(now) {
@@ -113,7 +113,7 @@ func epochTime(digits string) time.Time {
 	return time.Unix(n, 0)
 }
 
-// sumOf adds up amounts such as "2 days, 3 hours". It returns 0 if an amount is no plausible delay.
+// sumOf adds up amounts such as "2 days, 3 hours". It returns 0 if an amount is too large for a delay.
 func sumOf(text string) (sum time.Duration) {
 	units := map[string]time.Duration{
 		"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
@@ -158,7 +158,7 @@ func (c clock) of() (hour, minute int, ok bool) {
 	return hour, minute, true
 }
 
-// wordTime returns the next time in zone at which a clock shows c on the named day; day "" means any day.
+// wordTime returns the next time in zone at which a clock shows c on the named weekday. If day is "", any day counts.
 func wordTime(day string, c clock, zone *time.Location, now time.Time) time.Time {
 	hour, minute, ok := c.of()
 	if !ok {
@@ -199,8 +199,8 @@ func weekdayOf(day string) (time.Weekday, bool) {
 	return 0, false
 }
 
-// dateTime returns a time of a date such as "jul 5th, 2026". Without a year, it uses the year that brings the time
-// nearest to now.
+// dateTime returns the given time on a date such as "jul 5th, 2026". If the date has no year, it uses the year that
+// is nearest to now.
 func dateTime(day string, hour, minute int, zone *time.Location, now time.Time) time.Time {
 	words := strings.Fields(strings.NewReplacer(",", " ", ".", " ").Replace(day))
 	if len(words) < 2 {
@@ -230,15 +230,15 @@ func dateTime(day string, hour, minute int, zone *time.Location, now time.Time) 
 	return at
 }
 
-// zoneAfter returns the zone at the beginning of text, or the zone of now if text begins with no
-// known zone.
+// zoneAfter returns the time zone that stands at the beginning of text. If text begins with no known zone, it returns
+// the zone of now.
 func zoneAfter(text string, now time.Time) *time.Location {
 	m := zoneForm().FindStringSubmatch(text)
 	if m == nil {
 		return now.Location()
 	}
-	// Abbreviations that the programs write for time zones of the systems they run on. An abbreviation with several
-	// meanings has the one of the server's own time zone, if that is among them.
+	// Abbreviations that the programs write for time zones of the systems they run on. If an abbreviation has several
+	// meanings, it means the server's own time zone if that is one of them.
 	hours := map[string]float64{
 		"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CST": -6, "CDT": -5, "EST": -5, "EDT": -4,
 		"WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "IST": 5.5, "SGT": 8, "HKT": 8,

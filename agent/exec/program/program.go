@@ -23,9 +23,9 @@ type Profile struct {
 
 	// Args returns the arguments of one turn.
 	Args func(Turn) []string
-	// PresetSession means that the caller chooses the id of a new session, a UUID.
+	// PresetSession is set if the caller chooses the id of a new session, which is a UUID.
 	PresetSession bool
-	// Prompt returns the program's stdin for a request.
+	// Prompt returns the text for the program's stdin that makes up a request.
 	Prompt func(text string) string
 	// Stdin formats further input; nil for a program whose stdin is closed after the prompt.
 	Stdin *StdinProtocol
@@ -34,12 +34,11 @@ type Profile struct {
 	// in the program's format is an error.
 	Decode func(line []byte) ([]Event, error)
 
-	// Parts of messages on stderr or in the final line, in lower case: the session cannot be
-	// resumed; the session is in use; the program rejects its arguments or environment.
+	// Texts on stderr or in the final line, in lower case, that say: the session cannot be resumed; the session is in
+	// use; the program rejects its arguments or environment.
 	SessionGone, SessionBusy, StartRefused []string
 
-	// CheckEnvironment returns why the program cannot work in an environment, "" if no reason is
-	// known.
+	// CheckEnvironment returns why the program cannot work in an environment, or "" if no reason is known.
 	CheckEnvironment func(Environment) string
 }
 
@@ -61,14 +60,14 @@ type Turn struct {
 	Args    []string // further arguments
 }
 
-// Environment is where a program runs.
+// Environment describes where a program runs.
 type Environment struct {
 	Mode   Mode
 	Root   bool                             // the process runs as root
 	Lookup func(name string) (string, bool) // the program's environment variables
 }
 
-// Mode is what a program may do without asking. It means the same for every program.
+// Mode is what a program may do without asking. A mode has the same meaning for every program.
 type Mode string
 
 const (
@@ -94,7 +93,7 @@ func Find(name string) *Profile {
 // Has reports whether the program supports the mode.
 func (p *Profile) Has(m Mode) bool { return slices.Contains(p.Modes, m) }
 
-// network returns the names of variables for network access.
+// network returns the names of environment variables that affect network access.
 func network() []string {
 	return []string{
 		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",

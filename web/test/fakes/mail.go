@@ -41,7 +41,7 @@ func runMail() (err error) {
 	return lines.Err()
 }
 
-// process is the part of a test that a server uses. Its failure ends the program.
+// process stands in for the testing.TB that the test server expects. A failure ends the program.
 type process struct {
 	testing.TB // not set: a method that is not here panics
 	dir        string
