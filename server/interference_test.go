@@ -172,13 +172,11 @@ func (f *fixture) whole(route, body string) (answers []string) {
 		for _, name := range []string{"Date", "X-Request-Id"} {
 			a.header.Del(name)
 		}
-		a.body = timesOfRows.ReplaceAllStringFunc(a.body, func(s string) string {
-			if strings.Contains(route, "/v1/stats") || strings.Contains(route, "/v1/tokens") {
-				s, _, _ = strings.Cut(s, ":")
-			}
-			return s
-		})
 		if strings.Contains(route, "/v1/stats") || strings.Contains(route, "/v1/tokens") {
+			a.body = timesOfRows.ReplaceAllStringFunc(a.body, func(s string) string {
+				s, _, _ = strings.Cut(s, ":")
+				return s
+			})
 			a.header.Del("Content-Length")
 		}
 		answers = append(answers, fmt.Sprint(a.status, " ", a.header, " ", a.body))
@@ -276,8 +274,8 @@ func TestAnAnswerDoesNotDependOnRowsOfOthers(t *testing.T) {
 				method, rest, _ := strings.Cut(route, " ")
 				path, _, _ := strings.Cut(rest, " ")
 				few, many := callers[0][name].whole(method+" "+path, body), callers[1][name].whole(method+" "+path, body)
-				if diff := gocmp.Diff(few, many); diff != "" {
-					t.Errorf("%s of %s (-alone +among rows of others):\n%s", route, name, diff)
+				if !slices.Equal(few, many) {
+					t.Errorf("%s of %s (-alone +among rows of others):\n%s", route, name, gocmp.Diff(few, many))
 				}
 				if slices.Contains(many, "and more") {
 					t.Errorf("%s of %s has no end", route, name)
