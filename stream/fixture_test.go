@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,8 +61,14 @@ func newFixture(t *testing.T) *fixture {
 	return d
 }
 
-// change commits the changes of f to the thread, and publishes them.
-func (d *fixture) change(f func(l *thread.State, now time.Time) error) {
+// scope returns how much of the queue of a thread a transition reads.
+type scope func(*mailroom.Thread, time.Time) thread.Scope
+
+func head(*mailroom.Thread, time.Time) thread.Scope { return thread.ScopeHead }
+
+// change commits the changes of f to the thread, and publishes them. As in the ledger, f finds the current run, those that
+// are named, and no more of the queue than it reads: some tests queue a thousand runs.
+func (d *fixture) change(read scope, f func(l *thread.State, now time.Time) error, runs ...string) {
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx store.Tx) error {
@@ -70,15 +77,9 @@ func (d *fixture) change(f func(l *thread.State, now time.Time) error) {
 			return err
 		}
 		l := thread.NewState(rows[0])
-		runs, err := tx.Runs(store.RunQuery{Thread: threadID})
-		if err != nil {
+		if err := load(tx, l, read(rows[0], tx.Now()), slices.Concat(runs, []string{l.Current})); err != nil {
 			return err
 		}
-		for _, r := range runs {
-			l.Runs.Add(r)
-		}
-		l.Runs.SetQueue(store.RunsQueued, runs, true)
-		l.Runs.SetQueue(store.RunsScheduled, runs, true)
 		if err := f(l, tx.Now()); err != nil {
 			return err
 		}
@@ -91,6 +92,33 @@ func (d *fixture) change(f func(l *thread.State, now time.Time) error) {
 		d.t.Fatalf("change: %v", err)
 	}
 	d.committed(entries)
+}
+
+// load loads these runs, and the part of the queue that a transition of this scope reads.
+func load(tx store.Tx, l *thread.State, scope thread.Scope, ids []string) error {
+	runs, err := tx.Runs(store.RunQuery{IDs: ids})
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		l.Runs.Add(r)
+	}
+	for {
+		ready, scheduled := l.RowsNeeded(scope, tx.Now())
+		if ready == 0 && scheduled == 0 {
+			return nil
+		}
+		for set, n := range map[store.RunSet]int{store.RunsQueued: ready, store.RunsScheduled: scheduled} {
+			if n == 0 {
+				continue
+			}
+			runs, err := tx.Runs(store.RunQuery{Thread: threadID, Set: set, Limit: n})
+			if err != nil {
+				return err
+			}
+			l.Runs.SetQueue(set, runs, len(runs) < n)
+		}
+	}
 }
 
 func (d *fixture) committed(entries []mailroom.Entry) {
@@ -129,7 +157,7 @@ func (d *fixture) submitText(text string) string {
 		Thread: threadID, Run: fmt.Sprintf("run%d", d.runs), Agent: agent, Sender: "ann",
 		Messages: []thread.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(text)}},
 	}
-	d.change(func(l *thread.State, now time.Time) error {
+	d.change(in.Scope, func(l *thread.State, now time.Time) error {
 		_, err := l.Submit(in, thread.Resolved{Agent: agent}, now)
 		return err
 	})
@@ -139,7 +167,7 @@ func (d *fixture) submitText(text string) string {
 // start claims the due run.
 func (d *fixture) start() {
 	d.t.Helper()
-	d.change(func(l *thread.State, now time.Time) error {
+	d.change(head, func(l *thread.State, now time.Time) error {
 		r := l.Claim(thread.Claimant{Worker: worker, Round: 1}, agent, l.Due.LastAttempt, now)
 		if r == nil {
 			return fmt.Errorf("no due run")
@@ -180,7 +208,7 @@ func (d *fixture) flush() {
 		Thread: threadID, Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
 		Offset: d.kept, Text: d.open.Text[d.kept:],
 	}
-	d.change(func(l *thread.State, _ time.Time) error { return l.Flush(d.claim, piece) })
+	d.change(head, func(l *thread.State, _ time.Time) error { return l.Flush(d.claim, piece) })
 	d.kept = len(d.open.Text)
 	d.publish(bus.Notice{Thread: threadID, Flushed: &bus.Flushed{
 		Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Upto: d.kept,
@@ -202,7 +230,7 @@ func (d *fixture) append() {
 	d.t.Helper()
 	a := &thread.StepCommit{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.partial()}
 	d.step++
-	d.change(func(l *thread.State, now time.Time) error {
+	d.change(head, func(l *thread.State, now time.Time) error {
 		_, err := l.Append(a, nil, now)
 		return err
 	})
@@ -212,7 +240,7 @@ func (d *fixture) settle(o thread.Outcome, f *mailroom.Failure) {
 	d.t.Helper()
 	s := &thread.Settle{Claim: d.claim, Number: d.step + 1, Outcome: o, Failure: f, Message: d.partial()}
 	d.claim = mailroom.Claim{}
-	d.change(func(l *thread.State, now time.Time) error {
+	d.change(head, func(l *thread.State, now time.Time) error {
 		_, err := l.Settle(s, now)
 		return err
 	})
@@ -233,7 +261,7 @@ func (d *fixture) expire() {
 		written.Text = written.Text[:d.kept]
 	}
 	d.claim = mailroom.Claim{}
-	d.change(func(l *thread.State, now time.Time) error {
+	d.change(head, func(l *thread.State, now time.Time) error {
 		l.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker, Text: written}, now)
 		return nil
 	})

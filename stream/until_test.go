@@ -17,10 +17,10 @@ func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
 		"run.failed":    (*fixture).fail,
 		"run.cancelled": func(d *fixture) {
 			run := d.claim.Run
-			d.change(func(l *thread.State, now time.Time) error {
+			d.change(head, func(l *thread.State, now time.Time) error {
 				_, err := l.Cancel(run, "ann", now)
 				return err
-			})
+			}, run)
 			d.fail()
 		},
 	} {
@@ -60,10 +60,10 @@ func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
 		var held []bus.Notice
 		d.publish = func(n bus.Notice) { held = append(held, n) }
 		d.fail()
-		d.change(func(l *thread.State, now time.Time) error {
+		d.change(head, func(l *thread.State, now time.Time) error {
 			_, err := l.Retry(thread.Retry{Run: run, By: "ann"}, now)
 			return err
-		})
+		}, run)
 		for _, n := range held {
 			d.bus.Publish(n)
 		}
@@ -105,7 +105,7 @@ func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
 func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
-		d.change(func(l *thread.State, now time.Time) error {
+		d.change(head, func(l *thread.State, now time.Time) error {
 			_, err := l.Submit(thread.Submit{
 				Thread: threadID, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
 				Messages: []thread.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text("hello")}},

@@ -23,7 +23,7 @@ func (w *fixture) pages(runs int) (pages []int, most int) {
 				break
 			}
 			pages = append(pages, queue)
-			w.fill(l, store.RunsQueued, queue)
+			w.fill(l, copyRun, store.RunsQueued, queue)
 		}
 		f()
 		var c store.Changes

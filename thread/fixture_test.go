@@ -26,15 +26,16 @@ type fixture struct {
 	t   *testing.T
 	now time.Time
 	// served is when the server started; zero: before all runs.
-	served time.Time
-	row    mailroom.Thread
-	runs   map[string]*mailroom.Run
-	log    []mailroom.Entry
-	keys   map[string]store.SubmitKey
-	part   map[string][]store.Partial
-	asks   map[string]*mailroom.Ticket
-	sent   []thread.Submit   // to other threads
-	ends   []thread.ChildEnd // told to other threads
+	served  time.Time
+	row     mailroom.Thread
+	runs    map[string]*mailroom.Run
+	log     []mailroom.Entry
+	checked int // entries of the log, which only grows
+	keys    map[string]store.SubmitKey
+	part    map[string][]store.Partial
+	asks    map[string]*mailroom.Ticket
+	sent    []thread.Submit   // to other threads
+	ends    []thread.ChildEnd // told to other threads
 
 	limit, grace time.Duration // of claims
 	retries      retry.Policy  // of claims
@@ -57,8 +58,13 @@ func newFixture(t *testing.T) *fixture {
 
 func (w *fixture) wait(d time.Duration) { w.now = w.now.Add(d) }
 
-// load makes a State as the ledger does.
+// load makes a State as the ledger does, of copies of the rows.
 func (w *fixture) load(s thread.Scope, key string, runs ...string) *thread.State {
+	return w.loadAs(copyRun, s, key, runs...)
+}
+
+// loadAs is load of the runs that own returns for the stored ones.
+func (w *fixture) loadAs(own func(*mailroom.Run) *mailroom.Run, s thread.Scope, key string, runs ...string) *thread.State {
 	row := w.row
 	l := thread.NewState(&row)
 	l.ServedSince = w.served
@@ -68,7 +74,7 @@ func (w *fixture) load(s thread.Scope, key string, runs ...string) *thread.State
 	}
 	for _, id := range append(runs, w.row.Current) {
 		if r := w.runs[id]; r != nil {
-			l.Runs.Add(copyRun(r))
+			l.Runs.Add(own(r))
 			for _, k := range w.asks {
 				if c := *k; k.Run == id {
 					l.Tickets.Add(&c)
@@ -81,12 +87,12 @@ func (w *fixture) load(s thread.Scope, key string, runs ...string) *thread.State
 		if queue == 0 && held == 0 {
 			return l
 		}
-		w.fill(l, store.RunsScheduled, held)
-		w.fill(l, store.RunsQueued, queue)
+		w.fill(l, own, store.RunsScheduled, held)
+		w.fill(l, own, store.RunsQueued, queue)
 	}
 }
 
-func (w *fixture) fill(l *thread.State, set store.RunSet, n int) {
+func (w *fixture) fill(l *thread.State, own func(*mailroom.Run) *mailroom.Run, set store.RunSet, n int) {
 	if n == 0 {
 		return
 	}
@@ -94,7 +100,7 @@ func (w *fixture) fill(l *thread.State, set store.RunSet, n int) {
 	whole := len(rows) < n
 	rows = slices.Clone(rows[:min(n, len(rows))])
 	for i, r := range rows {
-		rows[i] = copyRun(r)
+		rows[i] = own(r)
 	}
 	l.Runs.SetQueue(set, rows, whole)
 }
@@ -116,11 +122,13 @@ func (w *fixture) set(set store.RunSet) []*mailroom.Run {
 	return rows
 }
 
-// apply runs one operation and stores its changes.
-func (w *fixture) apply(l *thread.State, untouched *thread.State, f func(*thread.State) error) error {
+// apply runs one operation over what load loads, and stores its changes.
+func (w *fixture) apply(load func() *thread.State, f func(*thread.State) error) error {
 	w.t.Helper()
+	l := load()
 	if err := f(l); err != nil {
-		if diff := gocmp.Diff(untouched, l, compareOptions()); diff != "" {
+		// Nothing was stored, so what was loaded is loaded again.
+		if diff := gocmp.Diff(load(), l, compareOptions()); diff != "" {
 			w.t.Errorf("refused with %q and yet changed (-before +after):\n%s", err, diff)
 		}
 		return err
@@ -165,22 +173,23 @@ func (w *fixture) apply(l *thread.State, untouched *thread.State, f func(*thread
 // do is apply over what an operation of this scope loads.
 func (w *fixture) do(s thread.Scope, runs []string, f func(*thread.State) error) error {
 	w.t.Helper()
-	return w.apply(w.load(s, "", runs...), w.load(s, "", runs...), f)
+	return w.apply(func() *thread.State { return w.load(s, "", runs...) }, f)
 }
 
 // check holds after every operation: the log has no hole and the scheduling
 // columns are those that the whole of the runs gives.
 func (w *fixture) check() {
 	w.t.Helper()
-	for i, e := range w.log {
-		if e.Seq != int64(i+1) {
-			w.t.Fatalf("entry %d has seq %d", i+1, e.Seq)
+	for ; w.checked < len(w.log); w.checked++ {
+		if e := w.log[w.checked]; e.Seq != int64(w.checked+1) {
+			w.t.Fatalf("entry %d has seq %d", w.checked+1, e.Seq)
 		}
 	}
 	if w.row.LastSeq != int64(len(w.log)) {
 		w.t.Fatalf("last seq is %d after %d entries", w.row.LastSeq, len(w.log))
 	}
-	l := w.load(thread.ScopeAll, "")
+	stored := func(r *mailroom.Run) *mailroom.Run { return r } // nothing changes it here
+	l := w.loadAs(stored, thread.ScopeAll, "")
 	due, held := l.ExpectedDue(w.now)
 	got := w.row.Due
 	if w.row.Current == "" && len(w.set(store.RunsQueued)) > 0 && !got.At.IsZero() && !got.At.After(w.now) {
@@ -191,9 +200,12 @@ func (w *fixture) check() {
 	}
 }
 
-// everything lets cmp look at all of a value but its functions.
+// compareOptions lets cmp look at all of a value but its functions. Rows are compared whole: cmp would compare each byte
+// of their options by reflection.
 func compareOptions() gocmp.Options {
 	return gocmp.Options{
+		gocmp.Comparer(func(a, b *mailroom.Run) bool { return reflect.DeepEqual(a, b) }),
+		gocmp.Comparer(func(a, b *mailroom.Ticket) bool { return reflect.DeepEqual(a, b) }),
 		gocmp.Exporter(func(reflect.Type) bool { return true }),
 		gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().Type().Kind() == reflect.Func }, gocmp.Ignore()),
 	}
@@ -229,7 +241,8 @@ func in(mode mailroom.Mode, run string) thread.Submit {
 func (w *fixture) submit(in thread.Submit) (out store.Submitted, err error) {
 	w.t.Helper()
 	scope := in.Scope(&w.row, w.now)
-	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *thread.State) error {
+	load := func() *thread.State { return w.load(scope, in.Key) }
+	err = w.apply(load, func(l *thread.State) error {
 		found := thread.Resolved{Agent: cmp.Or(in.Agent, w.row.Agent, "echo"), AgentVersion: in.AgentVersion,
 			Queued: w.queued, MaxQueued: w.maxQueued, DeliverTo: &w.target}
 		w.target.ID = in.DeliverTo

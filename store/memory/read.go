@@ -275,7 +275,7 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	all := q.All
 	all.Order, all.Removed, all.End, all.Positions = r.order, r.removed, store.StartOf(r.lastCommit+1), nil
-	if all.None {
+	if all.None || all.After.Compare(all.End) >= 0 {
 		return nil, nil
 	}
 	type placed struct {
