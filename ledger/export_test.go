@@ -6,8 +6,11 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"mailroom/store"
 )
 
 // CheckRefusals makes a ledger compare what a transaction would write, and the rows that it has loaded, before and
@@ -18,16 +21,18 @@ import (
 // ones show.
 func CheckRefusals(l *Ledger, report func(change string)) {
 	for _, c := range l.lanes {
+		p := printer{} // of the goroutine of the lane
 		c.apply = func(o *op, tx *transaction) error {
-			if isLarge(tx) {
+			writes := tx.collect()
+			if isLarge(tx, writes) {
 				return o.apply(tx)
 			}
-			before := imageOf(tx)
+			before := p.imageOf(tx, writes)
 			err := o.apply(tx)
 			if aborts := new(abortBatch); err == nil || errors.As(err, aborts) || !isRefusal(err) {
 				return err // the batch runs again without the operation, or ends
 			}
-			if diff := before.changes(imageOf(tx)); diff != "" {
+			if diff := before.changes(p.imageOf(tx, tx.collect())); diff != "" {
 				report(fmt.Sprintf("operation %s was refused with %q after it had changed:\n%s", o.name, err, diff))
 			}
 			return err
@@ -36,7 +41,7 @@ func CheckRefusals(l *Ledger, report func(change string)) {
 }
 
 // isLarge reports whether the image of a transaction has more than some hundred rows.
-func isLarge(tx *transaction) bool {
+func isLarge(tx *transaction, writes *store.Changes) bool {
 	const most = 200
 	n := len(tx.rows.workers) + len(tx.rows.tokens) + len(tx.rows.tokensByName)
 	for _, t := range tx.rows.threads {
@@ -45,7 +50,7 @@ func isLarge(tx *transaction) bool {
 	if n > most {
 		return true
 	}
-	all := reflect.ValueOf(tx.collect()).Elem()
+	all := reflect.ValueOf(writes).Elem()
 	for i := range all.NumField() {
 		if all.Field(i).Kind() == reflect.Slice {
 			n += all.Field(i).Len()
@@ -56,27 +61,27 @@ func isLarge(tx *transaction) bool {
 
 // image is a transaction as text, which later changes of its values leave alone.
 type image struct {
+	*printer
 	writes map[string]string // by the kind of rows
 	rows   map[string]string // loaded rows, by name
 }
 
-func imageOf(tx *transaction) image {
-	m := image{writes: map[string]string{}, rows: map[string]string{}}
-	all := reflect.ValueOf(tx.collect()).Elem()
-	for i := range all.NumField() {
-		name := all.Type().Field(i).Name
+func (p printer) imageOf(tx *transaction, writes *store.Changes) image {
+	m := image{printer: &p, writes: map[string]string{}, rows: map[string]string{}}
+	all := reflect.ValueOf(writes).Elem()
+	for i, name := range p.fields(all.Type()) {
 		if all.Field(i).Kind() != reflect.Slice {
-			m.writes[name] = dump(all.Field(i))
+			m.writes[name] = p.text(all.Field(i))
 			continue
 		}
 		var rows []string
 		for j := range all.Field(i).Len() {
-			rows = append(rows, dump(all.Field(i).Index(j)))
+			rows = append(rows, p.text(all.Field(i).Index(j)))
 		}
 		slices.Sort(rows) // rows of projects have no order
 		m.writes[name] = strings.Join(rows, "\n")
 	}
-	m.writes["use"] = dump(reflect.ValueOf(tx.changes.workers))
+	m.writes["use"] = p.text(reflect.ValueOf(tx.changes.workers))
 	for id, t := range tx.rows.threads {
 		m.add("thread "+id, &t.Thread)
 		m.add("outbox of thread "+id, t.Outbox)
@@ -97,12 +102,12 @@ func imageOf(tx *transaction) image {
 	return m
 }
 
-func (m *image) add(name string, row any) { m.rows[name] = dump(reflect.ValueOf(row)) }
+func (m *image) add(name string, row any) { m.rows[name] = m.text(reflect.ValueOf(row)) }
 
 // addAll adds the rows of a map.
 func (m *image) addAll(kind string, rows reflect.Value) {
 	for of := rows.MapRange(); of.Next(); {
-		m.rows[kind+" "+dump(of.Key())] = dump(of.Value())
+		m.rows[kind+" "+m.text(of.Key())] = m.text(of.Value())
 	}
 }
 
@@ -122,56 +127,74 @@ func (m *image) changes(later image) string {
 	return strings.Join(all, "\n")
 }
 
-// dump is a value as text, with everything that it points to.
-func dump(v reflect.Value) string {
-	var b strings.Builder
-	dumpTo(&b, v)
-	return b.String()
+// printer writes values as text. It knows the names of the fields of the types that it has met: each operation of each
+// test is printed, and fmt and the reflection of types would take most of the time.
+type printer map[reflect.Type][]string
+
+func (p printer) fields(t reflect.Type) []string {
+	names, ok := p[t]
+	if !ok {
+		for i := range t.NumField() {
+			names = append(names, t.Field(i).Name)
+		}
+		p[t] = names
+	}
+	return names
 }
 
-func dumpTo(b *strings.Builder, v reflect.Value) {
-	switch {
-	case !v.IsValid():
-		b.WriteString("nil")
-		return
-	case v.Type() == reflect.TypeFor[time.Time](): // without its zone
-		fmt.Fprint(b, v.Field(0).Uint(), v.Field(1).Int())
-		return
-	}
+// text is a value as text, with everything that it points to.
+func (p printer) text(v reflect.Value) string { return string(p.append(nil, v)) }
+
+func (p printer) append(b []byte, v reflect.Value) []byte {
 	switch v.Kind() {
+	case reflect.Invalid:
+		return append(b, "nil"...)
 	case reflect.Pointer, reflect.Interface:
-		dumpTo(b, v.Elem())
+		return p.append(b, v.Elem())
 	case reflect.Struct:
-		b.WriteByte('{')
-		for i := range v.NumField() {
-			if !v.Field(i).IsZero() {
-				b.WriteString(v.Type().Field(i).Name + ":")
-				dumpTo(b, v.Field(i))
-				b.WriteByte(' ')
-			}
-		}
-		b.WriteByte('}')
+		return p.appendStruct(b, v)
 	case reflect.Slice, reflect.Array:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			fmt.Fprintf(b, "%q", v)
-			return
+			return fmt.Appendf(b, "%q", v)
 		}
-		b.WriteByte('[')
+		b = append(b, '[')
 		for i := range v.Len() {
-			dumpTo(b, v.Index(i))
-			b.WriteByte(' ')
+			b = append(p.append(b, v.Index(i)), ' ')
 		}
-		b.WriteByte(']')
+		return append(b, ']')
 	case reflect.Map:
 		var lines []string
 		for of := v.MapRange(); of.Next(); {
-			lines = append(lines, dump(of.Key())+":"+dump(of.Value()))
+			lines = append(lines, p.text(of.Key())+":"+p.text(of.Value()))
 		}
 		slices.Sort(lines)
-		fmt.Fprint(b, lines)
+		return append(append(append(b, '['), strings.Join(lines, " ")...), ']')
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
-		b.WriteString(v.Kind().String())
-	default:
-		fmt.Fprint(b, v)
+		return append(b, v.Kind().String()...)
+	case reflect.String:
+		return append(b, v.String()...)
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool())
 	}
+	switch {
+	case v.CanInt():
+		return strconv.AppendInt(b, v.Int(), 10)
+	case v.CanUint():
+		return strconv.AppendUint(b, v.Uint(), 10)
+	}
+	return fmt.Append(b, v)
+}
+
+func (p printer) appendStruct(b []byte, v reflect.Value) []byte {
+	if v.Type() == reflect.TypeFor[time.Time]() { // without its zone
+		b = append(strconv.AppendUint(b, v.Field(0).Uint(), 10), ' ')
+		return strconv.AppendInt(b, v.Field(1).Int(), 10)
+	}
+	b = append(b, '{')
+	for i, name := range p.fields(v.Type()) {
+		if f := v.Field(i); !f.IsZero() {
+			b = append(p.append(append(append(b, name...), ':'), f), ' ')
+		}
+	}
+	return append(b, '}')
 }

@@ -85,13 +85,16 @@ func writeDay(t *testing.T, handle func() (store.Store, error)) {
 	}
 }
 
-// dayInMemory makes a memory store with the rows of [fillDay], and returns how to open it.
-func dayInMemory(t *testing.T) func() (store.Store, error) {
+// dayInMemory writes the rows of [fillDay] once, and returns a function that makes a memory store with them and returns
+// how to open it.
+func dayInMemory(t *testing.T) func(t *testing.T) func() (store.Store, error) {
 	t.Helper()
-	rows := memory.New()
-	handle := func() (store.Store, error) { return unclosedStore{rows}, nil }
-	writeDay(t, handle)
-	return handle
+	day := memory.New()
+	writeDay(t, func() (store.Store, error) { return unclosedStore{day}, nil })
+	return func(*testing.T) func() (store.Store, error) {
+		rows := day.Fork()
+		return func() (store.Store, error) { return unclosedStore{rows}, nil }
+	}
 }
 
 // faultStores returns for each store a function that makes a new one with the rows of [fillDay], and
@@ -104,7 +107,7 @@ func faultStores(t *testing.T) map[string]func(t *testing.T) func() (store.Store
 	writeDay(t, file(path))
 	day := must(os.ReadFile(path))(t)
 	return map[string]func(t *testing.T) func() (store.Store, error){
-		"memory": dayInMemory,
+		"memory": dayInMemory(t),
 		"sqlite": func(t *testing.T) func() (store.Store, error) {
 			path := filepath.Join(t.TempDir(), "mail.db")
 			if err := os.WriteFile(path, day, 0o600); err != nil {
@@ -217,7 +220,7 @@ func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
 	database := newFaultDatabase(t)
 	stores["postgres"] = database.copyDay
 	for i, o := range operations() {
-		r := o.expected(t)
+		r := o.expected(t, stores["memory"])
 		for n := 1; n <= r.updates; n++ {
 			faults := map[string][]fault{"memory": allFaults()}
 			if *runAllFaults {
@@ -247,13 +250,14 @@ type expected struct {
 	updates     int
 }
 
-func (o operation) expected(t *testing.T) (r expected) {
+// expected executes the operation on stores that made returns.
+func (o operation) expected(t *testing.T, made func(t *testing.T) func() (store.Store, error)) (r expected) {
 	t.Helper()
 	r.operation = o
-	r.once, r.answer, r.updates = o.reference(t, 1)
+	r.once, r.answer, r.updates = o.reference(t, made, 1)
 	r.twice = r.once
 	if o.doubles {
-		r.twice, _, _ = o.reference(t, 2)
+		r.twice, _, _ = o.reference(t, made, 2)
 	}
 	return r
 }
@@ -275,16 +279,18 @@ func (r *expected) try(t *testing.T, x *faultTrial, m fault, n int) {
 
 // reference returns the rows and results of the operation without a fault, executed a number of times,
 // and its number of Updates.
-func (o operation) reference(t *testing.T, times int) (is contents, answer any, updates int) {
+func (o operation) reference(
+	t *testing.T, made func(t *testing.T) func() (store.Store, error), times int,
+) (is contents, answer any, updates int) {
 	t.Helper()
-	x := newTrial(t, dayInMemory(t))
+	x := newTrial(t, made(t))
 	for range times - 1 {
 		must(o.do(t.Context(), x.fixture.Ledger))(t)
 	}
 	x.updates(0, fault{})
 	if o.again != nil {
 		_, updates, answer = must(o.do(t.Context(), x.fixture.Ledger))(t), x.updates(0, fault{}), nil
-		x = newTrial(t, dayInMemory(t))
+		x = newTrial(t, made(t))
 		for range times - 1 {
 			must(o.do(t.Context(), x.fixture.Ledger))(t)
 		}

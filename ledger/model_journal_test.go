@@ -114,7 +114,7 @@ func (j *journal) dropThread(thread string) {
 // that decisions, ends of runs and results of effects are as returned. Purged runs have no messages.
 func (m *model) checkMessages(t *rapid.T) {
 	t.Helper()
-	last := map[string]int64{}
+	last, logged := map[string]int64{}, map[string]map[string]int{}
 	for _, s := range m.messages {
 		row := m.after.Threads[s.thread]
 		if row == nil {
@@ -125,7 +125,10 @@ func (m *model) checkMessages(t *rapid.T) {
 		}
 		last[s.thread] = s.seq
 		if s.seq >= row.FirstSeq {
-			m.checkMessage(t, s)
+			if logged[s.thread] == nil {
+				logged[s.thread] = messagesOf(t, m.after.Logs[s.thread])
+			}
+			m.checkMessage(t, s, logged[s.thread][s.id])
 		}
 	}
 	for id, k := range m.decided {
@@ -142,13 +145,11 @@ func (m *model) checkMessages(t *rapid.T) {
 	}
 }
 
-// checkMessage checks one message that was not purged.
-func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
-	if found := m.messageAt(t, s.thread, s.seq); found.ID != s.id {
-		t.Fatalf("message %s of thread %s is not at %d, which is %s", s.id, s.thread, s.seq, found.ID)
-	}
-	times := 0
-	for _, raw := range m.after.Logs[s.thread] {
+// messagesOf returns how often each message occurs in a log.
+func messagesOf(t *rapid.T, log []string) map[string]int {
+	t.Helper()
+	times := map[string]int{}
+	for _, raw := range log {
 		var e struct {
 			Kind string
 			Body struct{ ID string }
@@ -156,9 +157,17 @@ func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
 		if err := json.Unmarshal([]byte(raw), &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Kind == entry.KindMessage && e.Body.ID == s.id {
-			times++
+		if e.Kind == entry.KindMessage {
+			times[e.Body.ID]++
 		}
+	}
+	return times
+}
+
+// checkMessage checks one message that was not purged and occurs so often in the log of its thread.
+func (m *model) checkMessage(t *rapid.T, s *sentMessage, times int) {
+	if found := m.messageAt(t, s.thread, s.seq); found.ID != s.id {
+		t.Fatalf("message %s of thread %s is not at %d, which is %s", s.id, s.thread, s.seq, found.ID)
 	}
 	if times != 1 {
 		t.Fatalf("message %s occurs %d times in the log of thread %s, want once", s.id, times, s.thread)

@@ -76,7 +76,7 @@ func differing[V any](rows, others map[string]V, same func(a, b V) bool) map[str
 
 // TestADifferenceInAnyRowIsDetected changes and removes one row of each kind.
 func TestADifferenceInAnyRowIsDetected(t *testing.T) {
-	x := newTrial(t, dayInMemory(t))
+	x := newTrial(t, dayInMemory(t)(t))
 	is := x.contents()
 	if err := x.close(); err != nil {
 		t.Fatal(err)
