@@ -127,8 +127,8 @@ func (m *image) changes(later image) string {
 	return strings.Join(all, "\n")
 }
 
-// printer writes values as text. It knows the names of the fields of the types that it has met: each operation of each
-// test is printed, and fmt and the reflection of types would take most of the time.
+// printer writes values as text. It knows the names of the fields of the types that it has met: each
+// operation of each test is printed, and fmt and the reflection of types would take most of the time.
 type printer map[reflect.Type][]string
 
 func (p printer) fields(t reflect.Type) []string {

@@ -85,8 +85,8 @@ func writeDay(t *testing.T, handle func() (store.Store, error)) {
 	}
 }
 
-// dayInMemory writes the rows of [fillDay] once, and returns a function that makes a memory store with them and returns
-// how to open it.
+// dayInMemory writes the rows of [fillDay] once, and returns a function that makes a memory store with
+// them and returns how to open it.
 func dayInMemory(t *testing.T) func(t *testing.T) func() (store.Store, error) {
 	t.Helper()
 	day := memory.New()

@@ -66,8 +66,8 @@ type scope func(*mailroom.Thread, time.Time) thread.Scope
 
 func head(*mailroom.Thread, time.Time) thread.Scope { return thread.ScopeHead }
 
-// change commits the changes of f to the thread, and publishes them. As in the ledger, f finds the current run, those that
-// are named, and no more of the queue than it reads: some tests queue a thousand runs.
+// change commits the changes of f to the thread, and publishes them. As in the ledger, f finds the current
+// run, those that are named, and no more of the queue than it reads: some tests queue a thousand runs.
 func (d *fixture) change(read scope, f func(l *thread.State, now time.Time) error, runs ...string) {
 	d.t.Helper()
 	var entries []mailroom.Entry

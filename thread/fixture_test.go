@@ -64,7 +64,9 @@ func (w *fixture) load(s thread.Scope, key string, runs ...string) *thread.State
 }
 
 // loadAs is load of the runs that own returns for the stored ones.
-func (w *fixture) loadAs(own func(*mailroom.Run) *mailroom.Run, s thread.Scope, key string, runs ...string) *thread.State {
+func (w *fixture) loadAs(
+	own func(*mailroom.Run) *mailroom.Run, s thread.Scope, key string, runs ...string,
+) *thread.State {
 	row := w.row
 	l := thread.NewState(&row)
 	l.ServedSince = w.served
@@ -200,8 +202,8 @@ func (w *fixture) check() {
 	}
 }
 
-// compareOptions lets cmp look at all of a value but its functions. Rows are compared whole: cmp would compare each byte
-// of their options by reflection.
+// compareOptions lets cmp look at all of a value but its functions. Rows are compared whole: cmp would
+// compare each byte of their options by reflection.
 func compareOptions() gocmp.Options {
 	return gocmp.Options{
 		gocmp.Comparer(func(a, b *mailroom.Run) bool { return reflect.DeepEqual(a, b) }),

@@ -95,8 +95,8 @@ func New() *Store {
 	return s
 }
 
-// Fork returns a store with the same rows. Later changes of one are not in the other. Tests that need the same rows many
-// times write them once.
+// Fork returns a store with the same rows. Later changes of one are not in the other. Tests that need
+// the same rows many times write them once.
 func (s *Store) Fork() *Store {
 	f := &Store{writer: make(chan struct{}, 1)}
 	f.now.Store(s.now.Load())

@@ -234,8 +234,8 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 	return c
 }
 
-// wantSame compares row by row. cmp calls functions by reflection for each field of each row, so it compares only the
-// kinds of rows that are not deeply equal.
+// wantSame compares each kind of rows. cmp calls functions by reflection for each field of each row, so it
+// compares only the kinds that are not deeply equal.
 func wantSame(t *testing.T, what string, want, got *contents) {
 	t.Helper()
 	a, b := reflect.ValueOf(want).Elem(), reflect.ValueOf(got).Elem()
