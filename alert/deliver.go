@@ -393,15 +393,8 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 		if over, err = a.options.ended(r, what, threadID, now); err != nil || over != "" {
 			return err
 		}
-		if what.Delivery != "" {
-			rows, err := runsByID(r, []string{what.Delivery})
-			if err != nil {
-				return err
-			}
-			if run := rows[what.Delivery]; run != nil && run.Status == mailroom.StatusCompleted {
-				over = "the thread delivered the event itself"
-				return nil
-			}
+		if over, err = deliveredItself(r, what, now); err != nil || over != "" {
+			return err
 		}
 		if what.Kind == KindTicket && what.Ticket == "" {
 			if err := narrow(r, what, now); err != nil {
@@ -433,6 +426,35 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 		return err
 	})
 	return about, over, err
+}
+
+const (
+	// sendingAgain is how long a rule's alert waits before it looks again at a delivery that is being sent.
+	sendingAgain = 5 * time.Second
+	// sendingMost bounds these waits, for a target that hangs in every attempt: a rule must not lose the event.
+	sendingMost = 5 * time.Minute
+)
+
+// deliveredItself returns why an alert about an event need not be sent, "" if it must be: the thread itself has
+// delivered the event. While the delivery is being sent, it returns an error with which the run looks again, because
+// the event would be sent twice. A delivery that waits for another attempt does not count: its target is down, and the
+// rule may have another one.
+func deliveredItself(r store.Reader, what *Alert, now time.Time) (over string, err error) {
+	if what.Delivery == "" {
+		return "", nil
+	}
+	rows, err := runsByID(r, []string{what.Delivery})
+	run := rows[what.Delivery]
+	switch {
+	case err != nil || run == nil:
+		return "", err
+	case run.Status == mailroom.StatusCompleted:
+		return "the thread delivered the event itself", nil
+	case run.Status == mailroom.StatusRunning && now.Sub(run.CreatedAt) < sendingMost:
+		return "", &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: sendingAgain,
+			Err: errors.New("the delivery of the thread is being sent")}
+	}
+	return "", nil
 }
 
 // narrow reduces an alert about several questions to the open ones. If one listed question is left, the alert

@@ -26,16 +26,31 @@ import (
 	"mailroom/thread"
 )
 
-// place is a target that records messages. Its fault, if set, says what becomes of the next ones.
+// place is a target that records messages. Its fault, if set, says what becomes of the next ones, and its delay how
+// long each takes and what becomes of it then.
 type place struct {
 	mu    sync.Mutex
 	got   []alert.Message
 	fault func() error
+	delay func() (time.Duration, error)
 }
 
-func (p *place) Send(_ context.Context, m alert.Message) (string, error) {
+func (p *place) Send(ctx context.Context, m alert.Message) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.delay != nil {
+		takes, err := p.delay()
+		p.mu.Unlock()
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		p.mu.Lock()
+		if err != nil {
+			return "", err
+		}
+	}
 	if p.fault != nil {
 		if err := p.fault(); err != nil {
 			return "", err
@@ -49,6 +64,12 @@ func (p *place) fail(f func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
+}
+
+func (p *place) slow(f func() (time.Duration, error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = f
 }
 
 func (p *place) messages() []alert.Message {
@@ -143,7 +164,8 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string,
 	})
 }
 
-// work is the agent: it asks if the message begins with "ask", and fails otherwise.
+// work is the agent: it asks if the message begins with "ask", and fails otherwise, or after the decision if the
+// message ends with "then fail".
 func work(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -155,7 +177,9 @@ func work(ctx context.Context, s mailroom.Session) error {
 		if err != nil {
 			return err
 		}
-		return s.Stream(ctx, string(got[0].State))
+		if !strings.HasSuffix(text, "then fail") {
+			return s.Stream(ctx, string(got[0].State))
+		}
 	}
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New(text)}
 }
@@ -404,17 +428,7 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 		h.submit("a", "ask a")
 		h.submit("b", "ask b")
 		h.after(time.Minute)
-		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
-			open, err := r.Tickets(store.TicketQuery{Thread: "a"})
-			if err == nil && len(open) == 1 {
-				go func() {
-					_, err := h.ledger.Decide(context.Background(),
-						thread.Decision{Ticket: open[0].ID, Verdict: mailroom.VerdictDeny, By: "ann"})
-					h.must(err)
-				}()
-			}
-			return err
-		}))
+		h.deny("a")
 		h.after(3 * time.Hour)
 		got := h.targets["phone"].messages()
 		if len(got) != 1 || got[0].Title != "worker asks for an approval" || got[0].Body != "ask b\n\nIn b." {

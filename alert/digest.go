@@ -24,7 +24,8 @@ type Summary struct {
 	Waiting  int   // open questions, at most maxWaiting + 1
 	Oldest   time.Time
 	Failures []Failure // the groups with the most failures of the period, at most maxFailures
-	Counted  int       // how many failed runs Failures covers, if the period may have more; 0: all
+	Cut      bool      // the period may have more failed runs than Failures covers
+	Counted  int       // with Cut: how many failed runs Failures covers
 }
 
 // Failure is a group of failures of an agent.
@@ -70,20 +71,21 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	more := false
-	if n := len(failed); n > 0 && !failed[n-1].CreatedAt.Before(s.From) { // older runs, not read, may belong to the period
-		rest, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed},
-			From: failed[n-1].Key, Limit: 1})
-		if err != nil {
+	var rest []*mailroom.Run
+	if n := len(failed); n > 0 {
+		if rest, err = r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed},
+			From: failed[n-1].Key, Limit: 1}); err != nil {
 			return nil, err
 		}
-		more = len(rest) > 0
 	}
 	failed = slices.DeleteFunc(failed, func(run *mailroom.Run) bool {
 		return run.FinishedAt.Before(s.From) || !run.FinishedAt.Before(s.Until)
 	})
-	if s.Failures = groupFailures(failed); more {
-		s.Counted = len(failed)
+	// A run that was submitted long before the period may have failed in it. So whether all failures were read is
+	// decided by the summary, which counts them by their end, and not by the age of the oldest run that was read. It
+	// counts a run that was retried by hand twice, so it decides only if there are runs that were not read.
+	if s.Failures = groupFailures(failed); len(rest) > 0 && int64(len(failed)) < s.Ended[mailroom.StatusFailed] {
+		s.Counted, s.Cut = len(failed), true
 	}
 	return s, nil
 }
@@ -146,7 +148,11 @@ func (s *Summary) Body(a *Alert) string {
 	if !s.Oldest.IsZero() {
 		lines = append(lines, "the oldest since "+inZone(s.Oldest, a.Zone))
 	}
-	if s.Counted > 0 {
+	switch {
+	case s.Cut && s.Counted == 0:
+		lines = append(lines, fmt.Sprintf("why they failed is left out: %d other runs failed that were submitted later",
+			countedFailures))
+	case s.Cut:
 		lines = append(lines, fmt.Sprintf("of the newest %d failed runs:", s.Counted))
 	}
 	for _, f := range s.Failures {

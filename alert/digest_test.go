@@ -9,6 +9,8 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/store"
+	"mailroom/thread"
 )
 
 // TestALateDigestCountsItsPeriod has a run that fails every ten minutes. The digest is due in quiet hours, and the
@@ -41,6 +43,44 @@ worker failed 6 times: boom`
 			t.Errorf("%q\n%s", got[0].Title, got[0].Body)
 		}
 	})
+}
+
+// TestADigestSaysThatRunsSubmittedBeforeItsPeriodAreLeftOut has a run that fails in the period, while 1,000 runs that
+// were submitted after it, and before the period, have failed before the period.
+func TestADigestSaysThatRunsSubmittedBeforeItsPeriodAreLeftOut(t *testing.T) {
+	one := rule(alert.KindDigest)
+	one.To, one.Digest = []string{"phone"}, 60
+	inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {
+		h.submit("slow", "ask, then fail")
+		h.after(time.Minute)
+		for at := range 1000 {
+			h.submit(fmt.Sprint("t", at%50), "boom")
+		}
+		h.after(2 * time.Hour) // with the digest of the day
+		before := len(h.targets["phone"].messages())
+		h.deny("slow")
+		h.after(24 * time.Hour)
+		got := h.targets["phone"].messages()[before:]
+		if len(got) != 1 || !strings.HasSuffix(got[0].Body,
+			"\nwhy they failed is left out: 1000 other runs failed that were submitted later") ||
+			got[0].Title != "1 done, 1 failed, 0 waiting" { // the first digest is done
+			t.Errorf("messages: %+v, want one that says that it leaves out the failed run", got)
+		}
+	})
+}
+
+// deny denies the question of a thread.
+func (h *fixture) deny(id string) {
+	h.t.Helper()
+	var open []*mailroom.Ticket
+	h.must(h.ledger.View(h.t.Context(), func(r store.Reader) (err error) {
+		open, err = r.Tickets(store.TicketQuery{Thread: id})
+		return err
+	}))
+	for _, k := range open {
+		_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictDeny, By: "ann"})
+		h.must(err)
+	}
 }
 
 // TestADigestOfManyFailuresSaysWhatItCounts has 1,001 failures on a day, more than are grouped.

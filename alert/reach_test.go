@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -252,4 +253,58 @@ func (h *fixture) wantSent(when string, want int) {
 	if got := h.targets["phone"].messages(); len(got) != want {
 		h.t.Errorf("%s: %d messages, want %d: %+v", when, len(got), want, got)
 	}
+}
+
+// TestADeliveryThatIsBeingSentIsNotSentByTheRuleToo has a target that takes 25 seconds for a message, longer than a
+// rule waits for the delivery of a thread. It then accepts the message, or refuses it.
+func TestADeliveryThatIsBeingSentIsNotSentByTheRuleToo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault error
+		want  []alert.Kind
+	}{
+		"accepted": {nil, []alert.Kind{alert.KindReply}},
+		"refused": {&mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no such room")},
+			[]alert.Kind{alert.KindFailed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := rule(alert.KindFailed)
+			one.To = []string{"phone"}
+			inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {
+				h.createToken("ann")
+				first := true
+				h.targets["phone"].slow(func() (time.Duration, error) {
+					if first {
+						first = false
+						return 25 * time.Second, tc.fault
+					}
+					return 0, nil
+				})
+				h.deliver("ann", "boom")
+				h.after(10 * time.Minute)
+				var got []alert.Kind
+				for _, m := range h.targets["phone"].messages() {
+					got = append(got, m.Kind)
+				}
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("messages of the kinds %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestADeliveryThatHangsIsSentByTheRule has a target that answers no message of a thread for ten minutes.
+func TestADeliveryThatHangsIsSentByTheRule(t *testing.T) {
+	one := rule(alert.KindFailed)
+	one.To = []string{"mail"}
+	inBubble(t, []alert.Rule{one}, []string{"phone", "mail"}, func(h *fixture) {
+		h.createToken("ann")
+		h.targets["phone"].slow(func() (time.Duration, error) { return 10 * time.Minute, nil })
+		h.deliver("ann", "boom")
+		h.after(8 * time.Minute)
+		if got := h.targets["mail"].messages(); len(got) != 1 || got[0].Kind != alert.KindFailed {
+			t.Errorf("messages: %+v, want the rule's", got)
+		}
+		h.after(5 * time.Minute)
+	})
 }

@@ -26,6 +26,7 @@ import (
 	"mailroom/channel"
 	"mailroom/engine"
 	"mailroom/internal/pgtest"
+	"mailroom/internal/retry"
 	"mailroom/ledger"
 	"mailroom/server/operate"
 	"mailroom/store"
@@ -57,7 +58,8 @@ func twoOnOneStore(t *testing.T, f func(t *testing.T, here, there *ledger.Ledger
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = s.Close() }) // the memory is closed twice
-				both[i] = ledger.New(s, ledger.Options{})
+				soon := retry.Policy{First: 50 * time.Millisecond, Most: 50 * time.Millisecond}
+				both[i] = ledger.New(s, ledger.Options{Retry: func(string) retry.Policy { return soon }})
 				runUntilEnd(t, both[i].Run)
 			}
 			f(t, both[0], both[1])
