@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
-import { violations } from './axe.js';
+import { colorRules, violations } from './axe.js';
 import { launch, openPage, signIn } from './browser.js';
 import { ntfy } from './ntfy.js';
 import { shots } from './person.js';
@@ -80,9 +80,9 @@ describe('the rules of alerts', () => {
     assert.equal(told.topic, 'alerts');
     for (const [width, height] of [[390, 844], [820, 1180], [1440, 900]]) {
       await page.setViewportSize({ width, height });
-      for (const colorScheme of ['light', 'dark']) {
+      for (const [colorScheme, rules] of [['light'], ['dark', colorRules]]) {
         await page.emulateMedia({ colorScheme });
-        assert.deepEqual(await violations(page), [], `${width} ${colorScheme}`);
+        assert.deepEqual(await violations(page, rules), [], `${width} ${colorScheme}`);
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `it fits ${width}`);
       }
       await page.screenshot({ path: `${shots}alerts-${width}.png`, fullPage: true });
