@@ -23,8 +23,6 @@ func alertMutants() []mutant {
 			"	case run.Status == mailroom.StatusCompleted:\n		return \"the thread", "	case true:\n		return \"the thread", "alert", "^TestTheRuleSendsWhatARevokedDeliveryWould$"},
 		{"a rule sends beside the delivery", "alert/deliver.go",
 			"case run.Status == mailroom.StatusRunning && now", "case false && now", "alert", "^TestADeliveryThatIsBeingSentIsNotSentByTheRuleToo$"},
-		{"a rule waits for a delivery that hangs", "alert/deliver.go",
-			" && now.Sub(run.CreatedAt) < sendingMost", "", "alert", "^TestADeliveryThatHangsIsSentByTheRule$"},
 		{"a rule relies on a delivery", "alert/state.go",
 			"	s.notify(a, at, e.Subject, e.Delivery)", "	_, _ = a, at", "alert", "^TestADeliveryIsTakenOverByTheOtherTargetsOfTheRule$"},
 		{"a rule tells a delivered event in quiet hours", "alert/state.go",
