@@ -17,7 +17,7 @@ import (
 	"mailroom/internal/reserved"
 )
 
-// Kind says what an alert is about.
+// Kind names the kind of event that an alert is about.
 type Kind string
 
 const (
@@ -78,9 +78,11 @@ type Alert struct {
 	Repeated bool `json:"repeated,omitempty"`
 	// Words are the error, the reason or the reply, cut to MaxWords bytes.
 	Words string `json:"words,omitempty"`
-	// Owner owns the threads of all combined events; "": the threads may have different owners.
+	// Owner is the owner of the threads of all events that the alert combines. It is "" if they may have different
+	// owners.
 	Owner string `json:"owner,omitempty"`
-	// RuleOf is the owner of Rule if it is stored. "": it is of the configuration, or an older version made the alert.
+	// RuleOf is the owner of Rule, if the rule is stored. It is "" if the rule is in the configuration, or if an
+	// older version made the alert.
 	RuleOf string `json:"rule_of,omitempty"`
 	// Delivery is the run that delivers the event to the target, because the thread of the event delivers there.
 	// The alert is sent only if this run did not complete.

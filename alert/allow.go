@@ -140,7 +140,8 @@ type Subscriber struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// byOperator reports whether the operator's own token subscribed.
+// byOperator reports whether the subscription was made with the operator's own token, and not with one that acts for
+// it.
 func (s *Subscriber) byOperator() bool {
 	return s.By == auth.Operator && (s.Token == "" || auth.OfOperator(s.Token))
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Ledger Ledger
 	// URL is the address of the server for people; "" if they cannot reach it.
 	URL string
-	// Links signs the links that decide tickets. nil: alerts have no such links.
+	// Links signs the links that decide tickets. If it is nil, alerts have no such links.
 	Links    *Links
 	LinkLife time.Duration // from the time when the alert is due
 	MaxBody  int           // characters that the target shows; 0: MaxBody
@@ -35,10 +35,11 @@ type Options struct {
 	Zone     *time.Location
 	// Tokens are the names of the tokens, beside those with the admin permission, whose threads may deliver to the target.
 	Tokens []string
-	// Rules are the rules of the configuration. nil: unknown, because other servers may have other rules.
+	// Rules are the rules of the configuration. nil means that they are unknown, because other servers may have other
+	// rules.
 	Rules []Rule
-	// Operator is the operator's present token. nil: unknown, so any token that the operator ever had counts as
-	// present.
+	// Operator is the operator's present token. nil means that it is unknown. Then every token that the operator ever
+	// had counts as present.
 	Operator *auth.Token
 	// Targets are the names of all targets. An alert may name targets that were removed after the follower
 	// submitted it; the agent does not pass it on to them.
@@ -369,7 +370,8 @@ func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailro
 	return what, nil
 }
 
-// readSubject reads what an alert is about. over is why it need not be sent any more, or "".
+// readSubject reads what an alert is about from the store. over is the reason why the alert need not be sent any
+// more, or "".
 func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (about subject, over string, err error) {
 	now := time.Now()
 	about.thread = threadID

@@ -13,9 +13,9 @@ import (
 	"mailroom/thread"
 )
 
-// TestALateDigestCountsItsPeriod has a run that fails every ten minutes. The digest is due in quiet hours, and the
-// target is down for two hours more.
-func TestALateDigestCountsItsPeriod(t *testing.T) {
+// TestADelayedDigestCountsOnlyTheFailuresOfItsPeriod has a run that fails every ten minutes. The digest is due in
+// quiet hours, and the target is down for two hours more.
+func TestADelayedDigestCountsOnlyTheFailuresOfItsPeriod(t *testing.T) {
 	one := rule(alert.KindDigest)
 	one.To, one.Digest, one.Quiet = []string{"phone"}, 60+30, alert.Quiet{From: 60, To: 2 * 60}
 	inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {

@@ -38,8 +38,8 @@ const (
 	waitForHour
 )
 
-// next decides about an alert that was made at madeAt, and counts it if it is sent. others says whether more alerts
-// of the token wait behind it.
+// next decides about an alert that was made at madeAt, and counts the alert if it is sent. others says whether more
+// alerts of the same token wait in the thread.
 func (s *sent) next(madeAt, now time.Time, others bool) verdict {
 	full := s.Count >= sendsAnHour
 	switch over := now.Sub(s.Since) >= window; {

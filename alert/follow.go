@@ -19,7 +19,7 @@ import (
 	"mailroom/thread"
 )
 
-// Ledger is what agents of alerts and a follower use of a ledger. Agents only read it.
+// Ledger is the part of a ledger that a follower and the agents of alerts use. The agents only read it.
 type Ledger interface {
 	View(ctx context.Context, f func(store.Reader) error) error
 	// SubmitAll submits to several threads and moves a cursor, all in one transaction or nothing.
@@ -32,7 +32,8 @@ type Follower struct {
 	Rules  []Rule // of the configuration; others are stored
 	// Targets are the targets of the server.
 	Targets Allowed
-	// Channels are the channels of the server. The follower drops the state of other channels. nil: unknown.
+	// Channels are the channels of the server. The follower drops the state of all other channels. If Channels is
+	// nil, they are unknown, and it drops none.
 	Channels []string
 	Log      *slog.Logger
 
@@ -44,7 +45,7 @@ type Follower struct {
 const (
 	followInterval = time.Second
 	followRetry    = 10 * time.Second
-	// followEntries and followBytes bound what is read of the log at a time.
+	// followEntries and followBytes bound how much of the log the follower reads at a time.
 	followEntries = 1000
 	followBytes   = 1 << 20
 	// saveEvery is how often the follower stores a position although no alert depends on it.

@@ -36,9 +36,9 @@ func (h *fixture) createToken(name string) {
 	h.must(err)
 }
 
-// TestAKnownKeyIsLeftOut: a user who submits in the thread of a target first under the key of an alert stops no
-// other alert.
-func TestAKnownKeyIsLeftOut(t *testing.T) {
+// TestSubmitAllSkipsASubmitWhoseKeyIsUsed: a user who submits in the thread of a target first under the key of an
+// alert stops no other alert.
+func TestSubmitAllSkipsASubmitWhoseKeyIsUsed(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		submit := func(thread_, key, text string) thread.Submit {
 			return thread.Submit{Thread: thread_, Run: thread_ + key, Key: key, Agent: "worker",

@@ -32,7 +32,8 @@ type Message struct {
 	// a link that decides.
 	URL     string
 	Buttons []Button
-	// Decides is the link in URL, for a target that signs it later; nil: URL has none.
+	// Decides describes the link for a target that signs it when it sends the message. If it is nil, URL has the
+	// link.
 	Decides *Link
 	// Labels say why the message is sent. A target that sends it later checks with them whether it is still needed,
 	// see [Sender].

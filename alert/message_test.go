@@ -69,7 +69,7 @@ func TestOnlyAWholeQuestionCanBeApproved(t *testing.T) {
 	}
 }
 
-func TestAMessageHidesNothing(t *testing.T) {
+func TestHostileTextInAnAlertIsShownWithItsHiddenCharacters(t *testing.T) {
 	hostile := "Deploy?\r\nBcc: eve@example.org\x00\u202eevil\u2066\U000e0041 <img src=x onerror=alert(1)> \xff"
 	for _, text := range Texts() {
 		for _, a := range []*Alert{

@@ -17,7 +17,7 @@ type Rule struct {
 	Place string // thread that gets the alerts for the first target; "": the target's own thread
 	Name  string // unique for the owner
 	When  []Kind
-	// To are targets. Alerts go to the first one; the others are its fallbacks, in this order.
+	// To are names of targets. Alerts go to the first target; the others are fallbacks, in this order.
 	To []string
 	// Agents and Threads limit the rule to agents by name, and to threads by a prefix of their id. Empty: no limit.
 	// Neither applies to channels and digests, and Threads does not apply to events about an agent.

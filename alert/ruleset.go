@@ -15,7 +15,7 @@ type ruleset struct {
 	parsed map[string]ownedRules // by owner
 }
 
-// ownedRules are the stored rules of one owner.
+// ownedRules has the stored rules of one owner.
 type ownedRules struct {
 	changedAt time.Time
 	stored    []StoredRule

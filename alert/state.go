@@ -51,15 +51,15 @@ const (
 type Event struct {
 	Kind Kind
 	At   time.Time
-	// Subject is what the event is about: the ticket, the error group, the channel or the agent.
+	// Subject names what the event is about: a ticket, an error group, a channel or an agent.
 	Subject string
 	Ended   bool // the channel is connected again, or the outage is over; with Run: for this run only
 	Agent   string
 	Thread  string
 	Owner   string // of the thread
 	Run     string
-	// DeliverTo is the target to which the thread itself may deliver the event, with the run Delivery; "": the thread
-	// does not deliver it.
+	// DeliverTo is the target to which the thread itself delivers the event, with the run Delivery. It is "" if the
+	// thread delivers to none.
 	DeliverTo string
 	Delivery  string
 	Words     string // as in Alert
@@ -75,7 +75,7 @@ type Event struct {
 // invents.
 type State map[string]*RuleState
 
-// RuleState is the state of one rule between two steps.
+// RuleState is the state of one rule that is stored between two steps of the follower.
 type RuleState struct {
 	Groups map[string]*Group `json:"groups,omitempty"`
 	// Singles are how many events of each owner got an alert each since Since.
@@ -132,7 +132,7 @@ func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Notifica
 	return out
 }
 
-// ruleStep is the step of one rule.
+// ruleStep is the work of one rule in a step of the follower.
 type ruleStep struct {
 	rule  *Rule
 	state *RuleState
@@ -287,8 +287,8 @@ func (s State) tokenGroups() (n int) {
 	return n
 }
 
-// forgetChannels drops the state of channels that are not in known, the channels of the server. nil: unknown, so
-// nothing is dropped.
+// forgetChannels drops the state of channels that are not in known, the channels of the server. If known is nil, it
+// drops none.
 func (s State) forgetChannels(known []string) {
 	if known == nil {
 		return

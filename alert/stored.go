@@ -39,7 +39,7 @@ func RulesCursor(owner string) store.CursorRef {
 type StoredRule struct {
 	api.AlertRule
 	// Row is the row of the token that the rule belongs to, so that it does not come back with the name of a revoked
-	// token. "": it is the operator's, or an older version made it.
+	// token. Row is "" if the rule is the operator's, or if an older version made it.
 	Row string `json:"row,omitempty"`
 }
 

@@ -27,7 +27,7 @@ type Token struct {
 	Via       *string           `json:"via" doc:"Labels the runs that it creates, in origin.via. null: the protocol of the request does."`
 }
 
-// Used is the use of a token's quotas.
+// Used says how much of its quotas a token uses.
 type Used struct {
 	auth.Use
 	Streams int64 `json:"streams"`

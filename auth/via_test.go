@@ -8,7 +8,7 @@ import (
 	"mailroom/auth"
 )
 
-func TestALabelIsNoNameOfTheServer(t *testing.T) {
+func TestATokenCannotLabelItsRunsWithANameOfTheServer(t *testing.T) {
 	check := func(via string) error {
 		token := auth.Token{Name: "a", Scopes: []auth.Permission{auth.PermissionSubmit}, Terms: auth.Terms{Via: via}}
 		return token.Check()

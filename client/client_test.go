@@ -192,7 +192,7 @@ func TestTheCallersContextEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNoProblemsStillHaveACode(t *testing.T) {
+func TestAResponseWithoutAProblemBodyHasACode(t *testing.T) {
 	for status, want := range map[int]mailroom.Code{404: mailroom.CodeNotFound, 502: mailroom.CodeUnavailable,
 		500: mailroom.CodeInternal, 401: mailroom.CodeUnauthenticated} {
 		c, _ := script(t, func(w http.ResponseWriter, _ *http.Request) {

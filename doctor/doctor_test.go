@@ -18,7 +18,7 @@ import (
 	"mailroom/thread"
 )
 
-func TestASoundStoreHasNoFindings(t *testing.T) {
+func TestAConsistentStoreHasNoFindings(t *testing.T) {
 	w := newFixture(t).fill()
 	for name, v := range map[string]doctor.Viewer{"the store": w.store, "the ledger over it": w,
 		"a copy of its rows": w.rows().store()} {
@@ -88,7 +88,7 @@ func TestEntriesOfANewerVersionAreNoFindings(t *testing.T) {
 	}
 }
 
-func TestAClaimOfAWorkerThatIsGone(t *testing.T) {
+func TestAClaimOfADeadWorkerIsFoundOnceItIsOverdue(t *testing.T) {
 	w := newFixture(t).fill()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 	for _, x := range []struct {

@@ -11,8 +11,7 @@ import (
 	"mailroom/entry"
 )
 
-// effect is the state of one named effect of the run: as the log has it, then as this attempt
-// changes it.
+// effect is the state of one named effect of the run. It begins as the log has it, and this attempt changes it.
 type effect struct {
 	busy  gate // one call at a time
 	state entry.EffectState

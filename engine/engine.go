@@ -34,7 +34,7 @@ type Agent struct {
 	// becomes true again; otherwise the engine notices with its next claim. A run that was
 	// requested earlier may still start.
 	Ready func() bool
-	// OldVersion returns the agent in another version, which a run is pinned to; nil: it is not kept.
+	// OldVersion returns the agent in another version, to which a run is pinned, or nil if that version is not kept.
 	// It may read the store. A nil function keeps no version.
 	OldVersion func(ctx context.Context, version string) (mailroom.Agent, error)
 }
@@ -164,8 +164,8 @@ func New(l Ledger, b *bus.Bus, o Options) *Engine {
 // the reason.
 func (e *Engine) Ready() error { return e.state.ready() }
 
-// AwaitLease waits until the engine's worker has a lease. lease is done before another server may
-// take over what the worker has.
+// AwaitLease waits until the engine's worker has a lease. lease is done before another server may take over the
+// worker's runs and duties.
 func (e *Engine) AwaitLease(ctx context.Context) (worker string, lease context.Context, err error) {
 	return e.state.awaitLease(ctx)
 }

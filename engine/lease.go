@@ -137,7 +137,8 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 		e.lease.worker = ""
 		e.renew(ctx)
 	default:
-		e.options.Log.Warn("renewal failed, retrying", "worker", r.worker, "error", r.err)
+		e.options.Log.Warn("lease renewal failed; retrying; runs go on until the lease ends",
+			"worker", r.worker, "error", r.err)
 		e.lease.again = time.After(e.options.Renew / 10)
 	}
 }

@@ -49,7 +49,7 @@ func (e *Engine) onSwept(err error) {
 	case err == nil:
 		e.state.hasSwept()
 	case !e.closed(err):
-		e.options.Log.Warn("sweep failed, retrying", "worker", e.lease.worker, "error", err)
+		e.options.Log.Warn("sweep of ended leases failed; retrying", "worker", e.lease.worker, "error", err)
 	}
 }
 

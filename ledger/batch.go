@@ -13,9 +13,9 @@ import (
 	"mailroom/store"
 )
 
-// commit runs a batch as one transaction. An operation that a rule refuses fails alone. One that
-// panics or cannot be undone by itself is removed, and the batch runs again. So are operations on
-// threads that another server holds; they are tried later. If the database refuses the batch, the
+// commit runs a batch as one transaction. If a rule refuses an operation, only that operation fails. An operation
+// that panics, or that cannot be undone by itself, is removed, and the batch runs again without it. Operations on
+// threads that another server holds are removed too, and tried later. If the database refuses the batch, the
 // operations run one by one, so that only the faulty one fails. A returned error ends the ledger.
 func (c *committer) commit(ctx context.Context, g gathered) error {
 	for g.len() > 0 {
@@ -215,7 +215,7 @@ func (b *batch) hint() {
 	}
 }
 
-// keep keeps, after the commit, what the next batches may use.
+// keep keeps the rows that the next batches may use, after the commit.
 func (b *batch) keep() {
 	b.c.forecast = b.tx.forecast
 	for _, t := range b.tx.rows.order {

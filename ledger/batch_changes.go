@@ -5,8 +5,8 @@ import (
 	"mailroom/store"
 )
 
-// changes is what the operations of a batch have changed, besides the rows of threads and projects: these know their
-// own changes. [transaction.collect] puts both together.
+// changes has the rows that the operations of a batch changed, except those of threads and projects, which record
+// their changes themselves. [transaction.collect] puts both together.
 type changes struct {
 	write   store.Changes
 	cursors movedCursors

@@ -30,11 +30,11 @@ type rows struct {
 	pauses   map[string]store.Pause    // by agent, if an operation reads them
 	projects map[string]*project.State // loaded ones, by thread
 	tokens   []*auth.Token             // all rows, once an operation needed them
-	// tokensByName are the rows loaded by name; nil: no such token.
+	// tokensByName are the rows of tokens loaded by name. A nil row means that no token has the name.
 	tokensByName map[string]*auth.Token
 }
 
-// lockedRow keeps what a thread's row said when the batch locked it.
+// lockedRow keeps the values that a thread's row had when the batch locked it.
 type lockedRow struct {
 	version store.Version
 	use     threadUse
@@ -267,7 +267,7 @@ func (r *rows) accounts() ([]*auth.Token, error) {
 	return r.tokens, nil
 }
 
-// token returns the token row of a name, or nil.
+// token returns the row of the token with this name, or nil.
 func (r *rows) token(name string) (*auth.Token, error) {
 	if i := slices.IndexFunc(r.tokens, func(t *auth.Token) bool { return t.Name == name }); i >= 0 {
 		return r.tokens[i], nil

@@ -36,8 +36,8 @@ type transaction struct {
 }
 
 // forecast is what the committer expects of rows that it has not read, which saves a query for each claim. A wrong
-// forecast costs time only. So the forecast of a batch replaces the committer's, without any lock, once the batch
-// is committed.
+// forecast costs only time. So the forecast of a batch replaces the committer's, without any lock, once the batch is
+// committed.
 type forecast struct {
 	idle     map[store.Capacity]time.Time // earliest time at which work may be due
 	nextFair time.Time                    // when claimFairSlots runs again at the latest
@@ -46,7 +46,7 @@ type forecast struct {
 // now is the time of the transaction.
 func (tx *transaction) now() time.Time { return tx.rows.now }
 
-// collect returns what the transaction has to write.
+// collect returns the rows that the transaction has to write.
 func (tx *transaction) collect() *store.Changes {
 	all := tx.changes.write
 	all.Use = tx.changedUse()
@@ -152,7 +152,7 @@ func (tx *transaction) dropToken(name string) {
 	w.DropTokens = append(w.DropTokens, name)
 }
 
-// putPause writes a pause, instead of what the batch did to it before.
+// putPause writes a pause. It replaces an earlier change of the same pause in this batch.
 func (tx *transaction) putPause(row store.Pause) {
 	tx.rows.pauses[row.Agent] = row
 	w := &tx.changes.write

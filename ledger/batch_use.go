@@ -11,7 +11,7 @@ import (
 	"mailroom/thread"
 )
 
-// threadUse is what a thread counted for when the batch locked it.
+// threadUse is the part of its owner's quotas that a thread used when the batch locked it.
 type threadUse struct {
 	owner  string
 	use    auth.Use

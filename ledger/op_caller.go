@@ -43,8 +43,8 @@ func (o *op) ofCaller(ctx context.Context) {
 	}
 }
 
-// checkCaller refuses the operation of a row that was revoked, replaced or has expired. A row that was derived from
-// another one is dropped with it, so its own row is enough.
+// checkCaller refuses the operation of a row that was revoked, replaced or has expired. A token that was derived from
+// another one is dropped together with it, so it is enough to check the caller's own row.
 func checkCaller(tx *transaction, c Caller) error {
 	row, err := tx.rows.token(c.Row)
 	switch {

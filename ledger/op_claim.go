@@ -34,9 +34,9 @@ func (o *Options) capacities(c *thread.ClaimRequest) []store.Capacity {
 	return wants
 }
 
-// expectedWants returns the wants for which the operations will probably ask the store, so that it
-// can find the threads with the rest of what the batch reads. It judges by this process's clock: a
-// wrong guess costs time only.
+// expectedWants returns the wants for which the operations will probably ask the store, so that it can find the
+// threads with the rest of what the batch reads. It uses the clock of this process, because a wrong guess costs only
+// time.
 func (tx *transaction) expectedWants(ops []*op) []store.Capacity {
 	var wants []store.Capacity
 	now := time.Now()
@@ -154,7 +154,7 @@ func (tx *transaction) claimFairSlots(r *round) error {
 	return err
 }
 
-// round is the state of one claim.
+// round is the state of one request to claim runs.
 type round struct {
 	*thread.ClaimRequest
 	slots       int            // free slots left

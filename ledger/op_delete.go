@@ -28,7 +28,7 @@ const (
 func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.Token) error {
 	mark := func(tx *transaction, t *thread.State) (bool, error) {
 		if reserved.ForServer(t.ID) && who != nil && !who.SeesAll() {
-			// Its rows say what was sent already: without them the bound of a token would begin again.
+			// The rows of the thread say what was sent already. Without them, the bound of a token would begin again.
 			return false, mailroom.Errorf(mailroom.CodeForbidden,
 				"only the operator deletes thread %q, through which the server sends", threadID)
 		}

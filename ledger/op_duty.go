@@ -37,8 +37,8 @@ func Holder(workers []*store.Worker, duty string) *store.Worker {
 	return nil
 }
 
-// Take gives a duty to a worker if no live worker holds it. It returns the holder after that: worker
-// or another one. A holder whose lease has ended keeps the duty until a sweep marks it dead.
+// Take gives a duty to a worker if no live worker holds it. It returns the worker that then holds the duty. A holder
+// whose lease has ended keeps the duty until a sweep marks it dead.
 func (ds Duties) Take(ctx context.Context, worker, duty string) (holder *store.Worker, err error) {
 	o := op{name: "duty", rank: rankRenew, topics: []string{"duty/" + duty}, workers: []string{worker}}
 	return run(ctx, ds.ledger, o, func(tx *transaction) (*store.Worker, error) {

@@ -31,7 +31,7 @@ func (l *Ledger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, err
 	})
 }
 
-// onRun runs a transition of one run.
+// onRun applies a transition to the run with this id.
 func (l *Ledger) onRun(ctx context.Context, name, id string,
 	f func(*transaction, *thread.State) (*mailroom.Run, error)) (*mailroom.Run, error) {
 	r, err := l.findRun(ctx, id)

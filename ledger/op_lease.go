@@ -290,7 +290,7 @@ func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool,
 	})
 }
 
-// endLease marks a live worker as dead: what it writes with a claim is refused from now on.
+// endLease marks a live worker as dead. The ledger refuses all further writes under the worker's claims.
 func endLease(tx *transaction, w *store.Worker, uncharged bool) {
 	tx.checkClock(w)
 	w.Dead, w.Uncharged = true, uncharged

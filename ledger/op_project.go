@@ -96,7 +96,7 @@ func (ps Projects) RenewReservation(ctx context.Context, id string, by *auth.Tok
 	return ps.onReservation(ctx, "renew reservation", id, renew)
 }
 
-// Release ends a reservation. With force, an admin ends one of another token.
+// Release ends a reservation. If force is set, an admin may end the reservation of another token.
 func (ps Projects) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
 	return ps.onReservation(ctx, "release", id, func(tx *transaction, p *project.State) (store.Reservation, error) {
 		return p.Release(id, by, force, tx.now())

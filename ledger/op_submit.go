@@ -305,8 +305,8 @@ func (ws Workers) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailr
 	})
 }
 
-// ReadSteered marks steered messages as read and returns those behind the entry after. last is the
-// seq of the last one, or after.
+// ReadSteered marks steered messages as read and returns the messages whose entries follow the entry after. last is
+// the seq of the last such entry, or after if there is none.
 func (ws Workers) ReadSteered(ctx context.Context, c mailroom.Claim,
 	after int64) (messages []mailroom.Message, last int64, err error) {
 	inputs, err := ws.MarkSteersRead(ctx, c)

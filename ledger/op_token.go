@@ -107,7 +107,7 @@ func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time
 	})
 }
 
-// dropDerived drops what was derived from a row.
+// dropDerived drops the tokens that were derived from the token t.
 func dropDerived(tx *transaction, t *auth.Token) error {
 	all, err := tx.rows.accounts()
 	if err == nil {

@@ -72,8 +72,8 @@ func ErrSpentLink() error {
 		"the link is unknown, has expired or was used already: make another one with mailroom open")
 }
 
-// DropSession ends the session whose secret has this SHA-256, and what it made. A session that is gone is no
-// error.
+// DropSession ends the session whose secret has this SHA-256, and drops the tokens derived from it. It is no error if
+// the session has ended already.
 func (as Accounts) DropSession(ctx context.Context, sum string) error {
 	o := op{name: "sign_out", rank: rankPlain, topics: []string{topicTokens}}
 	return perform(ctx, as.ledger, o, func(tx *transaction) error {
@@ -88,7 +88,7 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 	})
 }
 
-// EndReplaced drops what was derived from former tokens of the operator. operator is the present one.
+// EndReplaced drops the tokens that were derived from former tokens of the operator. operator is the present token.
 func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error {
 	o := op{name: "end_replaced", rank: rankPlain, topics: []string{topicTokens}}
 	return perform(ctx, as.ledger, o, func(tx *transaction) error {
@@ -132,15 +132,15 @@ func chainsOf(tx *transaction, all []*auth.Token) *auth.Chains {
 	return auth.NewChains(all, auth.RunToken(auth.Operator), tx.now())
 }
 
-// dropBelow drops what was derived from a row, with which its rights end. all are the rows.
+// dropBelow drops the tokens derived from t, because their rights end with it. all are the rows of all tokens.
 func dropBelow(tx *transaction, all []*auth.Token, t *auth.Token) {
 	for _, below := range chainsOf(tx, all).Below(t) {
 		tx.dropToken(below.Name)
 	}
 }
 
-// makeRoom drops expired tokens that act for others, and refuses another one for a name that has too
-// many. The new one replaces a row, or nil.
+// makeRoom drops expired tokens that act for the token named of, and refuses a further one if too many are left.
+// replaces is the row that the new token takes over, or nil.
 func makeRoom(tx *transaction, of string, replaces *auth.Token) error {
 	all, err := tx.rows.accounts()
 	if err != nil {

@@ -20,7 +20,7 @@ type Revocation struct {
 	By     string // who cancels them
 }
 
-// Revoked is what a revocation ended.
+// Revoked says what a revocation ended: runs, leases and derived tokens.
 type Revoked struct {
 	Cancelled int // runs, including those that were asked to stop
 	Open      int // runs of the name's threads that have not ended, without Cancel

@@ -66,7 +66,7 @@ func (t countedTx) Runs(q store.RunQuery) ([]*mailroom.Run, error) { return t.re
 
 func (t countedTx) Entries(q store.EntryQuery) ([]mailroom.Entry, error) { return t.read.Entries(q) }
 
-func TestAPurgeOfNothingReadsAFewRows(t *testing.T) {
+func TestAPurgeThatDropsNothingReadsFewRows(t *testing.T) {
 	for name, c := range map[string]struct {
 		retention time.Duration
 		open      bool // the first run is open

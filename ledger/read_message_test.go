@@ -17,7 +17,7 @@ func (d *fixture) message(id string) []string {
 	return []string{m.Text, m.State}
 }
 
-func TestAMessageOverItsLife(t *testing.T) {
+func TestTheStateAndTextOfAMessageFollowItsRun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	out := d.submit(text("t", "hello"))

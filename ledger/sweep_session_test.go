@@ -146,7 +146,7 @@ func TestARunLeavesAServerThatIsGoneForTheGrace(t *testing.T) {
 }
 
 // The rows of dead workers, which show how long a server has been gone, are kept for the grace.
-func TestALongGraceIsKept(t *testing.T) {
+func TestRowsOfDeadWorkersAreKeptForTheStickyGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := serversWith(t, memory.New(), 2*time.Hour, "north", "south")
 		north, south := all[0], all[1]

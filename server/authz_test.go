@@ -116,9 +116,9 @@ func TestACursorIsBoundToItsToken(t *testing.T) {
 	}
 }
 
-// TestABodyReachesWhatIsVisible checks that ids in bodies and queries are authorized like ids in
+// TestIDsInBodiesAreAuthorizedLikeIDsInPaths checks that ids in bodies and queries are authorized like ids in
 // paths.
-func TestABodyReachesWhatIsVisible(t *testing.T) {
+func TestIDsInBodiesAreAuthorizedLikeIDsInPaths(t *testing.T) {
 	f := start(t)
 	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)),
 		f.withToken(f.createToken("bob", "", scopesWithout("")...))

@@ -53,9 +53,9 @@ func (f *fixture) placeOf(owner string) (id string) {
 	return id
 }
 
-// TestALinkEndsWithWhatItWasSentTo has links that were sent for a token, and to browsers of a session, of a token and
-// of the operator. Each is ended in its way, and the name is used again.
-func TestALinkEndsWithWhatItWasSentTo(t *testing.T) {
+// TestALinkEndsWithTheTokenSessionOrBrowserItWasSentTo has links that were sent for a token, and to browsers of a
+// session, of a token and of the operator. Each is ended in its way, and the name is used again.
+func TestALinkEndsWithTheTokenSessionOrBrowserItWasSentTo(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func(t *testing.T) store.Store) {
 		f := startStore(t, open(t), func(ln net.Listener) net.Listener { return ln }, withLinks)
 		_, tickets := f.waiting("t", approval())

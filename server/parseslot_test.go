@@ -27,7 +27,7 @@ func TestParseSlotsAreBounded(t *testing.T) {
 	}
 }
 
-func TestACopiedBodyIsDropped(t *testing.T) {
+func TestABodyReaderDropsItsBytesAfterACopy(t *testing.T) {
 	b, out := newBodyReader([]byte("hello")), &strings.Builder{}
 	if n, err := io.Copy(out, b); n != 5 || err != nil || out.String() != "hello" {
 		t.Fatalf("copied %d bytes, %q, %v", n, out, err)

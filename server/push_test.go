@@ -261,7 +261,7 @@ func mustBody(t *testing.T, v any) string {
 	return string(raw)
 }
 
-func TestBrowsersThatAreGoneMakeRoom(t *testing.T) {
+func TestSubscriptionsOfGoneBrowsersMakeRoomForNewOnes(t *testing.T) {
 	f := startPush(t)
 	var ids []string
 	for i := range 20 {

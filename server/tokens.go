@@ -191,8 +191,8 @@ func (h *tokenHandlers) checkEnds(ctx context.Context, who *auth.Token, name str
 	return mailroom.Errorf(mailroom.CodeNotFound, "no token %q", request.Truncate(name))
 }
 
-// refreshTokens applies a change of tokens at once, even if the caller has gone. After an error, which it logs,
-// the next request reads the rows, or is refused.
+// refreshTokens applies a change of tokens at once, even if the caller has gone. It logs an error; the next request
+// then reads the rows again, or is refused.
 func (h *tokenHandlers) refreshTokens(ctx context.Context) error {
 	h.cache.changed()
 	err := h.cache.refresh(context.WithoutCancel(ctx))

@@ -326,7 +326,7 @@ func TestAMessageThatAnsweredATicketIsNotChanged(t *testing.T) {
 	}
 }
 
-func TestARepeatedSettleAsksTheSame(t *testing.T) {
+func TestARepeatedSettleOpensTheSameTickets(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "x"))
 	c := w.mustStart("x")

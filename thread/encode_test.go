@@ -97,7 +97,7 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 	})
 }
 
-func TestADigestIsThatOfTheJSON(t *testing.T) {
+func TestADigestEqualsTheSHA256OfTheJSON(t *testing.T) {
 	for _, v := range []any{mailroom.Message{ID: "a", Text: "<ü>\n"}, struct{ Text []string }{[]string{"<ü>\n", ""}}} {
 		raw, err := json.Marshal(v)
 		if err != nil {

@@ -26,7 +26,7 @@ func completed(r *mailroom.Run) ending {
 	}
 }
 
-// failed is the end of a run that becomes a dead letter with this error.
+// failed returns the end of a run that becomes a dead letter with this error.
 func failed(r *mailroom.Run, err *mailroom.RunError) ending {
 	return ending{
 		status: mailroom.StatusFailed, err: err,

@@ -23,7 +23,7 @@ func (w *fixture) overrun() (did bool) {
 	return did
 }
 
-func TestAClaimEndsAtItsTime(t *testing.T) {
+func TestAClaimEndsAtItsDeadlineOrStopGrace(t *testing.T) {
 	const limit, grace = time.Hour, 10 * time.Second
 	for _, c := range []struct {
 		name    string

@@ -23,7 +23,7 @@ func drawPolicy(t *rapid.T) retry.Policy {
 
 // Each attempt of a random history is claimed under another policy. Its failure is judged by that policy alone,
 // whatever the one before said, and a number of the submit stays.
-func TestAFailureIsRetriedAsItsClaimSaid(t *testing.T) {
+func TestAFailureIsRetriedByThePolicyOfItsClaim(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newFixture(t)
 		s := in("", "a")

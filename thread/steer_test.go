@@ -47,7 +47,7 @@ func TestASteerReachesTheCurrentRun(t *testing.T) {
 	wantEqual(t, "due", w.row.Due, mailroom.Due{})
 }
 
-func TestAStepCoversOnlyWhatWasHandedOverBefore(t *testing.T) {
+func TestAStepAcknowledgesOnlyMessagesHandedOverBeforeIt(t *testing.T) {
 	w, first := steering(t)
 	w.steered()
 	second := w.must(in(mailroom.ModeSteer, "s2"))

@@ -10,7 +10,7 @@ import (
 	"mailroom/agent/exec"
 )
 
-func TestACommandSaysHowItFailed(t *testing.T) {
+func TestTheExitStatusOfACommandClassifiesItsFailure(t *testing.T) {
 	for _, c := range []struct {
 		script string
 		o      exec.Options

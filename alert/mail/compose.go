@@ -17,7 +17,7 @@ import (
 //go:embed message.html
 var page string // archtest: an embedded file, never written.
 
-// content is what both parts of a message show.
+// content has what the text part and the HTML part of a mail show.
 type content struct {
 	Title, Body string
 	Choices     string // labels of the decisions; a mail has no buttons

@@ -45,7 +45,7 @@ type Options struct {
 	Password func() (string, error) // of User; it is read for each message
 	From     string
 	To       []string
-	// Roots sign the server's certificate; nil: the roots of the system.
+	// Roots sign the server's certificate. If it is nil, the roots of the system do.
 	Roots *x509.CertPool
 }
 
@@ -259,7 +259,7 @@ type Target struct {
 	parsed
 }
 
-// New returns a target.
+// New returns a target that sends alerts by mail.
 func New(o Options) (*Target, error) {
 	p, err := o.parse()
 	if err != nil {

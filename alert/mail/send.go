@@ -45,7 +45,7 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	return s.submit(raw)
 }
 
-// submit sends a message. It returns the receipt.
+// submit sends a message to the mail server and returns the server's receipt.
 func (s *session) submit(raw []byte) (string, error) {
 	from := envelope(s.target.from)
 	if err := s.client.Mail(from); err != nil {

@@ -28,7 +28,7 @@ const (
 	// pushTTL is how long a push service keeps a message for a browser that is not reachable (TTL, RFC 8030,
 	// section 5.2), in seconds.
 	pushTTL = "86400"
-	// pushMaxBody is what notifications show, in characters.
+	// pushMaxBody is the length of the text that notifications show, in characters.
 	pushMaxBody    = 300
 	pushMaxContact = 200 // characters
 	// pushMaxTopic bounds the header Topic, in characters (RFC 8030, section 5.4).
@@ -199,7 +199,7 @@ func (t *Push) endpoint(s *webpush.Subscription) (*url.URL, error) {
 	return u, nil
 }
 
-// pushPayload is what the service worker of the pages gets, as JSON: see web/sw.js.
+// pushPayload is the JSON that a push message carries to the service worker of the pages: see web/sw.js.
 type pushPayload struct {
 	Title    string       `json:"title"`
 	Body     string       `json:"body"`
@@ -298,7 +298,7 @@ func (t *Push) Send(ctx context.Context, m alert.Message) (string, error) {
 	return "", nil // the address of the message at the push service lets its holder cancel it: no log gets it
 }
 
-// pushRefusal adds to the error err of [Post] what the push service's answer means for the subscriber.
+// pushRefusal adds to err, an error of [Post], what the push service's answer means for the subscriber.
 func pushRefusal(a httpcall.Response, err error) error {
 	refused, ok := errors.AsType[*httpcall.Refusal](err)
 	if !ok {

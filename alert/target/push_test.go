@@ -93,7 +93,7 @@ func message(to json.RawMessage) alert.Message {
 	}
 }
 
-func TestAMessageIsSentAsThePushProtocolSays(t *testing.T) {
+func TestAMessageIsSentAsRFC8030Requires(t *testing.T) {
 	var got *http.Request
 	var body []byte
 	endpoint := service(t, func(w http.ResponseWriter, r *http.Request) {
@@ -182,7 +182,7 @@ func TestAnswersAreClassified(t *testing.T) {
 	}
 }
 
-func TestALostAnswerIsUnknown(t *testing.T) {
+func TestALostAnswerOfThePushServiceIsAnUnknownOutcome(t *testing.T) {
 	endpoint := service(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	_, err := newTarget(t).Send(t.Context(), message(encode(t, subscription(t, endpoint))))
 	if !errors.Is(err, mailroom.ErrUnknown) || mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {

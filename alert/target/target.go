@@ -54,7 +54,7 @@ type Settings struct {
 	Open func(name string) (alert.Target, error)
 	// Shared says that the target has subscribers, see [alert.Spreader]. Only the operator's alerts go there.
 	Shared bool
-	// Chat is the conversation whose chat is the target; nil: another kind.
+	// Chat is the conversation whose chat is the target. It is nil for targets of other kinds.
 	Chat *string
 	// MaxBody is how many characters the target shows at most.
 	MaxBody int
@@ -70,7 +70,7 @@ type Address struct {
 	policy   netguard.Policy
 }
 
-// Settings returns the keys of an address. what says what the URL is.
+// Settings returns the keys of an address. what describes the URL for the documentation.
 func (a *Address) Settings(key, what, example string) []setting.Setting {
 	return append([]setting.Setting{
 		setting.New(key, what, setting.Value{

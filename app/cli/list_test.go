@@ -12,7 +12,7 @@ import (
 	"mailroom/client"
 )
 
-func TestAListSaysHowFarItLooked(t *testing.T) {
+func TestAListWithoutMatchesSaysWhetherMoreCanBeRead(t *testing.T) {
 	at, next := time.Date(2026, 11, 26, 5, 34, 7, 890, time.UTC), "abc"
 	for _, c := range []struct {
 		page api.Page[string]

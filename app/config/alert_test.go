@@ -14,8 +14,8 @@ func TestBrowsersHaveOneTarget(t *testing.T) {
 		"f.toml:1: targets.two: target one has the kind push already, and browsers subscribe to one target; remove one of them")
 }
 
-// TestATargetThatSendsElsewhereIsAnotherPlace compares a target with others of its name.
-func TestATargetThatSendsElsewhereIsAnotherPlace(t *testing.T) {
+// TestThePlaceOfATargetChangesWithItsAddress compares a target with others of its name.
+func TestThePlaceOfATargetChangesWithItsAddress(t *testing.T) {
 	place := func(settings string) string {
 		t.Helper()
 		c, err := parse("a.toml", []byte("[targets.phone]\n"+settings))

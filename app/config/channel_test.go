@@ -151,7 +151,7 @@ func TestReconnectSettingsComeFromTheChannelThenAllChannelsThenItsKind(t *testin
 	}
 }
 
-func TestTwoChannelsCannotHaveOneToken(t *testing.T) {
+func TestTwoChannelsOfOneKindCannotShareAToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("123456:secret\n"), 0o600); err != nil {
 		t.Fatal(err)

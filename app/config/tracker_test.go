@@ -43,7 +43,7 @@ func TestATrackerRoundTrips(t *testing.T) {
 	}
 }
 
-func TestWithoutATrackerNoneIsShown(t *testing.T) {
+func TestAConfigurationWithoutATrackerShowsNoTrackerTable(t *testing.T) {
 	c := Default(nil)
 	raw, err := c.JSON(false)
 	if shown := c.TOML(false) + string(raw); err != nil || strings.Contains(shown, "tracker") {

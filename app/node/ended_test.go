@@ -192,9 +192,10 @@ func asksForAll(ctx context.Context, s mailroom.Session) error {
 	return err
 }
 
-// TestWhatEndsAtAnotherServerIsSentByNone has questions of tokens that wait for a chat, whose channel has them in its
-// own queue, and for a program. Then another server ends what they were told for. All parts are those of a real server.
-func TestWhatEndsAtAnotherServerIsSentByNone(t *testing.T) {
+// TestAnAlertThatEndsAtAnotherServerIsSentByNoServer has questions of tokens that wait for a chat, whose channel has
+// them in its own queue, and for a program. Then another server ends what they were told for. All parts are those of
+// a real server.
+func TestAnAlertThatEndsAtAnotherServerIsSentByNoServer(t *testing.T) {
 	twoOnOneStore(t, func(t *testing.T, here, there *ledger.Ledger) {
 		a := newAlerting(t, here, there)
 		follower := newFollower(a.config, here, &operate.Alerts{Targets: describeTargets(a.config)}, a.log)

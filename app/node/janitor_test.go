@@ -205,7 +205,7 @@ func TestOldSummariesAreDropped(t *testing.T) {
 	})
 }
 
-func TestNotificationsLapseWithoutARetention(t *testing.T) {
+func TestNotificationsExpireWithoutARetention(t *testing.T) {
 	const day = 24 * time.Hour
 	withJanitorFixture(t, func(d *janitorFixture) {
 		by := &auth.Token{Name: "ann", Scopes: auth.Permissions()}

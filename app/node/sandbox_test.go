@@ -144,8 +144,8 @@ func TestProgramsThatLandlockHindersAreNamed(t *testing.T) {
 	}
 }
 
-// TestWhatCannotWorkUnderLandlockIsRefused lists the combinations. The words say the ways out.
-func TestWhatCannotWorkUnderLandlockIsRefused(t *testing.T) {
+// TestAProgramThatCannotWorkUnderLandlockIsRefused lists the combinations. The words say the ways out.
+func TestAProgramThatCannotWorkUnderLandlockIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		kind    proc.Kind
 		agent   config.Agent
@@ -223,15 +223,15 @@ func TestALimitWithoutEffectIsAWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `msg="limits of an agent have no effect" agent=a settings=max_processes reason="Linux does not limit the processes of root; set user`
-	// A machine whose cgroup is delegated has no reason to warn; TestALimitOfRootIsThatOfItsCgroup has none.
+	// A machine whose cgroup is delegated has no reason to warn; TestTheProcessLimitOfRootIsSetByItsCgroup has none.
 	_, refused := proc.OpenCgroup()
 	if warned := strings.Contains(log, want); runtime.GOOS == "linux" && warned != (os.Geteuid() == 0 && refused != nil) {
 		t.Errorf("log: %s", log)
 	}
 }
 
-// TestALimitOfRootIsThatOfItsCgroup has a machine that delegates a cgroup, and one that does not.
-func TestALimitOfRootIsThatOfItsCgroup(t *testing.T) {
+// TestTheProcessLimitOfRootIsSetByItsCgroup has a machine that delegates a cgroup, and one that does not.
+func TestTheProcessLimitOfRootIsSetByItsCgroup(t *testing.T) {
 	for name, refused := range map[string]error{"delegated": nil,
 		"not delegated": errors.New("cgroup /a is not delegated to the server")} {
 		var log bytes.Buffer

@@ -127,7 +127,7 @@ func (g *roomLimits) blockUntil(until time.Time) {
 	}
 }
 
-// idle reports whether the limits are as in a new room.
+// idle reports whether the limits of a room are those of a room that was never used, so that they can be dropped.
 func (g *roomLimits) idle(now time.Time) bool {
 	if n := len(g.sent); n > 0 && now.Sub(g.sent[n-1]) < time.Minute {
 		return false

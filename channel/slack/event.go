@@ -243,7 +243,7 @@ func (c *connection) room(m message) chat.Room {
 	return r
 }
 
-// isPrivate reports whether a channel is a direct message with the bot.
+// isPrivate reports whether a conversation of Slack is a direct message with the bot.
 func isPrivate(channel string) bool { return strings.HasPrefix(channel, "D") }
 
 // parseButtonPress parses a button press from an interactive envelope. ok is false for other

@@ -73,7 +73,8 @@ func fileError(err error) error {
 	return err
 }
 
-// refusedScope makes a missing scope a refusal of the file: the token itself is good.
+// refusedScope turns the error about a missing scope into a refusal of the file, because the token itself is valid
+// and the channel must go on.
 func refusedScope(err error) error {
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Code == "missing_scope" {
 		return httpcall.Permanent(fmt.Errorf("the bot's token lacks the scope %s: %s", scopeFiles, err.Error()))

@@ -150,9 +150,9 @@ func (p *place) changedLines(text string) (changed []string) {
 	return changed
 }
 
-// TestAnOldCopyIsNotAnEdit imports what a clone exported before it changed its mind, and lets a union
+// TestAMergeDoesNotTakeAnOldCopyForAnEdit imports what a clone exported before it changed its mind, and lets a union
 // merge bring the old line back.
-func TestAnOldCopyIsNotAnEdit(t *testing.T) {
+func TestAMergeDoesNotTakeAnOldCopyForAnEdit(t *testing.T) {
 	for name, c := range map[string]struct{ before, after []string }{
 		"reopened":             {[]string{"close x-1 -r done"}, []string{"reopen x-1"}},
 		"less urgent":          {nil, []string{"update x-1 -p 4"}},

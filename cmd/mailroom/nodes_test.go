@@ -211,9 +211,9 @@ func TestTwoServersShareADatabase(t *testing.T) {
 	}
 }
 
-// TestServersHearOfEachOthersWork submits at one server what the other one runs, reads or stops. The
+// TestServersGetHintsAboutEachOthersRuns submits at one server what the other one runs, reads or stops. The
 // second part ends the connections of the wire again and again.
-func TestServersHearOfEachOthersWork(t *testing.T) {
+func TestServersGetHintsAboutEachOthersRuns(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "")
 	// A run writes a part of its reply and waits for a line of its own.

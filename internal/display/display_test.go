@@ -192,7 +192,7 @@ func TestInvalidBytesAreMarked(t *testing.T) {
 	}
 }
 
-func TestCutSaysHowMuchIsMissing(t *testing.T) {
+func TestCutStatesTheNumberOfMissingCharacters(t *testing.T) {
 	for _, e := range []cutting{
 		{"hello", 5, "hello"},
 		{"hello", 4, "hell… (1 more character)"},

@@ -48,7 +48,7 @@ func lastLines(text string, n int) []string {
 	return lines[max(0, len(lines)-n):]
 }
 
-func TestTheLastLinesSayHowItEnded(t *testing.T) {
+func TestTheLastLinesOfTheSuiteStateItsResult(t *testing.T) {
 	printed, ok := play(t, step{name: "one", args: sh("echo 12 passed, 0 failed")}, step{name: "two", args: sh("true")})
 	last := lastLines(printed, 2)
 	if !ok || last[0] != "13 passed, 0 failed" || !strings.HasPrefix(last[1], "ok: make test passed in 0:") {

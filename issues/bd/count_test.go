@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCountsAgreeWithTheirNouns(t *testing.T) {
+func TestCountsHaveSingularAndPluralNouns(t *testing.T) {
 	dir := t.TempDir()
 	run := func(args ...string) (out, talk string) {
 		t.Helper()

@@ -38,7 +38,7 @@ func TestLongTextsAreTruncatedWithANote(t *testing.T) {
 	}
 }
 
-func TestAWriteIsNotOlderThanItsIssue(t *testing.T) {
+func TestTheTimeOfAWriteIsNotBeforeTheLastChangeOfTheIssue(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	if got := writeTime(later); !got.Equal(later) {
 		t.Errorf("got %v, want %v", got, later)

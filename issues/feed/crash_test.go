@@ -177,8 +177,8 @@ func (w *fixture) rename(from, to string) {
 	}
 }
 
-// TestAnOlderFileDoesNotRepeatARun simulates switching to another git branch.
-func TestAnOlderFileDoesNotRepeatARun(t *testing.T) {
+// TestAnOlderVersionOfTheFileStartsNoRunTwice simulates switching to another git branch.
+func TestAnOlderVersionOfTheFileStartsNoRunTwice(t *testing.T) {
 	w := newFixture(t)
 	w.create("x-a")
 	before, err := os.ReadFile(w.folder.File())

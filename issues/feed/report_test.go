@@ -8,10 +8,10 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// TestWhatAMergeFoundIsReportedOnce has the lines of two clones in one file, as a union merge leaves them: one id means
+// TestFindingsOfAMergeAreLoggedOnce has the lines of two clones in one file, as a union merge leaves them: one id means
 // two issues, and one issue has two titles. The server names both once, also after many polls and changes, and writes
 // no text of an issue to its log.
-func TestWhatAMergeFoundIsReportedOnce(t *testing.T) {
+func TestFindingsOfAMergeAreLoggedOnce(t *testing.T) {
 	w := newFixture(t)
 	const file = `{"id":"x-a","title":"secret of ann","description":"","status":"closed","priority":2,"issue_type":"task","created_at":"2026-01-02T03:04:05.1Z","created_by":"ann","updated_at":"2026-01-03T03:04:05Z","closed_at":"2026-01-03T03:04:05Z"}
 {"id":"x-a","title":"secret of bob","description":"","status":"closed","priority":2,"issue_type":"task","created_at":"2026-01-02T03:04:05.1Z","created_by":"ann","updated_at":"2026-01-04T03:04:05Z","closed_at":"2026-01-03T03:04:05Z"}

@@ -222,7 +222,7 @@ func TestQueueIsBounded(t *testing.T) {
 	d.wantCalls(t, append(want, releasing("x-1"), releasing("x-new"), releasing("x-newer"))...)
 }
 
-func TestAReleaseIsForgottenWhenTheReservationHasEnded(t *testing.T) {
+func TestAQueuedReleaseExpiresWithItsReservation(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
 		call Call
@@ -238,7 +238,7 @@ func TestAReleaseIsForgottenWhenTheReservationHasEnded(t *testing.T) {
 	}
 }
 
-func TestAServerIsKnownByItsAddressAndToken(t *testing.T) {
+func TestTheStateOfAServerIsKeptPerAddressAndToken(t *testing.T) {
 	folder, ctx := t.TempDir(), t.Context()
 	d := newFakeServer(t)
 	boxes := map[string]*Client{}
@@ -402,7 +402,7 @@ func TestCommandStopsAfterAServerFailure(t *testing.T) {
 	}
 }
 
-func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
+func TestAllCallsOfACommandShareItsTimeLimit(t *testing.T) {
 	d, folder, ctx := newFakeServer(t), t.TempDir(), t.Context()
 	var warned []string
 	b := d.open(t, folder, func(message string) { warned = append(warned, message) })

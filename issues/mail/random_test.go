@@ -70,10 +70,10 @@ func (f *flakyServer) holder(issue string) string {
 	return f.holders[issue]
 }
 
-// TestRandomCommandsKeepWhatTheyReserved lets agents reserve, work and release concurrently, each
+// TestRandomCommandsLoseNoReservation lets agents reserve, work and release concurrently, each
 // command with its own Client, while the server fails now and then. A granted issue stays reserved
 // until its agent releases it. In the end nothing is reserved and every notice has arrived.
-func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
+func TestRandomCommandsLoseNoReservation(t *testing.T) {
 	seed := *seed
 	if seed == 0 {
 		seed = rand.Uint64()

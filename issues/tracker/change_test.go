@@ -188,8 +188,9 @@ func TestReadyExcludesBlockedIssues(t *testing.T) {
 	}
 }
 
-// TestAChangeOfNothingChangesNothing: a new time of change would win the merge with a real change of another clone.
-func TestAChangeOfNothingChangesNothing(t *testing.T) {
+// TestAChangeWithoutAnEffectKeepsTheUpdateTime: a new time of change would win the merge with a real change of
+// another clone.
+func TestAChangeWithoutAnEffectKeepsTheUpdateTime(t *testing.T) {
 	read, invalid := Parse(
 		`{"id":"x-a","title":"one","status":"in_progress","assignee":"ann","labels":["l"],"created_at":"2026-01-01T10:00:00Z","updated_at":"2026-01-01T10:00:00Z"}` + "\n")
 	if len(invalid) > 0 {
@@ -214,9 +215,9 @@ func TestAChangeOfNothingChangesNothing(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsClosedIsDone gives an issue that others wait for each status, also one of another program, and an
-// issue with children each way of being deferred.
-func TestOnlyWhatIsClosedIsDone(t *testing.T) {
+// TestAnIssueBlocksOthersUntilItIsClosedOrPinned gives an issue that others wait for each status, also one of
+// another program, and an issue with children each way of being deferred.
+func TestAnIssueBlocksOthersUntilItIsClosedOrPinned(t *testing.T) {
 	now := ann().At
 	for status, blocks := range map[Status]bool{
 		StatusOpen: true, StatusInProgress: true, StatusBlocked: true, StatusDeferred: true, StatusHooked: true,

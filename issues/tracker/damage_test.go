@@ -59,7 +59,7 @@ func TestCopiesUnderTwoIDsAreUnited(t *testing.T) {
 }
 
 // An id may be given again once its issue is gone. What depended on the old issue does not depend on the new one.
-func TestADependencyOnARemovedIssueGoesWithIt(t *testing.T) {
+func TestAMergeDropsDependenciesOnARemovedIssue(t *testing.T) {
 	line := func(id, on string) string {
 		depends := ""
 		if on != "" {

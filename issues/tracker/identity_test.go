@@ -86,7 +86,7 @@ func TestAnIDThatIsUsedAgainIsAnotherIssue(t *testing.T) {
 	}
 }
 
-func TestANumberOfAChildIsNotUsedAgainBeforeAGap(t *testing.T) {
+func TestANewChildDoesNotGetTheNumberOfARemovedOne(t *testing.T) {
 	tr := made(t, "epic")
 	for range 3 {
 		must(tr.Create(NewIssue{Parent: "x-a", Issue: Issue{Title: "child"}}, ann()))(t)
@@ -113,8 +113,8 @@ func TestAnIDIsSplitIntoABoundedNumberOfIssues(t *testing.T) {
 	}
 }
 
-// TestAReferenceThatMayMeanTwoIssuesIsSaid reads a union merge, which does not tell the sides.
-func TestAReferenceThatMayMeanTwoIssuesIsSaid(t *testing.T) {
+// TestASplitNamesTheReferencesThatMayMeanEitherIssue reads a union merge, which does not tell the sides.
+func TestASplitNamesTheReferencesThatMayMeanEitherIssue(t *testing.T) {
 	issue := func(id, by, at, dependencies string) string {
 		return `{"id":"` + id + `","title":"` + id + by + `","status":"open","created_at":"2026-01-0` + at +
 			`Z","created_by":"` + by + `","updated_at":"2026-01-0` + at + `Z"` + dependencies + "}\n"

@@ -50,7 +50,7 @@ func mergedOf(base, ours, theirs string) string {
 	return t.Text()
 }
 
-func TestAMergeWithABaseFollowsItsLaws(t *testing.T) {
+func TestAThreeWayMergeIsSymmetricAndIdempotent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		base, x, y := fileGen().Draw(rt, "base"), fileGen().Draw(rt, "x"), fileGen().Draw(rt, "y")
 		both := mergedOf(base, x, y)

@@ -98,7 +98,7 @@ type Meters interface {
 	Used(t *auth.Token) api.Used
 }
 
-// Options are what the handlers need of a server. Alerts may be nil; all other fields are required.
+// Options are the parts of a server that the handlers need. Alerts may be nil; all other fields are required.
 type Options struct {
 	Ledger   Ledger
 	Secret   string      // of the operator, from which the key of cursors is made

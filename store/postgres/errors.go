@@ -113,7 +113,8 @@ func outcomeOf(err error) outcome {
 	return failed
 }
 
-// refusal converts an error into one of the store's interface.
+// refusal converts an error of PostgreSQL into an error that the interface of the store promises. doing names the
+// work that failed.
 func refusal(ctx context.Context, doing string, err error) *mailroom.Error {
 	if ctx.Err() != nil {
 		return sqlstore.Cancelled(ctx)

@@ -65,7 +65,7 @@ func changeTokens(t *testing.T, s *Store, topic string) {
 }
 
 // A role that may only connect holds each advisory lock that servers of any version use: nothing waits for it.
-func TestARoleThatMayOnlyConnectStopsNothing(t *testing.T) {
+func TestLocksOfARoleThatMayOnlyConnectBlockNoServer(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	schema, target := cluster.Schema(t), cluster.Schema(t)
 	low := lowRole(t, cluster)

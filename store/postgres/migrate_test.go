@@ -66,7 +66,7 @@ func TestHandlesThatStartTogetherMigrateOnce(t *testing.T) {
 	}
 }
 
-func TestNewerTablesAreUsedAsFarAsTheyAllow(t *testing.T) {
+func TestTablesOfANewerVersionAreOpenedIfTheirMinimumCodeVersionAllows(t *testing.T) {
 	schema := pgtest.Shared(t).Schema(t)
 	s := openIn(t, schema, "a")
 	set := func(version, least int) {

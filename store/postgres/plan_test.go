@@ -95,7 +95,7 @@ func TestTheWriterScansNoTable(t *testing.T) {
 }
 
 // The cost of Due must grow with the number of owners, agents and priorities, not with their threads.
-func TestDueReadsFewOfManyThreads(t *testing.T) {
+func TestTheQueryForDueThreadsReadsFewRows(t *testing.T) {
 	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
 	defer closeStore(t, s)
 	at := time.UnixMicro(1_000_000).UTC()

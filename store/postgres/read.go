@@ -7,7 +7,7 @@ import (
 	"mailroom/store/internal/sqlstore"
 )
 
-// reader answers queries in a transaction.
+// reader answers the queries of package store in a transaction of PostgreSQL.
 type reader struct {
 	send  func(doing string, t trip) error
 	clock func() time.Time

@@ -89,7 +89,7 @@ func part(data []byte, at, n int64) []byte {
 	return out
 }
 
-func TestAFailedFlushDropsWhatItHeld(t *testing.T) {
+func TestAFailedFlushDropsTheBufferedWrites(t *testing.T) {
 	f := counted{err: errors.New("disk full")}
 	j := NewJoiner(make([]byte, 0, 64))
 	if err := j.WriteAt(&f, []byte("lost"), 0); err != nil {

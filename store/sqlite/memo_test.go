@@ -96,7 +96,7 @@ func TestAHandleForgetsWhatARolledBackTransactionWrote(t *testing.T) {
 
 // The rows that a transaction gets are its own: what the caller changes in them without writing stays
 // unknown to others.
-func TestARowOfAMemoIsACopy(t *testing.T) {
+func TestChangingARowFromTheMemoDoesNotChangeTheMemo(t *testing.T) {
 	s := openTest(t, Options{})
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		return tx.Write(&store.Changes{Workers: []*store.Worker{{ID: "w", Agents: []string{"a"}, Duties: []string{"d"}}}})

@@ -60,7 +60,7 @@ func many(word string) string {
 
 // Two connections write to one log in turn, in commits larger than the buffer and the page cache, and
 // roll back others. Each reads what the other has committed.
-func TestConnectionsShareALog(t *testing.T) {
+func TestConnectionsThatShareAWALReadEachOthersCommits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	dbs := []*sql.DB{openDatabase(t, path), openDatabase(t, path)}
 	do(t, dbs[0], "CREATE TABLE t (x)", "PRAGMA wal_autocheckpoint = 0")

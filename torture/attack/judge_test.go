@@ -45,7 +45,7 @@ func TestOnlyAWaitThatACalmMachineRepeatsIsBlamedOnTheAttack(t *testing.T) {
 	}
 }
 
-func TestAVerdictThatIsNotGivenSaysWhatTheMachineDid(t *testing.T) {
+func TestAnUnjudgedAttackReportsTheLoadOfTheMachine(t *testing.T) {
 	busy := try{wait: 900 * ms, before: 310 * ms, others: 1.52}
 	want := "machine too busy to judge the wait: others use 1.5 processors, without the attack a submit waits up to 310 ms"
 	if got := judge([]try{busy, busy, busy}).String(); got != want {

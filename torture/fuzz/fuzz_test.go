@@ -17,7 +17,7 @@ const (
 	seed = "--- FAIL: FuzzPath (0.01s)\n    --- FAIL: FuzzPath/seed#0 (0.00s)\n        path_test.go:9: context deadline exceeded\nFAIL\n"
 )
 
-func TestOnlyTheDeadlineOfTheCoordinatorIsNoFailure(t *testing.T) {
+func TestTheDeadlineOfTheFuzzCoordinatorIsNoFailure(t *testing.T) {
 	exit := errors.New("exit status 1")
 	for name, c := range map[string]struct {
 		output string

@@ -4,14 +4,14 @@ package main
 func coreMutants() []mutant {
 	const pkg = "thread"
 	return []mutant{
-		{"a run that was stopped or waits writes", "thread/claim.go", " || r.Status != mailroom.StatusRunning || ", " || ", pkg, "^TestAClaimEndsAtItsTime$"},
+		{"a run that was stopped or waits writes", "thread/claim.go", " || r.Status != mailroom.StatusRunning || ", " || ", pkg, "^TestAClaimEndsAtItsDeadlineOrStopGrace$"},
 		{"an old attempt writes", "thread/claim.go", " || r.Attempt != c.Attempt {", " {", pkg, "^TestALostClaimWritesNothing$"},
 		{"a worker holds the claim of another", "thread/claim.go", "return err == nil && t.Worker == worker", "return err == nil", pkg, "^TestAClaimIsHeldByItsWorkerOnly$"},
 		{"a step of another attempt is taken for a repeat", "thread/claim.go", "last.Attempt == c.Attempt && last.Step == number", "last.Step == number", pkg, "^TestFailuresAreBounded$"},
 		{"a run on its last attempt is claimed beside others", "thread/claim.go", " || r.OnLastAttempt() != alone {", " {", pkg, "^TestAClaimStartsNoRunThatIsNotDue$"},
 		{"a claim is given to a server without the session", "thread/claim.go", "r == nil || dueAgent(&t.Thread, r.Agent) != due ||", "r == nil ||", pkg, "^TestOnlyItsServerClaimsARunOfASession$"},
 		{"a retry starts before its time", "thread/claim.go", "c.Status == mailroom.StatusQueued && !c.AvailableAt.After(now)", "c.Status == mailroom.StatusQueued", pkg, "^TestAClaimStartsNoRunThatIsNotDue$"},
-		{"a stop makes a claim last longer", "thread/stop.go", "r.StopGrace > 0 && (r.ClaimEnds.IsZero() || ends.Before(r.ClaimEnds))", "r.StopGrace > 0", pkg, "^TestAClaimEndsAtItsTime$"},
+		{"a stop makes a claim last longer", "thread/stop.go", "r.StopGrace > 0 && (r.ClaimEnds.IsZero() || ends.Before(r.ClaimEnds))", "r.StopGrace > 0", pkg, "^TestAClaimEndsAtItsDeadlineOrStopGrace$"},
 		{"an interrupt ends a child that was steered", "thread/submission.go", "return !isSent(o)\n", "return true\n", pkg, "^TestAnInterruptSupersedesUnreadSteers$"},
 		{"a repeated interrupt stops a later run", "thread/stop.go", "c != nil && old(c)", "c != nil", pkg, "^TestAnInterruptUpToAPlaceLeavesLaterRuns$"},
 		{"a repeated interrupt supersedes later steers", "thread/stop.go", "!isSent(r) && old(r)", "!isSent(r)", pkg, "^TestAnInterruptUpToAPlaceLeavesLaterRuns$"},

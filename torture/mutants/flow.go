@@ -21,7 +21,7 @@ func flowMutants() []mutant {
 		{"runs of an agent whose worker just died fail", "ledger/op_lease.go", "(!w.Dead || w.LeaseUntil.After(now.Add(-within)))", "(!w.Dead || w.LeaseUntil.After(now.Add(within)))", "ledger", "^TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace$"},
 		{"an agent gets more runs than its slots", "ledger/op_claim.go", "r.agents[agent] >= r.Agents[agent] || d.LastAttempt", "d.LastAttempt", "ledger", "^TestRunsOnTheirLastAttemptTakeTheSlotsOfTheirAgent$"},
 		{"two runs on their last attempt start together", "ledger/op_claim.go", " || d.LastAttempt && !r.lastAttempt {", " {", "ledger", "^TestARunOnItsLastAttemptStartsAlone$"},
-		{"the row of a dead worker is forgotten while it counts", "ledger/op_lease.go", "age >= max(deadRetention, grace) ||", "age >= 0 ||", "ledger", "^TestALongGraceIsKept$"},
+		{"the row of a dead worker is forgotten while it counts", "ledger/op_lease.go", "age >= max(deadRetention, grace) ||", "age >= 0 ||", "ledger", "^TestRowsOfDeadWorkersAreKeptForTheStickyGrace$"},
 		{"a server that swept for a moment takes sessions", "ledger/sweep_session.go", "now.Sub(w.last) > max(grace/2, 2*time.Minute) || ", "", "ledger", "^TestTheGraceCountsOnlyWhileAServerWatches$"},
 		{"a sweep ends the overdue claims of its own worker", "ledger/sweep_overrun.go", "		if t.Worker != \"\" && t.Worker == self {", "		if false {", "ledger", "^TestASweepExtendsTheOverdueClaimsOfItsOwnWorker$"},
 		{"a claim of a lost lease starts", "engine/claim.go", "case c.worker != e.lease.worker || e.lease.lost:", "case c.worker != e.lease.worker:", "engine", "^TestClaimOfALostLeaseIsReleased$"},

@@ -92,7 +92,7 @@ func fileMutants() []mutant {
 	return []mutant{
 		{"the log is written after it was synced", "store/sqlite/vfs_linux.go",
 			"	f := valueAt[vfsFile](p)\n	if rc := vfsFlush(f); rc != sqlite3.SQLITE_OK {\n		return rc\n	}\n	if f.unix.FctrlFlags", "	f := valueAt[vfsFile](p)\n	if f.unix.FctrlFlags",
-			"store/sqlite", "^TestConnectionsShareALog$"},
+			"store/sqlite", "^TestConnectionsThatShareAWALReadEachOthersCommits$"},
 		{"a commit is answered before it is synced", "store/sqlite/vfs_linux.go",
 			"switch err := syscall.Fdatasync(int(f.unix.Fh)); err {", "switch err := error(nil); err {",
 			"store/sqlite", "^TestACommitWhoseLogCannotBeSyncedFails$"},

@@ -3,7 +3,7 @@ package main
 // sourceMutants break the bond of a right to the row, the place or the account that it came from.
 func sourceMutants() []mutant {
 	const operator, browser = "^TestASubscriptionOfTheOperatorEndsWithItsToken$", "^TestABrowserOfTheOperatorEndsWithItsToken$"
-	const place, link = "^TestATargetThatSendsElsewhereIsAnotherPlace$", "^TestALinkEndsWithWhatItWasSentTo$"
+	const place, link = "^TestThePlaceOfATargetChangesWithItsAddress$", "^TestALinkEndsWithTheTokenSessionOrBrowserItWasSentTo$"
 	const account = "^TestPairingsEndWithTheAccountOfTheBot$"
 	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsCheckedAgain$"
 	const barred = "^TestAnUnpairedUserIsBarred$"
@@ -11,7 +11,7 @@ func sourceMutants() []mutant {
 		{"an open stream outlives its token while the rows cannot be read", "server/tokencache.go",
 			"			c.endExpired(time.Now())\n", "", "server", "^TestAGrantEndsWhenItsTokenExpires$"},
 		{"a channel asks nothing about the alerts in its queue", "app/node/channels.go",
-			"		o.Ended = alertEnded(o.Ledger, sender)\n", "		_ = sender\n", "app/node", "^TestWhatEndsAtAnotherServerIsSentByNone$/^memory$"},
+			"		o.Ended = alertEnded(o.Ledger, sender)\n", "		_ = sender\n", "app/node", "^TestAnAlertThatEndsAtAnotherServerIsSentByNoServer$/^memory$"},
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
 		{"a browser of a session of the former operator's token gets alerts", "alert/allow.go",

@@ -162,7 +162,7 @@ func TestShownTextIsBounded(t *testing.T) {
 	}
 }
 
-func TestTotalsAreOfTheSession(t *testing.T) {
+func TestUsageTotalsCountFromTheStartOfTheSession(t *testing.T) {
 	use := func(in, out int64, cost float64) mailroom.Usage {
 		return mailroom.Usage{InputTokens: in, OutputTokens: out, CostUSD: cost}
 	}

@@ -243,7 +243,7 @@ func (c *Channel) Unfurl(id string) {
 	})
 }
 
-// Deletes deletes messages.
+// Deletes makes the person delete messages.
 func (p *Person) Deletes(c *Channel, ids ...string) {
 	c.platform.Update(func() {
 		c.Drop(ids...)

@@ -12,7 +12,7 @@ import (
 	"mailroom"
 )
 
-func TestADamagedBodyIsNotRead(t *testing.T) {
+func TestADamagedBodyOfARunIsAnError(t *testing.T) {
 	run := mailroom.Run{
 		ID: "r", Thread: "t", CreatedAt: time.UnixMicro(1).UTC(), Lineage: []string{"", ""},
 		Metadata: map[string]string{"k": ""},
