@@ -34,10 +34,18 @@ type Session interface {
 	// Transcript returns the last messages that were read before this run's input, at most limit,
 	// in the order in which they were read.
 	Transcript(ctx context.Context, limit int) ([]Message, error)
+	// Log returns the last entries of the thread's log that q selects, in the order of the log: the messages
+	// of all, and what the runs of the same agent wrote. With it an agent remembers the tool calls and notes of
+	// its earlier runs, which a transcript of texts leaves out.
+	Log(ctx context.Context, q LogQuery) ([]Entry, error)
 	// Stream adds text to the message being written. Readers see it at once; it is flushed to the
 	// store about once a second. The next Append, or the end of the run, turns it into a message in
 	// the log.
 	Stream(ctx context.Context, text string) error
+	// Show shows what the agent is doing to the readers that follow the run now: its thinking, or the
+	// arguments of a tool call. Nothing stores it, and it is no part of a message; an agent that wants it
+	// kept appends it.
+	Show(ctx context.Context, l Live) error
 	// Append commits one durable step, after the message being written, if there is one.
 	Append(ctx context.Context, step Step) error
 	// State returns the agent's state for this thread, nil at first. An Append with Step.State
@@ -60,6 +68,23 @@ type Session interface {
 	Steered(ctx context.Context) ([]Message, error)
 }
 
+// Live is a piece of live text beside the message that a run is writing.
+type Live struct {
+	// Call is the tool call whose arguments the text continues, as in the tool.started entry that follows;
+	// "": the text is thinking.
+	Call string
+	Name string // of the tool
+	Text string
+}
+
+// LogQuery selects entries of a log.
+type LogQuery struct {
+	Kinds  []string // nil: all kinds; see package entry
+	After  int64    // only entries with a greater seq; 0: from the first
+	Before int64    // only entries with a smaller seq; 0: to the last
+	Limit  int      // 0 is 100
+}
+
 // Step is what one Append commits in one transaction.
 type Step struct {
 	Name       string          // of the step entry; "" writes no step entry
@@ -75,6 +100,9 @@ type Step struct {
 	// Otherwise an agent that records its child process before each attempt would reset the count
 	// forever.
 	NoProgress bool `json:"Record"` // the name is part of the digest of a step
+	// Parts go with the text of the message being written, or are a message without text: reasoning before
+	// the text, data and files after it. Other threads, chats among them, get the addresses of the files.
+	Parts []Part `json:",omitempty"`
 	// Internal makes the message being written an internal one instead of a reply, such as a remark
 	// before a tool call. Internal messages are not delivered.
 	Internal bool `json:"Aside"` // part of the digest, as above
@@ -123,6 +151,10 @@ type Effect struct {
 	// Reconcile, if set, finds out whether an unknown effect happened. done false means that it did
 	// not, and Do calls it again.
 	Reconcile func(ctx context.Context, key string) (value json.RawMessage, done bool, err error)
+	// Memo says that only the value matters: the call changes nothing outside, or may happen any number of
+	// times, as a call of a model. Do then commits the value alone, in one transaction instead of two. A call
+	// whose attempt ended before that is made again.
+	Memo bool
 }
 
 // Errors of a session, and causes of the cancellation of an agent's context, see [context.Cause].

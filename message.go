@@ -26,9 +26,17 @@ type Message struct {
 	CreatedAt  time.Time `json:"created_at"`
 }
 
-// Part is one part of a message: text, data or a reference to a file.
+// Types of parts. Only agents write reasoning: what a model thought before it answered.
+const (
+	PartText      = "text"
+	PartData      = "data"
+	PartFile      = "file"
+	PartReasoning = "reasoning"
+)
+
+// Part is one part of a message: text, data, a reference to a file, or reasoning, which is text too.
 type Part struct {
-	Type     string          `json:"type"` // "text", "data" or "file"
+	Type     string          `json:"type"` // PartText, PartData, PartFile or PartReasoning
 	Text     string          `json:"text,omitempty"`
 	Data     json.RawMessage `json:"data,omitempty"`
 	URI      string          `json:"uri,omitempty"`

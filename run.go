@@ -1,6 +1,7 @@
 package mailroom
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -157,7 +158,7 @@ type Run struct {
 // Counted is what the summary of ended runs has of a run.
 type Counted struct {
 	At    time.Time // its last end; another FinishedAt is of an older version, which counts none
-	Usage Usage     // up to then
+	Usage Usage     // up to then: tokens in all and cost, which summaries add up
 }
 
 // Origin records how a run was created. The protocol that received the submit sets it, never the
@@ -187,9 +188,26 @@ const (
 
 // Usage sums up what a run consumed.
 type Usage struct {
-	InputTokens  int64   `json:"input_tokens,omitempty"`
+	InputTokens  int64   `json:"input_tokens,omitempty"` // all that models read, from a cache or not
 	OutputTokens int64   `json:"output_tokens,omitempty"`
 	CostUSD      float64 `json:"cost_usd,omitempty"`
+
+	CacheReadTokens  int64  `json:"cache_read_tokens,omitempty"`  // part of InputTokens: read from the provider's cache
+	CacheWriteTokens int64  `json:"cache_write_tokens,omitempty"` // part of InputTokens: written to the cache
+	ReasoningTokens  int64  `json:"reasoning_tokens,omitempty"`   // part of OutputTokens: not in the answer
+	Model            string `json:"model,omitempty"`              // the last one that was called, as its provider names it
+}
+
+// Plus returns the sum of u and a later usage.
+func (u Usage) Plus(later Usage) Usage {
+	u.InputTokens += later.InputTokens
+	u.OutputTokens += later.OutputTokens
+	u.CostUSD += later.CostUSD
+	u.CacheReadTokens += later.CacheReadTokens
+	u.CacheWriteTokens += later.CacheWriteTokens
+	u.ReasoningTokens += later.ReasoningTokens
+	u.Model = cmp.Or(later.Model, u.Model)
+	return u
 }
 
 // RunError is the error of a failed attempt or run.

@@ -148,7 +148,7 @@ func FormatPartialText(s *thread.PartialText) *PartialText {
 	if s == nil {
 		return nil
 	}
-	return &PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
+	return &PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated, Parts: s.Parts}
 }
 
 // Read converts the message from its wire type.
@@ -156,7 +156,7 @@ func (s *PartialText) Read() *thread.PartialText {
 	if s == nil {
 		return nil
 	}
-	return &thread.PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
+	return &thread.PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated, Parts: s.Parts}
 }
 
 // FormatFailure converts an error of an agent to its wire type.

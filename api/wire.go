@@ -59,9 +59,14 @@ type Wait struct {
 
 // Usage adds up what a run consumed, over all of its attempts.
 type Usage struct {
-	InputTokens  int64   `json:"input_tokens"`
+	InputTokens  int64   `json:"input_tokens" doc:"All tokens that models read, from a cache or not."`
 	OutputTokens int64   `json:"output_tokens"`
 	CostUSD      float64 `json:"cost_usd"`
+
+	CacheReadTokens  int64  `json:"cache_read_tokens,omitempty" doc:"Part of input_tokens: read from the provider's cache."`
+	CacheWriteTokens int64  `json:"cache_write_tokens,omitempty" doc:"Part of input_tokens: written to the cache."`
+	ReasoningTokens  int64  `json:"reasoning_tokens,omitempty" doc:"Part of output_tokens: not in the answer."`
+	Model            string `json:"model,omitempty" doc:"The model that was called last, as its provider names it."`
 }
 
 // Settled reports whether the run has finished or waits: it does not change by itself.

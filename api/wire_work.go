@@ -60,11 +60,12 @@ type Steer struct {
 	Read    bool   `json:"read" doc:"An earlier attempt has read it."`
 }
 
-// Renewal extends a worker's lease. A claim of Round or an earlier one that is not
-// among Held is released: its answer was lost.
+// Renewal extends a worker's lease. Without Held it releases nothing: a worker whose claim had no answer repeats the
+// claim with the same round. With Held, a claim of Round or an earlier one that is not among Held is released, so both
+// must be of one moment.
 type Renewal struct {
-	Round int64    `json:"round" minimum:"0" doc:"The last round whose answer the worker has; 0 for none."`
-	Held  []string `json:"held" nullable:"false" maxItems:"10000" doc:"All claims of the worker, RUN:ATTEMPT."`
+	Round int64    `json:"round,omitempty" minimum:"0" doc:"With held: the last round whose answer the worker has."`
+	Held  []string `json:"held,omitzero" nullable:"false" maxItems:"10000" doc:"All claims. See the operation."`
 }
 
 // Renewed is the answer to a Renewal.
@@ -72,6 +73,7 @@ type Renewed struct {
 	LeaseUntil time.Time   `json:"lease_until"`
 	LeaseMS    int64       `json:"lease_ms"`
 	Lost       []string    `json:"lost" doc:"Held claims that were revoked: stop working on them; their writes are rejected."`
+	Claims     []string    `json:"claims,omitempty" doc:"Without held: all claims of the worker."`
 	Stop       []StopOrder `json:"stop" doc:"Claims whose run was asked to stop: end them soon."`
 	Steered    []string    `json:"steered" doc:"Claims with unread steered messages."`
 }
@@ -129,6 +131,8 @@ type PartialText struct {
 	ID        string `json:"id,omitempty" doc:"The id from the answers about its text. Absent: the server generates one."`
 	Text      string `json:"text"`
 	Truncated bool   `json:"truncated,omitempty" doc:"The text was cut."`
+
+	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false" doc:"Of types reasoning, data and file."`
 }
 
 // Ask opens a ticket under a name. A repeat changes nothing.
@@ -174,7 +178,9 @@ type Text struct {
 	Offset  int    `json:"offset" minimum:"0" example:"0" doc:"In bytes of the message's UTF-8 text; 0 begins a new message."`
 	Text    string `json:"text"`
 	Live    bool   `json:"live,omitempty" doc:"Show it to readers without storing it; the worker sends it again to store it."`
-	Channel string `json:"channel,omitempty" enum:"text,thinking" doc:"thinking: what the agent thinks, with offsets of its own. It is shown live, to readers of the server that receives it, and never stored. Absent: text."`
+	Channel string `json:"channel,omitempty" enum:"text,thinking,tool" doc:"thinking and tool are live only. Absent: text."`
+	Call    string `json:"call,omitempty" doc:"With the channel tool: the call of the tool.started that follows."`
+	Name    string `json:"name,omitempty" doc:"With the channel tool: the name of the tool."`
 }
 
 // TextTaken is the answer to a Text.
@@ -225,6 +231,7 @@ type HandedOver struct {
 // Effect is the recorded state of one named effect of a run.
 type Effect struct {
 	entry.EffectEntry
-	Tries int    `json:"tries" doc:"How often the effect was started."`
-	Last  string `json:"last" doc:"Kind of its last entry: effect.intended, effect.settled or effect.unknown."`
+	Tries   int    `json:"tries" doc:"How often the effect was started."`
+	Attempt int    `json:"attempt" doc:"Of the last start; 0: only its value was recorded. Its own: the worker itself began it."`
+	Last    string `json:"last" doc:"Kind of its last entry: effect.intended, effect.settled or effect.unknown."`
 }

@@ -197,7 +197,7 @@ func (r *Relay) onNotice(n Notice, local bool) {
 	}
 	followed, all := r.isFollowed(n.Thread), r.isFollowed("")
 	// it is not stored, so no other server can read it
-	if followed && n.Delta != nil && n.Delta.Channel != entry.ChannelThinking {
+	if followed && n.Delta != nil && n.Delta.IsText() {
 		r.live[n.Thread] = struct{}{}
 	}
 	r.mu.Unlock()

@@ -82,6 +82,18 @@ func (w Work) Transcript(ctx context.Context, claim mailroom.Claim, limit int) (
 	return page.Items, err
 }
 
+// Log returns the last entries of the thread that the agent of a claimed run may read, oldest first. The Next of the
+// page is the Before of the page with older ones. A limit of 0 is 100.
+func (w Work) Log(ctx context.Context, claim mailroom.Claim, q mailroom.LogQuery) (api.Page[mailroom.Entry], error) {
+	v := url.Values{"kind": q.Kinds}
+	for name, n := range map[string]int64{"after": q.After, "before": q.Before, "limit": int64(q.Limit)} {
+		if n > 0 {
+			v.Set(name, strconv.FormatInt(n, 10))
+		}
+	}
+	return get[api.Page[mailroom.Entry]](ctx, w.c, path("v1", "claims", api.ClaimID(claim), "log"), v)
+}
+
 // Input returns the input of a claimed run.
 func (w Work) Input(ctx context.Context, claim mailroom.Claim) ([]mailroom.Message, error) {
 	page, err := get[api.Page[mailroom.Message]](ctx, w.c, path("v1", "claims", api.ClaimID(claim), "input"), nil)

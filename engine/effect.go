@@ -42,6 +42,8 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect,
 		switch {
 		case eff.state.Last == entry.KindEffectSettled && !eff.state.Failed():
 			return eff.state.Result, nil
+		case e.Memo:
+			return s.memoize(ctx, eff, f)
 		case eff.state.Last == entry.KindEffectIntended, eff.state.Last == entry.KindEffectUnknown:
 			again, err := s.resolve(ctx, e, eff)
 			if err != nil {
@@ -55,6 +57,34 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect,
 			return value, err
 		}
 	}
+}
+
+// memoize calls f and records its value, if it has one. Unlike an intention, a call that is lost needs no entry: it is
+// made again.
+func (s *session) memoize(ctx context.Context, eff *effect,
+	f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	value, err := f(ctx, eff.state.Key)
+	if err == nil {
+		err = checkValue(eff, value)
+	}
+	if err == nil {
+		err = s.record(eff, entry.KindEffectSettled, value, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// checkValue refuses a value of an effect that is neither empty nor JSON.
+func checkValue(eff *effect, value json.RawMessage) error {
+	if len(value) > 0 && (!json.Valid(value) || !utf8.Valid(value)) {
+		return fmt.Errorf("effect %q returned invalid JSON", eff.state.Name)
+	}
+	return nil
 }
 
 // effect returns the state of a named effect. The log is read once per attempt.
@@ -142,8 +172,7 @@ func (s *session) call(ctx context.Context, eff *effect,
 	value, err := f(ctx, eff.state.Key)
 	switch {
 	case err == nil:
-		if len(value) > 0 && (!json.Valid(value) || !utf8.Valid(value)) {
-			err = fmt.Errorf("effect %q returned invalid JSON", eff.state.Name)
+		if err := checkValue(eff, value); err != nil {
 			return nil, errors.Join(err, s.record(eff, entry.KindEffectSettled, nil, err))
 		}
 		if err := s.record(eff, entry.KindEffectSettled, value, nil); err != nil {
@@ -186,6 +215,7 @@ func (s *session) record(eff *effect, kind string, value json.RawMessage, failed
 	eff.state.EffectEntry, eff.state.Last = body, kind
 	if kind == entry.KindEffectIntended {
 		eff.state.Tries++
+		eff.state.Attempt = s.claim.Attempt
 	}
 	return nil
 }

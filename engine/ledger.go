@@ -30,10 +30,8 @@ type Leases interface {
 	Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error)
 	// Deregister ends the lease.
 	Deregister(ctx context.Context, worker string) error
-	// Sweep frees the claims of lost workers, except self.
-	Sweep(ctx context.Context, self string) error
-	// FailOrphans fails due runs of agents that no worker has served for grace.
-	FailOrphans(ctx context.Context, configured []string, grace time.Duration) error
+	// SweepFor frees the claims of lost workers, and fails due runs of agents that have no worker.
+	SweepFor(ctx context.Context, in thread.Sweep) error
 	// ServeClaims claims due runs for t until ctx ends. It returns after the last OnClaimed.
 	ServeClaims(ctx context.Context, t thread.Claimer) error
 	// AskClaimers makes the ledger ask its claimers for their next claim now.
@@ -48,6 +46,9 @@ type Runs interface {
 	ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error)
 	// TranscriptBefore returns the last messages that were read before the run's input, at most limit.
 	TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
+	// LogOf returns the last entries of the run's thread that q selects and the run's agent may read, oldest first. A
+	// page may be short: then next is above 0, and the entries before it are missing.
+	LogOf(ctx context.Context, run *mailroom.Run, q mailroom.LogQuery) (page []mailroom.Entry, next int64, err error)
 	Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.Ticket, error)
 	Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error)
 	// ReadSteered marks the steered messages that no step covers as read. It returns those with a seq

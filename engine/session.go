@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -108,6 +110,39 @@ func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message
 	})
 }
 
+func (s *session) Log(ctx context.Context, q mailroom.LogQuery) ([]mailroom.Entry, error) {
+	if s.closed.Load() {
+		return nil, s.ended()
+	}
+	limit := cmp.Or(q.Limit, defaultLog)
+	var all []mailroom.Entry
+	for len(all) < limit {
+		q.Limit = limit - len(all)
+		var next int64
+		page, err := ask(ctx, s, func(ctx context.Context) (page []mailroom.Entry, err error) {
+			page, next, err = s.engine.ledger.LogOf(ctx, s.Run(), q)
+			return page, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, reversed(page)...)
+		if next == 0 {
+			break
+		}
+		q.Before = next
+	}
+	return reversed(all), nil
+}
+
+// defaultLog is the limit of a LogQuery without one.
+const defaultLog = 100
+
+func reversed(entries []mailroom.Entry) []mailroom.Entry {
+	slices.Reverse(entries)
+	return entries
+}
+
 func (s *session) Stream(ctx context.Context, text string) error {
 	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
 		return mailroom.Errorf(mailroom.CodeInvalid, "streamed text must be valid UTF-8 without NUL")
@@ -131,18 +166,20 @@ func (s *session) Stream(ctx context.Context, text string) error {
 	return nil
 }
 
-// Think shows text as the thinking of the agent to the readers that follow the run on this server. Nothing
-// stores it, and it is not part of a message. An agent finds the method by a type assertion: a session
-// that lacks it has no readers.
-func (s *session) Think(ctx context.Context, text string) error {
-	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
-		return mailroom.Errorf(mailroom.CodeInvalid, "thinking must be valid UTF-8 without NUL")
+func (s *session) Show(ctx context.Context, l mailroom.Live) error {
+	for _, text := range []string{l.Call, l.Name, l.Text} {
+		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+			return mailroom.Errorf(mailroom.CodeInvalid, "live text must be valid UTF-8 without NUL")
+		}
+	}
+	if len(l.Call) > mailroom.MaxLabel || len(l.Name) > mailroom.MaxLabel {
+		return mailroom.Errorf(mailroom.CodeInvalid, "call and name must have at most %d bytes", mailroom.MaxLabel)
 	}
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.turn.leave()
-	if d := s.text.think(text); d.Text != "" {
+	if d := s.text.show(l); d.Text != "" {
 		s.engine.bus.Publish(bus.Notice{Thread: s.claim.Thread, Delta: &d})
 	}
 	return nil
@@ -168,8 +205,11 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 	if s.engine.options.Agents[s.agent].Sticky {
 		in.Node = s.engine.options.sharedNode()
 	}
+	in.Step.Parts = nil
 	if !step.NoProgress {
-		in.Message = s.text.partial()
+		in.Message = s.text.with(step.Parts)
+	} else if len(step.Parts) > 0 {
+		return mailroom.Errorf(mailroom.CodeInvalid, "a step without progress has no parts: the message goes on")
 	}
 	// A started commit is repeated until its outcome is known: without it the next step has no
 	// number.
@@ -181,7 +221,7 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 		return s.lost(err)
 	}
 	s.step++
-	if !step.NoProgress {
+	if in.Message != nil {
 		s.text.next()
 	}
 	if step.Checkpoint != nil {

@@ -343,26 +343,29 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 	})
 }
 
-func TestThinkingIsShownLiveAndNeverStored(t *testing.T) {
+func TestThinkingAndArgumentsAreShownLiveAndNeverStored(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		sub := h.bus.Subscribe("t", 100)
 		defer sub.Close()
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
-			thinks, ok := s.(interface {
-				Think(ctx context.Context, text string) error
-			})
-			if !ok {
-				return fmt.Errorf("the session cannot show thinking")
+			show := func(call, text string) {
+				h.expect(s.Show(ctx, mailroom.Live{Call: call, Text: text}))
 			}
-			if err := thinks.Think(ctx, "nul \x00"); mailroom.CodeOf(err) != mailroom.CodeInvalid {
-				t.Errorf("thinking with NUL: %v", err)
+			for _, bad := range []mailroom.Live{{Text: "nul \x00"}, {Call: "\xff", Text: "a"},
+				{Call: strings.Repeat("c", mailroom.MaxLabel+1), Text: "a"}} {
+				if err := s.Show(ctx, bad); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+					t.Errorf("%.20q: %v", bad, err)
+				}
 			}
-			h.expect(thinks.Think(ctx, "hmm ü"))
+			show("", "hmm ü")
 			h.expect(s.Stream(ctx, "The "))
-			h.expect(thinks.Think(ctx, ", yes"))
+			show("", ", yes")
+			show("c1", `{"path"`)
+			show("c2", `{"to"`)
+			show("c1", `:"a"}`)
 			h.expect(s.Stream(ctx, "reply"))
 			h.expect(s.Append(ctx, mailroom.Step{}))
-			h.expect(thinks.Think(ctx, "more"))
+			show("", "more")
 			return s.Stream(ctx, "done")
 		})
 		run := h.send("t", "hello").Run
@@ -371,11 +374,13 @@ func TestThinkingIsShownLiveAndNeverStored(t *testing.T) {
 		for len(sub.C) > 0 {
 			if n := <-sub.C; n.Delta != nil {
 				_, message, _ := strings.Cut(n.Delta.Message, ".")
-				got = append(got, fmt.Sprintf("%s %s %d %s", n.Delta.Channel, message, n.Delta.Offset, n.Delta.Text))
+				got = append(got, fmt.Sprintf("%s%s %s %d %s", n.Delta.Channel, n.Delta.Call, message, n.Delta.Offset,
+					n.Delta.Text))
 			}
 		}
 		want := []string{
-			"thinking 1-1 0 hmm ü", "text 1-1 0 The ", "thinking 1-1 6 , yes", "text 1-1 4 reply", "thinking 1-2 0 more",
+			"thinking 1-1 0 hmm ü", "text 1-1 0 The ", "thinking 1-1 6 , yes", `toolc1 1-1 0 {"path"`, `toolc2 1-1 0 {"to"`,
+			`toolc1 1-1 7 :"a"}`, "text 1-1 4 reply", "thinking 1-2 0 more",
 			"text 1-2 0 done",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

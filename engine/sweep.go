@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom/internal/recovery"
+	"mailroom/thread"
 )
 
 // sweep frees the claims of lost workers. If the own lease was not renewed recently it renews
@@ -20,15 +21,13 @@ func (e *Engine) sweep(ctx context.Context) {
 		return
 	}
 	e.lease.sweeping = true
-	orphans := e.orphansDue()
-	worker, agents, grace := e.lease.worker, slices.Concat(e.agentNames(), e.options.Elsewhere), e.options.AgentGrace
+	in := thread.Sweep{Worker: e.lease.worker}
+	if e.orphansDue() {
+		in.Agents, in.Grace = slices.Concat(e.agentNames(), e.options.Elsewhere), e.options.AgentGrace
+	}
 	e.wg.Go(func() {
 		defer recovery.Handle(e.options.Log, "a sweep", func(p *recovery.Panic) { e.swept <- p })
-		err := e.ledger.Sweep(ctx, worker)
-		if err == nil && orphans {
-			err = e.ledger.FailOrphans(ctx, agents, grace)
-		}
-		e.swept <- err
+		e.swept <- e.ledger.SweepFor(ctx, in)
 	})
 }
 

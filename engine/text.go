@@ -18,9 +18,10 @@ type message struct {
 	claim   mailroom.Claim
 	n       int // messages started in this attempt
 	text    []byte
-	cut     bool // cut at MaxText
-	thought int  // bytes of thinking that were published
-	flushed int  // bytes that are in the store
+	cut     bool           // cut at MaxText
+	shown   int            // bytes of thinking and of arguments that were published
+	calls   map[string]int // bytes of them by tool call; thinking is ""
+	flushed int            // bytes that are in the store
 }
 
 func (m *message) id() string { return fmt.Sprintf("%s.%d-%d", m.claim.Run, m.claim.Attempt, m.n+1) }
@@ -43,16 +44,20 @@ func (m *message) add(text string) entry.Delta {
 	return d
 }
 
-// think returns thinking before or within this message as a delta, up to MaxText in all.
-func (m *message) think(text string) entry.Delta {
-	if m.thought > mailroom.MaxText-len(text) {
-		text = ""
+// show returns live text before or within this message as a delta, up to MaxText in all.
+func (m *message) show(l mailroom.Live) entry.Delta {
+	d := entry.Delta{Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(), Channel: entry.ChannelThinking}
+	if m.shown > mailroom.MaxText-len(l.Text) {
+		return d
 	}
-	d := entry.Delta{
-		Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(), Offset: m.thought, Channel: entry.ChannelThinking,
-		Text: text,
+	if d.Text, d.Offset = l.Text, m.calls[l.Call]; l.Call != "" {
+		d.Channel, d.Call, d.Name = entry.ChannelTool, l.Call, l.Name
 	}
-	m.thought += len(text)
+	if m.calls == nil {
+		m.calls = map[string]int{}
+	}
+	m.calls[l.Call] += len(l.Text)
+	m.shown += len(l.Text)
 	return d
 }
 
@@ -64,13 +69,23 @@ func (m *message) partial() *thread.PartialText {
 	return &thread.PartialText{ID: m.id(), Text: string(m.text), Truncated: m.cut}
 }
 
+// with returns the message so far with its other parts, nil if it has neither.
+func (m *message) with(parts []mailroom.Part) *thread.PartialText {
+	p := m.partial()
+	if len(parts) == 0 {
+		return p
+	}
+	if p == nil {
+		p = &thread.PartialText{ID: m.id()}
+	}
+	p.Parts = parts
+	return p
+}
+
 // next starts another message after this one became an entry.
 func (m *message) next() {
-	if len(m.text) > 0 {
-		m.n++
-		m.thought = 0
-	}
-	m.text, m.cut, m.flushed = nil, false, 0
+	m.n++
+	m.shown, m.calls, m.text, m.cut, m.flushed = 0, nil, nil, false, 0
 }
 
 // wantFlush requests an immediate flush.

@@ -27,8 +27,11 @@ type EffectEntry struct {
 // attempt. The intention is no progress, so a call that kills its worker still counts as a crash.
 type EffectState struct {
 	EffectEntry
-	Tries int    // number of effect.intended entries
-	Last  string // kind of its last entry
+	Tries int // number of effect.intended entries
+	// Attempt is the attempt of the last effect.intended entry, 0 for a memo, which has no such entry. A
+	// worker that finds its own attempt there has begun the call itself.
+	Attempt int
+	Last    string // kind of its last entry
 }
 
 // Failed reports whether the last call ended with an error. Errors are not stored, so the effect is
@@ -78,6 +81,7 @@ func FoldEffects(entries []mailroom.Entry) (map[string]*EffectState, error) {
 			s.EffectEntry, s.Last = body, e.Kind
 			if e.Kind == KindEffectIntended {
 				s.Tries++
+				s.Attempt = e.Attempt
 			}
 		}
 	}

@@ -113,6 +113,18 @@ func (c RunCompleted) AppendJSON(b []byte) []byte {
 	} else {
 		b = jsontext.AppendAny(b, c.Usage.CostUSD)
 	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{{"cache_read_tokens", c.Usage.CacheReadTokens}, {"cache_write_tokens", c.Usage.CacheWriteTokens},
+		{"reasoning_tokens", c.Usage.ReasoningTokens}} {
+		if n.value != 0 { // few agents report it
+			b = strconv.AppendInt(jsontext.AppendName(b, n.name), n.value, 10)
+		}
+	}
+	if c.Usage.Model != "" {
+		b = jsontext.AppendString(jsontext.AppendName(b, "model"), c.Usage.Model)
+	}
 	return append(b, '}', '}')
 }
 

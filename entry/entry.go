@@ -32,8 +32,8 @@ const (
 	KindCancelled   = "run.cancelled"      // RunStop
 	KindRetried     = "run.retried"        // RunRetried
 	KindStep        = "step"               // StepNamed
-	KindToolStarted = "tool.started"       // {call, name, arguments}, written by the agent
-	KindToolDone    = "tool.finished"      // {call, ok, summary}, written by the agent
+	KindToolStarted = "tool.started"       // ToolStarted, written by the agent
+	KindToolDone    = "tool.finished"      // ToolDone, written by the agent
 	KindSend        = "send"               // Sent
 	KindWaiting     = "run.waiting"        // RunWaiting
 
@@ -129,8 +129,23 @@ type (
 		By    string `json:"by"`
 		Fresh bool   `json:"fresh,omitempty"` // checkpoint, effects and decisions were dropped
 	}
+	// ToolStarted and ToolDone are written by agents, and the server checks only that they are JSON objects: a reader
+	// must expect any content. Call is unique in the run, and names the call in both.
+	ToolStarted struct {
+		Call      string          `json:"call"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments,omitempty"` // any JSON value
+	}
+	// ToolDone has in Summary what a list shows, and in Output the whole, if that is more.
+	ToolDone struct {
+		Call    string          `json:"call"`
+		OK      bool            `json:"ok"`
+		Summary string          `json:"summary,omitempty"`
+		Output  json.RawMessage `json:"output,omitempty"` // a string, or any other JSON value
+	}
 	StepNamed struct {
-		Name string `json:"name"`
+		Name  string         `json:"name"`
+		Usage mailroom.Usage `json:"usage,omitzero"` // of the step alone
 	}
 	Sent struct {
 		Thread  string `json:"thread"`

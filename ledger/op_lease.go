@@ -70,9 +70,9 @@ func (ws Workers) Register(ctx context.Context, w store.Worker) (time.Time, erro
 	})
 }
 
-// Renew extends a worker's lease, for all of its claims. A claim of the given round, or an earlier
-// one, that the worker does not hold is released in the same transaction: the answer to that claim
-// request was lost.
+// Renew extends a worker's lease, for all of its claims. Unless in.Keep is set, a claim of the given round, or an
+// earlier one, that the worker does not hold is released in the same transaction: the answer to that claim request was
+// lost.
 func (ws Workers) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error) {
 	threads, err := ws.claimedThreads(ctx, in.Worker, 0)
 	if err != nil {
@@ -99,8 +99,15 @@ func (tx *transaction) renew(in thread.Renewal, threads []string,
 	out := thread.Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {
 		t := tx.rows.thread(id)
-		c, holds := held[t.Current]
-		if t.Worker != in.Worker || holds && t.Holds(in.Worker, c) || t.Round > in.Round {
+		if t.Worker != in.Worker {
+			continue
+		}
+		current := mailroom.Claim{Thread: id, Run: t.Current, Attempt: t.Run(t.Current).Attempt}
+		if in.Keep {
+			out.Claims = append(out.Claims, current)
+			continue
+		}
+		if c, holds := held[t.Current]; holds && t.Holds(in.Worker, c) || t.Round > in.Round {
 			continue
 		}
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
@@ -108,7 +115,7 @@ func (tx *transaction) renew(in thread.Renewal, threads []string,
 		}
 		t.Revoke(thread.Revoke{Cause: thread.RevokeUnheld, Worker: in.Worker, Round: in.Round}, tx.now())
 	}
-	for _, c := range in.Held {
+	for _, c := range append(out.Claims, in.Held...) {
 		t := tx.rows.thread(c.Thread)
 		if !t.Holds(in.Worker, c) {
 			out.Lost = append(out.Lost, c)
@@ -350,6 +357,14 @@ func textBytes(list []store.Partial) (n int) {
 		n += len(p.Text)
 	}
 	return n
+}
+
+// SweepFor sweeps, and fails orphans if in has a Grace.
+func (ws Workers) SweepFor(ctx context.Context, in thread.Sweep) error {
+	if err := ws.Sweep(ctx, in.Worker); err != nil || in.Grace == 0 {
+		return err
+	}
+	return ws.FailOrphans(ctx, in.Agents, in.Grace)
 }
 
 // FailOrphans fails runs that have been due for at least grace for agents that no worker serves:

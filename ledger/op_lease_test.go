@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +177,26 @@ func TestAClaimWhoseResponseWasLostIsReleasedByTheNextRenewal(t *testing.T) {
 	r := d.run(lost.Run.ID)
 	wantEqual(t, "crashes and lost", []int{r.Crashes, r.Lost}, []int{0, 0})
 	wantEqual(t, "claimable at once", d.claimOne("w").Claim, mailroom.Claim{Thread: "b", Run: lost.Run.ID, Attempt: 2})
+}
+
+// A worker with several slots that renews while it claims does not know yet what it holds.
+func TestARenewalThatKeepsReleasesNothingAndNamesAllClaims(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w", "other")
+	d.submit(text("a", "hello"))
+	d.submit(text("b", "hello"))
+	first, second := d.claim("w", 1)[0], d.claim("w", 1)[0]
+	d.submit(text("c", "hello"))
+	d.claim("other", 1)
+	must(d.Cancel(d.ctx, second.Claim.Run, "ann"))(t)
+	got := must(d.Renew(d.ctx, thread.Renewal{Worker: "w", Keep: true}))(t)
+	slices.SortFunc(got.Claims, func(a, b mailroom.Claim) int { return strings.Compare(a.Thread, b.Thread) })
+	wantEqual(t, "claims", got.Claims, []mailroom.Claim{first.Claim, second.Claim})
+	wantEqual(t, "stops", got.Stops, []thread.Stop{{Run: second.Claim.Run, Reason: mailroom.ReasonCancelled}})
+	wantRun(d, first.Claim.Run, mailroom.StatusRunning)
+	d.settle(complete(first.Claim, "done"))
+	got = must(d.Renew(d.ctx, thread.Renewal{Worker: "w", Keep: true}))(t)
+	wantEqual(t, "claims after a settle", got.Claims, []mailroom.Claim{second.Claim})
 }
 
 func TestARenewalNamesAttemptsNotRuns(t *testing.T) {

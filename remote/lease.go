@@ -128,8 +128,5 @@ func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	return l.onAnswer(l.client.Work.Leave(ctx, id))
 }
 
-// Sweep implements engine.Leases. It does nothing, because the server sweeps.
-func (l *Ledger) Sweep(context.Context, string) error { return nil }
-
-// FailOrphans implements engine.Leases. It does nothing, because the server fails the runs that no worker claims.
-func (l *Ledger) FailOrphans(context.Context, []string, time.Duration) error { return nil }
+// SweepFor implements engine.Leases. It does nothing, because the server sweeps.
+func (l *Ledger) SweepFor(context.Context, thread.Sweep) error { return nil }

@@ -27,6 +27,8 @@ type liveText struct {
 	claim   mailroom.Claim
 	message string
 	channel string
+	call    string // of the channel tool, with the name of the tool
+	name    string
 	offset  int
 	text    []byte
 	busy    bool // a request is under way
@@ -39,7 +41,7 @@ func (l *Ledger) Run(ctx context.Context) {
 	defer sub.Close()
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
-	runs := map[string]*liveText{} // by run and channel
+	runs := map[string]*liveText{} // by run, channel and call
 	sent := make(chan sentText, liveCalls)
 	calls, pausedUntil := 0, time.Time{}
 	var wg sync.WaitGroup
@@ -96,10 +98,10 @@ type sentText struct {
 // buffer appends a delta to the live text of its run. A delta that does not continue the text, or that does not fit
 // into the buffer, begins a new text; the next flush fills the gap.
 func buffer(runs map[string]*liveText, thread string, d *entry.Delta) {
-	key := d.Channel + " " + d.Run
+	key := d.Channel + " " + d.Run + " " + d.Call
 	p := runs[key]
 	if p == nil {
-		p = &liveText{channel: d.Channel}
+		p = &liveText{channel: d.Channel, call: d.Call, name: d.Name}
 		runs[key] = p
 	}
 	if p.message != d.Message || p.offset+len(p.text) != d.Offset || len(p.text)+len(d.Text) > liveMost {
@@ -112,8 +114,8 @@ func buffer(runs map[string]*liveText, thread string, d *entry.Delta) {
 // next returns the next request with the buffered text, and empties the buffer.
 func (p *liveText) next() api.Text {
 	in := api.Text{Message: p.message, Offset: p.offset, Text: string(p.text), Live: true}
-	if p.channel == entry.ChannelThinking { // a server of the version before knows no other channel
-		in.Channel = p.channel
+	if p.channel != entry.ChannelText {
+		in.Channel, in.Call, in.Name = p.channel, p.call, p.name
 	}
 	p.offset, p.text, p.busy = p.offset+len(p.text), nil, true
 	return in
@@ -125,6 +127,9 @@ func (l *Ledger) sendLive(ctx context.Context, c mailroom.Claim, in api.Text) er
 	out, err := l.client.Work.Write(ctx, c, in)
 	if err == nil {
 		l.forwardOrders(c, out.Orders)
+	}
+	if in.Channel == entry.ChannelTool && mailroom.CodeOf(err) == mailroom.CodeInvalid {
+		return nil // an older server does not know the channel; that must not delay the text of the message
 	}
 	return err
 }

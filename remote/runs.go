@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"strconv"
 
 	"mailroom"
 	"mailroom/api"
@@ -49,6 +50,25 @@ func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit 
 	})
 }
 
+// maxLog is the longest page of a log that a server returns, in entries.
+const maxLog = 1000
+
+// LogOf implements engine.Runs.
+func (l *Ledger) LogOf(ctx context.Context, run *mailroom.Run, q mailroom.LogQuery) ([]mailroom.Entry, int64, error) {
+	q.Limit = min(q.Limit, maxLog)
+	page, err := retryRead(ctx, l, func(ctx context.Context) (api.Page[mailroom.Entry], error) {
+		return l.client.Work.Log(ctx, claimOf(run), q)
+	})
+	if err != nil || page.Next == nil {
+		return page.Items, 0, err
+	}
+	next, err := strconv.ParseInt(*page.Next, 10, 64)
+	if err != nil || next < 1 {
+		return nil, 0, mailroom.Errorf(mailroom.CodeInternal, "the server names an unknown page %q of a log", *page.Next)
+	}
+	return page.Items, next, nil
+}
+
 // Tickets implements engine.Runs. It supports only queries for the tickets of runs that this worker holds.
 func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var out []*mailroom.Ticket
@@ -80,7 +100,8 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*en
 	}
 	states := map[string]*entry.EffectState{}
 	for _, e := range found {
-		states[e.Name] = &entry.EffectState{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last}
+		states[e.Name] = &entry.EffectState{EffectEntry: e.EffectEntry, Tries: e.Tries, Attempt: e.Attempt,
+			Last: e.Last}
 	}
 	return states, nil
 }

@@ -61,9 +61,8 @@ func accessRules() map[string]accessRule {
 	const projects = "TestAProjectNeedsAccess"
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfAllThreadsShowsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	rules := map[string]accessRule{
-		"GET /healthz": {}, "GET /readyz": {},
-		"GET /v1/search": {need: read, shown: "TestASearchFindsWhatIsVisible"},
-		"GET /metrics":   {need: auth.PermissionMeasure, shown: "it names no thread"}, "GET /v1/stats/series": {need: auth.PermissionMeasure, shown: "it names no thread"},
+		"GET /healthz": {}, "GET /readyz": {}, "GET /v1/search": {need: read, shown: "TestASearchFindsWhatIsVisible"},
+		"GET /metrics": {need: auth.PermissionMeasure, shown: "it names no thread"}, "GET /v1/stats/series": {need: auth.PermissionMeasure, shown: "it names no thread"},
 		"GET /v1/agents":                  {need: read, shown: "it names no thread"},
 		"GET /v1/channels":                {need: read, shown: "it names no thread"},
 		"POST /v1/channels/{name}/resume": {need: admin},
@@ -111,6 +110,7 @@ func accessRules() map[string]accessRule {
 		"POST /v1/claims/{claim}/steered":   {need: work, body: `{"after":0}`},
 		"GET /v1/claims/{claim}/run":        {need: work},
 		"GET /v1/claims/{claim}/input":      {need: work},
+		"GET /v1/claims/{claim}/log":        {need: work},
 		"GET /v1/claims/{claim}/transcript": {need: work},
 		"GET /v1/claims/{claim}/tickets":    {need: work},
 		"GET /v1/claims/{claim}/effects":    {need: work},

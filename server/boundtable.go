@@ -66,9 +66,11 @@ func boundsOfWork() boundTable {
 		"RetryPolicy.first": maxChars(maxDuration), "RetryPolicy.most": maxChars(maxDuration),
 		"Renewal.held[]": maxChars(maxID),
 		"Text.message":   maxChars(maxID), "Text.text": maxJSON(mailroom.MaxText),
+		"Text.call": maxChars(mailroom.MaxLabel), "Text.name": maxChars(mailroom.MaxLabel),
 		"AgentEntry.kind": maxChars(mailroom.MaxLabel), "AgentEntry.body": maxJSON(mailroom.MaxAgentEntry),
 		"PartialText.id": maxChars(maxID), "PartialText.text": maxJSON(mailroom.MaxText),
-		"Step.name": maxChars(mailroom.MaxLabel), "Step.checkpoint": maxJSON(mailroom.MaxCheckpoint),
+		"PartialText.parts": maxItems(mailroom.MaxParts),
+		"Step.name":         maxChars(mailroom.MaxLabel), "Step.checkpoint": maxJSON(mailroom.MaxCheckpoint),
 		"Step.state": maxJSON(mailroom.MaxState), "Step.sends": maxItems(mailroom.MaxSends),
 		"Send.name": maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID),
 		"Send.agent": maxChars(project.MaxName),
@@ -79,6 +81,7 @@ func boundsOfWork() boundTable {
 		"Ask.action":    maxJSON(mailroom.MaxAnswer),
 		"Ask.arguments": maxJSON(mailroom.MaxAnswer), "Ask.after": maxChars(maxDuration),
 		"Settle.text": maxJSON(mailroom.MaxText), "WaitFor.names[]": maxChars(mailroom.MaxAnswer),
+		"Usage.model":     maxChars(mailroom.MaxLabel),
 		"Failure.message": maxChars(mailroom.MaxText), "Failure.retry_after": maxChars(maxDuration),
 	}
 }

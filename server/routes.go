@@ -248,13 +248,16 @@ func (rt router) sessions(h *sessionHandlers) {
 func (rt router) workers(h *workers.Operations) {
 	route(rt, auth.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker", h.Claim)
 	route(rt, auth.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker",
-		"Extend the lease of a worker, and learn which claims to stop or have been lost", h.Renew)
+		"Extend the lease of a worker, and learn which claims to stop or have been lost. A body without held releases "+
+			"nothing; with held, claims of answered rounds that it leaves out are released", h.Renew)
 	route(rt, auth.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker",
 		"End the lease of a worker; the claims it still holds are lost", h.Leave)
 	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run",
 		h.Append)
 	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/deltas", "write",
-		"Show and store a piece of the message that a claimed run is writing", h.Write)
+		"Show and store a piece of the message that a claimed run is writing. The channels thinking and tool show what the "+
+			"agent thinks, and the arguments of a tool call as a model writes them, to readers of this server; nothing stores them, "+
+			"and each has offsets of its own", h.Write)
 	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt of a claimed run",
 		h.Settle)
 	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over",
@@ -264,6 +267,8 @@ func (rt router) workers(h *workers.Operations) {
 		"List the input messages of a claimed run", h.Input)
 	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript",
 		"List the last messages of the transcript before a claimed run's input", h.Transcript)
+	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/log", "get-claimed-log",
+		"List the last entries of a claimed run's thread: the messages of all, and what runs of its agent wrote", h.Log)
 	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets",
 		"List the tickets of a claimed run", h.Tickets)
 	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects",

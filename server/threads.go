@@ -131,7 +131,7 @@ func (h *threadHandlers) listEntries(
 		return nil, err
 	}
 	q := store.EntryQuery{
-		Thread: id, After: in.After, Before: in.Before, Kinds: splitKinds(in.Kind), Run: in.Run,
+		Thread: id, After: in.After, Before: in.Before, Kinds: request.SplitKinds(in.Kind), Run: in.Run,
 		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: h.maxPage,
 	}
 	out := api.Page[mailroom.Entry]{}
@@ -186,12 +186,4 @@ func entriesPage(rd store.Reader, t *mailroom.Thread, q store.EntryQuery) (out a
 		out.Next = &next
 	}
 	return out, nil
-}
-
-func splitKinds(given []string) []string {
-	var out []string
-	for _, k := range given {
-		out = append(out, strings.Split(k, ",")...)
-	}
-	return out
 }

@@ -74,7 +74,7 @@ func (f *follower) handleDelta(ctx context.Context, d entry.Delta) error {
 	if f.q.Run != "" && f.q.Run != d.Run || f.writing.stale(c, d.Message) {
 		return nil
 	}
-	if d.Channel == entry.ChannelThinking { // nothing stores it, so it has no place among the bytes of the message
+	if !d.IsText() { // nothing stores it, so it has no place among the bytes of the message
 		return f.emitEvent(Event{Delta: &d, Cursor: Cursor{Seq: f.seq, Bytes: f.writing.sent}})
 	}
 	f.gotLive = true

@@ -248,6 +248,50 @@ func TestRepliesAreDeliveredUnlessBlank(t *testing.T) {
 	}
 }
 
+// Those who read the thread see reasoning and data; a chat gets the text and where the files are.
+func TestAMessageHasPartsBesideItsText(t *testing.T) {
+	thought := mailroom.Part{Type: mailroom.PartReasoning, Text: "secret thought"}
+	data := mailroom.Part{Type: mailroom.PartData, Data: json.RawMessage(`{"a":1}`)}
+	file := mailroom.Part{Type: mailroom.PartFile, URI: "https://example.org/a.pdf", Name: "a.pdf"}
+	for name, c := range map[string]struct {
+		text  string
+		parts []mailroom.Part
+		types string
+		reply string
+	}{
+		"with text": {"Here it is.", []mailroom.Part{file, data, thought}, "reasoning text file data",
+			"Here it is.\na.pdf: https://example.org/a.pdf"},
+		"without text":        {"", []mailroom.Part{file}, "file", "a.pdf: https://example.org/a.pdf"},
+		"a file without name": {"", []mailroom.Part{{Type: mailroom.PartFile, URI: file.URI}}, "file", file.URI},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t)
+			w.row.DeliverTo = "chat"
+			w.must(in("", "x"))
+			w.mustStart("x")
+			w.step(thread.StepCommit{Message: &thread.PartialText{ID: "m1", Text: c.text, Parts: c.parts}})
+			var m mailroom.Message
+			for _, e := range w.log {
+				if e.Kind == entry.KindMessage {
+					if err := e.Decode(&m); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var types []string
+			for _, p := range m.Parts {
+				types = append(types, p.Type)
+			}
+			wantEqual(t, "types", strings.Join(types, " "), c.types)
+			wantEqual(t, "text", m.Text, c.text)
+			wantEqual(t, "reply", *w.runs["x"].Reply, c.reply)
+			wantEqual(t, "delivered", w.sent[0].Messages[0].Parts[0].Text, c.reply)
+			w.end(completed(""))
+			wantEqual(t, "deliveries", len(w.sent), 1)
+		})
+	}
+}
+
 func TestAFailureAfterAStepWithAMessageIsReported(t *testing.T) {
 	w := newFixture(t)
 	w.row.DeliverTo = "chat"

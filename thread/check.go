@@ -167,7 +167,7 @@ func (in *Submit) checkMessages() error {
 		if err := in.checkFiles(at, d.Parts); err != nil {
 			return err
 		}
-		if err := checkParts(at, d.Parts); err != nil {
+		if err := checkParts(at, d.Parts, typesOfSubmit()); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,12 @@ func CheckFiles(at string, parts, before []mailroom.Part) error {
 	return nil
 }
 
-func checkParts(at string, parts []mailroom.Part) error {
+func typesOfSubmit() []string {
+	return []string{mailroom.PartText, mailroom.PartData, mailroom.PartFile}
+}
+
+// checkParts validates parts of these types, of which there must be one that is not blank.
+func checkParts(at string, parts []mailroom.Part, types []string) error {
 	if len(parts) > mailroom.MaxParts {
 		return check.Invalid(at+"parts", fmt.Sprintf("are more than %d", mailroom.MaxParts), len(parts))
 	}
@@ -215,25 +220,20 @@ func checkParts(at string, parts []mailroom.Part) error {
 		if err := checkLabels(&p, where); err != nil {
 			return err
 		}
-		if len(p.Data) > 0 || p.Type == "data" {
+		if len(p.Data) > 0 || p.Type == mailroom.PartData {
 			if err := check.JSON(where+".data", p.Data, mailroom.MaxText); err != nil {
 				return err
 			}
 		}
 		size += len(p.Text)
-		switch p.Type {
-		case "text":
-			empty = empty && strings.TrimSpace(p.Text) == ""
-		case "data":
-			empty = false
-		case "file":
-			if p.URI == "" {
-				return check.Invalid(where+".uri", "is needed for a file part", p.URI)
-			}
-			empty = false
-		default:
-			return check.Invalid(where+".type", "must be text, data or file", p.Type)
+		switch {
+		case !slices.Contains(types, p.Type):
+			return check.Invalid(where+".type", "must be "+strings.Join(types[:len(types)-1], ", ")+" or "+types[len(types)-1],
+				p.Type)
+		case p.Type == mailroom.PartFile && p.URI == "":
+			return check.Invalid(where+".uri", "is needed for a file part", p.URI)
 		}
+		empty = empty && p.Type != mailroom.PartData && p.Type != mailroom.PartFile && strings.TrimSpace(p.Text) == ""
 	}
 	if empty {
 		return check.Invalid(at+"text", "is empty; give text, parts or messages", "")

@@ -18,6 +18,15 @@ type Claimant struct {
 	Retry     retry.Policy  // of the attempt; a zero field: the default
 }
 
+// Sweep is what a worker's engine asks to be swept.
+type Sweep struct {
+	Worker string // of the engine, which ends its own claims
+	// Agents are those that need no worker, because their runs may wait for this engine or another one.
+	Agents []string
+	// Grace is how long another agent may have had no worker before its due runs fail; 0: they do not fail.
+	Grace time.Duration
+}
+
 // Claim starts the next attempt of the thread's due run, for a worker that asks for runs with the Due.Agent due. If
 // alone is true, only a run on its last attempt is claimed; if it is false, only a run that is not on its last
 // attempt. Claim returns nil, and updates Due, if no such run is due.

@@ -60,18 +60,25 @@ type ClaimedRun struct {
 }
 
 // Renewal is a worker's heartbeat.
+//
+// A worker that says what it holds gets rid of claims whose answer was lost: the claims of the rounds up to Round that
+// the renewal does not name are released. Then Round and Held must be of one moment: a claim that was answered between
+// them would be released while the worker works on it. A worker that cannot promise that sets Keep. It repeats an
+// unanswered claim under the same round instead, which returns the claims.
 type Renewal struct {
 	Worker string
 	Round  int64 // last claim round whose answer it received
 	Held   []mailroom.Claim
+	Keep   bool // releases nothing; Round and Held are not set
 }
 
 // Renewed is the answer to a Renewal.
 type Renewed struct {
-	Until time.Time        // end of the lease
-	Lost  []mailroom.Claim // held claims that the worker has lost
-	Stops []Stop           // held runs that were asked to stop
-	Steer []string         // held runs with steered messages
+	Until  time.Time        // end of the lease
+	Lost   []mailroom.Claim // held claims that the worker has lost
+	Claims []mailroom.Claim // with Keep: all that the worker holds
+	Stops  []Stop           // held runs that were asked to stop
+	Steer  []string         // held runs with steered messages
 }
 
 // Stop reports that a run was asked to stop.

@@ -10,7 +10,7 @@ import (
 
 // Edit replaces the content of an unread message. The run that holds the message must be loaded.
 func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error {
-	if err := checkParts("", parts); err != nil {
+	if err := checkParts("", parts, typesOfSubmit()); err != nil {
 		return err
 	}
 	r, in, err := t.Runs.findUnread(message)

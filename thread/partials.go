@@ -3,17 +3,52 @@ package thread
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"mailroom"
 	"mailroom/internal/check"
 	"mailroom/store"
 )
 
-// PartialText is the text of a message that a run is writing.
+// PartialText is the text of a message that a run is writing, with its other parts.
 type PartialText struct {
 	ID        string
 	Text      string
 	Truncated bool // cut at MaxText
+	// Parts have the types reasoning, data and file; see [mailroom.Step]. The digest of a step without parts has no
+	// member for them, because an older version may repeat the step.
+	Parts []mailroom.Part `json:",omitempty"`
+}
+
+// all returns the parts of the message in their order: reasoning, the text, data and files.
+func (s *PartialText) all() []mailroom.Part {
+	var before, after []mailroom.Part
+	for _, p := range s.Parts {
+		if p.Type == mailroom.PartReasoning {
+			before = append(before, p)
+		} else {
+			after = append(after, p)
+		}
+	}
+	if s.Text != "" {
+		before = append(before, mailroom.Text(s.Text)...)
+	}
+	return append(before, after...)
+}
+
+// delivered returns what other threads get of the message, as one text: the text, and the names and addresses of the
+// files. Data and reasoning are for those who read the thread.
+func (s *PartialText) delivered() []mailroom.Part {
+	var lines []string
+	if s.Text != "" {
+		lines = append(lines, s.Text)
+	}
+	for _, p := range s.Parts {
+		if p.Type == mailroom.PartFile {
+			lines = append(lines, strings.TrimPrefix(p.Name+": "+p.URI, ": "))
+		}
+	}
+	return mailroom.Text(strings.Join(lines, "\n"))
 }
 
 // Partials are the changes to the flushed text of runs: the pieces of their unfinished messages.

@@ -203,9 +203,21 @@ func TestABadStepIsRefused(t *testing.T) {
 		"collect with an answer": {Step: send(func(s *mailroom.Send) {
 			s.Mode, s.Answer = mailroom.ModeCollect, mailroom.AnswerWait
 		})},
-		"message with NUL":      {Message: partialText("\x00")},
-		"large message":         {Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
-		"message with a bad id": {Message: &thread.PartialText{ID: "\xff", Text: "a"}},
+		"message with NUL":     {Message: partialText("\x00")},
+		"part of text":         {Message: withPart("a", mailroom.Part{Type: mailroom.PartText, Text: "b"})},
+		"part of no type":      {Message: withPart("a", mailroom.Part{Text: "b"})},
+		"part without address": {Message: withPart("a", mailroom.Part{Type: mailroom.PartFile})},
+		"part of bad data":     {Message: withPart("a", mailroom.Part{Type: mailroom.PartData, Data: json.RawMessage(`{`)})},
+		"blank part":           {Message: withPart("", mailroom.Part{Type: mailroom.PartReasoning, Text: " "})},
+		"file of the server":   {Message: withPart("", mailroom.Part{Type: mailroom.PartFile, URI: "mailroom-file:a"})},
+		"large part": {Message: withPart("", mailroom.Part{Type: mailroom.PartReasoning,
+			Text: strings.Repeat("a", mailroom.MaxText+1)})},
+		"parts of a record": {Step: mailroom.Step{NoProgress: true},
+			Message: withPart("a", mailroom.Part{Type: mailroom.PartReasoning, Text: "b"})},
+		"parts beside the message": {Step: mailroom.Step{Parts: mailroom.Text("a")}},
+		"model that is not text":   {Step: mailroom.Step{Usage: mailroom.Usage{Model: "\xff"}}},
+		"large message":            {Message: partialText(strings.Repeat("a", mailroom.MaxText+1))},
+		"message with a bad id":    {Message: &thread.PartialText{ID: "\xff", Text: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
@@ -214,6 +226,10 @@ func TestABadStepIsRefused(t *testing.T) {
 			wantCode(t, err, codeOfCase(name))
 		})
 	}
+}
+
+func withPart(text string, p mailroom.Part) *thread.PartialText {
+	return &thread.PartialText{ID: "m", Text: text, Parts: []mailroom.Part{p}}
 }
 
 func TestCheckDoesNotChangeTheCallersSends(t *testing.T) {

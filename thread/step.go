@@ -51,10 +51,17 @@ func (a *StepCommit) Check() error {
 			return check.Invalid("body", "must be a JSON object", truncate(string(n.Body), 80))
 		}
 	}
+	if len(a.Step.Parts) > 0 { // a session has moved them there
+		return check.Invalid("parts", "belong to the message of the step", len(a.Step.Parts))
+	}
 	if len(a.Step.State) == 0 {
 		a.Step.State = nil
 	} else if err := check.JSON("state", a.Step.State, mailroom.MaxState); err != nil {
 		return err
+	}
+	if len(a.Step.Usage.Model) > mailroom.MaxLabel || !check.IsClean(a.Step.Usage.Model) {
+		return check.Invalid("usage.model", fmt.Sprintf("must be text of at most %d bytes", mailroom.MaxLabel),
+			len(a.Step.Usage.Model))
 	}
 	if p := a.Step.Progress; !(p >= 0 && p <= 1) { // NaN included
 		return check.Invalid("progress", "must be between 0 and 1", p)
@@ -72,6 +79,9 @@ func (a *StepCommit) Check() error {
 	}
 	if err := a.Message.check(); err != nil {
 		return err
+	}
+	if a.Step.NoProgress && a.Message != nil && len(a.Message.Parts) > 0 {
+		return check.Invalid("message.parts", "do not go with a step that records a circumstance: the message goes on", "")
 	}
 	a.asks, a.sum = digestAsks(a.allAsks()), a.digest()
 	return nil
@@ -143,8 +153,13 @@ func (s *PartialText) check() error {
 		return check.Invalid("text", "must be valid UTF-8 without NUL", len(s.Text))
 	case !check.IsClean(s.ID):
 		return check.Invalid("message", "must be valid UTF-8 without NUL", s.ID)
+	case len(s.Parts) == 0:
+		return nil
 	}
-	return nil
+	if err := CheckFiles("message.", s.Parts, nil); err != nil {
+		return err
+	}
+	return checkParts("message.", s.Parts, []string{mailroom.PartReasoning, mailroom.PartData, mailroom.PartFile})
 }
 
 // Size returns the approximate size of the step in bytes.
@@ -160,7 +175,7 @@ func (a *StepCommit) Size() int {
 		n += threadSize + PartsSize(s.Parts) + len(s.Options)
 	}
 	if a.Message != nil {
-		n += len(a.Message.Text)
+		n += len(a.Message.Text) + PartsSize(a.Message.Parts) + partSize*len(a.Message.Parts)
 	}
 	return n
 }
@@ -234,7 +249,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 	}
 	r.Step++
 	if a.Step.Name != "" {
-		t.append(entry.KindStep, r, now, entry.StepNamed{Name: a.Step.Name})
+		t.append(entry.KindStep, r, now, entry.StepNamed{Name: a.Step.Name, Usage: a.Step.Usage})
 	}
 	t.appendMessage(r, a.Message, a.visibility(), false, now)
 	for _, n := range append(slices.Clone(a.Step.Entries), a.Effects...) {
@@ -290,9 +305,7 @@ func applyStep(row *mailroom.Thread, r *mailroom.Run, s *mailroom.Step) {
 	if s.Progress > 0 {
 		r.Progress = s.Progress
 	}
-	r.Usage.InputTokens += s.Usage.InputTokens
-	r.Usage.OutputTokens += s.Usage.OutputTokens
-	r.Usage.CostUSD += s.Usage.CostUSD
+	r.Usage = r.Usage.Plus(s.Usage)
 }
 
 // visibility returns the visibility of the message that the step completes.
@@ -306,19 +319,20 @@ func (a *StepCommit) visibility() string {
 // appendMessage appends a message of the agent and drops its flushed text. Empty text appends
 // nothing. A complete, public message becomes the run's reply.
 func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string, partial bool, now time.Time) {
-	if s == nil || s.Text == "" {
+	if s == nil || s.Text == "" && len(s.Parts) == 0 {
 		return
 	}
 	seq := t.append(entry.KindMessage, r, now, mailroom.Message{
 		ID: s.ID, Thread: t.ID, Seq: t.LastSeq + 1, Role: mailroom.RoleAssistant, Sender: r.Agent,
-		Text: s.Text, Parts: mailroom.Text(s.Text), Visibility: visibility, Run: r.ID, State: mailroom.MessageDone,
+		Text: s.Text, Parts: s.all(), Visibility: visibility, Run: r.ID, State: mailroom.MessageDone,
 		Partial: partial, Truncated: s.Truncated, CreatedAt: now,
 	})
 	if !partial && visibility == mailroom.VisibleAll {
-		text := s.Text
+		parts := s.delivered()
+		text := parts[0].Text
 		r.Reply = &text
-		if strings.TrimSpace(s.Text) != "" { // blank messages are not delivered
-			t.Outbox.deliver(&t.Thread, r, seq, mailroom.Text(s.Text))
+		if strings.TrimSpace(text) != "" { // blank messages are not delivered
+			t.Outbox.deliver(&t.Thread, r, seq, parts)
 		}
 	}
 	t.Partials.drop(r) // the message is in the log

@@ -196,7 +196,7 @@ func (r *reader) checkKept(id string, x *text, length int) {
 }
 
 func (r *reader) delta(d entry.Delta) {
-	if d.Channel == entry.ChannelThinking {
+	if !d.IsText() {
 		return
 	}
 	r.torture.counts.deltas.Add(1)

@@ -187,18 +187,10 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 	return nil
 }
 
-// thinker is implemented by sessions that can show the thinking of an agent.
-type thinker interface {
-	Think(ctx context.Context, text string) error
-}
-
 // think shows what the program thinks. As in the reply, secrets are not redacted.
 func (l *runningTurn) think(ctx context.Context, text string) error {
-	t, ok := l.t.session.(thinker)
-	if !ok {
-		return nil
-	}
-	return t.Think(ctx, strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\ufffd"))
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\ufffd")
+	return l.t.session.Show(ctx, mailroom.Live{Text: text})
 }
 
 func (l *runningTurn) write(ctx context.Context, w program.Write) error {

@@ -160,18 +160,12 @@ func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 		err := e.Decode(&b)
 		return "step " + b.Name, err
 	case entry.KindToolStarted:
-		var b struct {
-			Call, Name string
-			Arguments  json.RawMessage
-		}
+		var b entry.ToolStarted
 		_ = e.Decode(&b) // written by an agent; print the readable fields
 		t.names[b.Call] = b.Name
 		return fmt.Sprintf("tool %s %s", b.Name, formatJSON(b.Arguments)), nil
 	case entry.KindToolDone:
-		var b struct {
-			Call, Summary string
-			OK            bool
-		}
+		var b entry.ToolDone
 		_ = e.Decode(&b) // as above
 		if !b.OK {
 			return fmt.Sprintf("tool %s failed: %s", t.name(b.Call), b.Summary), nil

@@ -69,7 +69,7 @@ func (p *replyPrinter) printEvent(ev client.Event) error {
 	switch {
 	case ev.Gap != nil:
 		p.con.Infof("entries after %d are missing; continuing with %d to %d", ev.Gap.After, ev.Gap.Oldest, ev.Gap.Last)
-	case ev.Delta != nil && p.output == command.FormatText && ev.Delta.Channel == "text":
+	case ev.Delta != nil && p.output == command.FormatText && ev.Delta.IsText():
 		return p.printDelta(ev.Delta)
 	case ev.Entry != nil:
 		if err := p.printEntry(*ev.Entry); err != nil || ev.Entry.Kind == entry.KindStep {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -308,7 +309,15 @@ func usage(u *api.Usage) string {
 	if u == nil || *u == (api.Usage{}) {
 		return "-"
 	}
-	return fmt.Sprintf("%d tokens in, %d out, %.4f USD", u.InputTokens, u.OutputTokens, u.CostUSD)
+	in, out := fmt.Sprintf("%d tokens in", u.InputTokens), fmt.Sprintf("%d out", u.OutputTokens)
+	if u.CacheReadTokens > 0 {
+		in += fmt.Sprintf(" (%d from the cache)", u.CacheReadTokens)
+	}
+	if u.ReasoningTokens > 0 {
+		out += fmt.Sprintf(" (%d to reason)", u.ReasoningTokens)
+	}
+	return strings.Join(slices.DeleteFunc([]string{in, out, fmt.Sprintf("%.4f USD", u.CostUSD), u.Model},
+		func(s string) bool { return s == "" }), ", ")
 }
 
 // agentLabel returns an agent's name with its version, if known.

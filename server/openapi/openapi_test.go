@@ -42,7 +42,8 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	w := map[string]string{"thread": threadID, "run": sent.Run, "message": sent.Message}
 	switch operation {
 	case "renew-worker", "leave-worker", "append", "write", "settle", "hand-over",
-		"get-claimed-run", "get-claimed-input", "get-claimed-transcript", "get-claimed-tickets", "get-claimed-effects":
+		"get-claimed-run", "get-claimed-input", "get-claimed-transcript", "get-claimed-log",
+		"get-claimed-tickets", "get-claimed-effects":
 		w["worker"], w["claim"] = f.elsewhere(fmt.Sprintf("elsewhere-%d", n), threadID)
 	case "get-ticket", "decide", "show-question", "decide-question":
 		work := f.claim()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 
 	"mailroom"
@@ -19,6 +20,7 @@ import (
 type Attempts interface {
 	Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error)
 	TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
+	LogOf(ctx context.Context, run *mailroom.Run, q mailroom.LogQuery) ([]mailroom.Entry, int64, error)
 	Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error)
 	ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
 	Append(ctx context.Context, a thread.StepCommit) (seq int64, err error)
@@ -247,6 +249,30 @@ func (ops *Operations) Transcript(
 	}
 	items, err := ops.options.Attempts.TranscriptBefore(ctx, h.run, in.Limit)
 	return onePage(items), err
+}
+
+type claimedLogInput struct {
+	ClaimPath
+	After  int64    `query:"after" minimum:"0" doc:"Only entries with a greater seq."`
+	Before int64    `query:"before" minimum:"0" doc:"Only entries with a smaller seq."`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Kind   []string `query:"kind,explode" doc:"Only these kinds; may be repeated."`
+}
+
+// Log lists the last entries of the thread that a claimed run's agent may read. The next of a page is the before of the
+// page with older ones.
+func (ops *Operations) Log(ctx context.Context, in *claimedLogInput) (*Body[api.Page[mailroom.Entry]], error) {
+	h, err := ops.findLiveClaim(ctx, in.ClaimPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := ops.options.Attempts.LogOf(ctx, h.run, mailroom.LogQuery{
+		Kinds: request.SplitKinds(in.Kind), After: in.After, Before: in.Before, Limit: in.Limit})
+	out := onePage(items)
+	if next > 0 {
+		out.Body.Next = new(strconv.FormatInt(next, 10))
+	}
+	return out, err
 }
 
 // Tickets lists the tickets of a claimed run.

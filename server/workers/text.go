@@ -26,12 +26,15 @@ type writeInput struct {
 func (ops *Operations) Write(ctx context.Context, in *writeInput) (*Body[api.TextTaken], error) {
 	b := in.Body
 	b.Channel = cmp.Or(b.Channel, entry.ChannelText)
-	b.Live = b.Live || b.Channel == entry.ChannelThinking
+	b.Live = b.Live || b.Channel != entry.ChannelText
 	end := b.Offset + len(b.Text)
 	if b.Offset > mailroom.MaxText-len(b.Text) {
 		return nil, request.TooLarge("body.text", fmt.Sprintf("exceeds the limit of %d bytes per message", mailroom.MaxText))
 	}
-	if !plainText(b.Text) {
+	if (b.Channel == entry.ChannelTool) != (b.Call != "") {
+		return nil, request.Invalid("body.call", "goes with the channel tool, which needs it", b.Call)
+	}
+	if !plainText(b.Text + b.Call + b.Name) {
 		return nil, request.Invalid("body.text", "must be text without NUL", nil)
 	}
 	var over bool
@@ -57,7 +60,8 @@ func (ops *Operations) Write(ctx context.Context, in *writeInput) (*Body[api.Tex
 		}
 	}
 	ops.publish(bus.Notice{Thread: h.Thread, Delta: &entry.Delta{
-		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Offset: b.Offset, Channel: b.Channel, Text: b.Text,
+		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Offset: b.Offset, Channel: b.Channel,
+		Call: b.Call, Name: b.Name, Text: b.Text,
 	}})
 	if b.Live {
 		return out, nil
@@ -137,7 +141,7 @@ func newSuffix(kept string, b api.Text) (string, error) {
 func showEffects(states map[string]*entry.EffectState) []api.Effect {
 	var out []api.Effect
 	for _, e := range states {
-		out = append(out, api.Effect{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last})
+		out = append(out, api.Effect{EffectEntry: e.EffectEntry, Tries: e.Tries, Attempt: e.Attempt, Last: e.Last})
 	}
 	slices.SortFunc(out, func(a, b api.Effect) int { return cmp.Compare(a.Name, b.Name) })
 	return out

@@ -154,7 +154,10 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 	if err != nil {
 		return nil, err
 	}
-	q := thread.Renewal{Worker: w.ID, Round: in.Body.Round}
+	q := thread.Renewal{Worker: w.ID, Round: in.Body.Round, Keep: in.Body.Held == nil}
+	if q.Keep && q.Round > 0 {
+		return nil, request.Invalid("body.held", "is missing: name all claims that the worker holds, or leave out round", nil)
+	}
 	out := api.Renewed{LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{},
 		Steered: []string{}}
 	if q.Held, out.Lost, err = ops.resolveClaims(ctx, in.Body.Held); err != nil {
@@ -165,12 +168,13 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 		return nil, err
 	}
 	out.LeaseUntil = renewed.Until
-	for _, c := range renewed.Lost {
-		out.Lost = append(out.Lost, api.ClaimID(c))
-	}
 	of := map[string]string{}
-	for _, c := range q.Held {
+	for _, c := range append(renewed.Claims, q.Held...) {
 		of[c.Run] = api.ClaimID(c)
+	}
+	out.Lost = append(out.Lost, claimIDs(renewed.Lost)...)
+	if q.Keep {
+		out.Claims = claimIDs(renewed.Claims)
 	}
 	for _, stop := range renewed.Stops {
 		out.Stop = append(out.Stop, api.StopOrder{Claim: of[stop.Run], Reason: stop.Reason})
@@ -179,6 +183,15 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 		out.Steered = append(out.Steered, of[run])
 	}
 	return &Body[api.Renewed]{out}, nil
+}
+
+// claimIDs formats claims; the list is never nil.
+func claimIDs(claims []mailroom.Claim) []string {
+	ids := []string{}
+	for _, c := range claims {
+		ids = append(ids, api.ClaimID(c))
+	}
+	return ids
 }
 
 // resolveClaims adds the thread to each claim in held. Claims of runs that do not exist are lost.

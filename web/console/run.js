@@ -107,6 +107,12 @@ function Bars({ run, attempts, now }) {
   </ol>`;
 }
 
+function tokens(usage) {
+  const part = (n, words) => (n > 0 ? ` (${number(n)} ${words})` : '');
+  return `${number(usage.input_tokens)} in${part(usage.cache_read_tokens, 'from the cache')}, `
+    + `${number(usage.output_tokens)} out${part(usage.reasoning_tokens, 'to reason')}`;
+}
+
 function Details({ run, children }) {
   const { usage } = run;
   const labels = Object.entries(run.metadata ?? {});
@@ -115,7 +121,8 @@ function Details({ run, children }) {
     ${run.deadline && html`<${Detail} name="Deadline"><${Time} at=${run.deadline} /><//>`}
     ${run.started_at && html`<${Detail} name="Started"><${Time} at=${run.started_at} />, after ${duration(between(run.created_at, run.started_at))} in the queue<//>`}
     ${run.finished_at && html`<${Detail} name="Finished"><${Time} at=${run.finished_at} /><//>`}
-    ${usage && html`<${Detail} name="Tokens">${number(usage.input_tokens)} in, ${number(usage.output_tokens)} out<//>`}
+    ${usage && html`<${Detail} name="Tokens">${tokens(usage)}<//>`}
+    ${usage?.model && html`<${Detail} name="Model"><${Line} text=${usage.model} /><//>`}
     ${usage?.cost_usd > 0 && html`<${Detail} name="Cost">$${usage.cost_usd.toFixed(4)}<//>`}
     ${run.parent && html`<${Detail} name="Parent"><${RunLink} id=${run.parent} /><//>`}
     ${children.length > 0 && html`<${Detail} name="Children">${children.map((child) => html`<span class="child" key=${child.id}><${Status} of=${child.status} /> <${RunLink} id=${child.id} /></span>`)}<//>`}

@@ -314,6 +314,7 @@ type claudeResult struct {
 func (r *claudeResult) events(subtype string) []Event {
 	u := Usage{Usage: mailroom.Usage{
 		InputTokens: r.Usage.Input + r.Usage.Created + r.Usage.Read, OutputTokens: r.Usage.Output, CostUSD: r.Cost,
+		CacheReadTokens: r.Usage.Read, CacheWriteTokens: r.Usage.Created,
 	}, TotalCost: true}
 	if r.Shares != nil {
 		u.CostUSD, u.TotalCost = 0, false

@@ -59,8 +59,10 @@ type codexLine struct {
 		Message string `json:"message"`
 	} `json:"error"`
 	Usage *struct {
-		Input  int64 `json:"input_tokens"`
-		Output int64 `json:"output_tokens"`
+		Input     int64 `json:"input_tokens"`
+		Cached    int64 `json:"cached_input_tokens"`
+		Output    int64 `json:"output_tokens"`
+		Reasoning int64 `json:"reasoning_output_tokens"`
 	} `json:"usage"`
 }
 
@@ -81,7 +83,8 @@ func decodeCodex(line []byte) ([]Event, error) {
 	case "turn.completed":
 		var events []Event
 		if l.Usage != nil {
-			u := mailroom.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
+			u := mailroom.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output,
+				CacheReadTokens: l.Usage.Cached, ReasoningTokens: l.Usage.Reasoning}
 			events = append(events, Usage{Usage: u, TotalTokens: true})
 		}
 		return append(events, End{OK: true}), nil

@@ -19,6 +19,9 @@ const KindWarning = "x.exec.warning"
 const (
 	// maxShown bounds the arguments and the summary of a call, in bytes.
 	maxShown = 4 << 10
+	// maxOutput bounds what an entry keeps of a tool's output. The log of a thread keeps it as long as the thread, so it
+	// is far less than an entry may have.
+	maxOutput = 32 << 10
 	// maxWarnings bounds the warnings of one process.
 	maxWarnings = 50
 )
@@ -161,7 +164,11 @@ func (f *Fold) toolStarted(call, name string, arguments json.RawMessage) mailroo
 
 func (f *Fold) toolDone(call string, ok bool, summary string) mailroom.AgentEntry {
 	delete(f.calls, call)
-	return newEntry(entry.KindToolDone, map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Sanitize(summary)})
+	body := map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Sanitize(summary)}
+	if len(summary) > maxShown {
+		body["output"] = f.sanitize(summary, maxOutput)
+	}
+	return newEntry(entry.KindToolDone, body)
 }
 
 func (f *Fold) onToolFinished(x ToolFinished) []Write {
@@ -198,30 +205,37 @@ func (f *Fold) onWarning(text string) []Write {
 func (f *Fold) LastWarning() string { return f.warned }
 
 func (f *Fold) addUsage(u Usage) {
+	cost := u.CostUSD
 	if u.TotalTokens {
-		f.total.InputTokens, f.total.OutputTokens, f.total.TotalTokens = u.InputTokens, u.OutputTokens, true
-		u.InputTokens, u.OutputTokens = 0, 0
+		before := f.total.CostUSD
+		f.total.Usage, f.total.TotalTokens = u.Usage, true
+		f.total.CostUSD = before
+		u.Usage = mailroom.Usage{CostUSD: cost}
 	}
 	if u.TotalCost {
-		f.total.CostUSD, f.total.TotalCost = u.CostUSD, true
+		f.total.CostUSD, f.total.TotalCost = cost, true
 		u.CostUSD = 0
 	}
-	f.usage.InputTokens += u.InputTokens
-	f.usage.OutputTokens += u.OutputTokens
-	f.usage.CostUSD += u.CostUSD
+	f.usage.Usage = f.usage.Plus(u.Usage)
 }
 
 // UsageSince returns the usage of this turn, and the totals of the session after it. before are the totals before the
 // turn. If a total is now lower than in before, the program has restarted its count.
 func (f *Fold) UsageSince(before mailroom.Usage) (used, totals mailroom.Usage) {
 	used, totals = f.usage.Usage, before
-	if f.total.TotalTokens {
-		totals.InputTokens, totals.OutputTokens = f.total.InputTokens, f.total.OutputTokens
-		if before.InputTokens > totals.InputTokens || before.OutputTokens > totals.OutputTokens {
-			before.InputTokens, before.OutputTokens = 0, 0
+	if now := f.total.Usage; f.total.TotalTokens {
+		now.CostUSD = before.CostUSD
+		totals = now
+		if before.InputTokens > now.InputTokens || before.OutputTokens > now.OutputTokens {
+			before = mailroom.Usage{CostUSD: before.CostUSD}
 		}
-		used.InputTokens += totals.InputTokens - before.InputTokens
-		used.OutputTokens += totals.OutputTokens - before.OutputTokens
+		used = used.Plus(mailroom.Usage{
+			InputTokens: now.InputTokens - before.InputTokens, OutputTokens: now.OutputTokens - before.OutputTokens,
+			CacheReadTokens:  max(0, now.CacheReadTokens-before.CacheReadTokens),
+			CacheWriteTokens: max(0, now.CacheWriteTokens-before.CacheWriteTokens),
+			ReasoningTokens:  max(0, now.ReasoningTokens-before.ReasoningTokens),
+			Model:            now.Model,
+		})
 	}
 	if f.total.TotalCost {
 		totals.CostUSD = f.total.CostUSD
@@ -243,12 +257,14 @@ func newEntry(kind string, body map[string]any) mailroom.AgentEntry {
 
 // Sanitize returns text that an entry may hold: redacted and truncated. Its start and end are kept,
 // because they are the most informative.
-func (f *Fold) Sanitize(text string) string {
+func (f *Fold) Sanitize(text string) string { return f.sanitize(text, maxShown) }
+
+func (f *Fold) sanitize(text string, limit int) string {
 	text = strings.ToValidUTF8(strings.ReplaceAll(f.redact(text), "\x00", ""), "\uFFFD")
-	if len(text) <= maxShown {
+	if len(text) <= limit {
 		return text
 	}
-	head, tail := maxShown/2, len(text)-maxShown/2
+	head, tail := limit/2, len(text)-limit/2
 	for head > 0 && !utf8.RuneStart(text[head]) {
 		head--
 	}

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 func TestEachProgramGetsTheArgumentsOfItsTurn(t *testing.T) {
@@ -138,6 +140,23 @@ func TestACallIsShownOnceAndEnds(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
+// A list shows the summary; who looks at the call sees what the model saw.
+func TestOutputThatTheSummaryCutsIsKept(t *testing.T) {
+	for size, want := range map[int]bool{10: false, maxShown: false, maxShown + 1: true, 10 * maxOutput: true} {
+		f := Fold{Redact: func(s string) string { return strings.ReplaceAll(s, "secret", "***") }}
+		f.Apply(ToolStarted{Call: "c", Name: "read"})
+		writes := f.Apply(ToolFinished{Call: "c", OK: true, Summary: strings.Repeat("secret ", size)[:size]})
+		var done entry.ToolDone
+		if err := json.Unmarshal(writes[0].Step.Entries[0].Body, &done); err != nil {
+			t.Fatal(err)
+		}
+		leaks := strings.Contains(string(done.Output), "secret")
+		if (done.Output != nil) != want || len(done.Output) > maxOutput+200 || leaks {
+			t.Errorf("%d bytes: an output of %d bytes, %.80s", size, len(done.Output), done.Output)
+		}
 	}
 }
 

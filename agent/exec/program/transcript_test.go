@@ -120,7 +120,7 @@ func replay(t *testing.T, p *Profile, file string) string {
 	}
 	used, totals := f.UsageSince(mailroom.Usage{})
 	e.Used, e.Now = used.OutputTokens > 0, time.Date(2026, time.November, 27, 12, 0, 0, 0, time.UTC)
-	fmt.Fprintf(&out, "used %+v of %+v\n", used, totals)
+	fmt.Fprintf(&out, "used %s of %s\n", formatUsage(used), formatUsage(totals))
 	switch v := p.Judge(e); {
 	case v.Gone:
 		fmt.Fprintf(&out, "gone: %s\n", v.Message)
@@ -166,4 +166,14 @@ func showWrite(out *strings.Builder, w Write) {
 	for _, n := range w.Step.Entries {
 		fmt.Fprintf(out, "%s %s %s\n", how, n.Kind, n.Body)
 	}
+}
+
+// formatUsage formats a usage, with what few programs report only if it is there.
+func formatUsage(u mailroom.Usage) string {
+	text := fmt.Sprintf("{InputTokens:%d OutputTokens:%d CostUSD:%v", u.InputTokens, u.OutputTokens, u.CostUSD)
+	if rest := fmt.Sprintf(" CacheRead:%d CacheWrite:%d Reasoning:%d", u.CacheReadTokens, u.CacheWriteTokens,
+		u.ReasoningTokens); rest != " CacheRead:0 CacheWrite:0 Reasoning:0" {
+		text += rest
+	}
+	return text + "}"
 }

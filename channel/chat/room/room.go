@@ -140,7 +140,7 @@ func (s *State) Apply(thread string, e stream.Event) {
 	c := s.conversations[thread]
 	switch {
 	case c == nil:
-	case e.Delta != nil && e.Delta.Channel == entry.ChannelThinking: // a chat shows what the agent writes
+	case e.Delta != nil && !e.Delta.IsText(): // a chat shows what the agent writes
 	case e.Delta != nil:
 		d := e.Delta
 		if c.message != d.Message {

@@ -3,6 +3,7 @@ package request
 import (
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	"mailroom/api"
 )
@@ -35,4 +36,13 @@ func PageAfter[T any](items []T, cursor string, most PageBound, place func(T) st
 		out.Items = append(out.Items, item)
 	}
 	return out, nil
+}
+
+// SplitKinds returns the kinds of entries of a repeated parameter, whose values may also be lists with commas.
+func SplitKinds(given []string) []string {
+	var out []string
+	for _, k := range given {
+		out = append(out, strings.Split(k, ",")...)
+	}
+	return out
 }

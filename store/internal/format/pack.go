@@ -170,6 +170,8 @@ func (p *packer) run(r *mailroom.Run) {
 	p.flag(&r.Joins)
 	p.time(&r.JoinUntil)
 	p.time(&r.JoinSince)
+	p.usageDetails(&r.Usage)
+	p.usageDetails(&r.Counted.Usage)
 	p.newer(&r.Newer)
 }
 
@@ -289,6 +291,14 @@ func (p *packer) usage(u *mailroom.Usage) {
 	if p.reading {
 		u.CostUSD = math.Float64frombits(bits)
 	}
+}
+
+// usageDetails packs what a version before did not know of the usage of a run.
+func (p *packer) usageDetails(u *mailroom.Usage) {
+	number(p, &u.CacheReadTokens)
+	number(p, &u.CacheWriteTokens)
+	number(p, &u.ReasoningTokens)
+	text(p, &u.Model)
 }
 
 // newer keeps the rest of a body.
