@@ -51,7 +51,7 @@ type Run struct {
 	FinishedAt   *time.Time         `json:"finished_at"`
 }
 
-// Wait is what a parked run needs before it goes on.
+// Wait says what a parked run waits for.
 type Wait struct {
 	Tickets []string `json:"tickets" doc:"Ids of the tickets."`
 	Until   string   `json:"until" enum:"all,any" doc:"How many of them it needs."`
@@ -199,7 +199,7 @@ const (
 // Submitted is the answer to a [Submit].
 type Submitted = store.Submitted
 
-// Disposition is what became of a submit.
+// Disposition says what the server did with a submit.
 type Disposition = store.Disposition
 
 // Dispositions.

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Push is what a browser needs to subscribe to alerts, and the browsers that did.
+// Push has the key that a browser needs to subscribe to alerts, and the browsers that have subscribed.
 type Push struct {
 	PublicKey     string             `json:"public_key" doc:"For the applicationServerKey of a browser: a point on P-256 in base64url (RFC 8292)."`
 	Target        string             `json:"target" doc:"The target whose alerts the browsers get."`

@@ -57,7 +57,7 @@ type RevokeToken struct {
 	Cancel bool `json:"cancel,omitempty" doc:"Cancel the open runs of the threads of its name that were created before the revocation, in its transaction; beyond 500 runs in further ones. Only for a token with a name of its own."`
 }
 
-// RevokedToken is what a revocation ended.
+// RevokedToken says what a revocation ended.
 type RevokedToken struct {
 	Cancelled int `json:"cancelled" doc:"Runs that were cancelled or asked to stop."`
 	OpenRuns  int `json:"open_runs" doc:"Runs of the threads of its name that go on. Those that were asked to stop may be counted."`

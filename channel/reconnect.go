@@ -144,7 +144,7 @@ type event struct {
 	jitter float64
 }
 
-// action is what the runner does after an event.
+// action says what the runner does after an event.
 type action int
 
 const (

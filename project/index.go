@@ -116,8 +116,8 @@ func (in *Reserve) overlap(name string) bool {
 	return in.plain[name] || in.wilds.words > 0 && in.wilds.overlap(name)
 }
 
-// conflicts returns the active reservations of other agents that overlap in, and among them the
-// ones that refuse it, at most MaxConflicts of each.
+// conflicts returns the active reservations of other agents that overlap with the names in in, and separately those
+// of them that refuse it, at most MaxConflicts of each.
 func (p *State) conflicts(in *Reserve, now time.Time) (found, refusing []store.Reservation) {
 	for _, r := range p.held.rows {
 		if len(refusing) == MaxConflicts || in.Advisory && len(found) == MaxConflicts {

@@ -62,8 +62,8 @@ type Access struct {
 type Agents struct {
 	// Names returns the names of the agents that a submit may name. nil allows every name.
 	Names func() []string
-	// Missing returns the names of agents that this process knows but cannot run; Describe gives the
-	// reason. Remote workers may serve them. nil: none.
+	// Missing returns the names of agents that this process knows but cannot run; Describe gives the reason. Remote
+	// workers may serve them. If it is nil, there are no such agents.
 	Missing func() []string
 	// Describe returns details of an agent that Names or Missing names.
 	Describe func(name string) AgentInfo
@@ -81,7 +81,7 @@ type AgentInfo struct {
 	Isolation string
 }
 
-// Parts are what a server has or does without.
+// Parts are the parts that a server may have or lack.
 type Parts struct {
 	// Channels are the connections to chat and other platforms. nil: none.
 	Channels Channels

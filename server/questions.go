@@ -54,7 +54,7 @@ func (h *questionHandlers) decide(ctx context.Context, in *questionDecisionInput
 	return h.show(ctx, k, opened.link)
 }
 
-// openedLink is what a link that is valid now is for.
+// openedLink says what a valid link permits.
 type openedLink struct {
 	link   alert.Link
 	ticket *mailroom.Ticket // as it was asked

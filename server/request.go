@@ -19,8 +19,8 @@ import (
 	"mailroom/server/internal/request"
 )
 
-// requestState is what the middleware learns about a request. It belongs to the goroutine that serves
-// it.
+// requestState collects what the middleware finds out about a request. It belongs to the goroutine that serves the
+// request.
 type requestState struct {
 	id    string
 	via   string         // protocol it came over; user is the API itself

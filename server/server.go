@@ -27,8 +27,8 @@ import (
 	"mailroom/server/workers"
 )
 
-// Ledger is what the server uses of a ledger: a part for each group of handlers. [PartsOf] returns
-// all parts of one ledger.
+// Ledger has the parts of a ledger that the server uses, one for each group of handlers. [PartsOf] returns all parts
+// of one ledger.
 type Ledger struct {
 	Viewer      request.Viewer
 	Threads     operate.Threads

@@ -220,7 +220,7 @@ func (h *sessionHandlers) showLink(ctx context.Context, in *showLinkInput) (*bod
 	return &body[api.ShownLink]{out}, nil
 }
 
-// signedIn is a session, with one half of its secret in a cookie and the other one in the body.
+// signedIn is a new session. One half of its secret is in a cookie, the other half in the body.
 type signedIn struct {
 	Cookie http.Cookie `header:"Set-Cookie"`
 	Body   api.SignedIn

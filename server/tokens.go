@@ -44,7 +44,7 @@ type tokenHandlers struct {
 	log     *slog.Logger
 }
 
-// quotas are what this process counts, and show what tokens use of their quotas.
+// quotas has the default quotas, and the counts of this process that show how much of its quotas a token uses.
 type quotas struct {
 	defaults         auth.Quotas // of tokens that set none; read-only
 	streams, sockets *slots

@@ -25,8 +25,8 @@ type IndexState struct {
 // separate index per server would keep the words out of the database, but an index outside of the
 // transactions would have to learn of deletions in another way.
 type Indexing struct {
-	// Before is the state that the change was made for. If another one is stored, the Update fails: another
-	// process has changed the index.
+	// Before is the state of the index that the change was made for. If the stored state differs, another process has
+	// changed the index, and the Update fails.
 	Before IndexState
 	After  IndexState
 	// Rows are the rows to write. Their numbers end at After.Last, and no two have the same entry. A row replaces the

@@ -97,7 +97,7 @@ func CheckAsk(a *mailroom.Ask) error {
 	return nil
 }
 
-// openTickets opens a ticket for each of the asks that has none yet.
+// openTickets opens a ticket for each of the asks, unless it has a ticket already.
 func (t *State) openTickets(r *mailroom.Run, asks []ask, now time.Time) {
 	for i := range asks {
 		a := &asks[i]

@@ -25,7 +25,7 @@ type StepCommit struct {
 	Message *PartialText          // the message being written, complete
 	Covers  int64                 // seq of the last steered message that the agent had read
 	Effects []mailroom.AgentEntry // entries of kind effect.*; only a Session writes them
-	// Node is the server that alone can use the State of the Step, see [mailroom.Thread]; "": any.
+	// Node is the only server that can use the State of the Step, see [mailroom.Thread]. If it is "", any server can.
 	Node string
 
 	// Set by Check, which does what is heavy before the transaction.

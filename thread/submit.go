@@ -75,7 +75,7 @@ type Descent struct {
 	Caller  *mailroom.Caller // set if the run expects an answer
 }
 
-// Resolved is what the ledger looks up for a submit, in the submit's transaction.
+// Resolved has the rows that the ledger looks up for a submit, in the submit's transaction.
 type Resolved struct {
 	Agent            string // agent of the run, never ""
 	AgentVersion     string

@@ -19,7 +19,7 @@ type Tickets struct {
 	isChanged map[string]bool                 // by id
 }
 
-// ticketName is what identifies a ticket for its run.
+// ticketName identifies a ticket within its run.
 type ticketName struct{ run, name string }
 
 // Add adds a loaded ticket, unless a value for it exists.

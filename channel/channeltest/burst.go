@@ -13,8 +13,8 @@ import (
 	"mailroom/thread"
 )
 
-// burst has messages that belong together in private, and messages of two people in a group. No message of one person
-// joins one of another.
+// burst has messages that belong together in private, and messages of two people in a group. Messages of different
+// people are never joined.
 func burst(s *Server) {
 	s.Options.Access.Join = chat.MaxJoin
 	s.Options.Access.Chats = []string{s.p.People.Room(Dev).Chat}

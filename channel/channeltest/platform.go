@@ -134,7 +134,7 @@ type Calls struct {
 	Made   func() []Call
 	Addr   string   // of the fake, if each call may have a connection of its own
 	NoRoom []string // ids of rooms that do not exist
-	// RefuseFiles makes the platform refuse all files of the bot. nil: it takes none.
+	// RefuseFiles makes the platform refuse all files of the bot. It is nil if the platform takes no files.
 	RefuseFiles func()
 	LongReply   int // size of a reply that takes several messages, in bytes
 }

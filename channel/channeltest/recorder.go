@@ -164,7 +164,7 @@ func (r *Recorder) Resume() { r.runner.Resume() }
 // ConfigChanged tells the channel that its configuration changed.
 func (r *Recorder) ConfigChanged() { r.runner.ConfigChanged() }
 
-// Log returns what was logged.
+// Log returns the text that the channel has logged.
 func (r *Recorder) Log() string { return r.log.String() }
 
 // Capabilities returns the capabilities of the latest connection.
@@ -258,8 +258,8 @@ func (r *Recorder) AwaitState(what string, good func(channel.State) bool) (s cha
 	return s
 }
 
-// AwaitError waits until the channel has reported an error that contains words. The state keeps the last error only,
-// and another one may replace it at any time, so AwaitError looks at all that were logged.
+// AwaitError waits until the channel has reported an error that contains words. AwaitError searches the log and not
+// the state, because the state keeps only the last error, which another error may replace at any time.
 func (r *Recorder) AwaitError(words string) {
 	r.t.Helper()
 	r.Await("the error "+words, func() bool {

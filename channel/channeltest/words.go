@@ -35,7 +35,7 @@ func wordsOfOthers(s *Server) {
 	}
 }
 
-// wordless has Ann send what has no text, and what the adapter does not know.
+// wordless has Ann send messages without text, and messages of kinds that the adapter does not know.
 func wordless(s *Server) {
 	s.startConnected()
 	if s.p.People.Wordless != nil {

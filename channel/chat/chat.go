@@ -175,7 +175,8 @@ type Event struct {
 	// Written is when the platform says that the message was written, zero if it does not say. It only decides which
 	// messages belong together.
 	Written time.Time
-	// Album is equal for the messages that the user sent as one, such as the pictures of an album, "" for any other.
+	// Album is equal for all messages that the user sent together, such as the pictures of an album. It is "" for any
+	// other message.
 	Album string
 	// Context are texts of others in a message or an edit, such as the message that it answers.
 	Context []Context
@@ -190,7 +191,7 @@ type File struct {
 	// secret, because it is stored and shown to the agent.
 	Open func(ctx context.Context) (io.ReadCloser, error)
 	URI  string
-	// Ref is what [Platform].SetOpen needs besides the URI. It is stored while the file waits for
+	// Ref is the further data that [Platform].SetOpen needs besides the URI. It is stored while the file waits for
 	// its download, so it must contain no secret.
 	Ref string
 }

@@ -45,8 +45,8 @@ type Pairings struct {
 	Requests []PairingRequest `json:"requests,omitempty"`
 	Bad      int              `json:"bad,omitempty"` // wrong codes in a row
 	Locked   time.Time        `json:"locked,omitzero"`
-	// Account is the bot's account to which the users and requests belong, see [Capabilities.Account]. "": none,
-	// or a version that did not know it wrote them.
+	// Account is the bot's account to which the users and requests belong, see [Capabilities.Account]. It is "" if
+	// the platform has no accounts, or if an older version wrote the users and requests.
 	Account string `json:"account,omitempty"`
 	// Ended are the private chats of users whose pairing was revoked, at most maxPaired: what their conversations write
 	// is not sent there any more.

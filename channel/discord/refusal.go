@@ -8,7 +8,7 @@ import (
 	"mailroom/channel/httpcall"
 )
 
-// subject is what an error of the HTTP API concerns, which decides how far it reaches.
+// subject says what an error of the HTTP API concerns, and so which work has to stop.
 type subject int
 
 const (

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxSlotWait bounds how long a send waits for another one to finish.
+	// maxSlotWait bounds how long a send waits for another send to finish.
 	maxSlotWait = 2 * time.Second
 	// nickTTL is how long a known nick is trusted. Servers announce a nick change only in shared
 	// channels, so an older nick is verified first.

@@ -15,8 +15,8 @@ type Kind struct {
 	// Chat reports whether people talk there: a channel has the settings of [Chat] too, and unknown
 	// users can be paired.
 	Chat bool
-	// Programs reports whether programs send the messages. Each is a request of its own, so the channel joins
-	// none unless its table says so.
+	// Programs reports whether programs, and not people, send the messages. Then each message is a request of its
+	// own, so the channel joins none unless its table says so.
 	Programs bool
 	// OwnToken reports whether two channels must not use the same token, because the platform sends
 	// each message to only one or to both connections of a bot.
@@ -56,7 +56,7 @@ type Settings struct {
 	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform needs other
 	// delays than most channels.
 	ReconnectPolicy func() channel.ReconnectPolicy
-	// Setup says how a command adds such a channel. nil: no command does.
+	// Setup says how a command adds a channel of this kind. If it is nil, no command does.
 	Setup *Setup
 }
 

@@ -15,7 +15,7 @@ type Setup struct {
 	Example string // flags of an example
 	// Questions are the values that the command needs.
 	Questions []Question
-	// Probe connects once and returns what it found, or an error that says what is wrong.
+	// Probe connects once and returns what it found out, or an error that says what is wrong.
 	Probe func(ctx context.Context, at Place) (Found, error)
 }
 

@@ -39,7 +39,7 @@ type catchUp struct {
 	wg          sync.WaitGroup
 }
 
-// roomResult is what a reader found in a room up to the sync token until.
+// roomResult has the events that a reader found in a room up to the sync token until.
 type roomResult struct {
 	room   string
 	until  string

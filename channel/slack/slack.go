@@ -258,8 +258,8 @@ func (c *connection) capabilities() chat.Capabilities {
 	return t
 }
 
-// Maintain implements [chat.Platform]. It pings the socket. When a socket fails, it returns
-// nil: Receive returns the error.
+// Maintain implements [chat.Platform]. It pings the socket. When a socket fails, Maintain returns nil, because
+// Receive returns the error.
 func (c *connection) Maintain(ctx context.Context) error {
 	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	defer release()

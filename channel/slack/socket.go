@@ -154,8 +154,8 @@ func (s *socket) wrapError(ctx context.Context, op string, err error) error {
 	return e
 }
 
-// close closes the socket, so that reads from it fail. It returns nil: the socket may be closed
-// already.
+// close closes the socket, so that reads from it fail. It returns nil, because the socket may be closed already,
+// which is no error.
 func (s *socket) close() error {
 	_ = s.conn.CloseNow()
 	return nil

@@ -105,8 +105,8 @@ func (m *message) readReply(e *chat.Event, bot account) {
 	e.Context = append(e.Context, c)
 }
 
-// answered returns the message that is answered, or nil. Each message of a topic answers the
-// message that made the topic, which says nothing.
+// answered returns the message that is answered, or nil. In a topic, every message formally answers the message that
+// created the topic; answered ignores that.
 func (m *message) answered() *message {
 	if m.ReplyTo == nil || m.InTopic && m.ReplyTo.ID == m.Topic {
 		return nil

@@ -38,7 +38,7 @@ type bulk struct {
 	change   func(ctx context.Context, run, by string) error
 }
 
-// matched is what one request of a bulk operation did.
+// matched counts the runs that one request of a bulk operation found and changed.
 type matched struct {
 	found, changed int
 	next           *string // cursor of the rest, nil at the end

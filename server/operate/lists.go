@@ -36,7 +36,7 @@ const (
 	scanBytes = 2 * mailroom.MaxPage
 )
 
-// pager is what all lists need to read a page.
+// pager has the parts that all lists need to read a page.
 type pager struct {
 	ledger  request.Viewer
 	cursors cipher.AEAD
@@ -67,7 +67,7 @@ type list[R, W any] struct {
 	window  window // of the keys that the list can have
 }
 
-// page reads until it has p.Limit rows and knows whether another one follows.
+// page reads until it has p.Limit rows and knows whether more rows follow.
 func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[api.Page[W]], error) {
 	who := request.CallerOf(ctx)
 	from, err := l.parseCursor(pages, who, p.Cursor)

@@ -256,7 +256,7 @@ func (m *Metrics) uses(levels map[auth.Quota]quotaLevel) {
 	}
 }
 
-// waitingAlerts is what a target of alerts has not sent yet.
+// waitingAlerts counts the alerts that a target has not sent yet.
 type waitingAlerts struct {
 	Target string
 	Alerts int

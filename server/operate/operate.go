@@ -55,7 +55,7 @@ import (
 	"mailroom/thread"
 )
 
-// Ledger is what the handlers use of a ledger: a part for each group of them.
+// Ledger has the parts of a ledger that the handlers use, one for each group of handlers.
 type Ledger struct {
 	Viewer      request.Viewer
 	Runs        Runs
@@ -88,7 +88,7 @@ type Tokens interface {
 	Tokens(ctx context.Context) ([]*auth.Token, error)
 }
 
-// Meters are what a server counts in its process.
+// Meters gives the values that a server counts in its process.
 type Meters interface {
 	// OpenStreams returns the number of open streams and waits of all tokens.
 	OpenStreams() int

@@ -186,9 +186,9 @@ func unlessEnded(round context.Context, err error) error {
 	return nil
 }
 
-// heldFromRound returns the runs that a worker claimed in this round and still holds: a worker that
-// lost the answer repeats the claim with the same number. A round lower than one with held claims
-// is a conflict. owners counts the held runs per thread owner.
+// heldFromRound returns the runs that a worker claimed in this round and still holds: A worker that did not get the
+// answer repeats the claim with the same round number. It is a conflict if the worker holds claims of a higher round.
+// owners counts the held runs per thread owner.
 func (ops *Operations) heldFromRound(
 	ctx context.Context, worker string, round int64,
 ) (work []thread.ClaimedRun, owners map[string]int, err error) {

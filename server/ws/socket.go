@@ -108,7 +108,7 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.meter, rw, err
 }
 
-// Served is what became of a socket.
+// Served describes a socket that has ended.
 type Served struct {
 	Bytes   int64 // of the frames sent
 	TooSlow error // the error that ended a reader that was too slow, or nil

@@ -16,7 +16,7 @@ import (
 	"mailroom/stream"
 )
 
-// Host is what sockets need of their server.
+// Host is the part of a server that its sockets use.
 type Host interface {
 	http.Handler // serves the requests that frames stand for
 	// Caller returns the grant of the request that ctx belongs to.

@@ -22,7 +22,7 @@ const copyMark = 1 << 40
 const copyWait = 5 * time.Second
 
 var (
-	// ErrUnfinished is the refusal of a store that has not received all rows of another one.
+	// ErrUnfinished is returned for a store that has not received all rows of the store from which it is copied.
 	ErrUnfinished = errors.New("the tables have an unfinished copy of another store: " +
 		"repeat the command `mailroom store copy`, which starts over")
 	// ErrHasData is the refusal of tables with rows as the target of a copy.

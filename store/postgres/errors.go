@@ -13,7 +13,7 @@ import (
 	"mailroom/store/internal/sqlstore"
 )
 
-// outcome is what an error means for the transaction.
+// outcome says what an error means for the transaction.
 type outcome int
 
 const (

@@ -58,7 +58,7 @@ type migration struct {
 	text    string
 }
 
-// code is what a program knows of the tables.
+// code has the migrations that a program knows, and the version of the tables to which they lead.
 type code struct {
 	version  int64       // to which the program brings the tables
 	expand   []migration // in the order of their versions

@@ -126,7 +126,7 @@ func wanted(k *mailroom.Ticket, q store.TicketQuery) bool {
 	return true
 }
 
-// openState is what ticketConditions returns for open tickets.
+// openState is the condition that ticketConditions returns for open tickets.
 const openState = "'" + string(mailroom.TicketOpen) + "'"
 
 // ticketConditions returns the states and kinds of q as literals, see known. It reports false if no ticket can match.

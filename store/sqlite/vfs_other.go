@@ -2,5 +2,5 @@
 
 package sqlite
 
-// fileLayer returns "": SQLite's own file layer.
+// fileLayer returns "", which selects SQLite's own file layer.
 func fileLayer() string { return "" }

@@ -6,7 +6,7 @@ import (
 	"mailroom/store"
 )
 
-// NewerField is what Rewrite sets as the fields of a newer version.
+// NewerField stands for the fields that a newer version adds to a row. Rewrite sets it.
 const NewerField = "\x00\x05newer"
 
 // Rewrite writes one row of each kind with fields of a newer version, calls between, and has an

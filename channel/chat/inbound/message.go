@@ -9,7 +9,7 @@ import (
 	"mailroom/channel/chat"
 )
 
-// messages submits what users write to the agent, and edits what it did not read yet.
+// messages submits to the agent what users write, and passes their edits on while the agent has not read the message.
 type messages struct {
 	host          *channel.Host
 	botName       string // how users address the bot

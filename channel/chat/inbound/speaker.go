@@ -143,7 +143,8 @@ func hasQuoteMark(p mailroom.Part) bool {
 
 const maxContext = 8 // texts of others in one message
 
-// boundContext returns what is kept of the context of an event: untrusted, so short and without NUL.
+// boundContext returns the part of an event's context that is kept. The context is not trusted, so the part is short
+// and without NUL.
 func boundContext(all []chat.Context) (kept []chat.Context) {
 	for _, c := range all[:min(len(all), maxContext)] {
 		c.Text = firstRunes(strings.TrimSpace(sanitize(c.Text)), chat.MaxContextText)

@@ -99,7 +99,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// show follows a conversation and shows what it writes.
+// show follows a conversation, and shows in the chat what its agent writes.
 func (f *follower) show(ctx context.Context, w watch) error {
 	after := w.after
 	if after == 0 {
@@ -148,7 +148,7 @@ func (f *follower) refresh(ctx context.Context, w watch, over <-chan struct{}) {
 	}
 }
 
-// tick does what is due for a conversation.
+// tick does the work that is due for a conversation at this time.
 func (f *follower) tick(ctx context.Context, w watch) (err error) {
 	var due room.Action
 	free := f.conn.limiter.IsFree(w.room, chat.PriorityEdit)

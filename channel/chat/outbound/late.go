@@ -199,7 +199,7 @@ type due struct {
 	thread, run, label, key string
 }
 
-// find returns what is due in conversations, and removes those in which nothing is open.
+// find returns the work that is due in conversations, and removes conversations in which nothing is open.
 func (l *lateness) find(r store.Reader, all map[string]*unanswered, now time.Time) (found []due, err error) {
 	if len(all) == 0 {
 		return nil, nil

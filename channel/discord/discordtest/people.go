@@ -36,7 +36,7 @@ type Channel struct {
 // Message is a message of a channel.
 type Message = platformtest.Message[Details]
 
-// Details are what only messages of Discord have.
+// Details has the fields that only messages of Discord have.
 type Details struct {
 	Flags int
 	Nonce string

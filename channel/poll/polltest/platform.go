@@ -124,7 +124,7 @@ func (p *Platform) add(id string, raw json.RawMessage) {
 	p.rows, p.ids, p.written = append(p.rows, raw), append(p.ids, id), append(p.written, time.Now())
 }
 
-// Traffic is what the platform has received.
+// Traffic has the requests that the platform has received.
 type Traffic struct {
 	Replies    []Reply
 	Acks       []int64

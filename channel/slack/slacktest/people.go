@@ -25,7 +25,7 @@ type Channel struct {
 // thread's root and its Source the text as sent.
 type Message = platformtest.Message[Details]
 
-// Details are what only messages of Slack have.
+// Details has the fields that only messages of Slack have.
 type Details struct {
 	Section string // text of the section block
 

@@ -24,8 +24,8 @@ const (
 	tokenPhrase = 0x0b // of the first phrase; behind '\n', which separates lines
 )
 
-// phrases returns the texts with a byte of their own. None is the beginning of another one. The position
-// of a phrase is part of the stored form: add new ones behind the others.
+// phrases returns the texts that are stored as one byte. No phrase is the beginning of another one. The position of a
+// phrase is part of the stored form, so add new phrases at the end.
 func phrases() [20]string {
 	return [...]string{
 		`,"usage":{"input_tokens":0,"output_tokens":0,"cost_usd":0}}}`,
