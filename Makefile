@@ -44,7 +44,7 @@ LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./torture ./store/postgres .
 	./store/storetest ./channel/chat/adapter ./protocol/mcp ./stream
 
 .DEFAULT_GOAL := help
-.PHONY: help build fakes run test racing modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
+.PHONY: help build fakes run test racing modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -111,6 +111,14 @@ pages: programs build fakes npm js web ## the JavaScript client and an MCP clien
 js:
 	cd clients/js && npm run --silent types && npm test --silent
 	cd $(MCP) && npm test --silent
+
+# The packages of a distribution are for its own Python, which may not be the first one in PATH.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+
+python: ## check, test and package the Python client; MAILROOM_BIN=file for another server
+	@$(PYTHON) -c 'import build, setuptools, wheel, venv' && $(PYTHON) -m mypy --version >/dev/null || { \
+		echo "missing Python packages: apt-get install python3-build python3-setuptools python3-wheel python3-venv mypy" >&2; exit 1; }
+	PYTHON=$(PYTHON) clients/python/check.sh
 
 web:
 	cd web && npm run --silent types && npm test --silent

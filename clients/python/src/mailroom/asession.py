@@ -1,0 +1,161 @@
+"""The session of an `async def` handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from typing import Any, Awaitable, Callable, TypeVar
+
+from .answers import Approval, Child, Log
+from .attempt import Attempt
+from .effects import Happened, reset
+from .rows import Message, Row
+from .session import Session
+
+T = TypeVar("T")
+
+
+class AsyncSession:
+    """Session for `async def handle(s)`: the same names; what asks the server is awaited.
+
+    All async handlers of a worker run on one loop, in a thread of its own. A handler that blocks the loop holds up
+    the others, but no lease: claims are renewed in another thread. A stop cancels the task.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.sync = session  # for code that runs in other threads
+        self._attempt: Attempt = session._attempt
+
+    input = property(lambda self: self.sync.input, doc=Session.input.__doc__)
+    text = property(lambda self: self.sync.text, doc=Session.text.__doc__)
+    run = property(lambda self: self.sync.run, doc=Session.run.__doc__)
+    thread = property(lambda self: self.sync.thread, doc=Session.thread.__doc__)
+    agent = property(lambda self: self.sync.agent, doc=Session.agent.__doc__)
+    attempt = property(lambda self: self.sync.attempt, doc=Session.attempt.__doc__)
+    options = property(lambda self: self.sync.options, doc=Session.options.__doc__)
+    stopping = property(lambda self: self.sync.stopping, doc=Session.stopping.__doc__)
+    saved = property(lambda self: self.sync.saved, doc=Session.saved.__doc__)
+
+    @property
+    def state(self) -> Any:
+        """See Session.state."""
+        return self.sync.state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self.sync.state = value
+
+    async def checkpoint(self, value: Any) -> None:
+        """See Session.checkpoint."""
+        await _away(self.sync.checkpoint, value)
+
+    async def write(self, text: str) -> None:
+        """See Session.write."""
+        await _away(self.sync.write, text)
+
+    async def reasoning(self, text: str) -> None:
+        """See Session.reasoning."""
+        await _away(self.sync.reasoning, text)
+
+    async def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
+                   progress: float | None = None, aside: bool = False) -> None:
+        """See Session.step."""
+        await _away(self.sync.step, name, entries=entries, usage=usage, progress=progress, aside=aside)
+
+    async def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
+        """See Session.tool."""
+        return await _away(self.sync.tool, name, arguments, call=call)
+
+    async def tool_finished(self, call: str, output: Any = None, *, ok: bool = True, summary: str = "") -> None:
+        """See Session.tool_finished."""
+        await _away(self.sync.tool_finished, call, output, ok=ok, summary=summary)
+
+    async def effect(self, name: str, fn: Callable[[], Awaitable[T] | T], /, *, input: Any = None, idempotent: bool = False,
+                     reconcile: Callable[[], Any] | None = None) -> T:
+        """See Session.effect. `fn` and `reconcile` may be async; if not, they run in a thread."""
+        call = await _away(self.sync._effects.call, name, input, idempotent, reconcile is not None)
+        try:
+            if not call.settled and call.must_reconcile and reconcile is not None:
+                found: Happened[Any] | None = await _run(reconcile)
+                await _away(call.reconciled, found)
+            if not call.settled:
+                await _away(call.record_begin)
+                token = call.enter()
+                try:
+                    value = await _run(fn)
+                except BaseException as err:
+                    await asyncio.shield(_away(call.fail, err))
+                    raise
+                finally:
+                    reset(token)
+                await asyncio.shield(_away(call.finish, value))
+            kept: T = call.value
+            return kept
+        finally:
+            call.done()
+
+    async def memo(self, name: str, fn: Callable[[], Awaitable[T] | T]) -> T:
+        """See Session.memo. `fn` may be async."""
+        call = await _away(self.sync._effects.call, name, None, True, False)
+        try:
+            if not call.settled:
+                await _away(call.finish, await _run(fn))
+            kept: T = call.value
+            return kept
+        finally:
+            call.done()
+
+    async def approval(self, name: str, *, prompt: str, action: str = "", arguments: Any = None,
+                       expires: float | None = None) -> Approval:
+        """See Session.approval."""
+        return await _away(self.sync.approval, name, prompt=prompt, action=action, arguments=arguments, expires=expires)
+
+    async def ask(self, name: str, prompt: str, *, expires: float | None = None) -> Any:
+        """See Session.ask."""
+        return await _away(self.sync.ask, name, prompt, expires=expires)
+
+    async def event(self, name: str, *, expires: float | None = None) -> Any:
+        """See Session.event."""
+        return await _away(self.sync.event, name, expires=expires)
+
+    async def sleep(self, name: str, seconds: float) -> None:
+        """See Session.sleep."""
+        await _away(self.sync.sleep, name, seconds)
+
+    async def send(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None, wake: bool = False,
+                   **more: Any) -> None:
+        """See Session.send."""
+        await _away(self.sync.send, name, text, agent=agent, thread=thread, wake=wake, **more)
+
+    async def call(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None, **more: Any) -> Child:
+        """See Session.call."""
+        return await _away(self.sync.call, name, text, agent=agent, thread=thread, **more)
+
+    async def steered(self) -> list[Message]:
+        """See Session.steered."""
+        return await _away(self.sync.steered)
+
+    async def transcript(self, n: int = 100) -> list[Message]:
+        """See Session.transcript."""
+        return await _away(self.sync.transcript, n)
+
+    async def log(self, kinds: list[str] | None = None, *, limit: int = 100, before: int | None = None) -> Log:
+        """See Session.log."""
+        return await _away(self.sync.log, kinds, limit=limit, before=before)
+
+
+async def _away(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Calls a function that blocks, in a thread, with the context of the task."""
+    context = contextvars.copy_context()
+    call = functools.partial(fn, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(None, lambda: context.run(call))
+
+
+async def _run(fn: Callable[[], Any]) -> Any:
+    """Calls what may be async. A function that is not runs in a thread, so that it does not block the loop."""
+    if inspect.iscoroutinefunction(fn):
+        return await fn()
+    value = await _away(fn)
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,47 @@
+"""JSON as the server stores it, and text that UTF-8 can encode."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from .errors import MailroomError
+
+
+def clean(text: str) -> str:
+    """Replaces what the server refuses in text: lone surrogates and NUL become U+FFFD."""
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a str, not {type(text).__name__}")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\x00", "\ufffd")
+
+
+def canonical(value: Any) -> str:
+    """Encodes a value: keys sorted, no spaces, no NaN. Equal values have equal text in every attempt."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as err:
+        raise TypeError(f"the value cannot be encoded as JSON ({err}); use dict, list, str, int, float, bool or None") from err
+    return text if text.isascii() else surrogates(text)
+
+
+def surrogates(text: str) -> str:
+    """Joins pairs of surrogates, and replaces lone ones by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def digest(value: Any) -> str:
+    """Names the input of an effect: 32 hex digits of the SHA-256 of its canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+
+
+def size(value: Any) -> int:
+    """Counts the bytes of a value's JSON."""
+    return len(canonical(value).encode())
+
+
+def check(what: str, value: Any, most: int) -> None:
+    """Refuses a value whose JSON has more than `most` bytes, before a request is sent."""
+    n = size(value)
+    if n > most:
+        raise MailroomError("too_large", f"{what} has {n:,} bytes of JSON, more than {most:,}: store it elsewhere, and keep a reference")

@@ -1,0 +1,11 @@
+"""Sizes that the server accepts, in bytes. They are checked before a request is sent."""
+
+TEXT = 1 << 20
+CHECKPOINT = 256 << 10
+ENTRY = 256 << 10
+STATE = 16 << 10
+EFFECT = 1 << 20
+ANSWER = 64 << 10
+BODY = 4 << 20  # of a request
+CLAIM_BODY = 12 << 20  # of a request under a claim
+MESSAGE = 64 << 10  # of a failure; the server takes more

@@ -1,0 +1,289 @@
+"""What a handler sees of its attempt."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import threading
+from typing import Any, Callable, ParamSpec, TypeVar, overload
+
+from . import limits
+from .answers import Approval, Child, Log, ask_row, send_row
+from .attempt import Attempt, step_of
+from .effects import Effects, Happened, outside_effect, reset
+from .errors import Expired, MailroomError
+from .jsontext import canonical, check, clean
+from .rows import Entry, Message, Row, Ticket, fill
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Session:
+    """One attempt of a run, for a handler `def handle(s)`.
+
+    A run can have several attempts: after a crash, an error or a wait, the handler runs again from the top. Effects,
+    memos, answers and children that are there are returned at once, under their names, which are unique in the run.
+    Text that was written before a wait stays in the thread: write it after the wait, or behind a checkpoint.
+
+    Threads of the handler may use it at once. Every call can raise Parked, Stopped or LeaseLost: let them pass.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._tickets: dict[str, Ticket] = {
+            t["name"]: fill(Ticket, t) for t in attempt.claim.get("tickets") or [] if t["state"] != "void"}
+        self._effects = Effects(attempt, self._tickets.get)
+        self._calls = itertools.count(1)
+        self._mutex = threading.Lock()
+        self._state: Any = attempt.claim.get("state")
+        self._steered = 0
+
+    @property
+    def input(self) -> list[Message]:
+        """The messages that the run was started for."""
+        return [fill(Message, m) for m in self._attempt.claim.get("messages") or []]
+
+    @property
+    def text(self) -> str:
+        """The text of the input, its messages joined by newlines."""
+        return "\n".join(m.text for m in self.input)
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return str(self._attempt.run["id"])
+
+    @property
+    def thread(self) -> str:
+        """The id of its thread."""
+        return str(self._attempt.run["thread"])
+
+    @property
+    def agent(self) -> str:
+        """The agent that the run is for."""
+        return str(self._attempt.run["agent"])
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1. It grows with each claim, also after a wait."""
+        return int(self._attempt.run["attempt"])
+
+    @property
+    def options(self) -> Any:
+        """The options of the submit."""
+        return self._attempt.claim.get("options")
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the attempt has to end. A handler that computes for long asks it now and then, and returns."""
+        return self._attempt.why is not None
+
+    @property
+    def state(self) -> Any:
+        """The agent's state in the thread, at most 16 KiB of JSON. Assign it: the next step, or the end, writes it."""
+        return self._state
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        check("the state", value, limits.STATE)
+        with self._attempt.turn:
+            self._attempt.enter()
+            self._attempt.state[:] = [value]
+            self._state = value
+
+    @property
+    def saved(self) -> Any:
+        """The run's last checkpoint; None at first."""
+        return self._attempt.claim.get("checkpoint")
+
+    def checkpoint(self, value: Any) -> None:
+        """Commits a step with a checkpoint, at most 256 KiB of JSON. The next attempt finds it as `saved`."""
+        self._step(checkpoint=[value])
+
+    def write(self, text: str) -> None:
+        """Streams text of the reply. Readers see it at once; it is stored about once a second, and with each step.
+
+        A message holds 1 MiB. What exceeds it becomes another message; the reply of the run is the last one.
+        """
+        self._attempt.write(text)
+
+    def reasoning(self, text: str) -> None:
+        """Shows what the agent thinks to readers at hand. It is not stored; a message part of type reasoning is."""
+        with self._attempt.turn:
+            self._attempt.enter()
+            self._attempt.reasoning.add(text)
+
+    def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
+             progress: float | None = None, aside: bool = False) -> None:
+        """Commits a step: ends the message being written, and writes state, entries and usage in one transaction.
+
+        `entries` are {"kind": "x.…", "body": {…}}. `usage` has input_tokens, output_tokens, cost_usd and, if known,
+        cache_read_tokens, cache_write_tokens, reasoning_tokens, model. `aside`: the message is no reply.
+        """
+        if usage is not None:
+            usage = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0, **usage}
+        self._step(name=name, entries=entries, usage=usage, progress=progress, aside=aside)
+
+    def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
+        """Records that a tool is called, and returns the id of the call for tool_finished."""
+        with self._mutex:
+            call = call or f"{self.attempt}.{next(self._calls)}"
+        body = {"call": call, "name": clean(name), "arguments": arguments}
+        self._step(message=False, entries=[{"kind": "tool.started", "body": body}])
+        return call
+
+    def tool_finished(self, call: str, output: Any = None, *, ok: bool = True, summary: str = "") -> None:
+        """Records the output of a tool call."""
+        body: Row = {"call": call, "ok": ok, "output": output, "summary": clean(summary)}
+        body = {k: v for k, v in body.items() if v not in (None, "")}
+        self._step(message=False, entries=[{"kind": "tool.finished", "body": body}])
+
+    @overload
+    def effect(self, name: Callable[P, T], /) -> Callable[P, T]: ...
+
+    @overload
+    def effect(self, name: str, fn: Callable[[], T], /, *, input: Any = None, idempotent: bool = False,
+               reconcile: Callable[[], Happened[T] | None] | None = None) -> T: ...
+
+    def effect(self, name: Any, fn: Any = None, /, *, input: Any = None, idempotent: bool = False,
+               reconcile: Any = None) -> Any:
+        """Calls `fn` once in the run, and returns its value, now and in later attempts. The value is JSON.
+
+        If the worker dies inside `fn`, its outcome is unknown. Then `idempotent` calls it again, `reconcile`
+        is asked (it returns Happened(value) or None), or else a ticket asks a person. An exception is not a value: it
+        is raised, and the next attempt calls `fn` again. `effect_key()` inside `fn` is an idempotency key.
+
+        As a decorator of a function, `@s.effect`, the name is that of the function and the input its arguments.
+        """
+        if callable(name) and fn is None:
+            function = name
+
+            @functools.wraps(function)
+            def decorated(*args: Any, **kwargs: Any) -> Any:
+                bound = inspect.signature(function).bind(*args, **kwargs)
+                bound.apply_defaults()
+                given = dict(bound.arguments)
+                return self._once(function.__name__, lambda: function(*args, **kwargs), given, False, None)
+
+            return decorated
+        return self._once(name, fn, input, idempotent, reconcile)
+
+    def _once(self, name: str, fn: Callable[[], Any], input: Any, idempotent: bool, reconcile: Any) -> Any:
+        call = self._effects.call(name, input, idempotent, reconcile is not None)
+        try:
+            if not call.settled and call.must_reconcile:
+                call.reconciled(reconcile())
+            if not call.settled:
+                call.record_begin()
+                token = call.enter()
+                try:
+                    value = fn()
+                except BaseException as err:
+                    call.fail(err)
+                    raise
+                finally:
+                    reset(token)
+                call.finish(value)
+            return call.value
+        finally:
+            call.done()
+
+    def memo(self, name: str, fn: Callable[[], T]) -> T:
+        """Calls `fn`, and keeps its value for later attempts. A crash may call it again: for reads and model calls."""
+        call = self._effects.call(name, None, True, False)
+        try:
+            if not call.settled:
+                call.finish(fn())
+            value: T = call.value
+            return value
+        finally:
+            call.done()
+
+    def approval(self, name: str, *, prompt: str, action: str = "", arguments: Any = None,
+                 expires: float | None = None) -> Approval:
+        """Asks a person to approve an action. True if it was approved; not so after `expires` seconds."""
+        ticket = self._wait(ask_row(name, "approval", prompt=prompt, action=action, arguments=arguments, after=expires))
+        return Approval(ticket.decision == "approve", ticket.reason or "", ticket.decided_by or "", ticket.state == "expired")
+
+    def ask(self, name: str, prompt: str, *, expires: float | None = None) -> Any:
+        """Asks a person, and returns the answer. Raises Expired after `expires` seconds."""
+        return self._answer(self._wait(ask_row(name, "input", prompt=prompt, after=expires)))
+
+    def event(self, name: str, *, expires: float | None = None) -> Any:
+        """Waits until the ticket of this name is answered from outside, and returns the answer, or raises Expired."""
+        return self._answer(self._wait(ask_row(name, "event", after=expires)))
+
+    def sleep(self, name: str, seconds: float) -> None:
+        """Waits without a worker. A sleep that a crash or a restart interrupts goes on."""
+        self._wait(ask_row(name, "timer", after=seconds))
+
+    def send(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None, wake: bool = False,
+             **more: Any) -> None:
+        """Sends a message to another thread, once per name. `wake`: its run's end sends a message back.
+
+        `more` is what a submit can have: mode, priority, not_before, deadline, options, metadata, parts.
+        """
+        row = send_row(name, text, agent=agent, thread=thread, answer="wake" if wake else None, **more)
+        self._step(message=False, sends=[row])
+
+    def call(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None, **more: Any) -> Child:
+        """Sends a message to another thread, once per name, and waits for the end of its run. `more` is as for send."""
+        outside_effect()
+        found = self._tickets.get(name)
+        if found is None:
+            row = send_row(name, text, agent=agent, thread=thread, answer="wait", **more)
+            self._step(message=False, sends=[row])
+        if found is None or found.state == "open":
+            self._attempt.park([name], [])
+        assert found is not None
+        return Child.of(found)
+
+    def steered(self) -> list[Message]:
+        """The messages that were steered into the run since the last call. The next step covers them."""
+        with self._attempt.turn:
+            self._attempt.enter()
+            found = self._attempt.post("steered", {"after": self._steered})
+            self._steered = self._attempt.covers = max(self._attempt.covers, found["last"])
+            return [fill(Message, m) for m in found["messages"] or []]
+
+    def transcript(self, n: int = 100) -> list[Message]:
+        """The last messages of the thread before the input, oldest first."""
+        self._attempt.enter()
+        return [fill(Message, m) for m in self._attempt.get("transcript", {"limit": n})["items"] or []]
+
+    def log(self, kinds: list[str] | None = None, *, limit: int = 100, before: int | None = None) -> Log:
+        """The last entries of the thread, oldest first: messages, and what runs of this agent wrote.
+
+        `before` is the `older` of the log that came after it; that is None at the beginning.
+        """
+        self._attempt.enter()
+        page = self._attempt.get("log", {"kind": kinds, "limit": limit, "before": before})
+        return Log([fill(Entry, e) for e in page["items"] or []], int(page["next"]) if page["next"] else None)
+
+    def _step(self, *, message: bool = True, name: str | None = None, entries: list[Row] | None = None,
+              usage: Row | None = None, checkpoint: list[Any] | None = None, progress: float | None = None,
+              sends: list[Row] | None = None, aside: bool = False) -> None:
+        step = step_of(name=name, entries=entries or [], usage=usage, checkpoint=checkpoint or [], progress=progress,
+                       sends=sends or [], aside=aside)
+        self._attempt.commit(step, message=message)
+
+    def _wait(self, ask: Row) -> Ticket:
+        """The ticket, if it is decided. Parks the run until it is."""
+        outside_effect()
+        name = ask["name"]
+        found = self._tickets.get(name)
+        if found is None or found.state == "open":
+            self._attempt.park([name], [] if found else [ask])
+        assert found is not None
+        for what in ("kind", "prompt", "action", "arguments"):
+            now, then = ask.get(what), getattr(found, what)
+            if canonical(now or None) != canonical(then or None):
+                raise MailroomError("conflict", f"ticket {name!r} was opened with another {what}; give each question a name of its own")
+        return found
+
+    def _answer(self, ticket: Ticket) -> Any:
+        if ticket.state == "expired":
+            raise Expired(f"{ticket.name!r} expired before it was answered")
+        return ticket.answer

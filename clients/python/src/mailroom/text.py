@@ -1,0 +1,117 @@
+"""The text of the message being written, and how much of it the server has. Owned by the lock of its attempt."""
+
+from __future__ import annotations
+
+import time
+from typing import Iterator
+
+from . import limits
+from .jsontext import clean
+from .rows import Row
+
+STORE_EVERY = 1.0  # seconds
+
+
+class Text:
+    """A message. Offsets are bytes of UTF-8. `begin` starts the next one."""
+
+    def __init__(self, attempt: str) -> None:
+        self._attempt = attempt  # RUN.ATTEMPT
+        self._number = 0
+        self._held = ""  # the first half of a pair of surrogates, whose second half may come with the next write
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts another message."""
+        self._number += 1
+        self._bytes = bytearray()
+        self._live = 0
+        self._stored = 0
+        self._stored_at = time.monotonic()
+
+    @property
+    def message(self) -> str:
+        """Its id. A request that names it is ignored if it arrives after the end of the message."""
+        return f"{self._attempt}-{self._number}"
+
+    def close(self) -> None:
+        """Replaces half a pair of surrogates at the end."""
+        if self._held:
+            self._held = ""
+            self._bytes += "\ufffd".encode()
+
+    @property
+    def all(self) -> str:
+        """The text so far."""
+        return self._bytes.decode()
+
+    @property
+    def unstored(self) -> int:
+        """Bytes that a crash would lose."""
+        return len(self._bytes) - self._stored
+
+    def add(self, text: str) -> Iterator[bool]:
+        """Appends text. Yields True each time the message is full: the caller commits it before it goes on."""
+        if not isinstance(text, str):
+            raise TypeError(f"write takes a str, not {type(text).__name__}")
+        text = self._held + text
+        self._held = ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._held, text = text[-1], text[:-1]
+        raw = clean(text).encode()
+        at = 0
+        while at < len(raw):
+            end = min(len(raw), at + limits.TEXT - len(self._bytes))
+            while at < end < len(raw) and raw[end] & 0xC0 == 0x80:
+                end -= 1  # not inside a character
+            self._bytes += raw[at:end]
+            at = end
+            if at < len(raw):
+                yield True
+        yield False
+
+    def next(self, store: bool) -> Row | None:
+        """The request that sends what was not sent: stored about once a second, else live."""
+        store = store or (self.unstored > 0 and time.monotonic() - self._stored_at >= STORE_EVERY)
+        begin = self._stored if store else max(self._live, self._stored)
+        if begin == len(self._bytes):
+            return None
+        body: Row = {"message": self.message, "offset": begin, "text": self._bytes[begin:].decode()}
+        if not store:
+            body["live"] = True
+            self._live = len(self._bytes)  # live text is sent once; the store sends what is lost
+        return body
+
+    def sent(self, body: Row) -> None:
+        """Records that the server has taken a request."""
+        end = body["offset"] + len(body["text"].encode())
+        self._live = max(self._live, end)
+        if not body.get("live"):
+            self._stored, self._stored_at = end, time.monotonic()
+
+
+class Reasoning:
+    """What the agent thinks. It is shown live, and never stored."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts again, with the next message."""
+        self._offset = 0
+        self._pending = ""
+
+    def add(self, text: str) -> None:
+        """Appends text, up to the size of a message."""
+        text = clean(text)
+        if self._offset + len((self._pending + text).encode()) <= limits.TEXT:
+            self._pending += text
+
+    def next(self) -> list[Row]:
+        """The requests that send what was not sent. It is sent once."""
+        if not self._pending:
+            return []
+        body: Row = {"offset": self._offset, "text": self._pending, "channel": "thinking"}
+        self._offset += len(self._pending.encode())
+        self._pending = ""
+        return [body]

@@ -1,0 +1,181 @@
+"""Requests to one server, over one kept connection per thread.
+
+Proxy variables of the environment are not used: a worker on the server's machine would send its token to the proxy.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from typing import Any, Callable
+
+from . import limits
+from .errors import MailroomError
+from .jsontext import canonical
+
+Query = dict[str, Any]
+
+
+class Transport:
+    """Sends requests to the server at `url` with a bearer token. Safe for use by several threads."""
+
+    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+        self.url = (url or os.environ.get("MAILROOM_URL") or "http://127.0.0.1:8420").rstrip("/")
+        self._token = token or os.environ.get("MAILROOM_TOKEN") or ""
+        parts = urllib.parse.urlsplit(self.url)
+        try:
+            self._port = parts.port
+        except ValueError:
+            self._port = 0
+        if parts.scheme not in ("http", "https") or not parts.hostname or self._port == 0:
+            raise MailroomError("invalid", f"{self.url!r} is not a server's address; use one such as http://127.0.0.1:8420")
+        if not self._token.isascii() or any(c.isspace() for c in self._token):
+            raise MailroomError("invalid", "the token has spaces or other characters that no token has; check MAILROOM_TOKEN")
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._host, self._prefix = parts.hostname, parts.path
+        self._kept = threading.local()
+        self._open: dict[int, http.client.HTTPConnection] = {}  # by thread
+        self._hung_up: set[int] = set()
+
+    def dial(self, timeout: float) -> http.client.HTTPConnection:
+        """Makes a connection, which connects with its first request."""
+        if self._tls:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+
+    def headers(self, **more: str) -> dict[str, str]:
+        """The headers of every request."""
+        found = {"User-Agent": "mailroom-python/0.1.0", "Accept": "application/json", **more}
+        if self._token:
+            found["Authorization"] = f"Bearer {self._token}"
+        return found
+
+    def target(self, path: str, query: Query | None = None) -> str:
+        """The request target of a path of the API."""
+        given = {k: v for k, v in (query or {}).items() if v is not None}
+        return self._prefix + path + ("?" + urllib.parse.urlencode(given, doseq=True) if given else "")
+
+    def once(self, method: str, path: str, body: Any = None, *, query: Query | None = None, timeout: float = 30,
+             most: int = limits.BODY) -> Any:
+        """Sends a request and returns the decoded answer. Raises MailroomError, `unavailable` if no answer came."""
+        raw = None if body is None else canonical(body).encode()
+        if raw is not None and len(raw) > most:
+            raise MailroomError("too_large", f"the request has {len(raw):,} bytes, more than {most:,}: send less, or a reference")
+        headers = self.headers(**({} if raw is None else {"Content-Type": "application/json"}))
+        for fresh in (False, True):
+            connection, kept = self._connection(timeout, fresh)
+            try:
+                connection.request(method, self.target(path, query), raw, headers)
+                answer = connection.getresponse()
+                data = answer.read()
+            except (OSError, http.client.HTTPException) as err:
+                self.close()
+                hung_up = threading.get_ident() in self._hung_up
+                self._hung_up.discard(threading.get_ident())
+                if kept and not hung_up and not isinstance(err, TimeoutError):
+                    continue  # the server closed a kept connection; every request of this package can be repeated
+                raise unanswered(self.url, err) from err
+            if answer.will_close:
+                self.close()
+            return decode(answer.status, answer.headers, data, self.url)
+        raise AssertionError("a fresh connection either answers or raises")
+
+    def call(self, method: str, path: str, body: Any = None, *, query: Query | None = None, timeout: float = 30,
+             most: int = limits.BODY, goes_on: Callable[[float], bool] | None = None) -> Any:
+        """Repeats a request until it is answered.
+
+        `goes_on(seconds)` pauses, and returns False to give up; the default gives up after six tries.
+        """
+        for n in range(1_000_000_000):
+            try:
+                return self.once(method, path, body, query=query, timeout=timeout, most=most)
+            except MailroomError as err:
+                if not err.passing or (goes_on is None and n >= 5):
+                    raise
+                pause = max(err.retry_after, min(0.1 * 2 ** min(n, 6), 3))
+                if goes_on is None:
+                    time.sleep(pause)
+                elif not goes_on(pause):
+                    raise
+
+    def hang_up(self, thread: int | None) -> None:
+        """Ends the request of another thread: it raises, or is repeated, as if no answer had come."""
+        connection = self._open.get(thread or 0)
+        if thread is None or connection is None or connection.sock is None:
+            return
+        self._hung_up.add(thread)
+        try:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is closed already
+
+    def close(self) -> None:
+        """Closes the kept connection of this thread."""
+        connection = getattr(self._kept, "connection", None)
+        self._open.pop(threading.get_ident(), None)
+        self._kept.connection = None
+        if connection is not None:
+            connection.close()
+
+    def _connection(self, timeout: float, fresh: bool) -> tuple[http.client.HTTPConnection, bool]:
+        connection: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
+        # A forked child must not write into the connection of its parent.
+        if connection is not None and (fresh or self._kept.pid != os.getpid()):
+            self.close()
+            connection = None
+        if connection is not None and connection.sock is not None:
+            connection.sock.settimeout(timeout)
+            return connection, True
+        made = self.dial(timeout)
+        self._kept.connection, self._kept.pid = made, os.getpid()
+        self._open[threading.get_ident()] = made
+        return made, False
+
+
+def unanswered(url: str, err: Exception) -> MailroomError:
+    """The error of a request without an answer."""
+    if isinstance(err, ssl.SSLCertVerificationError):
+        return MailroomError("certificate", f"the certificate of {url} is not trusted ({err.verify_message}); add its CA to the system")
+    if isinstance(err, socket.gaierror):
+        return MailroomError("unavailable", f"no address for {url} ({err.strerror}); check MAILROOM_URL")
+    return MailroomError("unavailable", f"no answer from the server at {url} ({err or type(err).__name__}); is it running?")
+
+
+def decode(status: int, headers: Any, data: bytes, url: str) -> Any:
+    """Returns the JSON of an answer, or raises the error in it."""
+    try:
+        found = json.loads(data) if data else None
+    except ValueError:
+        found = None
+        if 200 <= status < 300:
+            raise MailroomError("incompatible", f"{url} did not answer with JSON; check that MAILROOM_URL is a Mailroom server") from None
+    if 200 <= status < 300:
+        return found
+    raise refusal(status, headers, found if isinstance(found, dict) else {}, url)
+
+
+def refusal(status: int, headers: Any, problem: dict[str, Any], url: str) -> MailroomError:
+    """The error in an answer. One without a code did not come from a Mailroom server."""
+    try:
+        after = float(headers.get("Retry-After") or 0)
+    except ValueError:
+        after = 0
+    code, detail = problem.get("code"), problem.get("detail") or f"the server answered {status}"
+    for field in problem.get("errors") or []:
+        place = f"{field.get('location')}: {field.get('message')}"
+        if str(field.get("message")) not in detail:
+            detail = f"{detail}; {place}"
+    if status in (401, 403) and code in (None, "unauthenticated", "forbidden"):
+        detail += "; make a token with `mailroom token create NAME --scope read,submit,decide,work`, and set MAILROOM_TOKEN to it"
+    if not isinstance(code, str):
+        gateway = status in (408, 429, 502, 503, 504)
+        code = "unavailable" if gateway else "incompatible"
+        if not gateway:
+            detail = f"{url} answered {status} and not as a Mailroom server does; check MAILROOM_URL, and that the server is no older than this package"
+    return MailroomError(code, detail, retry_after=after, status=status)

@@ -1,0 +1,101 @@
+"""What a client does, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import threading
+import unittest
+from unittest import mock
+
+from fixture import PATIENCE, Case
+from mailroom import Mailroom, MailroomError, Session, Worker, effect
+from mailroom.jsontext import canonical, clean
+
+
+class TestClient(Case):
+    def test_the_address_and_the_token_come_from_the_environment(self) -> None:
+        env = {"MAILROOM_URL": self.server.url, "MAILROOM_TOKEN": self.server.token, "http_proxy": "http://127.0.0.1:1"}
+        with mock.patch.dict(os.environ, env):
+            self.assertEqual(Mailroom().send("hello", agent="echo").wait(timeout=PATIENCE).reply, "hello")
+
+    def test_the_same_key_is_one_run(self) -> None:
+        first = self.mailroom.send("x", agent="echo", key="once")
+        self.assertEqual(self.mailroom.send("x", agent="echo", key="once").id, first.id)
+
+    def test_lists_go_on_over_pages(self) -> None:
+        for n in range(120):
+            self.mailroom.send("x", agent="echo", thread=f"page-{n}")
+        self.assertEqual(len(list(self.mailroom.runs("thread:page-*"))), 120)
+        self.assertEqual(len({t.id for t in self.mailroom.threads() if t.id.startswith("page-")}), 120)
+
+    def test_a_queued_run_is_cancelled(self) -> None:
+        run = self.mailroom.send("x", agent="echo", not_before="2099-01-01T00:00:00Z")
+        self.assertEqual(self.mailroom.cancel(run).status, "cancelled")
+
+    def test_an_approval_needs_what_was_shown(self) -> None:
+        self.serve("shown", lambda s: str(bool(s.approval("a", prompt="A?"))))
+        run = self.mailroom.send("x", agent="shown").wait(until_asked=True, timeout=PATIENCE)
+        [ticket] = self.mailroom.asks(run=run.id)
+        with self.assertRaises(MailroomError):
+            self.mailroom.decide(type(ticket)(**{**vars(ticket), "digest": "0" * 64}), "approve")
+        self.assertEqual(self.mailroom.decide(ticket, "approve").decision, "approve")
+        self.assertEqual(self.done(run), "True")
+
+    def test_errors_say_what_to_do(self) -> None:
+        def says(pattern: str, url: str, token: str = "x") -> None:
+            worker = Worker(url, token)
+            worker.agent("a")(lambda s: None)
+            with self.assertRaisesRegex(MailroomError, pattern):
+                Mailroom(url, token).run("none")
+            with self.assertRaisesRegex(MailroomError, pattern):
+                worker.run()
+        says("mailroom token create", self.server.url, "wrong")
+        says("MAILROOM_TOKEN", self.server.url, "")
+        with self.assertRaisesRegex(MailroomError, "check MAILROOM_TOKEN"):
+            Mailroom(self.server.url, "a b")
+        with self.assertRaisesRegex(MailroomError, "is not a server's address"):
+            Mailroom("localhost:8420")
+        other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+        self.addCleanup(other.server_close)
+        self.addCleanup(other.shutdown)
+        other.RequestHandlerClass.log_message = lambda *a: None  # type: ignore[method-assign]
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        says("older than this package|MAILROOM_URL", f"http://127.0.0.1:{other.server_port}")
+
+    def test_a_worker_without_an_agent_and_an_effect_without_a_run_are_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "no agent"):
+            Worker(self.server.url, self.server.token).run()
+        with self.assertRaisesRegex(RuntimeError, "runs no handler"):
+            effect(lambda: 1)()
+
+    def test_a_session_refuses_a_forked_child(self) -> None:
+        def handle(s: Session) -> str:
+            read, write = os.pipe()
+            if (child := os.fork()) == 0:
+                try:
+                    s.checkpoint(1)
+                except RuntimeError as err:
+                    os.write(write, str(err).encode())
+                return "from the child"
+            os.close(write)
+            os.waitpid(child, 0)
+            with os.fdopen(read) as pipe:
+                return pipe.read()
+        self.serve("forks", handle)
+        self.assertRegex(self.done(self.mailroom.send("x", agent="forks")), "forked child")
+
+
+class TestText(unittest.TestCase):
+    def test_equal_values_have_equal_text(self) -> None:
+        self.assertEqual(canonical({"b": (1, 2), "a": "ü\ud83d\ude00"}), '{"a":"ü😀","b":[1,2]}')
+        for bad in (float("nan"), {1}, {1: 1, "a": 2}):
+            with self.assertRaisesRegex(TypeError, "cannot be encoded"):
+                canonical(bad)
+
+    def test_what_utf_8_cannot_encode_is_replaced(self) -> None:
+        self.assertEqual(clean("a\ud800b\x00c"), "a\ufffdb\ufffdc")
+
+
+if __name__ == "__main__":
+    unittest.main()

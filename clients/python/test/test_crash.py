@@ -1,0 +1,92 @@
+"""Workers and servers that are killed, frozen, restarted and drained."""
+
+from __future__ import annotations
+
+import signal
+import unittest
+from pathlib import Path
+
+from fixture import PATIENCE, Case, Server, until
+from mailroom import Session
+
+
+def lines(notes: Path, word: str) -> list[str]:
+    return [line for line in notes.read_text().splitlines() if line.startswith(word)]
+
+
+class TestCrash(Case):
+    def setUp(self) -> None:
+        self.server = Server()  # of its own: tests kill it
+        self.addCleanup(self.server.close)
+        super().setUp()
+
+    def test_kill_9_inside_an_effect_opens_a_ticket_and_another_worker_goes_on(self) -> None:
+        notes = self.notes()
+        first = self.spawn("pay", notes)
+        self.registered("pay")
+        run = self.mailroom.send("x", agent="pay")
+        until("the effect is called", lambda: lines(notes, "paid"))
+        first.kill()
+        first.wait()
+        self.spawn("pay", notes)
+        self.approve(run, "answer", answer="found the receipt")
+        self.assertEqual(self.done(run), "got found the receipt")
+        self.assertEqual(len(lines(notes, "paid")), 1)
+        kinds = [k for k in self.kinds(run) if k.startswith("effect.")]
+        self.assertEqual(kinds, ["effect.intended", "effect.unknown", "effect.settled"])
+
+    def test_a_worker_that_is_stopped_past_its_lease_is_fenced(self) -> None:
+        notes = self.notes()
+        frozen = self.spawn("slow", notes)
+        self.registered("slow")
+        run = self.mailroom.send("x", agent="slow")
+        until("the first effect", lambda: lines(notes, "first"))
+        frozen.send_signal(signal.SIGSTOP)
+        second = self.spawn("slow", notes)
+        until("the second worker has the run", lambda: run.refresh().data["attempt"] == 2)
+        notes.with_name("go").touch()
+        self.assertEqual(self.done(run), f"one, done by {second.pid}")
+        frozen.send_signal(signal.SIGCONT)
+        self.registered("slow", 2)  # it registers anew, and writes nothing for the run that it has lost
+        self.assertEqual(len(lines(notes, "first")), 1)
+        again = self.mailroom.send("y", agent="slow", thread=run.thread)
+        self.assertRegex(self.done(again), "^one, done by")
+        self.assertEqual([m.text for m in self.mailroom.messages(run.thread) if m.run == run.id and m.role == "assistant"],
+                         [f"one, done by {second.pid}"])
+
+    def test_a_server_that_is_killed_in_a_run_costs_nothing(self) -> None:
+        calls: list[int] = []
+
+        def handle(s: Session) -> str:
+            s.effect("before", lambda: calls.append(1) or "x")
+            s.write("begun, ")
+            self.server.kill()
+            self.server.start()
+            s.checkpoint("after")
+            return "done"
+        self.serve("patient", handle)
+        run = self.mailroom.send("x", agent="patient")
+        self.done(run)
+        texts = [m.text for m in self.mailroom.messages(run.thread) if m.role == "assistant"]
+        self.assertEqual(texts, ["done", "begun, "])
+        self.assertEqual((calls, run.data["attempt"]), ([1], 1))
+
+    def test_sigterm_lets_a_run_finish_and_releases_one_that_does_not(self) -> None:
+        notes = self.notes()
+        worker = self.spawn("slow", notes)
+        self.registered("slow")
+        run = self.mailroom.send("x", agent="slow")
+        until("the first effect", lambda: lines(notes, "first"))
+        worker.send_signal(signal.SIGTERM)
+        run_released = until("the run is released", lambda: run.refresh().status == "queued")
+        self.assertTrue(run_released)
+        self.assertEqual(run.data["crashes"], 0)
+        self.assertEqual(worker.wait(PATIENCE), 0)
+        notes.with_name("go").touch()
+        other = self.spawn("slow", notes)
+        self.assertEqual(self.done(run), f"one, done by {other.pid}")
+        self.assertEqual(len(lines(notes, "first")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

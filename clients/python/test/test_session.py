@@ -1,0 +1,316 @@
+"""What a handler can do, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fixture import PATIENCE, Case, until
+from mailroom import AsyncSession, Failure, Happened, MailroomError, Parked, Session, Stopped, Unknown, effect, effect_key
+
+
+@effect(name="add {a}")
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+class TestSession(Case):
+    def test_an_approval_an_effect_and_streamed_text(self) -> None:
+        calls: list[str] = []
+
+        def shout(s: Session) -> None:
+            if s.approval("shout", prompt="May I?", action="shout", arguments={"text": s.text}):
+                loud = s.effect("upper", lambda: calls.append(effect_key()) or s.text.upper())
+                for word in loud.split():
+                    s.write(word + " ")
+
+        self.serve("shout", shout)
+        run = self.mailroom.send("grüß dich 🙂", agent="shout").wait(until_asked=True, timeout=PATIENCE)
+        self.approve(run)
+        self.assertEqual(self.done(run), "GRÜSS DICH 🙂 ")
+        self.assertEqual(calls, [f"{run.id}/upper"])
+        self.assertEqual(self.kinds(run).count("effect.settled"), 1)
+
+    def test_a_denied_approval_is_false_and_has_a_reason(self) -> None:
+        def ask(s: Session) -> str:
+            a = s.approval("go", prompt="Go?")
+            return f"{bool(a)} {a.reason}"
+        self.serve("denied", ask)
+        run = self.mailroom.send("x", agent="denied")
+        self.approve(run, "deny", reason="not today")
+        self.assertEqual(self.done(run), "False not today")
+
+    def test_a_question_an_event_and_a_sleep(self) -> None:
+        def handle(s: Session) -> str:
+            s.sleep("nap", 0.01)
+            return f"{s.ask('name', 'Your name?')} at attempt {s.attempt}"
+        self.serve("asker", handle)
+        run = self.mailroom.send("x", agent="asker")
+        self.approve(run, "answer", answer="Änne")
+        self.assertEqual(self.done(run), "Änne at attempt 3")
+
+    def test_characters_that_are_split_across_writes_arrive_whole(self) -> None:
+        def handle(s: Session) -> None:
+            for piece in ("ä", "\ud83d", "\ude42", "ü\ud83d", "x", "\x00", "\udc00"):
+                s.write(piece)
+        self.serve("split", handle)
+        self.assertEqual(self.done(self.mailroom.send("x", agent="split")), "ä🙂ü\ufffdx\ufffd\ufffd")
+
+    def test_text_of_three_mebibytes_becomes_messages(self) -> None:
+        text = "ü🙂x" * 450_000  # 7 bytes per 3 characters: 3,150,000 bytes
+
+        def handle(s: Session) -> None:
+            s.write(text)
+        self.serve("long", handle)
+        run = self.mailroom.send("x", agent="long")
+        self.done(run)
+        got = [m.text for m in self.mailroom.messages(run.thread) if m.role == "assistant"]
+        self.assertEqual("".join(reversed(got)), text)
+
+    def test_what_is_too_large_is_refused_before_it_is_sent(self) -> None:
+        def handle(s: Session) -> str:
+            refused = []
+            for attempt in (lambda: s.checkpoint("x" * (1 << 20)), lambda: setattr(s, "state", "x" * (1 << 17)),
+                            lambda: s.step(entries=[{"kind": "x.a", "body": {"x": "y" * (1 << 20)}}])):
+                try:
+                    attempt()
+                except MailroomError as err:
+                    refused.append(err.code)
+            return " ".join(refused)
+        self.serve("large", handle)
+        self.assertEqual(self.done(self.mailroom.send("x", agent="large")), "too_large too_large too_large")
+        with self.assertRaisesRegex(MailroomError, "send a reference"):
+            self.mailroom.send("x" * (5 << 20), agent="large")
+
+    def test_state_and_checkpoint_are_there_in_the_next_attempt_and_run(self) -> None:
+        def handle(s: Session) -> str:
+            if s.saved is None:
+                s.state = {"runs": (s.state or {"runs": 0})["runs"] + 1}
+                s.checkpoint([1, 2])
+                raise Failure("transient", "once more", retry_after=0.001)
+            return f"{s.saved} {s.state}"
+        self.serve("stateful", handle)
+        run = self.mailroom.send("x", agent="stateful")
+        self.assertEqual(self.done(run), "[1, 2] {'runs': 1}")
+        again = self.mailroom.send("x", agent="stateful", thread=run.thread)
+        self.assertEqual(self.done(again), "[1, 2] {'runs': 2}")
+
+    def test_a_state_without_a_step_is_written_at_the_end_and_at_a_wait(self) -> None:
+        def handle(s: Session) -> str:
+            if s.attempt == 1:
+                s.state = [s.state, "before"]
+            s.sleep("nap", 0.01)
+            found, s.state = s.state, "after"
+            return str(found)
+        self.serve("unstepped", handle)
+        run = self.mailroom.send("x", agent="unstepped")
+        self.assertEqual(self.done(run), "[None, 'before']")
+        self.assertEqual(self.done(self.mailroom.send("x", agent="unstepped", thread=run.thread)), "['after', 'before']")
+
+    def test_a_memo_is_kept_and_has_no_intention(self) -> None:
+        calls: list[int] = []
+
+        def handle(s: Session) -> str:
+            value = s.memo("model", lambda: calls.append(1) or {"n": len(calls)})
+            s.sleep("nap", 0.01)
+            return str(value)
+        self.serve("memo", handle)
+        run = self.mailroom.send("x", agent="memo")
+        self.assertEqual(self.done(run), "{'n': 1}")
+        self.assertNotIn("effect.intended", self.kinds(run))
+
+    def test_threads_of_a_handler_call_effects_at_once(self) -> None:
+        def handle(s: Session) -> str:
+            with ThreadPoolExecutor(8) as pool:
+                got = list(pool.map(lambda n: s.effect(f"e{n}", lambda: n), range(16)))
+            return str(sum(got))
+        self.serve("parallel", handle)
+        self.assertEqual(self.done(self.mailroom.send("x", agent="parallel")), "120")
+
+    def test_a_decorated_function_is_an_effect_named_by_its_arguments(self) -> None:
+        def handle(s: Session) -> str:
+            @s.effect
+            def double(n: int) -> int:
+                return 2 * n
+            return f"{add(1)} {add(2, b=2)} {double(4)} {double(4)}"
+        self.serve("decorated", handle)
+        run = self.mailroom.send("x", agent="decorated")
+        self.assertEqual(self.done(run), "2 4 8 8")
+        self.assertEqual(self.kinds(run).count("effect.intended"), 3)
+
+    def test_an_effect_of_unknown_outcome_asks_and_takes_the_answer(self) -> None:
+        def handle(s: Session) -> str:
+            def call() -> str:
+                raise Unknown("timeout")
+            return "got " + s.effect("pay", call, input={"amount": 5})
+        self.serve("unknown", handle)
+        run = self.mailroom.send("x", agent="unknown")
+        self.approve(run, "answer", answer="receipt")
+        self.assertEqual(self.done(run), "got receipt")
+
+    def test_a_reconciled_effect_is_not_called_again(self) -> None:
+        calls: list[int] = []
+
+        def handle(s: Session) -> str:
+            def call() -> str:
+                calls.append(1)
+                raise Unknown("timeout")
+            return s.effect("pay", call, reconcile=lambda: Happened("found"))
+        self.serve("reconciled", handle)
+        self.assertEqual(self.done(self.mailroom.send("x", agent="reconciled")), "found")
+        self.assertEqual(len(calls), 1)
+
+    def test_a_value_that_cannot_be_kept_is_not_called_again(self) -> None:
+        calls: list[int] = []
+
+        def handle(s: Session) -> str:
+            return str(s.effect(s.text, lambda: calls.append(1) or ({1} if s.text == "set" else "x" * (2 << 20))))
+        self.serve("unkept", handle)
+        for text in ("set", "long"):
+            run = self.mailroom.send(text, agent="unkept").wait(timeout=PATIENCE)
+            self.assertEqual((run.error or {})["class"], "permanent")
+            self.assertIn("could not be kept", (run.error or {})["message"])
+        self.assertEqual(len(calls), 2)
+
+    def test_tools_a_step_and_the_log(self) -> None:
+        def handle(s: Session) -> str:
+            call = s.tool("search", {"q": "ü"})
+            s.tool_finished(call, output={"hits": 2}, summary="2 hits")
+            s.reasoning("hm")
+            s.write("aside")
+            s.step("looked", entries=[{"kind": "x.mine", "body": {"a": 1}}], usage={"input_tokens": 3, "model": "m"}, aside=True)
+            kinds = [e.kind for e in s.log(["tool.started", "tool.finished", "x.mine"])]
+            return f"{kinds} {[m.text for m in s.transcript(5)]}"
+        self.serve("tools", handle)
+        first = self.mailroom.send("one", agent="tools")
+        self.assertIn("['tool.started', 'tool.finished', 'x.mine']", self.done(first))
+        self.assertIn("'one'", self.done(self.mailroom.send("two", agent="tools", thread=first.thread)))
+        self.assertEqual(first.refresh().data["usage"]["input_tokens"], 3)
+
+    def test_a_child_is_called_once_and_its_reply_is_there(self) -> None:
+        def parent(s: Session) -> str:
+            if s.text == "child":
+                return "from the child"
+            s.send("note", "hello", agent="echo")
+            child = s.call("kid", "child", agent="family")
+            return f"{child.status}: {child.reply}"
+        self.serve("family", parent)
+        self.assertEqual(self.done(self.mailroom.send("x", agent="family")), "completed: from the child")
+
+    def test_a_steered_message_reaches_the_run(self) -> None:
+        begun = threading.Event()
+
+        def handle(s: Session) -> str:
+            begun.set()
+            got = until("a steered message", s.steered)
+            return got[0].text
+        self.serve("steered", handle)
+        run = self.mailroom.send("x", agent="steered")
+        self.assertTrue(begun.wait(PATIENCE))
+        self.mailroom.send("to the left", thread=run.thread, mode="steer")
+        self.assertEqual(self.done(run), "to the left")
+
+    def test_a_handler_that_swallows_parked_is_parked(self) -> None:
+        def handle(s: Session) -> str:
+            try:
+                s.sleep("nap", 0.01)
+            except Parked:
+                pass
+            return f"attempt {s.attempt}"
+        self.serve("swallows", handle)
+        self.assertEqual(self.done(self.mailroom.send("x", agent="swallows")), "attempt 2")
+
+    def test_except_exception_does_not_swallow_a_stop(self) -> None:
+        begun, seen = threading.Event(), []
+
+        def handle(s: Session) -> None:
+            begun.set()
+            try:
+                while True:
+                    try:
+                        s.write("x")
+                    except Exception:
+                        pass
+            except Stopped as stop:
+                seen.append(str(stop))
+                raise
+        self.serve("stopped", handle)
+        run = self.mailroom.send("x", agent="stopped")
+        self.assertTrue(begun.wait(PATIENCE))
+        self.mailroom.cancel(run)
+        self.assertEqual(run.wait(timeout=PATIENCE).status, "cancelled")
+        self.assertEqual(len(seen), 1)
+
+    def test_a_handler_that_does_not_stop_is_forced_after_the_grace(self) -> None:
+        begun, go = threading.Event(), threading.Event()
+
+        def handle(s: Session) -> None:
+            begun.set()
+            go.wait()
+        self.serve("deaf", handle, grace=0.2)
+        self.addCleanup(go.set)
+        run = self.mailroom.send("x", agent="deaf")
+        self.assertTrue(begun.wait(PATIENCE))
+        self.mailroom.cancel(run)
+        self.assertEqual(run.wait(timeout=PATIENCE).status, "cancelled")
+
+    def test_what_a_handler_raises_or_returns_becomes_a_failure(self) -> None:
+        def handle(s: Session) -> Any:
+            if s.text == "dict":
+                return {"a": 1}
+            if s.text == "exit":
+                raise SystemExit(3)
+            raise ValueError("\udc00" + "x" * (1 << 21))
+        self.serve("fails", handle)
+        for text, message in (("dict", "returned dict"), ("exit", r"sys.exit\(3\)"), ("raise", "ValueError: \ufffdxx")):
+            run = self.mailroom.send(text, agent="fails", max_attempts=1).wait(timeout=PATIENCE)
+            self.assertEqual(run.status, "failed")
+            self.assertRegex((run.error or {})["message"], message)
+
+
+class TestAsync(Case):
+    def test_async_handlers_share_a_loop_and_do_the_same(self) -> None:
+        loops = set()
+
+        async def handle(s: AsyncSession) -> str:
+            loops.add(asyncio.get_running_loop())
+
+            async def call(n: int) -> int:
+                await asyncio.sleep(0)
+                return n
+            got = await asyncio.gather(*(s.effect(f"e{n}", lambda n=n: call(n)) for n in range(4)))
+            value = await s.memo("memo", lambda: "kept")
+            if await s.approval("go", prompt="Go?"):
+                await s.write(f"{sum(got)} {value} ")
+            return "end"
+        self.serve("async", handle)
+        runs = [self.mailroom.send("x", agent="async") for _ in range(3)]
+        for run in runs:
+            self.approve(run)
+        for run in runs:
+            self.assertEqual(self.done(run), "6 kept end")
+        self.assertEqual(len(loops), 1)
+
+    def test_a_stop_cancels_the_task_which_cleans_up(self) -> None:
+        begun, cleaned = threading.Event(), []
+
+        async def handle(s: AsyncSession) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                cleaned.append(1)
+        self.serve("endless", handle)
+        run = self.mailroom.send("x", agent="endless")
+        self.assertTrue(begun.wait(PATIENCE))
+        self.mailroom.cancel(run)
+        self.assertEqual(run.wait(timeout=PATIENCE).status, "cancelled")
+        self.assertEqual(cleaned, [1])
+
+
+if __name__ == "__main__":
+    unittest.main()
