@@ -19,6 +19,7 @@ type ClaimRequest struct {
 	LastAttempt *bool           `json:"alone,omitempty" doc:"Also claims a run on its last attempt; true by default. Set it to false while you have one."`
 	Host        string          `json:"host,omitempty" maxLength:"255" doc:"Name of the worker's machine, for display."`
 	PID         int             `json:"pid,omitempty" minimum:"0" doc:"Process id of the worker, for display."`
+	PartsOnly   bool            `json:"parts_only,omitempty" doc:"Leaves the text of messages empty: their parts have it."`
 	Retry       *RetryPolicy    `json:"retry,omitempty" doc:"How failures of the runs claimed by this request are retried. Absent, and what it leaves out: as the server's configuration says."`
 }
 

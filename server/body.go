@@ -124,6 +124,7 @@ func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]by
 	case r.ContentLength == 0:
 		return nil, nil
 	case r.ContentLength > most:
+		drain(r)
 		return nil, closeAfter(out, tooLarge(most))
 	}
 	c := &requestOf(r.Context()).body
@@ -136,6 +137,7 @@ func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]by
 	case refused:
 		return nil, closeAfter(out, err)
 	case isTooLarge(err):
+		drain(r)
 		return nil, closeAfter(out, tooLarge(most))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, closeAfter(out, request.Malformed("body", fmt.Sprintf("did not arrive within %s", b.timeout)))
@@ -148,6 +150,18 @@ func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]by
 	}
 	r.Body = newBodyReader(raw)
 	return raw, nil
+}
+
+// maxDrained bounds the bytes that drain reads.
+const maxDrained = 64 << 20
+
+// drain reads the rest of a body that is too large, within the time of a body, and keeps nothing of it. A client that
+// sends its whole body before it reads the answer would otherwise see a broken connection instead of the refusal, and
+// repeat the request for ever. A client that asks first (Expect) waits for the answer, and sends nothing.
+func drain(r *http.Request) {
+	if r.Header.Get("Expect") == "" && r.ContentLength <= maxDrained {
+		_, _ = io.CopyN(io.Discard, r.Body, maxDrained) // the answer is the refusal, whether or not the rest arrives
+	}
 }
 
 // checkContentType refuses bodies whose headers declare another type than JSON or a compression.

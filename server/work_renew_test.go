@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -45,5 +46,19 @@ func TestLiveArgumentsOfATool(t *testing.T) {
 	}
 	for _, bad := range []string{`{"channel":"tool","offset":0,"text":"a"}`, `{"call":"c1","offset":0,"text":"a"}`} {
 		f.wantCode(bad, f.callClaim(c.Claim, "deltas", bad), 422, mailroom.CodeInvalid)
+	}
+}
+
+func TestAClaimOfPartsOnlyHasEachTextOnce(t *testing.T) {
+	f := start(t)
+	worker := f.registerRemote("far", 0).Worker
+	f.submitRemote("t", "hello")
+	for round, partsOnly := range []bool{true, false} { // the repeat of a round reads the same messages again
+		out := mustCall[api.Claims](f, "POST /v1/claims",
+			fmt.Sprintf(`{"worker":%q,"max":1,"round":1,"parts_only":%t}`, worker, partsOnly))
+		m := out.Claims[0].Messages[0]
+		if (m.Text == "") != partsOnly || m.Parts[0].Text != "hello" {
+			t.Errorf("round %d, parts_only %t: %+v", round, partsOnly, m)
+		}
 	}
 }

@@ -59,7 +59,19 @@ func (ops *Operations) Claim(ctx context.Context, in *claimInput) (*Body[api.Cla
 		LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(),
 	}
 	out.Claims, err = ops.showClaims(ctx, work)
+	if q.PartsOnly {
+		for _, c := range out.Claims {
+			dropTexts(c.Messages)
+		}
+	}
 	return &Body[api.Claims]{out}, err
+}
+
+// dropTexts empties the texts of messages, which their parts repeat: a claim with 4 MiB of input would have 8 MiB.
+func dropTexts(messages []mailroom.Message) {
+	for i := range messages {
+		messages[i].Text = ""
+	}
 }
 
 func readClaimRequest(in api.ClaimRequest) (q claimParams, err error) {
@@ -252,7 +264,7 @@ func (ops *Operations) showClaims(ctx context.Context, work []thread.ClaimedRun)
 		}
 		for i, w := range work {
 			out = append(out, api.Claim{
-				Claim: api.ClaimID(w.Claim), Run: runs[i], Messages: inputs[i], State: w.Thread.State[w.Run.Agent],
+				Claim: api.ClaimID(w.Claim), Run: runs[i], Messages: slices.Clone(inputs[i]), State: w.Thread.State[w.Run.Agent],
 				Checkpoint: w.Run.Checkpoint, Options: w.Run.Options, Tickets: tickets[w.Run.ID], Steers: showSteers(w.Run),
 				Lost:       w.Run.Lost,
 				DeadlineMS: deadlineOf(w.Run, rd.Now()),
