@@ -38,6 +38,13 @@ def slow(s: Session) -> str:
     return f"{first}, done by {os.getpid()}"
 
 
+@worker.agent("closes")
+def closes(s: Session) -> str:
+    sys.stdout.close()
+    sys.stderr.close()
+    return f"closed, {s.text}"
+
+
 worker._handlers = {agent: worker._handlers[agent]}
 note(f"up {os.getpid()}")
 worker.run()

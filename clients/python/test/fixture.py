@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
 import signal
@@ -18,6 +19,7 @@ from mailroom import Mailroom, Run, Worker
 
 HERE = pathlib.Path(__file__).resolve().parent
 BINARY = os.environ.get("MAILROOM_BIN") or str(HERE.parents[2] / "bin" / "mailroom")
+logging.getLogger("mailroom").addHandler(logging.NullHandler())  # else a worker shows its log
 PATIENCE = 120  # seconds; a bound for machines that hang, no timing
 
 
@@ -34,7 +36,7 @@ def until(what: str, check: Callable[[], Any]) -> Any:
 class Server:
     """A server process on a port of its own, with its data in a folder that outlives it."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: str = "") -> None:
         if not os.path.exists(BINARY):
             raise FileNotFoundError(f"no {BINARY}: run `make build`, or set MAILROOM_BIN")
         self._folder = tempfile.TemporaryDirectory()
@@ -43,11 +45,12 @@ class Server:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        (self.data / "mailroom.toml").write_text(config)
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen([BINARY, "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [BINARY, "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until("the server answers", self._answers)
         self.token = until("its token", lambda: (self.data / "token").read_text().strip())
 
@@ -101,10 +104,14 @@ class Case(unittest.TestCase):
             return sum(agent in row["agents"] for row in rows) >= workers
         until(f"{workers} workers for {agent}", served)
 
+    def env(self, url: str = "") -> dict[str, str]:
+        """The environment of another process."""
+        return {**os.environ, "MAILROOM_URL": url or self.server.url, "MAILROOM_TOKEN": self.server.token}
+
     def spawn(self, agent: str, notes: pathlib.Path, url: str = "") -> subprocess.Popen[bytes]:
         """Serves an agent of agents.py in another process."""
-        env = {**os.environ, "MAILROOM_URL": url or self.server.url, "MAILROOM_TOKEN": self.server.token}
-        process = subprocess.Popen([sys.executable, str(HERE / "agents.py"), agent, str(notes)], env=env, stderr=subprocess.DEVNULL)
+        command = [sys.executable, str(HERE / "agents.py"), agent, str(notes)]
+        process = subprocess.Popen(command, env=self.env(url), stderr=subprocess.DEVNULL)
 
         def end() -> None:
             if process.poll() is None:

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 from fixture import PATIENCE, Case, Server, until
-from mailroom import Session
+from mailroom import Overdue, Session
 
 
 def lines(notes: Path, word: str) -> list[str]:
@@ -51,8 +51,8 @@ class TestCrash(Case):
         self.assertEqual(len(lines(notes, "first")), 1)
         again = self.mailroom.send("y", agent="slow", thread=run.thread)
         self.assertRegex(self.done(again), "^one, done by")
-        self.assertEqual([m.text for m in self.mailroom.messages(run.thread) if m.run == run.id and m.role == "assistant"],
-                         [f"one, done by {second.pid}"])
+        texts = [m.text for m in self.mailroom.messages(run.thread) if m.run == run.id and m.role == "assistant"]
+        self.assertEqual(texts, [f"one, done by {second.pid}"])
 
     def test_a_server_that_is_killed_in_a_run_costs_nothing(self) -> None:
         calls: list[int] = []
@@ -86,6 +86,49 @@ class TestCrash(Case):
         other = self.spawn("slow", notes)
         self.assertEqual(self.done(run), f"one, done by {other.pid}")
         self.assertEqual(len(lines(notes, "first")), 1)
+
+    def test_sigterm_waits_for_a_run_that_finishes(self) -> None:
+        notes = self.notes()
+        worker = self.spawn("slow", notes)
+        self.registered("slow")
+        run = self.mailroom.send("x", agent="slow")
+        until("the first effect", lambda: lines(notes, "first"))
+        notes.with_name("go").touch()
+        worker.send_signal(signal.SIGTERM)
+        self.assertEqual(worker.wait(PATIENCE), 0)
+        self.assertEqual(self.done(run), f"one, done by {worker.pid}")
+
+    def test_a_handler_may_close_standard_output_and_error(self) -> None:
+        self.spawn("closes", self.notes())
+        self.registered("closes")
+        for text in ("one", "two"):
+            self.assertEqual(self.done(self.mailroom.send(text, agent="closes")), f"closed, {text}")
+
+
+class TestDeadline(Case):
+    def setUp(self) -> None:
+        self.server = Server('run_deadline = "1s"\n')
+        self.addCleanup(self.server.close)
+        super().setUp()
+
+    def test_an_attempt_that_exceeds_its_deadline_fails_and_is_retried(self) -> None:
+        seen: list[str] = []
+
+        def handle(s: Session) -> str:
+            if s.attempt > 1:
+                return "in time"
+            until("the attempt has to end", lambda: s.stopping)
+            try:
+                s.checkpoint(1)
+            except Overdue as late:
+                seen.append(str(late))
+                raise
+            return "too late"
+        self.serve("late", handle)
+        run = self.mailroom.send("x", agent="late")
+        self.assertEqual(self.done(run), "in time")
+        self.assertRegex(seen[0], "took longer than")
+        self.assertEqual(run.data["failures"], 1)
 
 
 if __name__ == "__main__":

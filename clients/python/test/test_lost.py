@@ -16,7 +16,7 @@ class TestLost(Case):
         self.addCleanup(self.proxy.close)
 
     def lossy(self, agent: str, part: str) -> str:
-        """Serves an agent through the proxy, which loses an answer; returns the reply and checks that all happened once."""
+        """Serves an agent through the proxy, which loses an answer, and checks that all happened once."""
         calls: list[str] = []
 
         def handle(s: Session) -> str:

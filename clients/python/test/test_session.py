@@ -9,12 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fixture import PATIENCE, Case, until
-from mailroom import AsyncSession, Failure, Happened, MailroomError, Parked, Session, Stopped, Unknown, effect, effect_key
+from mailroom import (
+    AsyncSession, Failure, Happened, MailroomError, Parked, Session, Stopped, Unknown, effect, effect_key,
+)
 
 
 @effect(name="add {a}")
 def add(a: int, b: int = 1) -> int:
     return a + b
+
+
+@effect
+async def twice(n: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * n
 
 
 class TestSession(Case):
@@ -108,7 +116,8 @@ class TestSession(Case):
         self.serve("unstepped", handle)
         run = self.mailroom.send("x", agent="unstepped")
         self.assertEqual(self.done(run), "[None, 'before']")
-        self.assertEqual(self.done(self.mailroom.send("x", agent="unstepped", thread=run.thread)), "['after', 'before']")
+        again = self.mailroom.send("x", agent="unstepped", thread=run.thread)
+        self.assertEqual(self.done(again), "['after', 'before']")
 
     def test_a_memo_is_kept_and_has_no_intention(self) -> None:
         calls: list[int] = []
@@ -181,7 +190,8 @@ class TestSession(Case):
             s.tool_finished(call, output={"hits": 2}, summary="2 hits")
             s.reasoning("hm")
             s.write("aside")
-            s.step("looked", entries=[{"kind": "x.mine", "body": {"a": 1}}], usage={"input_tokens": 3, "model": "m"}, aside=True)
+            s.step("looked", entries=[{"kind": "x.mine", "body": {"a": 1}}], usage={"input_tokens": 3, "model": "m"},
+                   parts=[{"type": "reasoning", "text": "hm"}], aside=True)
             kinds = [e.kind for e in s.log(["tool.started", "tool.finished", "x.mine"])]
             return f"{kinds} {[m.text for m in s.transcript(5)]}"
         self.serve("tools", handle)
@@ -284,14 +294,14 @@ class TestAsync(Case):
             got = await asyncio.gather(*(s.effect(f"e{n}", lambda n=n: call(n)) for n in range(4)))
             value = await s.memo("memo", lambda: "kept")
             if await s.approval("go", prompt="Go?"):
-                await s.write(f"{sum(got)} {value} ")
+                await s.write(f"{sum(got)} {value} {await twice(4)} ")
             return "end"
         self.serve("async", handle)
         runs = [self.mailroom.send("x", agent="async") for _ in range(3)]
         for run in runs:
             self.approve(run)
         for run in runs:
-            self.assertEqual(self.done(run), "6 kept end")
+            self.assertEqual(self.done(run), "6 kept 8 end")
         self.assertEqual(len(loops), 1)
 
     def test_a_stop_cancels_the_task_which_cleans_up(self) -> None:

@@ -15,7 +15,8 @@ from .session import Session
 from .worker import Worker
 
 __all__ = [
-    "Approval", "AsyncSession", "Child", "Delta", "Ended", "Entry", "Event", "Expired", "Failure", "Gap", "Happened",
-    "LeaseLost", "Log", "Mailroom", "MailroomError", "Message", "Overdue", "Parked", "Run", "Session", "Stopped", "Thread",
-    "Ticket", "Unknown", "Worker", "effect", "effect_key",
+    "Approval", "AsyncSession", "Child", "Delta", "Ended", "Entry", "Event", "Expired", "Failure", "Gap",
+    "Happened",
+    "LeaseLost", "Log", "Mailroom", "MailroomError", "Message", "Overdue", "Parked", "Run", "Session", "Stopped",
+    "Thread", "Ticket", "Unknown", "Worker", "effect", "effect_key",
 ]

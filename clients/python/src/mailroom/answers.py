@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Iterator
 
 from . import limits
-from .errors import MailroomError
-from .jsontext import check, clean
+from .jsontext import bounded, check, clean
 from .rows import Entry, Row, Ticket
 
 
@@ -59,7 +58,8 @@ def ask_row(name: str, kind: str, *, prompt: str = "", action: str = "", argumen
     """A ticket to open."""
     if arguments is not None:
         check("the arguments of the ticket", arguments, limits.ANSWER)
-    row: Row = {"name": clean(name), "kind": kind, "prompt": clean(prompt), "action": clean(action), "arguments": arguments}
+    row: Row = {"name": clean(name), "kind": kind, "prompt": clean(prompt), "action": clean(action),
+                "arguments": arguments}
     if after is not None:
         row["after"] = f"{max(1, round(after * 1000))}ms"
     return {k: v for k, v in row.items() if v not in (None, "")}
@@ -71,8 +71,6 @@ def send_row(name: str, text: str, **more: Any) -> Row:
     unknown = sorted(more.keys() - known)
     if unknown:
         raise TypeError(f"unknown {unknown[0]!r} of a message; use {', '.join(sorted(known - {'answer'}))}")
-    text = clean(text)
-    if len(text.encode()) > limits.TEXT:
-        raise MailroomError("too_large", f"the text has {len(text.encode()):,} bytes, more than {limits.TEXT:,}: send a reference")
+    text = bounded(text)
     row: Row = {"name": clean(name), "text": text, **more}
     return {k: v for k, v in row.items() if v is not None}

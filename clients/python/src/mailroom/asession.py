@@ -60,9 +60,10 @@ class AsyncSession:
         await _away(self.sync.reasoning, text)
 
     async def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
-                   progress: float | None = None, aside: bool = False) -> None:
+                   progress: float | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
         """See Session.step."""
-        await _away(self.sync.step, name, entries=entries, usage=usage, progress=progress, aside=aside)
+        await _away(self.sync.step, name, entries=entries, usage=usage, progress=progress, parts=parts,
+                    aside=aside)
 
     async def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """See Session.tool."""
@@ -72,8 +73,8 @@ class AsyncSession:
         """See Session.tool_finished."""
         await _away(self.sync.tool_finished, call, output, ok=ok, summary=summary)
 
-    async def effect(self, name: str, fn: Callable[[], Awaitable[T] | T], /, *, input: Any = None, idempotent: bool = False,
-                     reconcile: Callable[[], Any] | None = None) -> T:
+    async def effect(self, name: str, fn: Callable[[], Awaitable[T] | T], /, *, input: Any = None,
+                     idempotent: bool = False, reconcile: Callable[[], Any] | None = None) -> T:
         """See Session.effect. `fn` and `reconcile` may be async; if not, they run in a thread."""
         call = await _away(self.sync._effects.call, name, input, idempotent, reconcile is not None)
         try:
@@ -124,12 +125,13 @@ class AsyncSession:
         """See Session.sleep."""
         await _away(self.sync.sleep, name, seconds)
 
-    async def send(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None, wake: bool = False,
-                   **more: Any) -> None:
+    async def send(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None,
+                   wake: bool = False, **more: Any) -> None:
         """See Session.send."""
         await _away(self.sync.send, name, text, agent=agent, thread=thread, wake=wake, **more)
 
-    async def call(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None, **more: Any) -> Child:
+    async def call(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None,
+                   **more: Any) -> Child:
         """See Session.call."""
         return await _away(self.sync.call, name, text, agent=agent, thread=thread, **more)
 

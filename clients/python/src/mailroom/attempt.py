@@ -41,6 +41,7 @@ class Attempt:
         self._lost = threading.Event()
         self.begun = time.monotonic()
         self.ended_at = 0.0  # time.monotonic() of the first call of end
+        self.entered = False  # the handler has begun
         self.forced = False  # the worker settles it, because its handler does not return
         self._closed = False
         self._pid = os.getpid()
@@ -62,7 +63,8 @@ class Attempt:
     def enter(self) -> None:
         """Raises what ends the attempt, if something does. Every call of a handler begins with it."""
         if os.getpid() != self._pid:
-            raise RuntimeError(f"this session belongs to process {self._pid}; a forked child must give its result to its parent")
+            raise RuntimeError(
+                f"this session belongs to process {self._pid}; a forked child must give its result to its parent")
         if self._closed:
             raise LeaseLost("the attempt has ended")
         if self._why is not None:
@@ -71,8 +73,8 @@ class Attempt:
             raise Parked("the run waits for " + ", ".join(self.parked["names"]))
 
     def commit(self, step: Row | None = None, *, message: bool = False, effects: list[Row] | None = None,
-               always: bool = False) -> None:
-        """Commits a step. `message` ends the message being written; `always` writes also after a stop."""
+               parts: list[Row] | None = None, always: bool = False) -> None:
+        """Commits a step. `message` ends the message being written, with `parts`; `always` writes also after a stop."""
         with self.turn:
             if not always or self._closed or isinstance(self._why, LeaseLost):
                 self.enter()
@@ -86,8 +88,8 @@ class Attempt:
                 body["effects"] = effects
             if self.covers:
                 body["covers"] = self.covers
-            if message and self.text.all:
-                body["message"] = {"text": self.text.all}
+            if message and (self.text.all or parts):
+                body["message"] = {"text": self.text.all, **({"parts": parts} if parts else {})}
             self.orders(self.post("entries", body))
             self.number += 1
             self.covered = self.covers

@@ -7,8 +7,7 @@ import uuid
 from typing import Any, Iterator, Literal, Mapping
 
 from . import limits
-from .errors import MailroomError
-from .jsontext import check, clean
+from .jsontext import bounded, check, clean
 from .rows import Message, Row, Thread, Ticket, fill
 from .run import Run
 from .transport import Query, Transport
@@ -39,13 +38,11 @@ class Mailroom:
         `deadline` are times (RFC 3339); `deadline` also a duration such as "30m". `parts` are sent after the text.
         """
         body: Row = {"key": key or uuid.uuid4().hex}
-        text = clean(text)
+        text = bounded(text)
         if parts:
             body["parts"] = ([{"type": "text", "text": text}] if text else []) + parts
         else:
             body["text"] = text
-        if len(text.encode()) > limits.TEXT:
-            raise MailroomError("too_large", f"the text has {len(text.encode()):,} bytes, more than {limits.TEXT:,}: send a reference")
         if options is not None:
             check("options", options, 64 << 10)
         given = {"agent": agent, "thread": thread, "mode": mode, "priority": priority, "not_before": not_before,

@@ -22,7 +22,8 @@ def effect(fn: Callable[P, T], /) -> Callable[P, T]: ...
 
 @overload
 def effect(*, name: str | None = None, idempotent: bool = False,
-           reconcile: Callable[[], Happened[Any] | None] | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+           reconcile: Callable[[], Happened[Any] | None] | None = None
+           ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 
 
 def effect(fn: Any = None, /, *, name: str | None = None, idempotent: bool = False, reconcile: Any = None) -> Any:

@@ -23,7 +23,7 @@ def effect_key() -> str:
     try:
         return _key.get()
     except LookupError:
-        raise RuntimeError("there is no effect here; call effect_key in the function of an effect, in its own thread") from None
+        raise RuntimeError("no effect is called here; use effect_key in the function of an effect") from None
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Effects:
                 self._known = {e["name"]: e for e in items}
             state = self._known.setdefault(name, {"name": name, "input": fingerprint, "last": "", "tries": 0})
             if state["input"] != fingerprint:
-                raise MailroomError("conflict", f"effect {name!r} began with other input; give each call a name of its own")
+                raise MailroomError(
+                    "conflict", f"effect {name!r} began with other input; give each call a name of its own")
             return state
 
     def record(self, state: Row, kind: str, **more: Any) -> None:
@@ -83,9 +84,11 @@ class Effects:
         found = self._ticket(name)
         if found is None or found.state == "open":
             shown = input if size(input) <= limits.ANSWER else {"digest": state["input"], "bytes": size(input)}
-            prompt = f"The outcome of {state['name']!r} is unknown. Approve to run it again, answer with its result, or deny."
-            self._attempt.park([name], [] if found else [{
-                "name": name, "kind": "approval", "answers": True, "prompt": prompt, "action": state["name"], "arguments": shown}])
+            prompt = (f"The outcome of {state['name']!r} is unknown. Approve to run it again, answer with its result, "
+                      "or deny.")
+            self._attempt.park([name], [] if found else [
+                {"name": name, "kind": "approval", "answers": True, "prompt": prompt, "action": state["name"],
+                 "arguments": shown}])
         assert found is not None
         return found
 
@@ -104,7 +107,8 @@ class Call:
         last = self._state["last"].removeprefix("effect.")
         if last == "settled" and not self._state.get("error"):
             if self._state.get("cut"):
-                raise Failure("permanent", f"effect {name!r} was called, but its value could not be kept; return a reference from it")
+                raise Failure(
+                    "permanent", f"effect {name!r} was called, but its value could not be kept; return a reference")
             self._set(self._state.get("result"))
         elif last == "intended":
             effects.record(self._state, "unknown")
@@ -118,7 +122,7 @@ class Call:
         if found is None:
             return
         if not isinstance(found, Happened):
-            raise TypeError(f"reconcile returned {type(found).__name__}; return Happened(value), or None if the call did not take place")
+            raise TypeError(f"reconcile returned {type(found).__name__}; return Happened(value), or None if it did not")
         self.finish(found.value)
 
     def record_begin(self) -> None:
@@ -140,7 +144,8 @@ class Call:
             n, why = -1, f"it has {n:,} bytes of JSON, more than {limits.EFFECT:,}"
         if n < 0:
             self._effects.record(self._state, "settled", cut=True)
-            raise Failure("permanent", f"effect {self._state['name']!r} was called, but its value could not be kept: {why}")
+            raise Failure(
+                "permanent", f"effect {self._state['name']!r} was called, but its value could not be kept: {why}")
         self._effects.record(self._state, "settled", result=value)
         self._set(json.loads(canonical(value)))  # the same value as a later attempt gets
 
@@ -168,7 +173,8 @@ class Call:
             self._effects.record(self._state, "settled", result=ticket.answer)
             self._set(ticket.answer)
         elif ticket.decision != "approve":
-            raise Failure("permanent", f"the outcome of effect {self._state['name']!r} is unknown, and repeating it was not approved")
+            name = self._state["name"]
+            raise Failure("permanent", f"the outcome of effect {name!r} is unknown, and repeating it was not approved")
 
 
 def outside_effect() -> None:

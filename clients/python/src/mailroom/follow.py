@@ -14,7 +14,8 @@ from .transport import Transport, decode, unanswered
 IDLE = 35.0  # seconds without a byte: the server sends a comment every 10
 
 
-def follow(transport: Transport, path: str, *, after: str, until: str, deadline: float | None = None) -> Iterator[Event]:
+def follow(transport: Transport, path: str, *, after: str, until: str,
+           deadline: float | None = None) -> Iterator[Event]:
     """Yields each entry once, and live text, until the stream ends.
 
     A connection that breaks is opened again after the last event. Raises TimeoutError at `deadline`, a time of

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from . import limits
 from .errors import MailroomError
 
 
@@ -16,12 +17,22 @@ def clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\x00", "\ufffd")
 
 
+def bounded(text: str) -> str:
+    """Cleans a text to send, and refuses one that is too long for a message."""
+    text = clean(text)
+    n = len(text.encode())
+    if n > limits.TEXT:
+        raise MailroomError("too_large", f"the text has {n:,} bytes, more than {limits.TEXT:,}: send a reference")
+    return text
+
+
 def canonical(value: Any) -> str:
     """Encodes a value: keys sorted, no spaces, no NaN. Equal values have equal text in every attempt."""
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as err:
-        raise TypeError(f"the value cannot be encoded as JSON ({err}); use dict, list, str, int, float, bool or None") from err
+        raise TypeError(
+            f"the value cannot be encoded as JSON ({err}); use dict, list, str, int, float, bool or None") from err
     return text if text.isascii() else surrogates(text)
 
 
@@ -44,4 +55,5 @@ def check(what: str, value: Any, most: int) -> None:
     """Refuses a value whose JSON has more than `most` bytes, before a request is sent."""
     n = size(value)
     if n > most:
-        raise MailroomError("too_large", f"{what} has {n:,} bytes of JSON, more than {most:,}: store it elsewhere, and keep a reference")
+        raise MailroomError(
+            "too_large", f"{what} has {n:,} bytes of JSON, more than {most:,}: keep a reference in its place")

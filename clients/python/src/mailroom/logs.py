@@ -19,7 +19,8 @@ class Log:
             line = " ".join([phrase, *(f"{k}={_shown(v)}" for k, v in attributes.items())])
             if exc is not None:  # where it was raised, without its text, which may be that of a message
                 frames = traceback.extract_tb(exc.__traceback__)[-20:]
-                line += "".join(f"\n  {f.filename}:{f.lineno} in {f.name}" for f in frames) + f"\n  {type(exc).__name__}"
+                line += "".join(f"\n  {f.filename}:{f.lineno} in {f.name}" for f in frames)
+                line += f"\n  {type(exc).__name__}"
             self.logger.log(level, "%s", line)
         except Exception:  # such as ValueError of a closed stream
             pass

@@ -32,7 +32,7 @@ class Performer:
 
     def start(self, attempt: Attempt, handler: Callable[..., Any], settled: Callable[[], None],
               done: Callable[[], None]) -> None:
-        """Starts an attempt. `settled` is called when the server has its end, `done` when the handler has returned too."""
+        """Starts an attempt. `settled` is called when the server has its end, `done` when the handler has returned."""
         threading.Thread(target=self._perform, args=(attempt, handler, settled, done), name=f"run {attempt.id}",
                          daemon=True).start()
 
@@ -53,7 +53,8 @@ class Performer:
                 result = self._call(attempt, session, handler)
                 if result is not None and attempt.parked is None:
                     if not isinstance(result, str):
-                        raise Failure("permanent", f"the handler returned {type(result).__name__}; return a str, which is written, or None")
+                        raise Failure("permanent", f"the handler returned {type(result).__name__}; "
+                                      "return a str, which is written, or None")
                     session.write(result)
                 if attempt.parked is None:
                     attempt.finish()
@@ -72,6 +73,7 @@ class Performer:
     def _call(self, attempt: Attempt, session: Session, handler: Callable[..., Any]) -> Any:
         current.set(session)  # of this thread, which ends with the attempt
         attempt.enter()
+        attempt.entered = True
         if not inspect.iscoroutinefunction(handler):
             return handler(session)
         loop, ended, made = self._running_loop(), threading.Event(), []
@@ -107,7 +109,7 @@ class Performer:
             if isinstance(why, LeaseLost):
                 return "lost"
             if isinstance(why, Stopped) and not isinstance(why, Overdue):
-                attempt.settle("release", entered=True)
+                attempt.settle("release", entered=attempt.entered)
                 return "release"
             attempt.settle("fail", failure=_failure(why))
             return "fail"
@@ -121,7 +123,8 @@ class Performer:
         self._log(logging.ERROR, "settle refused", run=attempt.run["id"], thread=attempt.run["thread"], error=str(err))
         try:
             attempt.reopen()
-            attempt.settle("fail", failure={"class": "permanent", "message": clean(f"the server refused the end of the attempt: {err}")})
+            message = clean(f"the server refused the end of the attempt: {err}")
+            attempt.settle("fail", failure={"class": "permanent", "message": message})
         except (Ended, MailroomError):
             return "lost"
         return "fail"
@@ -136,7 +139,7 @@ class Performer:
             attempt.end(Overdue(f"the attempt took longer than {deadline} ms"))
         if attempt.why is not None and not attempt.forced and now - attempt.ended_at >= self._grace:
             attempt.forced = True
-            threading.Thread(target=self._force, args=(attempt, settled), name=f"force {attempt.id}", daemon=True).start()
+            threading.Thread(target=self._force, args=(attempt, settled), daemon=True).start()
 
     def _force(self, attempt: Attempt, settled: Callable[[], None]) -> None:
         self._log(logging.WARNING, "handler does not stop", run=attempt.run["id"], thread=attempt.run["thread"],
@@ -147,7 +150,7 @@ class Performer:
             elif not isinstance(attempt.why, LeaseLost):
                 attempt.settle("release", entered=True, forced=True)
         except (Ended, MailroomError) as err:
-            self._log(logging.WARNING, "settle refused", run=attempt.run["id"], thread=attempt.run["thread"], error=str(err))
+            self._log(logging.WARNING, "settle refused", run=attempt.run["id"], error=str(err))
         finally:
             attempt.transport.close()
             settled()
@@ -157,7 +160,7 @@ class Performer:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 # A handler may have several calls under way, such as effects of parallel tools.
-                self._loop.set_default_executor(ThreadPoolExecutor(4 * self._slots + 4, thread_name_prefix="mailroom async"))
+                self._loop.set_default_executor(ThreadPoolExecutor(4 * self._slots + 4, "mailroom async"))
                 threading.Thread(target=self._loop.run_forever, name="mailroom loop", daemon=True).start()
             return self._loop
 

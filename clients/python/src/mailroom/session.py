@@ -116,15 +116,16 @@ class Session:
             self._attempt.reasoning.add(text)
 
     def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
-             progress: float | None = None, aside: bool = False) -> None:
+             progress: float | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
         """Commits a step: ends the message being written, and writes state, entries and usage in one transaction.
 
         `entries` are {"kind": "x.…", "body": {…}}. `usage` has input_tokens, output_tokens, cost_usd and, if known,
-        cache_read_tokens, cache_write_tokens, reasoning_tokens, model. `aside`: the message is no reply.
+        cache_read_tokens, cache_write_tokens, reasoning_tokens, model. `parts` of types reasoning, data and file go
+        with the message. `aside`: the message is no reply.
         """
         if usage is not None:
             usage = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0, **usage}
-        self._step(name=name, entries=entries, usage=usage, progress=progress, aside=aside)
+        self._step(name=name, entries=entries, usage=usage, progress=progress, parts=parts, aside=aside)
 
     def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """Records that a tool is called, and returns the id of the call for tool_finished."""
@@ -205,7 +206,8 @@ class Session:
                  expires: float | None = None) -> Approval:
         """Asks a person to approve an action. True if it was approved; not so after `expires` seconds."""
         ticket = self._wait(ask_row(name, "approval", prompt=prompt, action=action, arguments=arguments, after=expires))
-        return Approval(ticket.decision == "approve", ticket.reason or "", ticket.decided_by or "", ticket.state == "expired")
+        return Approval(ticket.decision == "approve", ticket.reason or "", ticket.decided_by or "",
+                        ticket.state == "expired")
 
     def ask(self, name: str, prompt: str, *, expires: float | None = None) -> Any:
         """Asks a person, and returns the answer. Raises Expired after `expires` seconds."""
@@ -264,10 +266,10 @@ class Session:
 
     def _step(self, *, message: bool = True, name: str | None = None, entries: list[Row] | None = None,
               usage: Row | None = None, checkpoint: list[Any] | None = None, progress: float | None = None,
-              sends: list[Row] | None = None, aside: bool = False) -> None:
+              sends: list[Row] | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
         step = step_of(name=name, entries=entries or [], usage=usage, checkpoint=checkpoint or [], progress=progress,
                        sends=sends or [], aside=aside)
-        self._attempt.commit(step, message=message)
+        self._attempt.commit(step, message=message, parts=parts)
 
     def _wait(self, ask: Row) -> Ticket:
         """The ticket, if it is decided. Parks the run until it is."""
@@ -280,7 +282,8 @@ class Session:
         for what in ("kind", "prompt", "action", "arguments"):
             now, then = ask.get(what), getattr(found, what)
             if canonical(now or None) != canonical(then or None):
-                raise MailroomError("conflict", f"ticket {name!r} was opened with another {what}; give each question a name of its own")
+                raise MailroomError(
+                    "conflict", f"ticket {name!r} was opened with another {what}; give each question its own name")
         return found
 
     def _answer(self, ticket: Ticket) -> Any:

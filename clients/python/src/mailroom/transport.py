@@ -13,6 +13,7 @@ import ssl
 import threading
 import time
 import urllib.parse
+import weakref
 from typing import Any, Callable
 
 from . import limits
@@ -34,13 +35,15 @@ class Transport:
         except ValueError:
             self._port = 0
         if parts.scheme not in ("http", "https") or not parts.hostname or self._port == 0:
-            raise MailroomError("invalid", f"{self.url!r} is not a server's address; use one such as http://127.0.0.1:8420")
+            raise MailroomError("invalid", 
+                                f"{self.url!r} is not a server's address; use one such as http://127.0.0.1:8420")
         if not self._token.isascii() or any(c.isspace() for c in self._token):
-            raise MailroomError("invalid", "the token has spaces or other characters that no token has; check MAILROOM_TOKEN")
+            raise MailroomError("invalid", "the token has characters that no token has; check MAILROOM_TOKEN")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._prefix = parts.hostname, parts.path
         self._kept = threading.local()
-        self._open: dict[int, http.client.HTTPConnection] = {}  # by thread
+        # By thread. Threads that a handler starts may end without a word.
+        self._open: weakref.WeakValueDictionary[int, http.client.HTTPConnection] = weakref.WeakValueDictionary()
         self._hung_up: set[int] = set()
 
     def dial(self, timeout: float) -> http.client.HTTPConnection:
@@ -66,7 +69,8 @@ class Transport:
         """Sends a request and returns the decoded answer. Raises MailroomError, `unavailable` if no answer came."""
         raw = None if body is None else canonical(body).encode()
         if raw is not None and len(raw) > most:
-            raise MailroomError("too_large", f"the request has {len(raw):,} bytes, more than {most:,}: send less, or a reference")
+            raise MailroomError(
+                "too_large", f"the request has {len(raw):,} bytes, more than {most:,}: send less, or a reference")
         headers = self.headers(**({} if raw is None else {"Content-Type": "application/json"}))
         for fresh in (False, True):
             connection, kept = self._connection(timeout, fresh)
@@ -141,10 +145,12 @@ class Transport:
 def unanswered(url: str, err: Exception) -> MailroomError:
     """The error of a request without an answer."""
     if isinstance(err, ssl.SSLCertVerificationError):
-        return MailroomError("certificate", f"the certificate of {url} is not trusted ({err.verify_message}); add its CA to the system")
+        return MailroomError(
+            "certificate", f"the certificate of {url} is not trusted ({err.verify_message}); add its CA to the system")
     if isinstance(err, socket.gaierror):
         return MailroomError("unavailable", f"no address for {url} ({err.strerror}); check MAILROOM_URL")
-    return MailroomError("unavailable", f"no answer from the server at {url} ({err or type(err).__name__}); is it running?")
+    why = str(err) or type(err).__name__
+    return MailroomError("unavailable", f"no answer from the server at {url} ({why}); check MAILROOM_URL")
 
 
 def decode(status: int, headers: Any, data: bytes, url: str) -> Any:
@@ -154,7 +160,8 @@ def decode(status: int, headers: Any, data: bytes, url: str) -> Any:
     except ValueError:
         found = None
         if 200 <= status < 300:
-            raise MailroomError("incompatible", f"{url} did not answer with JSON; check that MAILROOM_URL is a Mailroom server") from None
+            raise MailroomError(
+                "incompatible", f"{url} did not answer with JSON; check MAILROOM_URL") from None
     if 200 <= status < 300:
         return found
     raise refusal(status, headers, found if isinstance(found, dict) else {}, url)
@@ -172,10 +179,12 @@ def refusal(status: int, headers: Any, problem: dict[str, Any], url: str) -> Mai
         if str(field.get("message")) not in detail:
             detail = f"{detail}; {place}"
     if status in (401, 403) and code in (None, "unauthenticated", "forbidden"):
-        detail += "; make a token with `mailroom token create NAME --scope read,submit,decide,work`, and set MAILROOM_TOKEN to it"
+        detail += ("; make a token with `mailroom token create NAME --scope read,submit,decide,work`, "
+                   "and set MAILROOM_TOKEN to it")
     if not isinstance(code, str):
         gateway = status in (408, 429, 502, 503, 504)
         code = "unavailable" if gateway else "incompatible"
         if not gateway:
-            detail = f"{url} answered {status} and not as a Mailroom server does; check MAILROOM_URL, and that the server is no older than this package"
+            detail = (f"{url} answered {status} and not as a Mailroom server does; check MAILROOM_URL, "
+                      "and that the server is no older than this package")
     return MailroomError(code, detail, retry_after=after, status=status)

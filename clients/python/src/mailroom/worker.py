@@ -86,6 +86,8 @@ class Worker:
         """
         if not self._handlers:
             raise ValueError("the worker has no agent; register a handler with @worker.agent(NAME)")
+        if self._draining.is_set():
+            raise RuntimeError("this worker has ended; make another one")
         to_stderr()
         undo = self._signals()
         performer = Performer(self.slots, self.grace, self.log)
@@ -93,7 +95,7 @@ class Worker:
             self._check_server()
             self._register()
             renewals, watches, claims = threads = [
-                threading.Thread(target=self._guard, args=(f, performer), name=f"mailroom {f.__name__.strip('_')}", daemon=True)
+                threading.Thread(target=self._guard, args=(f, performer), name=f.__name__[1:], daemon=True)
                 for f in (self._renewals, self._watches, self._claims)]
             for t in threads:
                 t.start()
@@ -120,6 +122,9 @@ class Worker:
         """Runs a thread of the worker. An error that nothing can retry ends the worker."""
         try:
             fn(*args)
+        except (KeyError, TypeError, AttributeError) as err:
+            self._error = self._error or MailroomError(
+                "incompatible", f"the server is newer than this package, which does not know its answer ({err!r}); upgrade it")
         except BaseException as err:
             self._error = self._error or err
             self._draining.set()
@@ -151,7 +156,8 @@ class Worker:
         with self._lock:
             self._id, self._round = found["worker"], 0
             self._lease, self._renewed = found["lease_ms"] / 1000, time.monotonic()
-        self.log(logging.INFO, "worker registered", worker=self._id, agents=",".join(sorted(self._handlers)), slots=self.slots)
+        self.log(logging.INFO, "worker registered", worker=self._id, agents=",".join(sorted(self._handlers)),
+                 slots=self.slots)
 
     def _check_server(self) -> None:
         """Refuses a server that does not know renewals without claims. It would not know this route either."""
@@ -159,8 +165,8 @@ class Worker:
             self.transport.call("GET", "/v1/claims/probe:1/log", goes_on=self._goes_on)
         except MailroomError as err:
             if err.code == "incompatible" or err.message.startswith("no route"):
-                raise MailroomError("incompatible", f"the server at {self.transport.url} is older than this package, or no Mailroom "
-                                    "server; upgrade it, or install an older mailroom package") from None
+                raise MailroomError("incompatible", f"the server at {self.transport.url} is older than this package, or "
+                                    "no Mailroom server; upgrade it, or install an older mailroom package") from None
             if err.code in ("unauthenticated", "forbidden"):
                 raise
 
@@ -292,8 +298,9 @@ class Worker:
 
     def _leave(self) -> None:
         """Gives up the lease. First it releases claims whose answer never arrived, or they would count as lost."""
+        released = {"round": self._round, "held": []}
         try:
-            self.transport.once("POST", at("v1", "workers", self._id, "renew"), {"round": self._round, "held": []}, timeout=5)
+            self.transport.once("POST", at("v1", "workers", self._id, "renew"), released, timeout=5)
             self.transport.once("POST", at("v1", "workers", self._id, "leave"), {}, timeout=5)
         except MailroomError as err:
             self.log(logging.WARNING, "worker left without an answer", worker=self._id, error=str(err))
@@ -302,7 +309,7 @@ class Worker:
 
 
 def _last(run: Row) -> bool:
-    """Whether another lost claim of the run would be its last. Such a run is claimed alone: it may be what crashes workers."""
+    """Whether the next lost claim of the run would be its last. It may be what crashes workers: one at a time."""
     most = run.get("max_crashes")
     most = 3 if most is None else int(most)
     return most > 0 and int(run.get("crashes") or 0) + 1 >= most

@@ -1,0 +1,44 @@
+"""The code of the README, as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from fixture import HERE, PATIENCE, Case
+
+
+class TestReadme(Case):
+    def block(self, n: int) -> list[str]:
+        """A command that runs the nth block of Python."""
+        text = re.findall(r"```python\n(.*?)```", (HERE.parent / "README.md").read_text(), re.S)[n]
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name) / "block.py"
+        path.write_text(text)
+        return [sys.executable, str(path)]
+
+    def start(self, n: int, agent: str) -> None:
+        process = subprocess.Popen(self.block(n), env=self.env(), stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        self.registered(agent)
+
+    def test_the_worker_of_twelve_lines_and_the_client_beside_it(self) -> None:
+        self.start(0, "shout")
+        out = subprocess.run(self.block(1), env=self.env(), stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout
+        self.assertIn("May I shout 'hello world'?", out.decode())
+        self.assertRegex(out.decode(), r"HELLO WORLD \n$")
+
+    def test_the_async_agent_with_a_decorated_effect(self) -> None:
+        self.start(2, "shop")
+        run = self.mailroom.send("o7", agent="shop")
+        self.assertEqual(self.done(run), f"receipt {run.id}/pay o7\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
