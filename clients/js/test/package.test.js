@@ -1,0 +1,94 @@
+// What npm publishes, from the view of those who install it.
+
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+import { Mailroom } from '../mailroom.js';
+import { open } from './server.js';
+
+const here = fileURLToPath(new URL('..', import.meta.url));
+const tool = (name) => join(here, 'node_modules', '.bin', name);
+
+/** Runs a program to its end; a failure has its output. */
+async function run(file, args, cwd) {
+  try {
+    return (await promisify(execFile)(file, args, { cwd, maxBuffer: 1e8 })).stdout;
+  } catch ({ message, stdout, stderr }) {
+    throw new Error(`${message}\n${stdout}\n${stderr}`);
+  }
+}
+
+let folder;
+let app; // an empty project with the packed package installed from its file, without a network
+let packed;
+let files;
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'mailroom-pack-'));
+  const [pack] = JSON.parse(await run('npm', ['pack', '--json', '--pack-destination', folder], here));
+  [app, packed, files] = [join(folder, 'app'), join(folder, pack.filename), pack.files.map(({ path }) => path)];
+  await mkdir(app);
+  await writeFile(join(app, 'package.json'), '{ "name": "app", "private": true, "type": "module" }');
+  await run('npm', ['install', '--offline', '--no-audit', '--no-fund', packed], app);
+});
+
+after(() => rm(folder, { recursive: true }));
+
+const use = `
+import { Mailroom } from 'mailroom';
+import { work, type Session } from 'mailroom/worker';
+
+export const client = new Mailroom({ url: 'http://127.0.0.1:8420' });
+export const serve = () => work('js', async (s: Session) => \`\${s.input[0]?.text} \${await s.approval('may')}\`);
+`;
+
+test('the package has its modules and types and no test, and the linters of packages find nothing', async () => {
+  for (const file of ['mailroom.js', 'mailroom.d.ts', 'worker/index.js', 'worker/index.d.ts', 'README.md']) {
+    assert.ok(files.includes(file), file);
+  }
+  assert.deepEqual(files.filter((file) => /^(test|node_modules)\//.test(file) || file.endsWith('.go')), []);
+  await run(tool('publint'), ['run', packed, '--strict'], here);
+  await run(tool('attw'), [packed, '--profile', 'esm-only'], here);
+});
+
+for (const [module, moduleResolution] of [['node16', 'node16'], ['esnext', 'bundler']]) {
+  test(`an empty project that resolves modules as ${moduleResolution} compiles and imports it`, async () => {
+      await writeFile(join(app, 'app.ts'), use);
+    const compilerOptions = { strict: true, module, moduleResolution, target: 'es2022', lib: ['es2022', 'dom', 'dom.asynciterable'], types: [] };
+    await writeFile(join(app, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['app.ts'] }));
+    await run(tool('tsc'), ['-p', app], app);
+    assert.equal((await run(process.execPath, ['-e', "import('./app.js').then((app) => console.log(typeof app.serve))"], app)).trim(), 'function');
+  });
+}
+
+test('the client does not load the worker', async () => {
+  const client = await readFile(join(here, 'mailroom.js'), 'utf8');
+  assert.doesNotMatch(client, /from '.*worker/);
+  assert.match(await readFile(join(here, 'embed.go'), 'utf8'), /go:embed \*\.js\n/, 'pages are served the modules of the client alone');
+});
+
+test('the worker in the README runs as it stands', async (t) => {
+  const server = await open(t);
+  const readme = await readFile(join(here, 'README.md'), 'utf8');
+  const [, example] = /```js\n(import { work }.*?)```/s.exec(readme);
+  await writeFile(join(app, 'worker.js'), example);
+  const child = spawn(process.execPath, ['worker.js'], {
+    cwd: app, env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token }, stdio: ['ignore', 'inherit', 'pipe'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  for await (const line of createInterface({ input: child.stderr })) if (line.includes('worker registered')) break;
+  const client = new Mailroom(server);
+  const { run: sent } = await client.send('a lamp', { agent: 'clerk' });
+  for await (const _ of client.follow({ run: sent, until: 'waiting' }));
+  const [ticket] = (await client.tickets({ q: `run:${sent} state:open` })).items;
+  await client.decide(ticket.id, { decision: 'approve', digest: ticket.digest });
+  for await (const _ of client.follow({ run: sent }));
+  assert.match((await client.run(sent)).reply, /^Sent a lamp, order \d+\.$/);
+});

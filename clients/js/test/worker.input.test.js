@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { work } from '../worker/index.js';
+import { serve } from './working.js';
+
+const MiB = 1024 * 1024;
+
+test('a wrong token, a token without the scope and a wrong call are one sentence each', async (t) => {
+  const bench = await serve(t);
+  const { token } = await bench.client.createToken({ name: 'reader', scopes: ['read'] });
+  const refused = (given) => assert.rejects(work('js', () => {}, { url: bench.server.url, log: bench.log, ...given }).done, /scope work/);
+  await refused({ token: 'mr_wrong' });
+  await refused({ token });
+  await refused({ token: undefined });
+  assert.throws(() => work('js'), /has no handler/);
+  assert.throws(() => work({}), /no agent/);
+  assert.throws(() => work('js', () => {}, { slots: 0 }), /slots/);
+  assert.equal(bench.lines.filter(({ level }) => level === 'error').length, 0);
+});
+
+test('what cannot be stored is refused before it is sent, and the run goes on', async (t) => {
+  const cyclic = {};
+  cyclic.self = cyclic;
+  const bench = await serve(t, async (s) => {
+    const code = (call) => call.then(() => 'ok', (error) => error.code ?? error.name);
+    return (await Promise.all([
+      code(s.write(7)), code(s.write('a\0b')), code(s.step({ checkpoint: 'x'.repeat(300_000) })), code(s.step({ state: cyclic })),
+      code(s.step({ state: 1n })), code(s.step({ sends: [{ agent: 'js' }] })), code(s.effect('', () => 1)), code(s.effect('no function')),
+      code(s.step({ entries: [{ kind: 'x.big', body: { text: 'x'.repeat(300_000) } }] })), code(s.approval('big', { arguments: 'x'.repeat(70_000) })),
+      code(s.memo('big', () => 'x'.repeat(2 * MiB))), code(s.tool.finished(undefined)), code(s.step({ entries: [{ kind: 'message', body: {} }] })),
+    ])).join(' ');
+  });
+  const done = await bench.end(await bench.send('go'));
+  assert.equal(done.reply, 'invalid invalid too_large invalid invalid invalid invalid invalid too_large too_large too_large invalid invalid');
+  assert.equal(done.attempt, 1);
+});
+
+test('a refused step keeps the text that was written', async (t) => {
+  const bench = await serve(t, async (s) => {
+    await s.write('kept ');
+    await assert.rejects(s.step({ entries: [{ kind: 'message', body: {} }] }), { code: 'invalid' });
+    return 'whole';
+  });
+  assert.equal((await bench.end(await bench.send('go'))).reply, 'kept whole');
+});
+
+test('a handler that returns what is no text, and an effect with a value that JSON cannot keep', async (t) => {
+  const bench = await serve(t, {
+    js: () => ({ reply: 'no' }),
+    big: async (s) => {
+      const value = await s.effect('big', () => 'x'.repeat(2 * MiB));
+      if (s.run.attempt === 1) await s.approval('again');
+      return `${value?.length}`;
+    },
+    cyclic: (s) => s.effect('pay', () => 1n),
+    surrogate: async (s) => {
+      const value = await s.effect('say', () => 'half \ud83d');
+      await s.step({ state: { value } });
+      return value;
+    },
+  });
+  const returned = await bench.end(await bench.send('go'));
+  assert.deepEqual([returned.status, returned.error.class], ['failed', 'permanent']);
+  assert.match(returned.error.message, /type object; return a text/);
+
+  const big = await bench.send('go', { agent: 'big' });
+  await bench.end(big, 'waiting');
+  await bench.decide(big);
+  assert.equal((await bench.end(big)).reply, 'undefined', 'only the fact is recorded');
+
+  const cyclic = await bench.end(await bench.send('go', { agent: 'cyclic' }));
+  assert.match(cyclic.error.message, /has happened, but its value cannot be recorded/);
+  assert.deepEqual((await bench.entries(cyclic.id, 'effect.unknown')).length, 1, 'a retry asks');
+
+  assert.equal((await bench.end(await bench.send('go', { agent: 'surrogate' }))).reply, 'half \ufffd');
+});
+
+test('an input of megabytes arrives, and a reply beyond the limit is cut between characters', async (t) => {
+  const bench = await serve(t, async (s) => {
+    if (s.text.length > 5) return String(s.text.length);
+    for (let i = 0; i < 400; i++) await s.write('👋'.repeat(1000));
+    return 'the end';
+  });
+  const large = await bench.end(await bench.send('x'.repeat(MiB)));
+  assert.equal(large.reply, String(MiB));
+  const long = await bench.end(await bench.send('wave'));
+  assert.equal(long.reply, '👋'.repeat(MiB / 4));
+  const message = (await bench.entries(long.id, 'message')).at(-1).body;
+  assert.equal(message.truncated, true);
+});
+
+test('a log that throws and a fetch of the caller end nothing', async (t) => {
+  let requests = 0;
+  const thrown = () => { throw new Error('no log'); };
+  const bench = await serve(t, (s) => `hello ${s.text}`, {
+    log: { debug: thrown, info: thrown, warn: thrown, error: thrown },
+    fetch: (...given) => { requests++; return fetch(...given); },
+  });
+  assert.equal((await bench.end(await bench.send('you'))).reply, 'hello you');
+  assert.ok(requests >= 3);
+});

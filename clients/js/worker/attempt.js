@@ -1,0 +1,159 @@
+// One attempt of one run: its claim, its numbered writes, and how it ends.
+
+import { MailroomError } from '../errors.js';
+import { LeaseLost, Parked, Stopped } from './errors.js';
+import { Flusher } from './flush.js';
+
+const unusable = new Set(['lease_lost', 'unauthenticated', 'forbidden', 'not_found', 'gone']); // codes after which no write can succeed
+
+export class Attempt {
+  claim;
+  run;
+  state;
+  checkpoint;
+  tickets;
+  /** Whether there may be steered messages to read. */
+  steered;
+  /** Seq of the last steered message that the handler has. */
+  handed = 0;
+  /** Tickets that the run has to wait for, by name, with their questions if they are new. */
+  parked = new Map();
+  text = new Flusher(this);
+  /** No write is possible any more: the claim is lost, or the attempt is settled. */
+  over = false;
+  /** The settle is under way, so the claim may end without having been lost. */
+  settling = false;
+  #link;
+  #path;
+  #number;
+  #tail = Promise.resolve(); // of the queue of writes
+  #calls = new Set(); // calls of the handler that are under way
+  #ending = new AbortController(); // of the handler
+  #lost = new AbortController(); // of the writes
+
+  constructor(link, claim) {
+    this.#link = link;
+    this.claim = claim;
+    this.run = claim.run;
+    this.state = claim.state ?? null;
+    this.checkpoint = claim.checkpoint ?? null;
+    this.tickets = new Map((claim.tickets ?? []).map((ticket) => [ticket.name, ticket]));
+    this.steered = (claim.steers ?? []).length > 0;
+    this.#number = claim.run.steps + 1;
+    this.#path = `v1/claims/${encodeURIComponent(claim.claim)}`;
+  }
+
+  get signal() { return this.#ending.signal; }
+
+  get lost() { return this.#lost.signal.aborted; }
+
+  /** Aborts the handler, and the writes too if the claim is lost. */
+  end(reason) {
+    if (reason instanceof LeaseLost) {
+      this.over = true;
+      this.text.stop();
+      this.#lost.abort(reason);
+    }
+    this.#ending.abort(reason);
+  }
+
+  /** Throws if a call of the handler must not begin: after a stop, or after the run was parked, unless that is allowed. */
+  check({ stopped = false, parked = false } = {}) {
+    if (this.lost) throw this.#lost.signal.reason;
+    if (this.over) throw new LeaseLost('the attempt has ended');
+    if (this.parked.size > 0 && !parked) throw new Parked();
+    if (!stopped) this.signal.throwIfAborted();
+  }
+
+  /** Runs a job after all that were queued before. */
+  inTurn(job) {
+    const done = this.#tail.then(job);
+    this.#tail = done.catch(() => {});
+    return done;
+  }
+
+  /** Makes the end of the attempt wait for a call of the handler, such as an effect whose outcome must be recorded. */
+  track(call) {
+    this.#calls.add(call);
+    call.catch(() => {}).then(() => this.#calls.delete(call)); // a rejection that no one awaits must not end the process
+    return call;
+  }
+
+  /** Resolves once no call and no write is under way. */
+  async quiet() {
+    for (let tail; this.#calls.size > 0 || tail !== this.#tail;) {
+      tail = this.#tail;
+      await Promise.allSettled([...this.#calls, tail]);
+    }
+  }
+
+  /** Calls an operation under the claim. An answer without a claim ends the attempt. */
+  async post(operation, body, options) { return this.#call('POST', operation, { body, ...options }); }
+
+  async get(operation, query) { return (await this.#call('GET', operation, { query })).items ?? []; }
+
+  async page(operation, query) { return this.#call('GET', operation, { query }); }
+
+  async #call(method, operation, options) {
+    try {
+      const answer = await this.#link.call(method, `${this.#path}/${operation}`, { signal: this.#lost.signal, ...options });
+      this.obey(answer ?? {});
+      return answer;
+    } catch (error) {
+      if (!unusable.has(error.code) || this.settling) throw error;
+      this.end(new LeaseLost(`the claim ${this.claim.claim} is lost: ${error.detail}`));
+      throw this.#lost.signal.reason;
+    }
+  }
+
+  /** Takes over what an answer or a renewal orders. */
+  obey({ stop, steered }) {
+    if (typeof stop === 'string') this.end(new Stopped(stop || 'the run was asked to stop'));
+    if (steered === true) this.steered = true;
+  }
+
+  /** Commits one write under the next number. With text, the message being written is part of it. */
+  commit(body, { text = false, parts } = {}) {
+    const draft = text ? this.text.take() : null;
+    return this.inTurn(async () => {
+      const message = draft && messageOf(draft, parts);
+      try {
+        await this.post('entries', { number: this.#number, ...body, message, covers: this.handed || undefined });
+      } catch (error) {
+        if (draft) this.text.restore(draft);
+        throw error;
+      }
+      this.#number++;
+    });
+  }
+
+  /** Ends the attempt for the handler: what it does from now on is too late. Returns the text that it left. */
+  close() {
+    this.over = true;
+    this.text.stop();
+    return this.text.take();
+  }
+
+  /** Settles, with the text or without it. The number is that of the next write, so a repeat is recognized. */
+  settle(body, draft) {
+    this.settling = true;
+    return this.post('settle', { number: this.#number, ...body, message: draft && messageOf(draft) });
+  }
+
+  /** Registers a ticket that the run has to wait for, and throws. */
+  park(name, ask) {
+    this.parked.set(name, ask);
+    throw new Parked();
+  }
+}
+
+/** The message of a draft, undefined if it is empty. */
+function messageOf(draft, parts = []) {
+  if (draft.text === '' && parts.length === 0) return undefined;
+  return { text: draft.text, truncated: draft.truncated || undefined, parts: parts.length > 0 ? parts : undefined };
+}
+
+/** The error of a name that is no name. */
+export function checkName(name, what) {
+  if (typeof name !== 'string' || name === '' || name.includes('\0')) throw new MailroomError('invalid', `${what} needs a name: a text that is the same in each attempt`);
+}

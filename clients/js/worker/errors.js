@@ -1,0 +1,39 @@
+// The errors of a handler. Their names, not their identity, are what a log shows.
+
+class Ending extends Error {
+  constructor(message, options) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+export class Parked extends Ending {
+  constructor(message = 'the run waits for its tickets; let this error pass') { super(message); }
+}
+
+export class Stopped extends Ending {}
+
+export class LeaseLost extends Ending {}
+
+export class Unknown extends Ending {
+  constructor(message = 'it is not known whether the effect happened', options) { super(message, options); }
+}
+
+export class Failure extends Ending {
+  constructor(message, { class: kind = 'transient', retryAfter = 0, agent = false, cause } = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.class = kind;
+    this.retryAfter = retryAfter;
+    this.agent = agent;
+  }
+}
+
+/** What a failed attempt says, of any thrown value. */
+export function messageOf(error) {
+  if (error instanceof Error) return error.message || error.name;
+  try {
+    return `the handler threw ${typeof error === 'string' ? error : JSON.stringify(error)}`;
+  } catch {
+    return 'the handler threw a value that is no error';
+  }
+}

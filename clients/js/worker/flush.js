@@ -1,0 +1,95 @@
+// Sends the text of an attempt while it is written: to readers often, to the store about once a second.
+
+import { Draft } from './text.js';
+
+const showEvery = 50; // ms
+const storeEvery = 1000; // ms
+const most = 64 * 1024; // characters that readers lack before a write waits
+const breath = 25; // ms after which a writer lets timers and answers in
+const patience = 5_000; // ms; what is only shown is not worth a longer wait
+
+export class Flusher {
+  draft = new Draft();
+  #attempt;
+  #timer = null;
+  #flush = null; // the flush under way
+  #storedAt = performance.now();
+  #breathed = performance.now();
+
+  constructor(attempt) { this.#attempt = attempt; }
+
+  write(text) {
+    this.draft.write(text);
+    return this.#wrote();
+  }
+
+  show(text, channel, call, name) {
+    this.draft.show(text, channel, call, name);
+    return this.#wrote();
+  }
+
+  /** Ends the message being written and returns its draft. What is written from now on belongs to the next message. */
+  take() {
+    const draft = this.draft;
+    draft.end();
+    this.draft = new Draft();
+    return draft;
+  }
+
+  /** Makes the text of a refused step part of the current message again. */
+  restore(draft) {
+    const after = this.draft;
+    draft.write(after.text);
+    after.into = draft;
+    this.draft = draft;
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  // A writer that is faster than the server waits. One that never waits for anything else must not block the event loop,
+  // with the renewals.
+  async #wrote() {
+    this.#schedule(showEvery);
+    if (performance.now() - this.#breathed > breath) {
+      await new Promise((resolve) => { setTimeout(resolve); });
+      this.#breathed = performance.now();
+    }
+    while (this.draft.behind > most && !this.#attempt.over) await (this.#flush ?? this.#start());
+  }
+
+  #schedule(delay) {
+    if (this.#timer !== null || this.#flush || this.#attempt.over) return;
+    this.#timer = setTimeout(() => this.#start(), delay);
+  }
+
+  #start() {
+    this.stop();
+    const { draft } = this; // a step that takes it is sent after this flush
+    this.#flush = this.#attempt.inTurn(() => this.#send(current(draft))).catch(() => {}).then(() => {
+      this.#flush = null;
+      if (this.draft.behind > 0) this.#schedule(showEvery);
+      else if (this.draft.unstored) this.#schedule(Math.max(showEvery, this.#storedAt + storeEvery - performance.now()));
+    });
+    return this.#flush;
+  }
+
+  async #send(draft) {
+    const store = draft.unstored && performance.now() - this.#storedAt >= storeEvery;
+    for (const body of draft.toShow(!store)) {
+      await this.#attempt.post('deltas', body, { once: true, timeout: patience }).catch(() => {}); // the log gets it with a step
+    }
+    if (!store) return;
+    const { body, stored } = draft.toStore();
+    this.#storedAt = performance.now();
+    await this.#attempt.post('deltas', body);
+    stored();
+  }
+}
+
+function current(draft) {
+  while (draft.into) draft = draft.into;
+  return draft;
+}

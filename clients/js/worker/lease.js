@@ -1,0 +1,98 @@
+// The registration of a worker with the server, which lasts while it is renewed.
+
+import { LeaseLost, Stopped } from './errors.js';
+
+const ended = new Set(['lease_lost', 'not_found', 'gone', 'conflict']); // codes of a worker that the server no longer knows
+
+/** Whether an error says that the worker has to register again. */
+export function leaseEnded(error) { return ended.has(error.code); }
+
+/** Whether an error may pass by itself. */
+export function mayPass(error) { return error.passing === true || error.code === 'internal'; }
+
+export class Lease {
+  /** Attempts under this lease, by claim. */
+  attempts = new Map();
+  #link;
+  #log;
+  #renewed;
+  #timer;
+  #end = new AbortController();
+
+  /** asked is when the registration was sent: the lease of the server is never shorter than this one. */
+  constructor(link, log, { worker, lease_ms: length }, asked) {
+    this.#link = link;
+    this.#log = log;
+    this.id = worker;
+    this.length = length;
+    this.#renewed = asked;
+    this.#schedule(length / 3);
+  }
+
+  /** Aborts when the lease has ended, with the reason. */
+  get signal() { return this.#end.signal; }
+
+  /** Ends it: the claims under it are lost. error is set if the server refuses the worker for good. */
+  end(reason, error) {
+    clearTimeout(this.#timer);
+    if (this.signal.aborted) return;
+    this.error = error;
+    this.#end.abort(new LeaseLost(reason));
+    for (const attempt of this.attempts.values()) attempt.end(this.signal.reason);
+  }
+
+  /** Tells the server that the worker has gone. */
+  async leave() {
+    if (this.signal.aborted) return;
+    this.end('the worker has stopped');
+    await this.#link.post(`v1/workers/${this.id}/leave`, {}, { once: true, timeout: this.length / 3 }).catch(() => {}); // else the lease runs out
+  }
+
+  /** Decides what a failed claim or renewal means. Returns whether the call may be made again. */
+  judge(error) {
+    if (this.signal.aborted) return false;
+    if (mayPass(error)) {
+      const silent = performance.now() - this.#renewed;
+      if (silent < this.length) return true;
+      this.end(`no answer from the server for ${Math.round(silent)} ms, longer than the lease of ${this.length} ms`);
+    } else {
+      this.end(`the server refused the worker: ${error.detail}`, leaseEnded(error) ? undefined : error);
+    }
+    return false;
+  }
+
+  #schedule(delay) {
+    this.#timer = setTimeout(() => this.#renew(), delay);
+  }
+
+  // The form without held releases nothing. A claim that it does not return was revoked, if it was there before.
+  async #renew() {
+    const asked = performance.now();
+    const gap = asked - this.#renewed;
+    if (gap > this.length) {
+      this.#log.warn('worker stood still for longer than its lease; its claims may be lost: a handler blocked the event loop, or the process was stopped', { gap: Math.round(gap), lease: this.length });
+    }
+    const before = [...this.attempts.values()];
+    try {
+      const options = { once: true, timeout: this.length / 3, signal: this.signal };
+      const answer = await this.#link.post(`v1/workers/${this.id}/renew`, {}, options);
+      this.#renewed = asked;
+      this.length = answer.lease_ms;
+      this.#apply(before, answer);
+      this.#schedule(this.length / 3);
+    } catch (error) {
+      if (!this.judge(error)) return;
+      this.#log.warn('lease not renewed; retrying', { error: error.message });
+      this.#schedule(this.length / 15);
+    }
+  }
+
+  #apply(before, { claims, stop, steered }) {
+    const held = new Set(claims ?? []);
+    for (const attempt of before) {
+      if (!held.has(attempt.claim.claim) && !attempt.settling && !attempt.over) attempt.end(new LeaseLost('the claim was taken away'));
+    }
+    for (const { claim, reason } of stop ?? []) this.attempts.get(claim)?.end(new Stopped(reason));
+    for (const claim of steered ?? []) this.attempts.get(claim)?.obey({ steered: true });
+  }
+}

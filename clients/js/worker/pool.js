@@ -1,0 +1,183 @@
+// The slots of a worker: claims runs for the free ones, round by round.
+
+import { Alarm } from '../pause.js';
+import { Attempt } from './attempt.js';
+import { Stopped } from './errors.js';
+import { Lease, leaseEnded, mayPass } from './lease.js';
+import { Link } from './link.js';
+import { stderr, withAttributes } from './log.js';
+import { start } from './run.js';
+
+const wait = 30; // seconds that a claim waits for a run
+const patience = (wait + 30) * 1000; // ms for one try of it
+
+export class Pool {
+  #handlers;
+  #options;
+  #link;
+  #log;
+  #running = new Set(); // attempts whose handler has not returned
+  #unsettled = new Set(); // promises of attempts that have not ended for the server
+  #lease = null;
+  #stop = new AbortController();
+  #done = null;
+  #registered;
+  /** Resolves at the first registration; never rejects. */
+  ready = new Promise((resolve) => { this.#registered = resolve; });
+  #wake = () => {};
+
+  constructor(handlers, options) {
+    this.#handlers = handlers;
+    this.#options = options;
+    this.#link = new Link({ url: options.url, token: options.token, fetch: options.fetch ?? globalThis.fetch });
+    this.#log = withAttributes(options.log ?? stderr, {});
+  }
+
+  /** Serves until stop, or until the server refuses the worker for good. */
+  run() {
+    this.#done = this.#serve();
+    return this.#done;
+  }
+
+  /** Claims nothing more, and waits for what is running. After within milliseconds it ends that too. */
+  async stop(within) {
+    this.#stop.abort();
+    this.#wake();
+    const cut = within !== undefined && setTimeout(() => {
+      for (const attempt of this.#running) attempt.end(new Stopped('the worker is shutting down'));
+    }, within);
+    try {
+      await this.#done;
+    } finally {
+      clearTimeout(cut);
+    }
+  }
+
+  get #stopping() { return this.#stop.signal.aborted; }
+
+  async #serve() {
+    try {
+      while (!this.#stopping) {
+        this.#lease = await this.#register();
+        if (!this.#lease) break;
+        await this.#claim(this.#lease);
+        if (this.#lease.error) throw this.#refusal(this.#lease.error);
+        if (!this.#stopping) this.#log.warn('lease lost; registering again', { reason: this.#lease.signal.reason?.message });
+      }
+    } finally {
+      while (this.#unsettled.size > 0) await Promise.all(this.#unsettled);
+      await this.#lease?.leave();
+      this.#log.info('worker stopped');
+    }
+  }
+
+  /** Registers. An outage of the server delays it, a refusal ends the worker. Returns null once the worker stops. */
+  async #register() {
+    const body = { agents: Object.keys(this.#handlers), max: 0, pid: globalThis.process?.pid, retry: this.#options.retry };
+    for (let silent = false; ;) {
+      const asked = performance.now();
+      try {
+        const answer = await this.#link.post('v1/claims', body, { once: true, signal: this.#stop.signal });
+        this.#log.info('worker registered', { worker: answer.worker, agents: body.agents });
+        this.#registered();
+        return new Lease(this.#link, this.#log, answer, asked);
+      } catch (error) {
+        if (this.#stopping) return null;
+        if (!mayPass(error) && !leaseEnded(error)) throw this.#refusal(error);
+        if (!silent) this.#log.warn('worker could not register; retrying', { error: error.message });
+        silent = true;
+        await this.#pause(Math.max(error.retryAfter ?? 0, 500 + 1500 * Math.random()));
+      }
+    }
+  }
+
+  /** Claims for the free slots while the lease lasts. One round is outstanding at a time. */
+  async #claim(lease) {
+    for (let round = 1; !this.#stopping && !lease.signal.aborted; round++) {
+      await this.#free(lease);
+      if (this.#stopping || lease.signal.aborted) return;
+      const claims = await this.#round(lease, round);
+      for (const claim of claims) this.#start(lease, claim);
+    }
+  }
+
+  // A round without an answer is repeated under its number, and returns what it has claimed. Once the worker stops, it is
+  // repeated for no slot, and what it had claimed is given back.
+  async #round(lease, round) {
+    const alone = ![...this.#running].some((attempt) => onLastAttempt(attempt.run));
+    const max = this.#options.slots - this.#running.size;
+    const ask = { worker: lease.id, round, retry: this.#options.retry };
+    for (;;) {
+      const signal = AbortSignal.any([lease.signal, this.#stop.signal]);
+      try {
+        const body = { ...ask, max, alone, wait: `${wait}s` };
+        return (await this.#link.post('v1/claims', body, { once: true, timeout: patience, signal })).claims ?? [];
+      } catch (error) {
+        if (lease.signal.aborted) return [];
+        if (this.#stopping) break;
+        if (!lease.judge(error)) return [];
+        this.#log.warn('claim not answered; repeating it', { round, error: error.message });
+        await this.#pause(Math.max(error.retryAfter ?? 0, 100 + 900 * Math.random()));
+      }
+    }
+    const none = Object.fromEntries(Object.keys(this.#handlers).map((name) => [name, 0]));
+    try {
+      const { claims } = await this.#link.post('v1/claims', { ...ask, max: 1, agents: none }, { signal: lease.signal });
+      await Promise.all((claims ?? []).map((claim) => new Attempt(this.#link, claim).settle({ outcome: 'release' })));
+    } catch (error) {
+      this.#log.warn('claims of the last round not given back; they end with the lease', { error: error.message });
+    }
+    return [];
+  }
+
+  #start(lease, claim) {
+    const attempt = new Attempt(this.#link, claim);
+    const { id: run, thread, agent, attempt: count } = attempt.run;
+    const log = withAttributes(this.#log, { run, thread, agent, attempt: count });
+    log.debug('attempt started');
+    lease.attempts.set(claim.claim, attempt);
+    this.#running.add(attempt);
+    const { settled, returned } = start(attempt, this.#handlers[agent], { grace: this.#options.grace, log });
+    const ended = settled.then(() => {
+      lease.attempts.delete(claim.claim);
+      this.#unsettled.delete(ended);
+    });
+    this.#unsettled.add(ended);
+    Promise.all([ended, returned]).then(() => {
+      this.#running.delete(attempt);
+      this.#wake();
+    });
+    if (lease.signal.aborted) attempt.end(lease.signal.reason);
+  }
+
+  /** Resolves once a slot is free, or there is nothing to claim for. */
+  async #free(lease) {
+    while (this.#running.size >= this.#options.slots && !this.#stopping && !lease.signal.aborted) await this.#change(lease.signal);
+  }
+
+  /** Resolves at the end of an attempt, at stop, or when signal is aborted. */
+  async #change(signal) {
+    if (signal.aborted) return;
+    let woken;
+    const change = new Promise((resolve) => { woken = resolve; });
+    this.#wake = woken;
+    signal.addEventListener('abort', woken, { once: true });
+    await change;
+    signal.removeEventListener('abort', woken);
+  }
+
+  /** Waits that long, or until the worker stops. */
+  #pause(milliseconds) { return new Alarm().sleep(milliseconds, this.#stop.signal); }
+
+  // What to do about a refusal, in the message of the error.
+  #refusal(error) {
+    const { origin } = this.#link;
+    if (error.code === 'unauthenticated') error.message = `the server at ${origin} refused the token (${error.detail}); pass one with the scope work: mailroom token create NAME --scope work`;
+    else if (error.code === 'forbidden') error.message = `the server at ${origin} refused the worker: ${error.detail}; the token needs the scope work`;
+    else error.message = `the server at ${origin} refused the worker: ${error.detail}`;
+    return error;
+  }
+}
+
+/** Whether a run that crashed before is on its last attempt: only one of those runs at a time, so that it takes no other one with it. */
+function onLastAttempt({ crashes, max_crashes: most }) { return crashes > 0 && crashes >= (most ?? 3) - 1; }

@@ -1,0 +1,108 @@
+// Runs a handler for one attempt, and settles it whatever the handler does.
+
+import { Failure, LeaseLost, Stopped, messageOf } from './errors.js';
+import { duration } from './json.js';
+import { Session } from './session.js';
+
+const longest = 2 ** 31 - 1; // ms; a longer timer fires at once
+const longestMessage = 16_384; // characters
+
+/**
+ * Starts an attempt. settled resolves when the attempt has ended for the server, returned when the handler has
+ * returned, which may be later. Neither rejects.
+ */
+export function start(attempt, handler, { grace, log }) {
+  const work = handle(attempt, handler);
+  const returned = work.then(() => {});
+  return { settled: conclude(attempt, work, grace, log), returned };
+}
+
+// Resolves to how the handler ended, after all that it began.
+async function handle(attempt, handler) {
+  await null; // a handler may be a plain function that throws
+  try {
+    const text = await handler(new Session(attempt));
+    await attempt.quiet();
+    return { text };
+  } catch (error) {
+    await attempt.quiet();
+    return { error: error ?? new Error('the handler threw no error') };
+  }
+}
+
+async function conclude(attempt, work, grace, log) {
+  const { deadline_ms: limit } = attempt.claim;
+  const late = new Failure(`the attempt took longer than ${limit} ms`);
+  const deadline = limit && setTimeout(() => attempt.end(late), Math.min(limit, longest));
+  const cut = cutOff(attempt.signal, grace);
+  try {
+    const ended = await Promise.race([work, cut.passed]);
+    const body = outcome(attempt, ended);
+    if (ended.error && !attempt.signal.aborted && body.outcome === 'fail') log.error('attempt failed', { error: ended.error });
+    if (ended.forced) log.warn('handler did not return in time; its slot stays taken until it does', { grace });
+    if (attempt.lost) throw attempt.signal.reason;
+    await settle(attempt, body, ended, log);
+    log.debug('attempt settled', { outcome: body.outcome });
+  } catch (error) {
+    if (error instanceof LeaseLost || attempt.lost) log.warn('claim lost; another attempt goes on', { reason: messageOf(error) });
+    else log.error('attempt could not be settled; the server ends it with its claim', { error });
+  } finally {
+    attempt.over = true;
+    clearTimeout(deadline);
+    cut.clear();
+  }
+}
+
+/** Resolves a grace after a signal was aborted. */
+function cutOff(signal, grace) {
+  let timer;
+  let begin;
+  const passed = new Promise((resolve) => {
+    begin = () => { timer = setTimeout(() => resolve({ forced: true, error: signal.reason }), grace); };
+    if (signal.aborted) begin();
+    else signal.addEventListener('abort', begin, { once: true });
+  });
+  const clear = () => {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', begin);
+  };
+  return { passed, clear };
+}
+
+/** How an attempt is settled whose handler ended like that. */
+function outcome(attempt, { text, error, forced }) {
+  const { reason } = attempt.signal;
+  if (error !== undefined && reason instanceof Stopped) return { outcome: 'release', entered: true, forced };
+  if (attempt.parked.size > 0 && !forced) return park(attempt.parked);
+  if (error !== undefined) return failure(attempt.signal.aborted ? reason : error, forced);
+  if (text === undefined || text === null || typeof text === 'string') return { outcome: 'complete' };
+  return failure(new Failure(`the handler returned a value of type ${typeof text}; return a text, or write and return nothing`, { class: 'permanent' }));
+}
+
+// The first decision starts the next attempt: with several questions it may be all that the handler needs.
+function park(parked) {
+  const asks = [...parked.values()].filter(Boolean);
+  return { outcome: 'wait', wait: { names: [...parked.keys()], any: parked.size > 1 || undefined }, tickets: asks.length > 0 ? asks : undefined };
+}
+
+function failure(error, forced) {
+  const kind = error instanceof Failure ? error : new Failure('');
+  const message = messageOf(error).replaceAll('\0', '').slice(0, longestMessage) || 'failed';
+  const retry = kind.retryAfter > 0 ? duration(kind.retryAfter) : undefined;
+  return { outcome: 'fail', forced, failure: { message, class: kind.class, retry_after: retry, agent: kind.agent || undefined } };
+}
+
+// A settle that the server refuses becomes a failure, so that it is counted and visible; in the end without the text.
+async function settle(attempt, body, { text }, log) {
+  const draft = attempt.close();
+  if (body.outcome === 'complete' && text) draft.write(text.replaceAll('\0', '\ufffd'));
+  draft.end();
+  try {
+    await attempt.settle(body, draft);
+  } catch (error) {
+    if (attempt.lost || error instanceof LeaseLost || error.code === 'lease_lost') throw error;
+    log.error('settle refused', { error });
+    const refused = failure(new Error(`settle refused: ${error.message}`));
+    await attempt.settle(refused, draft).catch(() => attempt.settle(refused));
+  }
+}
