@@ -52,6 +52,15 @@ class TestLost(Case):
         self.assertEqual(run.sent["disposition"], "duplicate")
         self.assertEqual(len(list(self.mailroom.runs("thread:sent-once"))), 1)
 
+    def test_a_lost_answer_to_a_decision(self) -> None:
+        self.serve("decided", lambda s: str(bool(s.approval("go", prompt="Go?"))))
+        run = self.mailroom.send("x", agent="decided").wait(until_asked=True, timeout=PATIENCE)
+        [ticket] = self.mailroom.asks(run=run.id)
+        self.proxy.lose("POST /v1/tickets/")
+        self.assertEqual(Mailroom(self.proxy.url, self.server.token).decide(ticket, "approve").decision, "approve")
+        self.assertTrue(self.proxy.lost.is_set())
+        self.assertEqual(self.done(run), "True")
+
     def test_a_stream_that_breaks_goes_on_after_the_last_entry(self) -> None:
         self.serve("asks", lambda s: str(bool(s.approval("go", prompt="Go?"))))
         run = Mailroom(self.proxy.url, self.server.token).send("x", agent="asks")

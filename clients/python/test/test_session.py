@@ -186,7 +186,8 @@ class TestSession(Case):
 
     def test_tools_a_step_and_the_log(self) -> None:
         def handle(s: Session) -> str:
-            call = s.tool("search", {"q": "ü"})
+            s.tool_arguments("c1", "search", '{"q": "ü"}')
+            call = s.tool("search", {"q": "ü"}, call="c1")
             s.tool_finished(call, output={"hits": 2}, summary="2 hits")
             s.reasoning("hm")
             s.write("aside")
@@ -254,6 +255,22 @@ class TestSession(Case):
         self.assertEqual(run.wait(timeout=PATIENCE).status, "cancelled")
         self.assertEqual(len(seen), 1)
 
+    def test_an_effect_whose_error_follows_a_stop_is_unknown(self) -> None:
+        begun = threading.Event()
+
+        def handle(s: Session) -> None:
+            def call() -> None:
+                begun.set()
+                until("the attempt has to end", lambda: s.stopping)
+                raise ConnectionError("reset")
+            s.effect("cut", call)
+        self.serve("cut-sync", handle)
+        run = self.mailroom.send("x", agent="cut-sync")
+        self.assertTrue(begun.wait(PATIENCE))
+        self.mailroom.cancel(run)
+        self.assertEqual(run.wait(timeout=PATIENCE).status, "cancelled")
+        self.assertEqual([k for k in self.kinds(run) if k.startswith("effect.")], ["effect.intended", "effect.unknown"])
+
     def test_a_handler_that_does_not_stop_is_forced_after_the_grace(self) -> None:
         begun, go = threading.Event(), threading.Event()
 
@@ -282,6 +299,29 @@ class TestSession(Case):
 
 
 class TestAsync(Case):
+    def test_an_effect_that_a_stop_cut_off_is_unknown_and_one_that_ended_is_recorded(self) -> None:
+        begun = threading.Event()
+
+        async def handle(s: AsyncSession) -> None:
+            async def call() -> str:
+                begun.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    if s.text == "ends":
+                        return "done"
+                    raise
+                return ""
+            await s.effect("cut", call)
+        self.serve("cut", handle)
+        for text, last, status in (("is cut", "effect.unknown", "cancelled"), ("ends", "effect.settled", "completed")):
+            begun.clear()
+            run = self.mailroom.send(text, agent="cut")
+            self.assertTrue(begun.wait(PATIENCE))
+            self.mailroom.cancel(run)
+            self.assertEqual(run.wait(timeout=PATIENCE).status, status)
+            self.assertEqual([k for k in self.kinds(run) if k.startswith("effect.")], ["effect.intended", last])
+
     def test_async_handlers_share_a_loop_and_do_the_same(self) -> None:
         loops = set()
 

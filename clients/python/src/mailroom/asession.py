@@ -69,6 +69,10 @@ class AsyncSession:
         """See Session.tool."""
         return await _away(self.sync.tool, name, arguments, call=call)
 
+    async def tool_arguments(self, call: str, name: str, text: str) -> None:
+        """See Session.tool_arguments."""
+        await _away(self.sync.tool_arguments, call, name, text)
+
     async def tool_finished(self, call: str, output: Any = None, *, ok: bool = True, summary: str = "") -> None:
         """See Session.tool_finished."""
         await _away(self.sync.tool_finished, call, output, ok=ok, summary=summary)
@@ -82,16 +86,20 @@ class AsyncSession:
                 found: Happened[Any] | None = await _run(reconcile)
                 await _away(call.reconciled, found)
             if not call.settled:
-                await _away(call.record_begin)
+                try:
+                    await _surely(call.record_begin)
+                except asyncio.CancelledError:
+                    await _surely(call.not_called)  # else its outcome would be unknown
+                    raise
                 token = call.enter()
                 try:
                     value = await _run(fn)
                 except BaseException as err:
-                    await asyncio.shield(_away(call.fail, err))
+                    await _surely(call.fail, err)
                     raise
                 finally:
                     reset(token)
-                await asyncio.shield(_away(call.finish, value))
+                await _surely(call.finish, value)
             kept: T = call.value
             return kept
         finally:
@@ -102,7 +110,7 @@ class AsyncSession:
         call = await _away(self.sync._effects.call, name, None, True, False)
         try:
             if not call.settled:
-                await _away(call.finish, await _run(fn))
+                await _surely(call.finish, await _run(fn))
             kept: T = call.value
             return kept
         finally:
@@ -153,6 +161,21 @@ async def _away(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     context = contextvars.copy_context()
     call = functools.partial(fn, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(None, lambda: context.run(call))
+
+
+async def _surely(fn: Callable[..., T], *args: Any) -> T:
+    """Calls a function that blocks, and waits for its end also if the task is cancelled: settles come later."""
+    call = asyncio.ensure_future(_away(fn, *args))
+    cancelled: asyncio.CancelledError | None = None
+    while not call.done():
+        try:
+            await asyncio.wait([call])
+        except asyncio.CancelledError as err:
+            cancelled = err
+    if cancelled is not None:
+        call.exception()  # was looked at
+        raise cancelled
+    return call.result()
 
 
 async def _run(fn: Callable[[], Any]) -> Any:

@@ -16,7 +16,7 @@ from .client import at
 from .errors import Ended, LeaseLost, MailroomError, Parked, Stopped
 from .jsontext import check, clean
 from .rows import Row
-from .text import Reasoning, Text
+from .text import Live, Text
 from .transport import Query, Transport
 
 
@@ -31,7 +31,7 @@ class Attempt:
         self.turn = threading.RLock()
         self.number = int(self.run["steps"]) + 1
         self.text = Text(f"{self.run['id']}.{self.run['attempt']}")
-        self.reasoning = Reasoning()
+        self.live: dict[str, Live] = {}  # by channel and call, for the message being written
         self.parked: Row | None = None
         self.covers = 0  # the last steered message that the handler has
         self.covered = 0  # the one that a step has covered
@@ -97,7 +97,7 @@ class Attempt:
                 self.state.clear()
             if "message" in body:
                 self.text.begin()
-                self.reasoning.begin()
+                self.live.clear()
 
     def park(self, names: list[str], asks: list[Row], any_of: bool = False) -> None:
         """Raises Parked. The settle after the return of the handler opens the tickets and waits."""
@@ -122,12 +122,18 @@ class Attempt:
             if self.text.unstored > limits.ENTRY:
                 self.flush(store=True, once=False)
 
+    def show(self, text: str, **fields: str) -> None:
+        """Shows text live in a channel."""
+        with self.turn:
+            self.enter()
+            self.live.setdefault(" ".join(fields.values()), Live(**fields)).add(text)
+
     def flush(self, *, store: bool, once: bool = True) -> None:
         """Sends text that was not sent. With `once` it tries once, and drops what only readers at hand would see."""
         with self.turn:
             if self._closed or self._lost.is_set() or self.parked is not None:
                 return
-            bodies: list[Row] = [b for b in (self.text.next(store), *self.reasoning.next()) if b]
+            bodies: list[Row] = [b for b in (self.text.next(store), *(v.next() for v in self.live.values())) if b]
             for body in bodies:
                 if once:
                     found = self.transport.once("POST", self.path("deltas"), body, timeout=5)

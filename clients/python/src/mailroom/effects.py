@@ -130,6 +130,11 @@ class Call:
         self._effects._attempt.enter()
         self._effects.record(self._state, "intended")
 
+    def not_called(self) -> None:
+        """Records that the attempt ended between the record of the intention and the call."""
+        if self._state["last"] == "intended" and not isinstance(self._effects._attempt.why, LeaseLost):
+            self._effects.record(self._state, "settled", error="the attempt ended before the call")
+
     def enter(self) -> contextvars.Token[str]:
         """Begins the scope of effect_key, in the thread or task of the call."""
         return _key.set(self.key)

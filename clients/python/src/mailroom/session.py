@@ -111,9 +111,7 @@ class Session:
 
     def reasoning(self, text: str) -> None:
         """Shows what the agent thinks to readers at hand. It is not stored; a message part of type reasoning is."""
-        with self._attempt.turn:
-            self._attempt.enter()
-            self._attempt.reasoning.add(text)
+        self._attempt.show(text, channel="thinking")
 
     def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
              progress: float | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
@@ -134,6 +132,10 @@ class Session:
         body = {"call": call, "name": clean(name), "arguments": arguments}
         self._step(message=False, entries=[{"kind": "tool.started", "body": body}])
         return call
+
+    def tool_arguments(self, call: str, name: str, text: str) -> None:
+        """Shows arguments of a tool call as a model writes them, to readers at hand; then comes tool(…, call=call)."""
+        self._attempt.show(text, channel="tool", call=clean(call), name=clean(name))
 
     def tool_finished(self, call: str, output: Any = None, *, ok: bool = True, summary: str = "") -> None:
         """Records the output of a tool call."""

@@ -90,14 +90,11 @@ class Text:
             self._stored, self._stored_at = end, time.monotonic()
 
 
-class Reasoning:
-    """What the agent thinks. It is shown live, and never stored."""
+class Live:
+    """Text that is shown live and never stored: reasoning, or the arguments of a tool call as a model writes them."""
 
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts again, with the next message."""
+    def __init__(self, **fields: str) -> None:
+        self._fields = fields
         self._offset = 0
         self._pending = ""
 
@@ -107,11 +104,11 @@ class Reasoning:
         if self._offset + len((self._pending + text).encode()) <= limits.TEXT:
             self._pending += text
 
-    def next(self) -> list[Row]:
-        """The requests that send what was not sent. It is sent once."""
+    def next(self) -> Row | None:
+        """The request that sends what was not sent. It is sent once."""
         if not self._pending:
-            return []
-        body: Row = {"offset": self._offset, "text": self._pending, "channel": "thinking"}
+            return None
+        body: Row = {"offset": self._offset, "text": self._pending, **self._fields}
         self._offset += len(self._pending.encode())
         self._pending = ""
-        return [body]
+        return body

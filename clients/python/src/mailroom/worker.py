@@ -124,7 +124,7 @@ class Worker:
             fn(*args)
         except (KeyError, TypeError, AttributeError) as err:
             self._error = self._error or MailroomError(
-                "incompatible", f"the server is newer than this package, which does not know its answer ({err!r}); upgrade it")
+                "incompatible", f"the server's answer has another form than this package knows ({err!r}); upgrade it")
         except BaseException as err:
             self._error = self._error or err
             self._draining.set()
@@ -165,8 +165,8 @@ class Worker:
             self.transport.call("GET", "/v1/claims/probe:1/log", goes_on=self._goes_on)
         except MailroomError as err:
             if err.code == "incompatible" or err.message.startswith("no route"):
-                raise MailroomError("incompatible", f"the server at {self.transport.url} is older than this package, or "
-                                    "no Mailroom server; upgrade it, or install an older mailroom package") from None
+                raise MailroomError("incompatible", f"the server at {self.transport.url} is no Mailroom server, or older "
+                                    "than this package; upgrade it, or install an older mailroom package") from None
             if err.code in ("unauthenticated", "forbidden"):
                 raise
 
