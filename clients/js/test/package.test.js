@@ -61,17 +61,20 @@ test('the package has its modules and types and no test, and the linters of pack
 for (const [module, moduleResolution] of [['node16', 'node16'], ['esnext', 'bundler']]) {
   test(`an empty project that resolves modules as ${moduleResolution} compiles and imports it`, async () => {
       await writeFile(join(app, 'app.ts'), use);
-    const compilerOptions = { strict: true, module, moduleResolution, target: 'es2022', lib: ['es2022', 'dom', 'dom.asynciterable'], types: [] };
+    const lib = ['es2022', 'dom', 'dom.asynciterable'];
+    const compilerOptions = { strict: true, module, moduleResolution, target: 'es2022', lib, types: [] };
     await writeFile(join(app, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['app.ts'] }));
     await run(tool('tsc'), ['-p', app], app);
-    assert.equal((await run(process.execPath, ['-e', "import('./app.js').then((app) => console.log(typeof app.serve))"], app)).trim(), 'function');
+    const importing = "import('./app.js').then((app) => console.log(typeof app.serve))";
+    assert.equal(await run(process.execPath, ['-e', importing], app), 'function\n');
   });
 }
 
 test('the client does not load the worker', async () => {
   const client = await readFile(join(here, 'mailroom.js'), 'utf8');
   assert.doesNotMatch(client, /from '.*worker/);
-  assert.match(await readFile(join(here, 'embed.go'), 'utf8'), /go:embed \*\.js\n/, 'pages are served the modules of the client alone');
+  const embedded = await readFile(join(here, 'embed.go'), 'utf8');
+  assert.match(embedded, /go:embed \*\.js\n/, 'pages are served the modules of the client alone');
 });
 
 test('the worker in the README runs as it stands', async (t) => {
@@ -80,7 +83,8 @@ test('the worker in the README runs as it stands', async (t) => {
   const [, example] = /```js\n(import { work }.*?)```/s.exec(readme);
   await writeFile(join(app, 'worker.js'), example);
   const child = spawn(process.execPath, ['worker.js'], {
-    cwd: app, env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token }, stdio: ['ignore', 'inherit', 'pipe'],
+    cwd: app, env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token },
+    stdio: ['ignore', 'inherit', 'pipe'],
   });
   t.after(() => child.kill('SIGKILL'));
   for await (const line of createInterface({ input: child.stderr })) if (line.includes('worker registered')) break;

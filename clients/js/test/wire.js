@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 
 /**
- * Starts a proxy. cut(pattern) lets the next request that matches through to the server and closes the connection in place of
- * its answer; the promise that it returns resolves then.
+ * Starts a proxy. cut(pattern) lets the next request that matches through to the server and closes the connection in
+ * place of its answer; the promise that it returns resolves then.
  */
 export async function wire(t, target) {
   const { hostname, port } = new URL(target);

@@ -9,10 +9,13 @@ const MiB = 1024 * 1024;
 test('a wrong token, a token without the scope and a wrong call are one sentence each', async (t) => {
   const bench = await serve(t);
   const { token } = await bench.client.createToken({ name: 'reader', scopes: ['read'] });
-  const refused = (given) => assert.rejects(work('js', () => {}, { url: bench.server.url, log: bench.log, ...given }).done, /scope work/);
-  await refused({ token: 'mr_wrong' });
-  await refused({ token });
-  await refused({ token: undefined });
+  const refused = (token) => {
+    const { done } = work('js', () => {}, { url: bench.server.url, log: bench.log, token });
+    return assert.rejects(done, /scope work/);
+  };
+  await refused('mr_wrong');
+  await refused(token);
+  await refused('');
   assert.throws(() => work('js'), /has no handler/);
   assert.throws(() => work({}), /no agent/);
   assert.throws(() => work('js', () => {}, { slots: 0 }), /slots/);
@@ -22,17 +25,22 @@ test('a wrong token, a token without the scope and a wrong call are one sentence
 test('what cannot be stored is refused before it is sent, and the run goes on', async (t) => {
   const cyclic = {};
   cyclic.self = cyclic;
+  const long = 'x'.repeat(300_000);
   const bench = await serve(t, async (s) => {
     const code = (call) => call.then(() => 'ok', (error) => error.code ?? error.name);
     return (await Promise.all([
-      code(s.write(7)), code(s.write('a\0b')), code(s.step({ checkpoint: 'x'.repeat(300_000) })), code(s.step({ state: cyclic })),
-      code(s.step({ state: 1n })), code(s.step({ sends: [{ agent: 'js' }] })), code(s.effect('', () => 1)), code(s.effect('no function')),
-      code(s.step({ entries: [{ kind: 'x.big', body: { text: 'x'.repeat(300_000) } }] })), code(s.approval('big', { arguments: 'x'.repeat(70_000) })),
-      code(s.memo('big', () => 'x'.repeat(2 * MiB))), code(s.tool.finished(undefined)), code(s.step({ entries: [{ kind: 'message', body: {} }] })),
-    ])).join(' ');
+      s.write(7), s.write('a\0b'), s.step({ checkpoint: long }), s.step({ state: cyclic }),
+      s.step({ state: 1n }), s.step({ sends: [{ agent: 'js' }] }), s.effect('', () => 1), s.effect('no function'),
+      s.step({ entries: [{ kind: 'x.big', body: { long } }] }), s.approval('big', { arguments: long }),
+      s.memo('big', () => long.repeat(10)), s.tool.finished(undefined), s.sleep('for how long'),
+      s.step({ entries: [{ kind: 'message', body: {} }] }),
+    ].map(code))).join(' ');
   });
   const done = await bench.end(await bench.send('go'));
-  assert.equal(done.reply, 'invalid invalid too_large invalid invalid invalid invalid invalid too_large too_large too_large invalid invalid');
+  assert.deepEqual(done.reply.split(' '), [
+    'invalid', 'invalid', 'too_large', 'invalid', 'invalid', 'invalid', 'invalid', 'invalid',
+    'too_large', 'too_large', 'too_large', 'invalid', 'invalid', 'invalid',
+  ]);
   assert.equal(done.attempt, 1);
 });
 
@@ -99,4 +107,15 @@ test('a log that throws and a fetch of the caller end nothing', async (t) => {
   });
   assert.equal((await bench.end(await bench.send('you'))).reply, 'hello you');
   assert.ok(requests >= 3);
+});
+
+test('an attempt that the server cannot settle gives its run back', async (t) => {
+  const broken = async (url, options) => {
+    if (String(url).endsWith('%3A1/settle')) return new Response('{}', { status: 500 });
+    return fetch(url, options);
+  };
+  const bench = await serve(t, (s) => `attempt ${s.run.attempt}`, { fetch: broken });
+  const done = await bench.end(await bench.send('go'));
+  assert.deepEqual([done.reply, done.failures], ['attempt 2', 0]);
+  assert.ok(bench.lines.some(({ message }) => message.includes('given back')));
 });

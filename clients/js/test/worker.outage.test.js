@@ -7,7 +7,10 @@ import { wire } from './wire.js';
 
 const short = 'lease = "6s"\nrenew = "2s"\n'; // after a kill a run waits for the end of the lease
 
-const effects = async (bench, run) => (await bench.entries(run, 'effect.intended', 'effect.settled', 'effect.unknown')).map(({ kind }) => kind.slice('effect.'.length));
+async function effects(bench, run) {
+  const entries = await bench.entries(run, 'effect.intended', 'effect.settled', 'effect.unknown');
+  return entries.map(({ kind }) => kind.slice('effect.'.length));
+}
 
 for (const [decision, reply, calls] of [['approve', '"again"', 1], ['answer', '"answered"', 0], ['deny', null, 0]]) {
   test(`a process that is killed in an effect leaves it unknown, and a person decides: ${decision}`, async (t) => {
@@ -21,7 +24,8 @@ for (const [decision, reply, calls] of [['approve', '"again"', 1], ['answer', '"
     t.after(() => worker.stop({ within: 0 }));
     assert.equal((await bench.end(run, 'waiting')).status, 'waiting');
     assert.deepEqual(await effects(bench, run), ['intended', 'unknown']);
-    assert.equal((await bench.decide(run, decision, decision === 'answer' ? { answer: 'answered' } : {})).name, 'effect:pay#1');
+    const ticket = await bench.decide(run, decision, decision === 'answer' ? { answer: 'answered' } : {});
+    assert.equal(ticket.name, 'effect:pay#1');
     const done = await bench.end(run);
     assert.deepEqual([done.reply, called], [reply, calls]);
     if (decision === 'deny') assert.deepEqual([done.status, done.error.class], ['failed', 'permanent']);
@@ -66,7 +70,7 @@ test('a process that is stopped for longer than its lease is fenced, and another
   await frozen.said('stopped');
 });
 
-test('a handler that blocks its process for longer than a lease loses its run, and the worker says so and goes on', async (t) => {
+test('a handler that blocks its process for longer than a lease loses its run, and the worker says so', async (t) => {
   const bench = await serve(t, null, { config: short });
   const blocked = await elsewhere(t, bench.server, 'blocked');
   const run = await bench.send('go');
@@ -119,7 +123,7 @@ test('lost answers to a claim, a step, an effect and a settle change nothing', a
   const proxy = await wire(t, bench.server.url);
   let [calls, settled] = [0, null];
   const handler = async (s) => {
-    const cuts = [proxy.cut(/effect.intended/), proxy.cut(/effect.settled/), proxy.cut(/"name":"look"/), proxy.cut(/"outcome":"complete"/)];
+    const cuts = [/effect.intended/, /effect.settled/, /"name":"look"/, /"outcome":"complete"/].map(proxy.cut);
     await s.effect('pay', () => { calls++; return 1; });
     await s.step({ name: 'look' });
     await Promise.all(cuts.slice(0, 3));

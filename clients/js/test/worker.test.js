@@ -10,7 +10,8 @@ test('a worker with one effect, one approval and streamed text', async (t) => {
   let calls = 0;
   const bench = await serve(t, async (s) => {
     const price = await s.effect('price', () => { calls++; return { euro: 42 }; });
-    if (!await s.approval('buy', { prompt: 'May I buy it?', action: 'buy', arguments: price })) return `no: ${s.ticket('buy').reason}`;
+    const question = { prompt: 'May I buy it?', action: 'buy', arguments: price };
+    if (!await s.approval('buy', question)) return `no: ${s.ticket('buy').reason}`;
     for (const word of ['It ', 'costs ', `${price.euro}.`]) await s.write(word);
   });
   const run = await bench.send('buy it');
@@ -58,15 +59,22 @@ test('a step commits what belongs together, and a later run finds the state and 
     await s.write('Let me see.');
     await s.tool.started('c1', 'look', { at: 'door' });
     await s.tool.finished('c1', { summary: 'open', output: { open: true } });
-    await s.step({ name: 'seen', state: { seen: 1 }, checkpoint: [2], usage: { output_tokens: 3, model: 'm' }, entries: [{ kind: 'x.note', body: { n: 1 } }], progress: 0.5 });
+    const entries = [{ kind: 'x.note', body: { n: 1 } }];
+    const usage = { output_tokens: 3, model: 'm' };
+    await s.step({ name: 'seen', state: { seen: 1 }, checkpoint: [2], usage, entries, progress: 0.5 });
     assert.deepEqual([s.state, s.checkpoint], [{ seen: 1 }, [2]]);
     await s.step({ parts: [{ type: 'reasoning', text: 'thought' }, { type: 'data', data: { a: 1 } }] });
     return 'It is open.';
   });
   const first = await bench.end(await bench.send('look'));
-  assert.deepEqual([first.status, first.reply, first.usage.output_tokens, first.usage.model], ['completed', 'It is open.', 3, 'm']);
-  const messages = (await bench.entries(first.id, 'message')).map(({ body }) => [body.text, body.visibility, body.parts?.map(({ type }) => type)]);
-  assert.deepEqual(messages.map(([text, visibility]) => [text, visibility]), [['look', 'all'], ['Let me see.', 'internal'], ['', 'all'], ['It is open.', 'all']]);
+  assert.deepEqual([first.status, first.reply], ['completed', 'It is open.']);
+  assert.deepEqual([first.usage.output_tokens, first.usage.model], [3, 'm']);
+  const messages = (await bench.client.messages(first.thread, { all: true })).items;
+  const shown = messages.map(({ text, visibility, parts }) => [text, visibility, parts.map(({ type }) => type).join()]);
+  assert.deepEqual(shown, [
+    ['look', 'all', 'text'], ['Let me see.', 'internal', 'text'], ['', 'all', 'reasoning,data'],
+    ['It is open.', 'all', 'text'],
+  ]);
   const second = await bench.end((await bench.client.send('again', { thread: first.thread })).run);
   const [state, checkpoint, log, before] = JSON.parse(second.reply);
   assert.deepEqual([state, checkpoint, log], [{ seen: 1 }, null, ['tool.started look', 'tool.finished', 'x.note']]);
@@ -76,7 +84,8 @@ test('a step commits what belongs together, and a later run finds the state and 
 test('effects and tools that run in parallel are each called once', async (t) => {
   const calls = [];
   const bench = await serve(t, async (s) => {
-    const all = await Promise.all(Array.from({ length: 20 }, (_, i) => s.effect(`e${i % 10}`, () => { calls.push(i % 10); return i % 10; }, { input: { i: i % 10 } })));
+    const call = (i) => s.effect(`e${i}`, () => { calls.push(i); return i; }, { input: { i } });
+    const all = await Promise.all(Array.from({ length: 20 }, (_, i) => call(i % 10)));
     await Promise.all(all.map((_, i) => s.tool.started(`c${i}`, 'x')));
     return all.join(' ');
   });
@@ -109,7 +118,8 @@ test('an attempt that parks waits for the effects that run beside it', async (t)
 test('an error of an effect is not its value, and a retry calls it again', async (t) => {
   const calls = { effect: 0, memo: 0 };
   const bench = await serve(t, async (s) => {
-    const model = await s.memo('model', () => { calls.memo++; return `answer ${calls.memo}`; }, { input: { b: 1, a: 2 } });
+    const answer = () => { calls.memo++; return `answer ${calls.memo}`; };
+    const model = await s.memo('model', answer, { input: { b: 1, a: 2 } });
     const value = await s.effect('pay', () => {
       if (++calls.effect === 1) throw new Error('bank is closed');
       return 'paid';
@@ -151,9 +161,10 @@ test('a child, an input, a timer, an event and a message to another thread', asy
     poet: (s) => `poem of ${s.text}`,
   });
   const run = await bench.send('go');
-  const asked = async () => (await bench.client.run(run)).wait?.tickets.length && (await bench.question(run))?.kind === 'input';
+  const asked = async () => (await bench.question(run))?.kind === 'input';
   for await (const { kind, entry } of bench.client.follow({ run })) {
-    if (kind === 'entry' && entry.kind === 'run.waiting' && await asked()) await bench.decide(run, 'answer', { answer: 'anna' });
+    if (kind !== 'entry' || entry.kind !== 'run.waiting') continue;
+    if (await asked()) await bench.decide(run, 'answer', { answer: 'anna' });
   }
   assert.equal((await bench.client.run(run)).reply, 'poem of one poem of two completed anna null');
   assert.equal((await bench.client.messages('notes')).items[0].text, 'by the way');
@@ -190,7 +201,7 @@ test('a steered message is read once, and a stop ends the handler, which can sav
   assert.equal((await bench.entries(run, 'step')).at(-1).body.name, 'saved');
 });
 
-test('a handler that swallows the park is parked all the same, and one that ignores its stop loses its attempt', async (t) => {
+test('a handler that swallows the park is parked, and one that ignores its stop loses its attempt', async (t) => {
   const begun = gate();
   const bench = await serve(t, {
     js: async (s) => {
@@ -255,7 +266,8 @@ test('failures say how the run goes on', async (t) => {
     odd: () => { throw undefined; },
   }, { retry: { attempts: 3, first: '1ms' } });
   const run = await bench.end(await bench.send('go'));
-  assert.deepEqual([run.status, run.error.class, run.error.message, run.attempt], ['failed', 'permanent', 'no such account', 1]);
+  const { status, error, attempt } = run;
+  assert.deepEqual([status, error.class, error.message, attempt], ['failed', 'permanent', 'no such account', 1]);
   assert.equal((await bench.end(await bench.send('go', { agent: 'plain' }))).reply, 'third time');
   assert.match((await bench.end(await bench.send('go', { agent: 'odd' }))).error.message, /threw no error/);
   assert.ok(!(new Failure('x') instanceof LeaseLost));

@@ -4,13 +4,17 @@ import { Failure, LeaseLost, Parked, Stopped, Unknown, work, type Session } from
 
 async function handler(s: Session): Promise<string | void> {
   await s.write(s.text);
-  const { id } = await s.effect('pay', async (key) => ({ id: key.length }), { input: { to: 'anna' }, reconcile: async () => ({ value: { id: 1 } }) });
+  const reconcile = async () => ({ value: { id: 1 } });
+  const { id } = await s.effect('pay', async (key) => ({ id: key.length }), { input: { to: 'anna' }, reconcile });
   // @ts-expect-error: a reconcile returns the value of the effect
   await s.effect('pay', () => 1, { reconcile: () => ({ value: 'one' }) });
-  if (!(await s.approval('may', { prompt: `Pay ${id}?`, action: 'pay', arguments: { id }, expires: '10m' }))) return s.ticket('may')?.reason ?? '';
+  const question = { prompt: `Pay ${id}?`, action: 'pay', arguments: { id }, expires: '10m' };
+  const yes: boolean = await s.approval('may', question);
+  if (!yes) return s.ticket('may')?.reason ?? '';
   // @ts-expect-error: a step has no text
   await s.step({ text: 'x' });
-  await s.step({ name: 'paid', usage: { output_tokens: 3 }, sends: [{ name: 'note', agent: 'poet', text: 'x', answer: 'wake' }] }, { afterStop: true });
+  const sends = [{ name: 'note', agent: 'poet', text: 'x', answer: 'wake' as const }];
+  await s.step({ name: 'paid', usage: { output_tokens: 3 }, sends }, { afterStop: true });
   const child = await s.call('poem', { agent: 'poet', text: 'rain', priority: 1 });
   const entries = await s.log({ kinds: ['message'], limit: 5 });
   if (entries.length > 3) throw new Failure('too long', { class: 'permanent', retryAfter: 1000 });

@@ -47,7 +47,10 @@ class Bench {
   }
 
   /** The entries of the run's thread of these kinds. */
-  async entries(run, ...kind) { return (await this.client.entries((await this.client.run(run)).thread, { limit: 500, kind })).items; }
+  async entries(run, ...kind) {
+    const { thread } = await this.client.run(run);
+    return (await this.client.entries(thread, { limit: 500, kind })).items;
+  }
 
   /** The open ticket of the run. */
   async question(run) { return (await this.client.tickets({ q: `run:${run} state:open` })).items[0]; }
@@ -75,7 +78,8 @@ class Bench {
 export async function elsewhere(t, server, mode) {
   const file = fileURLToPath(new URL('worker.child.js', import.meta.url));
   const child = spawn(process.execPath, [file, mode], {
-    env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token }, stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token },
+    stdio: ['ignore', 'pipe', 'inherit'],
   });
   t.after(() => child.kill('SIGKILL'));
   const lines = [];

@@ -1,19 +1,21 @@
 // Waiting: for a person, a time, an event or another run. While a run waits, no process holds it.
 
-import { MailroomError } from '../errors.js';
 import { checkName } from './attempt.js';
+import { conflict, invalid } from './errors.js';
 import { canonical, checkSize, bytesOf, duration, encode, KiB, plain } from './json.js';
 
 const limit = 64 * KiB; // of each part of a question
 
 /**
- * Returns the ticket of a question once it is decided or has expired. Until then it parks the run: the handler ends with
- * Parked, and a later attempt calls again. Questions that are asked in parallel are opened together, and the first
- * decision starts the next attempt.
+ * Returns the ticket of a question once it is decided or has expired. Until then it parks the run: the handler ends
+ * with Parked, and a later attempt calls again. Questions that are asked in parallel are opened together, and the
+ * first decision starts the next attempt.
  */
 export async function waitFor(attempt, ask) {
   attempt.check({ parked: true });
   const known = attempt.tickets.get(ask.name);
+  const asked = attempt.parked.get(ask.name);
+  if (asked) compare(asked, ask);
   if (!known) attempt.park(ask.name, ask);
   if (ask.kind) compare(known, ask);
   if (known.state !== 'open') return known;
@@ -25,16 +27,16 @@ export async function waitFor(attempt, ask) {
 }
 
 /** A question in the form of the server. */
-export function question(name, kind, { prompt, action, arguments: args, expires, answers, holds } = {}) {
+export function question(name, kind, { prompt, action, arguments: args, expires, holds } = {}) {
   checkName(name, 'a ticket');
   for (const [what, text] of [['prompt', prompt], ['action', action]]) {
-    if (text !== undefined && typeof text !== 'string') throw new MailroomError('invalid', `the ${what} of ticket "${name}" must be a text`);
-    if (text !== undefined) checkSize(bytesOf(text), `the ${what} of ticket "${name}"`, limit);
+    if (text === undefined) continue;
+    if (typeof text !== 'string') throw invalid(`the ${what} of ticket "${name}" must be a text`);
+    checkSize(bytesOf(text), `the ${what} of ticket "${name}"`, limit);
   }
-  return {
-    name, kind, prompt, action, answers: answers || undefined, holds: holds || undefined,
-    arguments: args === undefined ? undefined : plain(args, `the arguments of ticket "${name}"`, limit), ...due(expires),
-  };
+  if (kind === 'timer' && expires === undefined) throw invalid(`sleep "${name}" needs a time or a duration`);
+  const given = args === undefined ? undefined : plain(args, `the arguments of ticket "${name}"`, limit);
+  return { name, kind, prompt, action, holds: holds || undefined, arguments: given, ...due(expires) };
 }
 
 /** When a ticket ends: a time is absolute, a duration counts from the first ask on. */
@@ -46,9 +48,12 @@ export function due(when) {
 
 // A decision belongs to the question that was shown, and to no other one of the same name.
 function compare(ticket, ask) {
-  const content = ({ kind, prompt, action, arguments: args, answers }) => canonical([kind, prompt || null, action || null, args ?? null, answers === true]);
   if (content(ticket) === content(ask)) return;
-  throw new MailroomError('conflict', `ticket "${ask.name}" already exists with different content; give the new question another name`);
+  throw conflict(`ticket "${ask.name}" already exists with different content; give the new question another name`);
+}
+
+function content({ kind, prompt, action, arguments: args, answers }) {
+  return canonical([kind, prompt || null, action || null, args ?? null, answers === true]);
 }
 
 /** Commits sends. A send whose end is awaited opens a ticket of its name. */
@@ -62,6 +67,7 @@ export function send(attempt, sends) {
 
 export function noteSends(attempt, sends = []) {
   for (const { name, answer } of sends) {
-    if (answer === 'wait' && !attempt.tickets.has(name)) attempt.tickets.set(name, { name, kind: 'children', state: 'open', fresh: true });
+    if (answer !== 'wait' || attempt.tickets.has(name)) continue;
+    attempt.tickets.set(name, { name, kind: 'children', state: 'open', fresh: true });
   }
 }

@@ -1,10 +1,10 @@
 // One attempt of one run: its claim, its numbered writes, and how it ends.
 
-import { MailroomError } from '../errors.js';
-import { LeaseLost, Parked, Stopped } from './errors.js';
+import { invalid, LeaseLost, Parked, Stopped } from './errors.js';
 import { Flusher } from './flush.js';
 
-const unusable = new Set(['lease_lost', 'unauthenticated', 'forbidden', 'not_found', 'gone']); // codes after which no write can succeed
+/** Codes after which no write can succeed. */
+const unusable = new Set(['lease_lost', 'unauthenticated', 'forbidden', 'not_found', 'gone']);
 
 export class Attempt {
   claim;
@@ -57,7 +57,7 @@ export class Attempt {
     this.#ending.abort(reason);
   }
 
-  /** Throws if a call of the handler must not begin: after a stop, or after the run was parked, unless that is allowed. */
+  /** Throws if a call of the handler must not begin: after a stop or a park, unless that is allowed. */
   check({ stopped = false, parked = false } = {}) {
     if (this.lost) throw this.#lost.signal.reason;
     if (this.over) throw new LeaseLost('the attempt has ended');
@@ -75,7 +75,8 @@ export class Attempt {
   /** Makes the end of the attempt wait for a call of the handler, such as an effect whose outcome must be recorded. */
   track(call) {
     this.#calls.add(call);
-    call.catch(() => {}).then(() => this.#calls.delete(call)); // a rejection that no one awaits must not end the process
+    // A rejection that the handler does not await must not end the process, which serves other runs too.
+    call.catch(() => {}).then(() => this.#calls.delete(call));
     return call;
   }
 
@@ -96,7 +97,8 @@ export class Attempt {
 
   async #call(method, operation, options) {
     try {
-      const answer = await this.#link.call(method, `${this.#path}/${operation}`, { signal: this.#lost.signal, ...options });
+      const path = `${this.#path}/${operation}`;
+      const answer = await this.#link.call(method, path, { signal: this.#lost.signal, ...options });
       this.obey(answer ?? {});
       return answer;
     } catch (error) {
@@ -155,5 +157,6 @@ function messageOf(draft, parts = []) {
 
 /** The error of a name that is no name. */
 export function checkName(name, what) {
-  if (typeof name !== 'string' || name === '' || name.includes('\0')) throw new MailroomError('invalid', `${what} needs a name: a text that is the same in each attempt`);
+  const usable = typeof name === 'string' && name !== '' && !name.includes('\0');
+  if (!usable) throw invalid(`${what} needs a name: a text that is the same in each attempt`);
 }

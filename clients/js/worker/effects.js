@@ -3,7 +3,7 @@
 import { MailroomError } from '../errors.js';
 import { checkName } from './attempt.js';
 import { waitFor } from './asks.js';
-import { Failure, LeaseLost, Unknown, messageOf } from './errors.js';
+import { conflict, Failure, invalid, LeaseLost, messageOf, Unknown } from './errors.js';
 import { bytesOf, digest, encode, KiB, MiB, plain } from './json.js';
 
 const limit = MiB; // of a recorded value
@@ -36,7 +36,9 @@ export class Effects {
   memo(name, fn, { input } = {}) {
     return this.#enter(name, fn, input, async (state) => {
       if (settled(state)) return state.result;
-      if (state.last && state.last !== 'effect.settled') throw new MailroomError('conflict', `"${name}" is an effect; give the memo another name`);
+      if (state.last && state.last !== 'effect.settled') {
+        throw conflict(`"${name}" is an effect, not a memo; use another name`);
+      }
       this.#attempt.check();
       const value = plain(await fn(), `the value of memo "${name}"`, limit);
       await this.#record(state, 'effect.settled', { result: value });
@@ -47,13 +49,15 @@ export class Effects {
   // Calls of one name wait for each other.
   async #enter(name, fn, input, work) {
     checkName(name, 'an effect');
-    if (typeof fn !== 'function') throw new MailroomError('invalid', `effect "${name}" needs a function`);
+    if (typeof fn !== 'function') throw invalid(`effect "${name}" needs a function`);
     this.#attempt.check();
     const given = plain(input, `the input of effect "${name}"`, limit);
     return this.#after(name, async () => {
       const state = await this.#state(name);
       const print = await digest(given);
-      if (state.last && state.input !== print) throw new MailroomError('conflict', `effect "${name}" was started with different input; give it another name`);
+      if (state.last && state.input !== print) {
+        throw conflict(`effect "${name}" was started with different input; give it another name`);
+      }
       state.input = print;
       return work(state, given);
     });
@@ -95,7 +99,8 @@ export class Effects {
       await this.#settle(state, found.value);
       return false;
     }
-    const shown = bytesOf(JSON.stringify(input)) > limitAsked ? { digest: state.input, bytes: bytesOf(JSON.stringify(input)) } : input;
+    const bytes = bytesOf(JSON.stringify(input));
+    const shown = bytes > limitAsked ? { digest: state.input, bytes } : input;
     const ticket = await waitFor(this.#attempt, {
       name: `effect:${state.name}#${state.tries}`, kind: 'approval', answers: true, action: state.name,
       prompt: `The outcome of "${state.name}" is unknown. Approve to run it again, answer with its result, or deny.`,
@@ -103,7 +108,8 @@ export class Effects {
     });
     if (ticket.decision === 'approve') return true;
     if (ticket.decision !== 'answer') {
-      throw new Failure(`the outcome of effect "${state.name}" is unknown, and repeating it was denied`, { class: 'permanent' });
+      const reason = `the outcome of effect "${state.name}" is unknown, and repeating it was denied`;
+      throw new Failure(reason, { class: 'permanent' });
     }
     await this.#record(state, 'effect.settled', { result: ticket.answer });
     return false;
@@ -131,8 +137,12 @@ export class Effects {
   // A call that its stop cut off may have had its effect, whatever it throws.
   async #failed(state, error) {
     try {
-      if (error instanceof Unknown || this.#attempt.signal.aborted) await this.#record(state, 'effect.unknown');
-      else await this.#record(state, 'effect.settled', { error: messageOf(error).replaceAll('\0', '').slice(0, limitError) || 'failed' });
+      if (error instanceof Unknown || this.#attempt.signal.aborted) {
+        await this.#record(state, 'effect.unknown');
+      } else {
+        const text = messageOf(error).replaceAll('\0', '').slice(0, limitError);
+        await this.#record(state, 'effect.settled', { error: text || 'failed' });
+      }
     } catch (lost) {
       if (lost instanceof LeaseLost) throw lost;
       throw new AggregateError([error, lost], messageOf(error));
@@ -150,7 +160,8 @@ export class Effects {
     } catch (error) {
       if (!(error instanceof MailroomError)) throw error;
       await this.#record(state, 'effect.unknown');
-      throw new Failure(`effect "${state.name}" has happened, but its value cannot be recorded: ${error.detail}`, { class: 'permanent', cause: error });
+      const reason = `effect "${state.name}" has happened, but its value cannot be recorded: ${error.detail}`;
+      throw new Failure(reason, { class: 'permanent', cause: error });
     }
   }
 
@@ -158,7 +169,8 @@ export class Effects {
   async #record(state, kind, outcome = {}) {
     const good = kind === 'effect.settled' && outcome.error === undefined;
     const effects = [{ kind, body: { name: state.name, input: state.input, ...outcome } }];
-    await this.#attempt.commit({ effects, step: { record: good ? undefined : true } }, { text: good }); // a failed call is no progress
+    const record = good ? undefined : true; // a failed call is no progress
+    await this.#attempt.commit({ effects, step: { record } }, { text: good });
     Object.assign(state, { last: kind, result: undefined, error: undefined }, outcome);
     if (kind === 'effect.intended') state.tries++;
   }

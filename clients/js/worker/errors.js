@@ -1,5 +1,7 @@
 // The errors of a handler. Their names, not their identity, are what a log shows.
 
+import { MailroomError } from '../errors.js';
+
 class Ending extends Error {
   constructor(message, options) {
     super(message, options);
@@ -27,6 +29,11 @@ export class Failure extends Ending {
     this.agent = agent;
   }
 }
+
+/** The errors of calls that the server would refuse. */
+export function invalid(detail, cause) { return new MailroomError('invalid', detail, { cause }); }
+
+export function conflict(detail) { return new MailroomError('conflict', detail); }
 
 /** What a failed attempt says, of any thrown value. */
 export function messageOf(error) {

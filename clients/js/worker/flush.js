@@ -13,7 +13,7 @@ export class Flusher {
   #attempt;
   #timer = null;
   #flush = null; // the flush under way
-  #storedAt = performance.now();
+  #storeAt = performance.now() + storeEvery;
   #breathed = performance.now();
 
   constructor(attempt) { this.#attempt = attempt; }
@@ -49,8 +49,8 @@ export class Flusher {
     this.#timer = null;
   }
 
-  // A writer that is faster than the server waits. One that never waits for anything else must not block the event loop,
-  // with the renewals.
+  // A writer that is faster than the server waits. One that never waits for anything else must not block the event
+  // loop, with the renewals.
   async #wrote() {
     this.#schedule(showEvery);
     if (performance.now() - this.#breathed > breath) {
@@ -71,19 +71,20 @@ export class Flusher {
     this.#flush = this.#attempt.inTurn(() => this.#send(current(draft))).catch(() => {}).then(() => {
       this.#flush = null;
       if (this.draft.behind > 0) this.#schedule(showEvery);
-      else if (this.draft.unstored) this.#schedule(Math.max(showEvery, this.#storedAt + storeEvery - performance.now()));
+      else if (this.draft.unstored) this.#schedule(Math.max(showEvery, this.#storeAt - performance.now()));
     });
     return this.#flush;
   }
 
   async #send(draft) {
-    const store = draft.unstored && performance.now() - this.#storedAt >= storeEvery;
+    const store = draft.unstored && performance.now() >= this.#storeAt;
     for (const body of draft.toShow(!store)) {
-      await this.#attempt.post('deltas', body, { once: true, timeout: patience }).catch(() => {}); // the log gets it with a step
+      // What does not arrive is not repeated: the log gets it with a step.
+      await this.#attempt.post('deltas', body, { once: true, timeout: patience }).catch(() => {});
     }
     if (!store) return;
     const { body, stored } = draft.toStore();
-    this.#storedAt = performance.now();
+    this.#storeAt = performance.now() + storeEvery;
     await this.#attempt.post('deltas', body);
     stored();
   }

@@ -20,8 +20,8 @@ export function work(agents: Record<string, Handler>, options?: WorkOptions): Wo
  * error that it throws fails the attempt, and the server retries the run; see Failure. A later attempt calls it
  * again from the top, so what must happen once belongs in an effect.
  *
- * The worker renews its lease from a timer, every third of it (5 s of 15 s). A handler that blocks the event loop for the
- * length of a lease loses the claims of the whole process: give such work to a worker thread or a child process.
+ * The worker renews its lease from a timer, every third of it (5 s of 15 s). A handler that blocks the event loop for
+ * the length of a lease loses the claims of the whole process: give such work to a worker thread or a child process.
  */
 export type Handler = (session: Session) => string | void | Promise<string | void>;
 
@@ -58,8 +58,8 @@ export interface Log {
 
 export interface Worker {
   /**
-   * Drains: it claims nothing more and waits for the running handlers. After `within` milliseconds, which defaults to no
-   * limit, it aborts their signals with Stopped and gives their runs back to the server.
+   * Drains: it claims nothing more and waits for the running handlers. After `within` milliseconds, which defaults to
+   * no limit, it aborts their signals with Stopped and gives their runs back to the server.
    */
   stop(options?: { within?: number }): Promise<void>;
   /** Resolves once the server knows the agents, so that runs can be sent to them. */
@@ -69,12 +69,12 @@ export interface Worker {
 }
 
 /**
- * The access of a handler to its run. Every write carries the claim of the attempt, so nothing is written after the claim
- * was lost. Calls may run in parallel, also those that wait for a person: their writes go out one after the
+ * The access of a handler to its run. Every write carries the claim of the attempt, so nothing is written after the
+ * claim was lost. Calls may run in parallel, also those that wait for a person: their writes go out one after the
  * other. A call that is not awaited is still done before the run ends.
  *
- * Every call throws Stopped after a stop, LeaseLost once the claim is lost, and Parked once the run has to wait. The value
- * of an effect that has begun is still recorded. Invalid arguments are a MailroomError.
+ * Every call throws Stopped after a stop, LeaseLost once the claim is lost, and Parked once the run has to wait. The
+ * value of an effect that has begun is still recorded. Invalid arguments are a MailroomError.
  */
 export interface Session {
   /** The messages that started the run. */
@@ -87,7 +87,10 @@ export interface Session {
   readonly state: any;
   /** The run's last checkpoint, null at first. */
   readonly checkpoint: any;
-  /** Aborts when the attempt has to end: give it to everything that takes long. Its reason is Stopped, LeaseLost or Failure. */
+  /**
+   * Aborts when the attempt has to end: give it to everything that takes long. Its reason is Stopped, LeaseLost or
+   * Failure.
+   */
   readonly signal: AbortSignal;
 
   /**
@@ -108,24 +111,24 @@ export interface Session {
   };
 
   /**
-   * Commits one durable step: all of it, or nothing. The text written before it becomes a message. With afterStop it also
-   * works after a stop, within the grace, so that a handler can save what it has.
+   * Commits one durable step: all of it, or nothing. The text written before it becomes a message. With afterStop it
+   * also works after a stop, within the grace, so that a handler can save what it has.
    */
   step(step?: Step, options?: { afterStop?: boolean }): Promise<void>;
 
   /**
-   * Calls fn once and records its value: later attempts return the value without a call. An error is not recorded. fn is
-   * given a key, the same in every attempt, for an outside service that recognizes repeats.
+   * Calls fn once and records its value: later attempts return the value without a call. An error is not recorded. fn
+   * is given a key, the same in every attempt, for an outside service that recognizes repeats.
    *
-   * If the process dies within fn, it is unknown whether it happened. Then a ticket asks a person (approve: call it again;
-   * answer: this was its value; deny: fail), unless the effect is idempotent or has a reconcile function.
+   * If the process dies within fn, it is unknown whether it happened. Then a ticket asks a person (approve: call it
+   * again; answer: this was its value; deny: fail), unless the effect is idempotent or has a reconcile function.
    *
    * The value is what JSON keeps of it. Above 1 MiB only the fact is recorded: later attempts return undefined.
    */
   effect<T>(name: string, fn: (key: string) => T | Promise<T>, options?: EffectOptions<T>): Promise<T>;
   /**
-   * Records the value of a call that may happen more than once, such as the call of a model: one write instead of two. A
-   * call whose attempt ended before the record is made again. The value is at most 1 MiB.
+   * Records the value of a call that may happen more than once, such as the call of a model: one write instead of two.
+   * A call whose attempt ended before the record is made again. The value is at most 1 MiB.
    */
   memo<T>(name: string, fn: () => T | Promise<T>, options?: { input?: unknown }): Promise<T>;
 
@@ -169,8 +172,6 @@ export interface Question {
   arguments?: unknown;
   /** When the ticket expires: a time, or a duration from the first call on, in milliseconds or text such as '10m'. */
   expires?: number | string | Date;
-  /** An approval that takes an answer as well, see ticket. */
-  answers?: boolean;
 }
 
 export interface Step {
@@ -250,7 +251,10 @@ export interface Entry {
   body: any;
 }
 
-/** The run has to wait. The handler ends and is called again after the wait. Nothing else may catch it; if it does, the run waits all the same. */
+/**
+ * The run has to wait. The handler ends and is called again after the wait. Nothing else may catch it; if it does, the
+ * run waits all the same.
+ */
 export class Parked extends Error {}
 /** The run was asked to stop, or the worker was. What was written is kept. */
 export class Stopped extends Error {}

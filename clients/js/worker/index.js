@@ -1,6 +1,6 @@
 // An agent in JavaScript: registers with a server, claims runs and handles them. No dependencies.
 
-import { MailroomError } from '../errors.js';
+import { invalid } from './errors.js';
 import { Pool } from './pool.js';
 
 export { Failure, LeaseLost, Parked, Stopped, Unknown } from './errors.js';
@@ -9,13 +9,15 @@ export { Failure, LeaseLost, Parked, Stopped, Unknown } from './errors.js';
 export function work(agents, ...rest) {
   const handlers = typeof agents === 'string' ? { [agents]: rest.shift() } : { ...agents };
   const [options = {}] = rest;
-  if (Object.keys(handlers).length === 0) throw new MailroomError('invalid', 'no agent to serve: name one with its handler');
+  if (Object.keys(handlers).length === 0) throw invalid('no agent to serve: name one with its handler');
   for (const [name, handler] of Object.entries(handlers)) {
-    if (typeof handler !== 'function') throw new MailroomError('invalid', `agent "${name}" has no handler; give a function`);
+    if (typeof handler !== 'function') throw invalid(`agent "${name}" has no handler; give a function`);
   }
   const { env = {} } = globalThis.process ?? {};
-  const { url = env.MAILROOM_URL || 'http://127.0.0.1:8420', token = env.MAILROOM_TOKEN, slots = 4, grace = 10_000 } = options;
-  if (!Number.isInteger(slots) || slots < 1 || slots > 1000) throw new MailroomError('invalid', `slots is ${slots}; use 1 to 1000`);
+  const { url = env.MAILROOM_URL || 'http://127.0.0.1:8420', token = env.MAILROOM_TOKEN } = options;
+  const { slots = 4, grace = 10_000 } = options;
+  if (!Number.isInteger(slots) || slots < 1 || slots > 1000) throw invalid(`slots is ${slots}; use 1 to 1000`);
+  if (!URL.canParse(url)) throw invalid(`url "${url}" is no URL; give one such as http://127.0.0.1:8420`);
   const pool = new Pool(handlers, { ...options, url, token, slots, grace });
   const stop = ({ within } = {}) => pool.stop(within);
   const done = pool.run().finally(onSignals(options, stop));
@@ -24,7 +26,7 @@ export function work(agents, ...rest) {
 
 // Calls stop once for each of the caller's signals. Returns how to give them back.
 function onSignals({ signal, stopOn = [] }, stop) {
-  const now = () => { stop(); };
+  const now = () => { stop().catch(() => {}); }; // done has the error
   if (signal?.aborted) now();
   signal?.addEventListener('abort', now, { once: true });
   for (const name of stopOn) process.once(name, now);

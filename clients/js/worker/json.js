@@ -1,6 +1,7 @@
 // JSON as the server takes it: bounded, well-formed, and for inputs in one canonical form.
 
 import { MailroomError } from '../errors.js';
+import { invalid } from './errors.js';
 
 const encoder = new TextEncoder();
 
@@ -11,7 +12,7 @@ export const MiB = 1024 * KiB;
 export function bytesOf(text) { return encoder.encode(text).length; }
 
 /** The text with U+FFFD for each half of a surrogate pair that stands alone: UTF-8 cannot carry it. */
-export function wellFormed(text) { return text.toWellFormed ? text.toWellFormed() : new TextDecoder().decode(encoder.encode(text)); }
+export function wellFormed(text) { return text.toWellFormed(); }
 
 /**
  * The JSON of a value, at most limit bytes. JSON.stringify writes a lone surrogate as an escape, which the
@@ -21,18 +22,22 @@ export function encode(value, what, limit = Infinity) {
   let text;
   try {
     text = JSON.stringify(value);
-    if (text !== undefined && /\\ud[89a-f]/.test(text)) text = JSON.stringify(value, (_, one) => (typeof one === 'string' ? wellFormed(one) : one));
+    if (text !== undefined && /\\ud[89a-f]/.test(text)) text = JSON.stringify(value, mend);
   } catch (cause) {
-    throw new MailroomError('invalid', `${what} cannot be encoded as JSON (${cause.message}); give plain data`, { cause });
+    throw invalid(`${what} cannot be encoded as JSON (${cause.message}); give plain data`, cause);
   }
-  if (text === undefined) throw new MailroomError('invalid', `${what} cannot be encoded as JSON; give plain data`);
+  if (text === undefined) throw invalid(`${what} cannot be encoded as JSON; give plain data`);
   checkSize(bytesOf(text), what, limit);
   return text;
 }
 
+function mend(_, value) { return typeof value === 'string' ? wellFormed(value) : value; }
+
 /** Throws too_large if something exceeds its limit. The server refuses a larger body before it has read it. */
 export function checkSize(bytes, what, limit) {
-  if (bytes > limit) throw new MailroomError('too_large', `${what} has ${bytes} bytes, ${limit} are allowed; store it elsewhere and keep a reference`);
+  if (bytes <= limit) return;
+  const detail = `${what} has ${bytes} bytes, ${limit} are allowed; store it elsewhere and keep a reference`;
+  throw new MailroomError('too_large', detail);
 }
 
 /** What JSON keeps of a value: what a later attempt reads back. */

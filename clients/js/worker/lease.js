@@ -2,7 +2,8 @@
 
 import { LeaseLost, Stopped } from './errors.js';
 
-const ended = new Set(['lease_lost', 'not_found', 'gone', 'conflict']); // codes of a worker that the server no longer knows
+/** Codes of a worker that the server no longer knows. */
+const ended = new Set(['lease_lost', 'not_found', 'gone', 'conflict']);
 
 /** Whether an error says that the worker has to register again. */
 export function leaseEnded(error) { return ended.has(error.code); }
@@ -13,6 +14,8 @@ export function mayPass(error) { return error.passing === true || error.code ===
 export class Lease {
   /** Attempts under this lease, by claim. */
   attempts = new Map();
+  /** The last round of claims that was answered, and whose attempts have started. */
+  round = 0;
   #link;
   #log;
   #renewed;
@@ -45,7 +48,18 @@ export class Lease {
   async leave() {
     if (this.signal.aborted) return;
     this.end('the worker has stopped');
-    await this.#link.post(`v1/workers/${this.id}/leave`, {}, { once: true, timeout: this.length / 3 }).catch(() => {}); // else the lease runs out
+    await this.#tell('leave', {}); // else the lease runs out
+  }
+
+  /** Gives a claim back that could not be settled. Naming the last round keeps a claim whose answer is under way. */
+  async giveBack(claim) {
+    const held = [...this.attempts.keys()].filter((id) => id !== claim);
+    if (!this.signal.aborted) await this.#tell('renew', { round: this.round, held });
+  }
+
+  async #tell(what, body) {
+    const options = { once: true, timeout: this.length / 3 };
+    await this.#link.post(`v1/workers/${this.id}/${what}`, body, options).catch(() => {});
   }
 
   /** Decides what a failed claim or renewal means. Returns whether the call may be made again. */
@@ -70,7 +84,9 @@ export class Lease {
     const asked = performance.now();
     const gap = asked - this.#renewed;
     if (gap > this.length) {
-      this.#log.warn('worker stood still for longer than its lease; its claims may be lost: a handler blocked the event loop, or the process was stopped', { gap: Math.round(gap), lease: this.length });
+      const reason = 'a handler blocked the event loop, or the process was stopped';
+      const attributes = { gap_ms: Math.round(gap), lease_ms: this.length, reason };
+      this.#log.warn('worker stood still for longer than its lease; its claims may be lost', attributes);
     }
     const before = [...this.attempts.values()];
     try {
@@ -90,7 +106,8 @@ export class Lease {
   #apply(before, { claims, stop, steered }) {
     const held = new Set(claims ?? []);
     for (const attempt of before) {
-      if (!held.has(attempt.claim.claim) && !attempt.settling && !attempt.over) attempt.end(new LeaseLost('the claim was taken away'));
+      if (held.has(attempt.claim.claim) || attempt.settling || attempt.over) continue;
+      attempt.end(new LeaseLost('the claim was taken away'));
     }
     for (const { claim, reason } of stop ?? []) this.attempts.get(claim)?.end(new Stopped(reason));
     for (const claim of steered ?? []) this.attempts.get(claim)?.obey({ steered: true });

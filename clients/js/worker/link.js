@@ -32,10 +32,9 @@ export class Link {
   }
 
   /**
-   * Calls until an answer comes, or signal is aborted, which throws its reason. once leaves out the repeats. onFailure is
-   * told of each try without an answer.
+   * Calls until an answer comes, or signal is aborted, which throws its reason. once leaves out the repeats.
    */
-  async call(method, path, { body, query, signal, once = false, timeout = patience, onFailure = () => {} } = {}) {
+  async call(method, path, { body, query, signal, once = false, timeout = patience } = {}) {
     const text = body === undefined || typeof body === 'string' ? body : this.encode(body);
     const pauses = new Pauses(100, 5_000);
     for (let internal = 0; ;) {
@@ -47,7 +46,6 @@ export class Link {
         const fault = error.code === 'internal';
         internal = fault ? internal + 1 : 0;
         if (once || !(error.passing || (fault && internal < faults))) throw error;
-        onFailure(error);
         await this.#alarm.sleep(pauses.next(error.retryAfter), signal);
       }
     }
@@ -62,15 +60,21 @@ export class Link {
     for (const [name, value] of Object.entries(query)) {
       for (const one of [value].flat()) if (one !== undefined) url.searchParams.append(name, one);
     }
-    const late = AbortSignal.timeout(timeout);
-    const either = signal ? AbortSignal.any([signal, late]) : late;
+    const cut = new AbortController(); // not AbortSignal.any, which some versions of Node keep as long as signal
+    const abort = () => cut.abort(signal?.reason);
+    const timer = setTimeout(abort, timeout);
+    signal?.addEventListener('abort', abort);
     let response;
     let answer;
     try {
-      response = await this.#fetch(url, { method, headers: this.#headers, body, signal: either, redirect: 'error' });
+      const options = { method, headers: this.#headers, body, signal: cut.signal, redirect: 'error' };
+      response = await this.#fetch(url, options);
       answer = response.status === 204 ? undefined : await response.json();
     } catch (cause) {
       if (!response || response.ok) throw unanswered(cause, this.#base.origin); // also a truncated answer
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
     }
     if (response.ok) return answer;
     const seconds = Number(response.headers.get('Retry-After'));

@@ -62,7 +62,8 @@ export class Pool {
         if (!this.#lease) break;
         await this.#claim(this.#lease);
         if (this.#lease.error) throw this.#refusal(this.#lease.error);
-        if (!this.#stopping) this.#log.warn('lease lost; registering again', { reason: this.#lease.signal.reason?.message });
+        if (this.#stopping) break;
+        this.#log.warn('lease lost; registering again', { reason: this.#lease.signal.reason?.message });
       }
     } finally {
       while (this.#unsettled.size > 0) await Promise.all(this.#unsettled);
@@ -73,7 +74,8 @@ export class Pool {
 
   /** Registers. An outage of the server delays it, a refusal ends the worker. Returns null once the worker stops. */
   async #register() {
-    const body = { agents: Object.keys(this.#handlers), max: 0, pid: globalThis.process?.pid, retry: this.#options.retry };
+    const { retry } = this.#options;
+    const body = { agents: Object.keys(this.#handlers), max: 0, pid: globalThis.process?.pid, retry };
     for (let silent = false; ;) {
       const asked = performance.now();
       try {
@@ -93,22 +95,23 @@ export class Pool {
 
   /** Claims for the free slots while the lease lasts. One round is outstanding at a time. */
   async #claim(lease) {
+    const signal = AbortSignal.any([lease.signal, this.#stop.signal]);
     for (let round = 1; !this.#stopping && !lease.signal.aborted; round++) {
       await this.#free(lease);
       if (this.#stopping || lease.signal.aborted) return;
-      const claims = await this.#round(lease, round);
+      const claims = await this.#round(lease, round, signal);
       for (const claim of claims) this.#start(lease, claim);
+      lease.round = round;
     }
   }
 
-  // A round without an answer is repeated under its number, and returns what it has claimed. Once the worker stops, it is
-  // repeated for no slot, and what it had claimed is given back.
-  async #round(lease, round) {
+  // A round without an answer is repeated under its number, and returns what it has claimed. Once the worker stops, it
+  // is repeated for no slot, and what it had claimed is given back.
+  async #round(lease, round, signal) {
     const alone = ![...this.#running].some((attempt) => onLastAttempt(attempt.run));
     const max = this.#options.slots - this.#running.size;
     const ask = { worker: lease.id, round, retry: this.#options.retry };
     for (;;) {
-      const signal = AbortSignal.any([lease.signal, this.#stop.signal]);
       try {
         const body = { ...ask, max, alone, wait: `${wait}s` };
         return (await this.#link.post('v1/claims', body, { once: true, timeout: patience, signal })).claims ?? [];
@@ -138,7 +141,8 @@ export class Pool {
     lease.attempts.set(claim.claim, attempt);
     this.#running.add(attempt);
     const { settled, returned } = start(attempt, this.#handlers[agent], { grace: this.#options.grace, log });
-    const ended = settled.then(() => {
+    const ended = settled.then(async (done) => {
+      if (!done) await lease.giveBack(claim.claim);
       lease.attempts.delete(claim.claim);
       this.#unsettled.delete(ended);
     });
@@ -152,7 +156,9 @@ export class Pool {
 
   /** Resolves once a slot is free, or there is nothing to claim for. */
   async #free(lease) {
-    while (this.#running.size >= this.#options.slots && !this.#stopping && !lease.signal.aborted) await this.#change(lease.signal);
+    while (this.#running.size >= this.#options.slots && !this.#stopping && !lease.signal.aborted) {
+      await this.#change(lease.signal);
+    }
   }
 
   /** Resolves at the end of an attempt, at stop, or when signal is aborted. */
@@ -172,12 +178,14 @@ export class Pool {
   // What to do about a refusal, in the message of the error.
   #refusal(error) {
     const { origin } = this.#link;
-    if (error.code === 'unauthenticated') error.message = `the server at ${origin} refused the token (${error.detail}); pass one with the scope work: mailroom token create NAME --scope work`;
-    else if (error.code === 'forbidden') error.message = `the server at ${origin} refused the worker: ${error.detail}; the token needs the scope work`;
-    else error.message = `the server at ${origin} refused the worker: ${error.detail}`;
+    const hints = {
+      unauthenticated: '; pass a token with the scope work: mailroom token create NAME --scope work',
+      forbidden: '; the token needs the scope work: mailroom token create NAME --scope work',
+    };
+    error.message = `the server at ${origin} refused the worker: ${error.detail}${hints[error.code] ?? ''}`;
     return error;
   }
 }
 
-/** Whether a run that crashed before is on its last attempt: only one of those runs at a time, so that it takes no other one with it. */
+/** Whether a run that crashed before is on its last attempt: one of those at a time, so that no other ends with it. */
 function onLastAttempt({ crashes, max_crashes: most }) { return crashes > 0 && crashes >= (most ?? 3) - 1; }

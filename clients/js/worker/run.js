@@ -8,8 +8,8 @@ const longest = 2 ** 31 - 1; // ms; a longer timer fires at once
 const longestMessage = 16_384; // characters
 
 /**
- * Starts an attempt. settled resolves when the attempt has ended for the server, returned when the handler has
- * returned, which may be later. Neither rejects.
+ * Starts an attempt. settled resolves when the attempt has ended, to whether it did for the server too. returned
+ * resolves when the handler has returned, which may be later. Neither rejects.
  */
 export function start(attempt, handler, { grace, log }) {
   const work = handle(attempt, handler);
@@ -38,14 +38,18 @@ async function conclude(attempt, work, grace, log) {
   try {
     const ended = await Promise.race([work, cut.passed]);
     const body = outcome(attempt, ended);
-    if (ended.error && !attempt.signal.aborted && body.outcome === 'fail') log.error('attempt failed', { error: ended.error });
+    const failed = body.outcome === 'fail' && !attempt.signal.aborted;
+    if (failed) log.error('attempt failed', { error: ended.error ?? body.failure.message });
     if (ended.forced) log.warn('handler did not return in time; its slot stays taken until it does', { grace });
     if (attempt.lost) throw attempt.signal.reason;
     await settle(attempt, body, ended, log);
     log.debug('attempt settled', { outcome: body.outcome });
+    return true;
   } catch (error) {
-    if (error instanceof LeaseLost || attempt.lost) log.warn('claim lost; another attempt goes on', { reason: messageOf(error) });
-    else log.error('attempt could not be settled; the server ends it with its claim', { error });
+    const lost = attempt.lost || error instanceof LeaseLost || error.code === 'lease_lost';
+    if (lost) log.warn('claim lost; another attempt goes on', { reason: messageOf(error) });
+    else log.error('attempt could not be settled; its claim is given back', { error });
+    return lost;
   } finally {
     attempt.over = true;
     clearTimeout(deadline);
@@ -76,20 +80,23 @@ function outcome(attempt, { text, error, forced }) {
   if (attempt.parked.size > 0 && !forced) return park(attempt.parked);
   if (error !== undefined) return failure(attempt.signal.aborted ? reason : error, forced);
   if (text === undefined || text === null || typeof text === 'string') return { outcome: 'complete' };
-  return failure(new Failure(`the handler returned a value of type ${typeof text}; return a text, or write and return nothing`, { class: 'permanent' }));
+  const what = `the handler returned a value of type ${typeof text}; return a text, or write and return nothing`;
+  return failure(new Failure(what, { class: 'permanent' }));
 }
 
 // The first decision starts the next attempt: with several questions it may be all that the handler needs.
 function park(parked) {
   const asks = [...parked.values()].filter(Boolean);
-  return { outcome: 'wait', wait: { names: [...parked.keys()], any: parked.size > 1 || undefined }, tickets: asks.length > 0 ? asks : undefined };
+  const wait = { names: [...parked.keys()], any: parked.size > 1 || undefined };
+  return { outcome: 'wait', wait, tickets: asks.length > 0 ? asks : undefined };
 }
 
 function failure(error, forced) {
   const kind = error instanceof Failure ? error : new Failure('');
   const message = messageOf(error).replaceAll('\0', '').slice(0, longestMessage) || 'failed';
   const retry = kind.retryAfter > 0 ? duration(kind.retryAfter) : undefined;
-  return { outcome: 'fail', forced, failure: { message, class: kind.class, retry_after: retry, agent: kind.agent || undefined } };
+  const body = { message, class: kind.class, retry_after: retry, agent: kind.agent || undefined };
+  return { outcome: 'fail', forced, failure: body };
 }
 
 // A settle that the server refuses becomes a failure, so that it is counted and visible; in the end without the text.
@@ -100,7 +107,7 @@ async function settle(attempt, body, { text }, log) {
   try {
     await attempt.settle(body, draft);
   } catch (error) {
-    if (attempt.lost || error instanceof LeaseLost || error.code === 'lease_lost') throw error;
+    if (!['invalid', 'too_large', 'conflict'].includes(error.code)) throw error;
     log.error('settle refused', { error });
     const refused = failure(new Error(`settle refused: ${error.message}`));
     await attempt.settle(refused, draft).catch(() => attempt.settle(refused));

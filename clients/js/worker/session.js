@@ -1,9 +1,9 @@
 // What a handler sees of its attempt. The types and what each call promises are in index.d.ts.
 
-import { MailroomError } from '../errors.js';
-import { checkName } from './attempt.js';
 import { noteSends, question, send, waitFor } from './asks.js';
+import { checkName } from './attempt.js';
 import { Effects } from './effects.js';
+import { invalid } from './errors.js';
 import { encode, KiB, plain } from './json.js';
 import { checkText } from './text.js';
 
@@ -23,8 +23,8 @@ export class Session {
     this.run = attempt.run;
     this.signal = attempt.signal;
     this.tool = {
-      started: (call, name, args) => this.#attempt.track(this.#tool('tool.started', { call, name, arguments: args })),
-      finished: (call, { ok = true, summary, output } = {}) => this.#attempt.track(this.#tool('tool.finished', { call, ok, summary, output })),
+      started: (call, name, args) => this.#tool('tool.started', { call, name, arguments: args }),
+      finished: (call, { ok = true, ...more } = {}) => this.#tool('tool.finished', { call, ok, ...more }),
     };
   }
 
@@ -115,7 +115,8 @@ export class Session {
       this.#attempt.check();
       let entries = [];
       for (let older = before; entries.length < limit;) {
-        const page = await this.#attempt.page('log', { kind: kinds, after, before: older, limit: Math.min(limit - entries.length, 1000) });
+        const query = { kind: kinds, after, before: older, limit: Math.min(limit - entries.length, 1000) };
+        const page = await this.#attempt.page('log', query);
         entries = [...(page.items ?? []), ...entries];
         if (!page.next) break;
         older = page.next;
@@ -145,7 +146,7 @@ export class Session {
       state: state === undefined ? undefined : plain(state, 'the state', limitState),
       checkpoint: checkpoint === undefined ? undefined : plain(checkpoint, 'the checkpoint', limitEntry),
       usage: usage && { ...noUsage, ...usage },
-      entries: entries?.map(({ kind, body: content }) => ({ kind, body: plain(content, `the entry ${kind}`, limitEntry) })),
+      entries: entries?.map((one) => ({ kind: one.kind, body: plain(one.body, `the entry ${one.kind}`, limitEntry) })),
     };
     encode(body, 'the step');
     await attempt.commit({ step: body }, { text: true, parts });
@@ -154,9 +155,11 @@ export class Session {
     noteSends(attempt, sends);
   }
 
-  async #tool(kind, body) {
+  #tool(kind, body) { return this.#attempt.track(this.#noteTool(kind, body)); }
+
+  async #noteTool(kind, body) {
     this.#attempt.check();
-    if (typeof body.call !== 'string') throw new MailroomError('invalid', `${kind} needs the id of its call, a text`);
+    if (typeof body.call !== 'string') throw invalid(`${kind} needs the id of its call, a text`);
     const entries = [{ kind, body: plain(body, kind, limitEntry) }];
     await this.#attempt.commit({ step: { entries, aside: true } }, { text: true });
   }

@@ -1,6 +1,6 @@
 // The message that an attempt is writing, and what is shown beside it.
 
-import { MailroomError } from '../errors.js';
+import { invalid } from './errors.js';
 import { bytesOf, MiB, wellFormed } from './json.js';
 
 const limit = MiB; // bytes of one message, and of what is shown beside it
@@ -100,7 +100,8 @@ export class Draft {
     for (const beside of this.#beside.values()) {
       const { channel, call, name, flow, shown } = beside;
       beside.shown = flow.mark;
-      if (flow.mark.at > shown.at) bodies.push({ channel, call, name, offset: shown.bytes, text: flow.text.slice(shown.at) });
+      const text = flow.text.slice(shown.at);
+      if (text) bodies.push({ channel, call, name, offset: shown.bytes, text });
     }
     const mark = this.#flow.mark;
     if (withText && mark.at > this.#shown.at) {
@@ -113,6 +114,6 @@ export class Draft {
 
 /** Throws for what cannot be text of a message. */
 export function checkText(text, what) {
-  if (typeof text !== 'string') throw new MailroomError('invalid', `${what} must be a text, not ${text === null ? 'null' : typeof text}`);
-  if (text.includes('\0')) throw new MailroomError('invalid', `${what} must have no NUL character; remove it`);
+  if (typeof text !== 'string') throw invalid(`${what} must be a text, not ${text === null ? 'null' : typeof text}`);
+  if (text.includes('\0')) throw invalid(`${what} must have no NUL character; remove it`);
 }
