@@ -2,13 +2,9 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
 	"reflect"
 	"strings"
-	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -18,6 +14,7 @@ import (
 	"mailroom/internal/check"
 	"mailroom/server/internal/request"
 	"mailroom/server/operate"
+	"mailroom/server/reference"
 	"mailroom/server/workers"
 )
 
@@ -55,18 +52,12 @@ func (s *Server) registerRoutes() {
 	rt.refineSchemas()
 	rt.applyBounds(&o)
 	rt.pages(o.Parts.Pages)
-	// Encoding the description takes longer than the rest of a start, so it waits for the first
-	// request.
-	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.api.OpenAPI()) })
-	rt.public("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
-		raw, err := description()
-		if err != nil { // a mistake in this package's own types
-			refuse(w.(*response), r, fmt.Errorf("describe the API: %w", err))
-			return
-		}
-		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(raw) // response keeps the error for the log line
-	})
+	rt.reference(&referenceHandlers{api: rt.api.OpenAPI(), options: reference.Options{
+		URL: o.Access.URL, LimitsRate: func(route string) bool {
+			method, _, _ := strings.Cut(route, " ")
+			return limitsRate(method, s.mux.permissions[route])
+		},
+	}})
 }
 
 // registerGroups makes the groups of handlers. Each gets its part of the ledger.

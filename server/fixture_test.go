@@ -220,7 +220,9 @@ func (f *fixture) call(route, body string, headers ...string) response {
 	if err != nil {
 		f.t.Fatalf("%s: %v", route, err)
 	}
-	return response{resp.StatusCode, resp.Header, string(raw)}
+	a := response{resp.StatusCode, resp.Header, string(raw)}
+	f.checkDescribed(req, a)
+	return a
 }
 
 // mustCall is a call that must succeed, decoded into T.

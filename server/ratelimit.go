@@ -13,13 +13,7 @@ import (
 // are not counted: its claims bound them.
 func (s *Server) limitRate(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
-	switch {
-	case s.options.Limits.Submits < 0, r.Method == http.MethodGet, r.Method == http.MethodHead,
-		r.Method == http.MethodOptions:
-		return nil
-	}
-	switch need := s.mux.permissions[q.route]; need {
-	case accessPublic, accessPerFrame, accessPerRequest, auth.PermissionWork: // no token yet, or the requests made for it count
+	if s.options.Limits.Submits < 0 || !limitsRate(r.Method, s.mux.permissions[q.route]) {
 		return nil
 	}
 	wait := s.writeLimits.Allow(q.who.Name, time.Now())
@@ -32,4 +26,17 @@ func (s *Server) limitRate(_ *response, r *http.Request) error {
 			"more than %g writes per second by this token: slow down, or ask the operator to raise limits.submits",
 			s.writeLimits.PerSecond()),
 	}
+}
+
+// limitsRate reports whether a request counts towards the rate of its token: a write counts.
+func limitsRate(method string, need auth.Permission) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	switch need {
+	case accessPublic, accessPerFrame, accessPerRequest, auth.PermissionWork: // no token yet, or the requests made for it count
+		return false
+	}
+	return true
 }

@@ -24,6 +24,8 @@ func (rt router) refineSchemas() {
 					Description: property.Description,
 					AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
 				}
+			case property.Type == huma.TypeArray && !requested[name]:
+				property.Nullable = false // the handlers answer with an empty list
 			case property.Nullable && property.Enum != nil:
 				property.Enum = append(property.Enum, nil)
 			}

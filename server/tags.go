@@ -29,17 +29,17 @@ const (
 // tags describes the groups in the order in which a reader needs them.
 func tags() []*huma.Tag {
 	return []*huma.Tag{
-		{Name: tagMessages, Description: "Send messages to agents, and read, edit or retract them."},
-		{Name: tagThreads, Description: "Addresses with a log and a queue of runs."},
-		{Name: tagRuns, Description: "Turns of an agent on a thread: wait for, cancel and retry them."},
-		{Name: tagTickets, Description: "What runs wait for: approvals, answers, events, timers and child runs."},
+		{Name: tagMessages, Description: "Send messages to agents, and read, search, edit or retract them. Begin here."},
 		{Name: tagStreams, Description: "Follow threads and runs as they change, and resume after a lost connection."},
+		{Name: tagTickets, Description: "Decide what runs wait for: approvals, answers and events."},
+		{Name: tagThreads, Description: "Addresses with a log and a queue of runs."},
+		{Name: tagRuns, Description: "Turns of an agent on a thread: wait for, list, cancel and retry them."},
+		{Name: tagWork, Description: "Run agents in a process of your own: claim runs, commit steps, settle."},
 		{Name: tagAgents, Description: "Handlers of runs, and the processes that run them."},
+		{Name: tagTokens, Description: "Who may do what, and how much."},
 		{Name: tagChannels, Description: "Connections to chat platforms, and who may use them."},
 		{Name: tagAlerts, Description: "Tell people what happens, and the links with which they decide."},
 		{Name: tagProjects, Description: "Reservations of names and notifications for agents that work on one project."},
-		{Name: tagTokens, Description: "Who may do what, and how much."},
-		{Name: tagWork, Description: "Run agents in a process of your own: claim runs, commit steps, settle."},
 		{Name: tagServer, Description: "Health, counts and metrics."},
 		{Name: tagProtocols, Description: "Endpoints of other protocols."},
 	}

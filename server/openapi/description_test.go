@@ -25,7 +25,8 @@ type description struct {
 	Paths      map[string]map[string]operation `json:"paths"`
 	Security   []map[string][]string           `json:"security"`
 	Components struct {
-		Schemas map[string]*schema `json:"schemas"`
+		Schemas   map[string]*schema  `json:"schemas"`
+		Responses map[string]response `json:"responses"`
 	} `json:"components"`
 
 	compiler *jsonschema.Compiler
@@ -35,6 +36,7 @@ type description struct {
 type operation struct {
 	ID          string                 `json:"operationId"`
 	Summary     string                 `json:"summary"`
+	Description string                 `json:"description"`
 	Parameters  []parameter            `json:"parameters"`
 	RequestBody *body                  `json:"requestBody"`
 	Responses   map[string]response    `json:"responses"`
@@ -58,12 +60,17 @@ type body struct {
 }
 
 type media struct {
-	Schema *schema `json:"schema"`
+	Schema  *schema `json:"schema"`
+	Example any     `json:"example"`
 }
 
 type response struct {
+	Ref     string               `json:"$ref"` // to one of the document's
 	Headers map[string]parameter `json:"headers"`
 	Content map[string]media     `json:"content"`
+	Codes   []string             `json:"x-codes"` // of a refusal
+
+	place []string // keys in the document
 }
 
 type schema struct {
@@ -109,6 +116,16 @@ func (d *description) operations() (all []operation) {
 		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
 			op := d.Paths[path][method]
 			op.Path, op.Method = path, method
+			op.Responses = maps.Clone(op.Responses)
+			for status, r := range op.Responses {
+				if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
+					r = d.Components.Responses[name]
+					r.place = []string{"components", "responses", name}
+				} else {
+					r.place = []string{"paths", path, method, "responses", status}
+				}
+				op.Responses[status] = r
+			}
 			all = append(all, op)
 		}
 	}

@@ -41,7 +41,7 @@ type fixture struct {
 	round  int64
 }
 
-func start(t *testing.T) *fixture {
+func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	notices := bus.New()
 	f := &fixture{t: t, http: &http.Transport{}}
@@ -54,7 +54,7 @@ func start(t *testing.T) *fixture {
 	hook := webhook.NewHooks().Protocol()
 	hook.Admit = nil
 	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // accepts every request
-	served := server.New(server.Options{
+	o := server.Options{
 		Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Bus: notices, Version: "1.2.3",
 		Log:    slog.New(slog.DiscardHandler),
 		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string {
@@ -64,7 +64,11 @@ func start(t *testing.T) *fixture {
 			Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(t, f.ledger),
 			Protocols: map[string]server.Protocol{webhook.Route: hook},
 		},
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	served := server.New(o)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

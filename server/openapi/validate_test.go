@@ -46,10 +46,10 @@ func (d *description) document() (found []string) {
 				places[op.at("requestBody", "content", kind, "schema")] = true
 			}
 		}
-		for status, r := range op.Responses {
+		for _, r := range op.Responses {
 			for kind, m := range r.Content {
 				if m.Schema != nil {
-					places[op.at("responses", status, "content", kind, "schema")] = true
+					places[at(slices.Concat(r.place, []string{"content", kind, "schema"})...)] = true
 				}
 			}
 		}
@@ -111,7 +111,7 @@ func (d *description) request(op operation, req *http.Request) (found []string) 
 	if err != nil {
 		return append(found, err.Error())
 	}
-	return append(found, d.content(op.RequestBody.Content, req.Header, raw, op, "requestBody")...)
+	return append(found, d.content(op.RequestBody.Content, req.Header, raw, "paths", op.Path, op.Method, "requestBody")...)
 }
 
 // security returns the security requirements of an operation.
@@ -179,7 +179,7 @@ func (d *description) response(op operation, status int, header http.Header, raw
 	}
 	for name, h := range r.Headers {
 		found = append(found, d.sent(parameter{Name: name, Required: h.Required, Schema: h.Schema},
-			op.at("responses", code, "headers", name, "schema"), header.Values(name))...)
+			at(slices.Concat(r.place, []string{"headers", name, "schema"})...), header.Values(name))...)
 	}
 	if len(r.Content) == 0 {
 		if len(raw) > 0 {
@@ -187,13 +187,13 @@ func (d *description) response(op operation, status int, header http.Header, raw
 		}
 		return found
 	}
-	return append(found, d.content(r.Content, header, raw, op, "responses", code)...)
+	return append(found, d.content(r.Content, header, raw, r.place...)...)
 }
 
-// content checks a body against the description of its media type. place is the path, in op, to the
+// content checks a body against the description of its media type. place are the keys of the
 // element that has content.
 func (d *description) content(
-	described map[string]media, header http.Header, raw []byte, op operation, place ...string,
+	described map[string]media, header http.Header, raw []byte, place ...string,
 ) []string {
 	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
@@ -210,7 +210,7 @@ func (d *description) content(
 	if err != nil {
 		return []string{fmt.Sprintf("not JSON: %v", err)}
 	}
-	return d.holds("the body", op.at(append(place, "content", kind, "schema")...), value)
+	return d.holds("the body", at(slices.Concat(place, []string{"content", kind, "schema"})...), value)
 }
 
 // report reports everything that was found.
