@@ -13,6 +13,8 @@ import (
 // examples are requests to a real server and its answers. The test that compares them with a server of today writes the
 // file with -update.
 //
+// archtest: embedded, never written.
+//
 //go:embed examples.json
 var examples []byte
 

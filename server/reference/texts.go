@@ -12,6 +12,8 @@ import (
 // operations has a section for each operation: what it does, and the refusals that do not follow from its kind. It is
 // text and not Go, because it is written and reviewed as text.
 //
+// archtest: embedded, never written.
+//
 //go:embed operations.md
 var operations string
 
