@@ -84,7 +84,8 @@ func (f *fixture) checkDescribed(r *http.Request, a response) {
 			strings.HasPrefix(p.Detail, "no route") || // a path that the mux of this test would redirect
 			p.Detail == fakeRefusal
 		if !known {
-			f.t.Errorf("%s is refused with %d %s (%s), which its description does not name", route, a.status, p.Code, p.Detail)
+			f.t.Errorf("%s is refused with %d %s (%s), which its description does not name",
+				route, a.status, p.Code, p.Detail)
 		}
 	}
 	if route == "" || a.status > 299 {

@@ -35,8 +35,8 @@ func limitsRate(method string, need auth.Permission) bool {
 		return false
 	}
 	switch need {
-	case accessPublic, accessPerFrame, accessPerRequest, auth.PermissionWork: // no token yet, or the requests made for it count
-		return false
+	case accessPublic, accessPerFrame, accessPerRequest, auth.PermissionWork:
+		return false // no token yet, or the requests made for it count
 	}
 	return true
 }

@@ -45,7 +45,8 @@ func TestEachOperationHasADescribedGroupAndSaysWhoMayUseIt(t *testing.T) {
 			t.Errorf("no operation of %s", path)
 		}
 	}
-	if got := doc.Paths["/v1/runs/{run}/cancel"]["post"].Description; !strings.HasSuffix(got, "\n\nNeeds the scope submit.") {
+	got := doc.Paths["/v1/runs/{run}/cancel"]["post"].Description
+	if !strings.HasSuffix(got, "\n\nNeeds the scope submit.") {
 		t.Errorf("cancel-run says %q", got)
 	}
 	for _, g := range groups {

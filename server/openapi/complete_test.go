@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEveryOperationIsExplained checks that a reader of the description learns of each operation what it does, when it is
-// refused and what a request and its answer look like.
+// TestEveryOperationIsExplained checks that a reader of the description learns of each operation what it does, when it
+// is refused and what a request and its answer look like.
 func TestEveryOperationIsExplained(t *testing.T) {
 	d := start(t, otherProtocols).describe()
 	var ids []string

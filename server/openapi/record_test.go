@@ -29,8 +29,9 @@ var update = flag.Bool("update", false, "write the examples of the description")
 
 const examplesFile = "../reference/examples.json"
 
-// TestTheExamplesAreRealAnswers calls every operation of a server of its own, and compares request and answer with the
-// example in the description. Ids, times and secrets differ with each run; the comparison and the file have stable ones.
+// TestTheExamplesAreRealAnswers calls every operation of a server of its own, and compares request and answer with
+// the example in the description. Ids, times and secrets differ with each run; the file has
+// stable ones.
 func TestTheExamplesAreRealAnswers(t *testing.T) {
 	d := start(t, otherProtocols).describe()
 	recorded := struct {
@@ -66,9 +67,9 @@ func TestTheExamplesAreRealAnswers(t *testing.T) {
 	was, is := strings.Split(string(have), "\n"), strings.Split(string(raw), "\n")
 	for i, line := range is {
 		if i >= len(was) || line != was[i] {
+			old := strings.Join(was[min(i, len(was)):min(i+1, len(was))], "")
 			t.Fatalf("the examples differ from the answers of the server at line %d:\n%s\nnow\n%s\n"+
-				"Look at the difference, then run this test with -update.", i+1, strings.Join(was[min(i, len(was)):min(i+1, len(was))], ""),
-				line)
+				"Look at the difference, then run this test with -update.", i+1, old, line)
 		}
 	}
 	t.Fatal("the examples have more lines than the server's answers; run this test with -update")
@@ -81,8 +82,8 @@ func otherProtocols(o *server.Options) {
 		"POST /mcp":   {Via: "mcp", Summary: "The tools of the Model Context Protocol", Serve: mcp.Handler("1.2.3", o.Log)},
 	}
 	for _, r := range agentmail.Routes() {
-		all[r.Pattern] = server.Protocol{Via: "agentmail", Name: r.Name, Summary: r.Summary, Status: r.Status, Public: r.Open,
-			Serve: r.Serve}
+		all[r.Pattern] = server.Protocol{Via: "agentmail", Name: r.Name, Summary: r.Summary, Status: r.Status,
+			Public: r.Open, Serve: r.Serve}
 	}
 	o.Parts.Protocols = all
 }
@@ -194,8 +195,8 @@ func metric(raw []byte, name string) []byte {
 func (f *fixture) seed(operation string) map[string]string {
 	f.t.Helper()
 	ids := map[string]string{}
-	lists := []string{"list-threads", "list-runs", "list-messages", "list-entries", "get-thread", "search", "count-runs", "stats",
-		"series", "get-run", "stream-thread", "stream-run", "wait-run", "list-agents"}
+	lists := []string{"list-threads", "list-runs", "list-messages", "list-entries", "get-thread", "search",
+		"count-runs", "stats", "series", "get-run", "stream-thread", "stream-run", "wait-run", "list-agents"}
 	if slices.Contains(lists, operation) {
 		done := f.submit("t1", `{"text":"Draft the release notes of 1.4.","metadata":{"team":"docs"}}`)
 		f.settle(f.claim(), thread.Settle{Outcome: thread.OutcomeComplete,
@@ -213,7 +214,7 @@ func (f *fixture) seed(operation string) map[string]string {
 	case "list-reservations", "agentmail-reservations", "release-names":
 		f.call("POST /v1/reservations", `{"names":["docs/*.md"],"holder":"writer","reason":"release notes"}`)
 	case "list-notifications", "take-notifications", "agentmail-inbox":
-		f.call("POST /v1/notifications", `{"from":"writer","to":["reviewer"],"event":"draft.ready","data":{"file":"notes.md"}}`)
+		f.call("POST /v1/notifications", bodies()["notify"])
 		ids["agent"] = "reviewer"
 	case "list-tokens":
 		f.call("POST /v1/tokens", `{"name":"laptop","scopes":["read","submit"]}`)

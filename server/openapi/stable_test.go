@@ -31,7 +31,8 @@ func stable(t *testing.T, e reference.Example) reference.Example {
 		raw = regexp.MustCompile(`(\\?"`+field+`\\?": ?)(\\?"[^"\\]*\\?"|-?[0-9.e+-]+|\[[0-9, ]*\])`).ReplaceAllString(raw,
 			"${1}"+value)
 	}
-	raw = regexp.MustCompile(`(\\?"(\w+)\\?": ?\\?")20\d\d-\d\d-\d\dT[0-9:.]+Z`).ReplaceAllStringFunc(raw, func(found string) string {
+	times := regexp.MustCompile(`(\\?"(\w+)\\?": ?\\?")20\d\d-\d\d-\d\dT[0-9:.]+Z`)
+	raw = times.ReplaceAllStringFunc(raw, func(found string) string {
 		at := strings.LastIndex(found, `"2`) + 1
 		name := regexp.MustCompile(`\w+`).FindString(found)
 		return found[:at] + timeOf(name)

@@ -111,7 +111,8 @@ func (d *description) request(op operation, req *http.Request) (found []string) 
 	if err != nil {
 		return append(found, err.Error())
 	}
-	return append(found, d.content(op.RequestBody.Content, req.Header, raw, "paths", op.Path, op.Method, "requestBody")...)
+	return append(found, d.content(op.RequestBody.Content, req.Header, raw,
+		"paths", op.Path, op.Method, "requestBody")...)
 }
 
 // security returns the security requirements of an operation.

@@ -56,11 +56,11 @@ func Complete(described *huma.OpenAPI, o Options) (*huma.OpenAPI, error) {
 }
 
 // introduction is the text at the top.
-const introduction = "A durable mailbox for AI agents. Send a message to a thread: the server stores it, and a run of an " +
-	"agent answers it. Follow the run as it works, decide what it asks, and read the log of the thread.\n\n" +
-	"Requests carry `Authorization: Bearer TOKEN`. A refusal is a problem (RFC 9457) with a `code` for programs and a " +
-	"`detail` that says what to do. A request that was refused has changed nothing. Repeat one with the code `rate_limited` or " +
-	"`unavailable` after `Retry-After`, and a submit with the same `Idempotency-Key`.\n\n" +
+const introduction = "A durable mailbox for AI agents. Send a message to a thread: the server stores it, and a run " +
+	"of an agent answers it. Follow the run as it works, decide what it asks, and read the log of the thread.\n\n" +
+	"Requests carry `Authorization: Bearer TOKEN`. A refusal is a problem (RFC 9457) with a `code` for programs and " +
+	"a `detail` that says what to do. Repeat a request with the code `rate_limited` or `unavailable` " +
+	"after `Retry-After`, and a submit with the same `Idempotency-Key`.\n\n" +
 	"Responses may get more fields; requests with unknown fields are refused. A list in a response is never null."
 
 // completer completes operations.
@@ -124,17 +124,20 @@ func (c *completer) usual(op *huma.Operation) []refusal {
 	}
 	if op.RequestBody != nil {
 		all = append(all,
-			refusal{http.StatusRequestEntityTooLarge, mailroom.CodeTooLarge, "the body, or a part of it, is over its bound in bytes"},
-			refusal{http.StatusUnsupportedMediaType, mailroom.CodeInvalid, "the body is not application/json, or is compressed"},
-			refusal{http.StatusTooManyRequests, mailroom.CodeRateLimited, "too many bodies are being received, or the token writes too fast"})
+			refusal{http.StatusRequestEntityTooLarge, mailroom.CodeTooLarge,
+				"the body, or a part of it, is over its bound in bytes"},
+			refusal{http.StatusUnsupportedMediaType, mailroom.CodeInvalid,
+				"the body is not application/json, or is compressed"},
+			refusal{http.StatusTooManyRequests, mailroom.CodeRateLimited,
+				"too many bodies are being received, or the token writes too fast"})
 	} else if c.options.LimitsRate(route(op)) {
 		all = append(all, refusal{http.StatusTooManyRequests, mailroom.CodeRateLimited, "the token writes too fast"})
 	}
 	return all
 }
 
-// byStatus groups refusals by status, in ascending order. Of two with the same status and code, the later one stays: what
-// an operation says itself replaces the usual text.
+// byStatus groups refusals by status, in ascending order. Of two with the same status and code, the later one stays:
+// what an operation says itself replaces the usual text.
 func byStatus(all []refusal) (groups [][]refusal) {
 	slices.SortStableFunc(all, func(a, b refusal) int { return a.status - b.status })
 	for _, r := range all {
