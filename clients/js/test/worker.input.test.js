@@ -119,3 +119,22 @@ test('an attempt that the server cannot settle gives its run back', async (t) =>
   assert.deepEqual([done.reply, done.failures], ['attempt 2', 0]);
   assert.ok(bench.lines.some(({ message }) => message.includes('given back')));
 });
+
+test('a server that is too old for the package is refused in one sentence', async (t) => {
+  const bench = await serve(t);
+  const old = async (url, options) => {
+    const path = new URL(url).pathname;
+    if (path.endsWith('/renew')) return Response.json({ lease_ms: 300, lost: [], stop: [], steered: [] });
+    const none = { code: 'not_found', detail: `no route "${path}"` };
+    if (path.endsWith('/log')) return Response.json(none, { status: 404 });
+    const response = await fetch(url, options);
+    return path.endsWith('/claims') ? Response.json({ ...await response.json(), lease_ms: 300 }) : response;
+  };
+  const worker = bench.start((s) => new Promise((_, reject) => {
+    s.signal.addEventListener('abort', () => reject(s.signal.reason));
+  }), { fetch: old });
+  const refused = assert.rejects(worker.done, /older than this package; update the server/);
+  await worker.ready;
+  await bench.send('go');
+  await refused;
+});
