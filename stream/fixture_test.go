@@ -31,11 +31,12 @@ type fixture struct {
 	streams *stream.Streams
 	publish func(bus.Notice) // of the bus, unless a test replaces it
 
-	runs, messages int            // number of created ones
-	claim          mailroom.Claim // of the worker's run; zero: none
-	step           int
-	open           thread.PartialText // the message being written
-	kept           int                // flushed bytes of open
+	runs     int            // number of created ones
+	messages int            // of the attempt
+	claim    mailroom.Claim // of the worker's run; zero: none
+	step     int
+	open     thread.PartialText // the message being written
+	kept     int                // flushed bytes of open
 
 	// The expected state.
 	written map[writer]string // full text of each message
@@ -172,7 +173,7 @@ func (d *fixture) start() {
 		if r == nil {
 			return fmt.Errorf("no due run")
 		}
-		d.claim = mailroom.Claim{Thread: threadID, Run: r.ID, Attempt: r.Attempt}
+		d.claim, d.messages = mailroom.Claim{Thread: threadID, Run: r.ID, Attempt: r.Attempt}, 0
 		d.step = r.Step
 		return nil
 	})
@@ -186,7 +187,7 @@ func (d *fixture) writer() writer {
 func (d *fixture) stream(text string) {
 	if d.open.ID == "" {
 		d.messages++
-		d.open = thread.PartialText{ID: fmt.Sprintf("message%d", d.messages)}
+		d.open = thread.PartialText{ID: fmt.Sprintf("%s.%d-%d", d.claim.Run, d.claim.Attempt, d.messages)}
 		d.kept = 0
 	}
 	delta := entry.Delta{

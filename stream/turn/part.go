@@ -1,0 +1,170 @@
+package turn
+
+import (
+	"encoding/json"
+	"time"
+
+	"mailroom"
+)
+
+// Turn is what one run says and does. Its fields are derived from entries only.
+type Turn struct {
+	Run      string
+	Agent    string   // "" if its beginning was not applied
+	Messages []string // ids of the messages that the run was queued with
+	Status   Status
+	Attempt  int
+	Stopping bool // it was asked to stop, and has not ended
+	// Begun reports that the turn has its beginning. A turn whose older entries are not kept, or were not read, begins
+	// with its first entry that was applied.
+	Begun       bool
+	First, Last int64     // seqs of its first and last entry that were applied
+	Until       time.Time // of a retry: when it starts; of a wait: when it ends at the latest; zero: not known
+	Usage       mailroom.Usage
+	Reason      mailroom.Reason    // of a cancelled turn
+	Error       *mailroom.RunError // of a failed turn
+
+	Parts   []*Part // in the order of the log
+	Dropped int     // parts beyond MaxParts or MaxTurnBytes, the oldest ones
+
+	assumed bool             // only live text has shown it
+	said    string           // id of its last message
+	counted int              // the attempt whose start was applied, and all that follows
+	written int              // messages of that attempt in the log
+	calls   map[string]*Part // the newest of each call
+	keys    map[string]int   // how many parts there were under a key
+	tickets map[string]*Part // questions, and children that are waited for
+	awaited []awaited
+	bytes   int
+}
+
+// Status is the status of a turn.
+type Status string
+
+// Values of a turn's Status.
+const (
+	StatusQueued    Status = "queued"
+	StatusRunning   Status = "running"
+	StatusWaiting   Status = "waiting"  // for its questions, children or a time
+	StatusRetrying  Status = "retrying" // an attempt failed or was lost, and another one follows
+	StatusCompleted Status = "completed"
+	StatusFailed    Status = "failed"
+	StatusCancelled Status = "cancelled"
+	StatusLost      Status = "lost" // it has ended, and the entry that says how is not kept any more
+)
+
+// Finished reports whether a turn with this status has ended. A failed or cancelled turn may be retried later.
+func (s Status) Finished() bool {
+	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled || s == StatusLost
+}
+
+// Kind is the kind of a part.
+type Kind string
+
+// Values of a part's Kind.
+const (
+	KindText      Kind = "text"
+	KindReasoning Kind = "reasoning"
+	KindTool      Kind = "tool"
+	KindQuestion  Kind = "question"
+	KindChild     Kind = "child"
+	KindStep      Kind = "step"
+	KindData      Kind = "data"
+	KindFile      Kind = "file"
+	KindError     Kind = "error"
+)
+
+// Progress is how far a part is.
+type Progress string
+
+// Values of a part's Progress.
+const (
+	ProgressLive    Progress = "live"    // being written, not in the log yet
+	ProgressOpen    Progress = "open"    // a tool or a child works, a question waits
+	ProgressDone    Progress = "done"    // complete, or decided
+	ProgressFailed  Progress = "failed"  // the tool or the child failed
+	ProgressExpired Progress = "expired" // the question was not decided in time
+	ProgressVoid    Progress = "void"    // its turn ended first, or the call began again
+)
+
+// Part is a part of a turn. The fields below Cut are set as the kind says.
+type Part struct {
+	Key      string // unique in the turn, the same live and in the log
+	Kind     Kind
+	Progress Progress
+	Attempt  int
+	Seq      int64 // of its first entry; 0: live
+	// Superseded marks the text, and what stands beside it, of an attempt that broke off and was repeated.
+	Superseded bool
+	Cut        bool // a value was larger than MaxPartBytes and is left out, or a text and is cut
+
+	// Text, reasoning, data and files.
+	Message  string // id of their message
+	Text     string // also: of a live tool call, its arguments so far; of a question, its prompt
+	From     int    // bytes of the text that are missing before Text: the reader began within it
+	Internal bool   // not a reply, such as a remark before a tool call
+	Partial  bool   // its attempt broke off
+	Data     json.RawMessage
+	URI      string
+	MimeType string
+
+	Name  string         // of a tool, question, step or file
+	Usage mailroom.Usage // of a step
+
+	Tool     *Tool
+	Question *Question
+	Child    *Child
+	Failure  *Failure
+}
+
+// Tool is a tool call. An agent writes its fields, so they have any content.
+type Tool struct {
+	Call    string
+	Input   json.RawMessage // nil: not complete, or not known
+	Summary string
+	Output  json.RawMessage // nil: the Summary is all
+}
+
+// Question is a ticket, of any kind but children.
+type Question struct {
+	Ticket    string
+	Kind      mailroom.TicketKind
+	Action    string
+	Arguments json.RawMessage
+	Digest    string // to be sent back with a decision
+	ExpiresAt *time.Time
+	Answers   bool // an approval that takes data as well
+	Holds     bool // see [mailroom.Ticket]
+
+	Decision  mailroom.Verdict
+	Answer    json.RawMessage
+	Reason    string
+	DecidedBy string
+}
+
+// ForPerson reports whether a person decides the question: an approval, an input, or an event that a program does not
+// keep for itself.
+func (q *Question) ForPerson() bool {
+	return q.Kind == mailroom.TicketApproval || q.Kind == mailroom.TicketInput ||
+		q.Kind == mailroom.TicketEvent && !q.Holds
+}
+
+// Child is a message to another thread. It stays open until its run has ended if the turn waits for that.
+type Child struct {
+	Thread  string
+	Message string
+	Run     string
+	Ticket  string             // "" if the turn does not wait for it
+	Status  mailroom.Status    // how the run ended
+	Reply   *string            // nil also if it is too long for an answer: read it from the run
+	Error   *mailroom.RunError // of a failed run
+}
+
+// Failure is an attempt that failed or was lost, or the failure of the turn.
+type Failure struct {
+	Class   mailroom.Class // "" if the worker was lost
+	Message string
+	Reason  string // of a rescheduled attempt: retry or lease_lost
+	Again   bool   // another attempt follows
+	Until   time.Time
+}
