@@ -98,7 +98,10 @@ bin/dendrite/dendrite: channel/matrix/dendrite/go.mod channel/matrix/dendrite/go
 
 MCP = protocol/mcp/node
 
-NPM = clients/js $(MCP) web/vendor web
+# The linter of /openapi.json: one package of 15 MB, which takes a second.
+OPENAPI = server/openapi/node
+
+NPM = clients/js $(MCP) $(OPENAPI) web/vendor web
 
 npm: $(NPM:%=%/node_modules/.ready)
 
@@ -111,6 +114,7 @@ pages: programs build fakes npm js web ## the JavaScript client and an MCP clien
 js:
 	cd clients/js && npm run --silent types && npm test --silent
 	cd $(MCP) && npm test --silent
+	cd $(OPENAPI) && npm test --silent
 
 # The packages of a distribution are for its own Python, which may not be the first one in PATH.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)

@@ -21,7 +21,7 @@ import (
 	js "mailroom/clients/js"
 )
 
-//go:embed chat console decide sw.js manifest.webmanifest vendor/*.js vendor/*.css vendor/LICENSES.txt
+//go:embed chat console decide sw.js manifest.webmanifest llms.txt vendor/*.js vendor/*.css vendor/LICENSES.txt
 var files embed.FS
 
 // policy is the Content-Security-Policy: scripts, styles and calls of the same origin

@@ -48,6 +48,9 @@ func (e Example) addTo(op *huma.Operation) {
 		if value, ok := e.Parameters[p.Name]; ok {
 			changed := *p
 			changed.Example = value
+			if p.Schema.Type == huma.TypeInteger {
+				changed.Example = json.RawMessage(value)
+			}
 			op.Parameters[i] = &changed
 		}
 	}
