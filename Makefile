@@ -120,8 +120,7 @@ js:
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 
 python: ## check, test and package the Python client; MAILROOM_BIN=file for another server
-	@$(PYTHON) -c 'import build, setuptools, wheel, venv' && $(PYTHON) -m mypy --version >/dev/null || { \
-		echo "missing Python packages: apt-get install python3-build python3-setuptools python3-wheel python3-venv mypy" >&2; exit 1; }
+	@.ci/programs python-tools
 	PYTHON=$(PYTHON) clients/python/check.sh
 
 web:

@@ -74,7 +74,7 @@ type Renewed struct {
 	LeaseUntil time.Time   `json:"lease_until"`
 	LeaseMS    int64       `json:"lease_ms"`
 	Lost       []string    `json:"lost" doc:"Held claims that were revoked: stop working on them; their writes are rejected."`
-	Claims     []string    `json:"claims,omitempty" doc:"Without held: all claims of the worker."`
+	Claims     []string    `json:"claims,omitzero" nullable:"false" doc:"Without held: all claims of the worker, maybe none."`
 	Stop       []StopOrder `json:"stop" doc:"Claims whose run was asked to stop: end them soon."`
 	Steered    []string    `json:"steered" doc:"Claims with unread steered messages."`
 }

@@ -26,8 +26,8 @@ func TestARenewalWithoutHeldReleasesNothing(t *testing.T) {
 		t.Errorf("settle: %d %s", a.status, a.body)
 	}
 	out = mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", `{}`)
-	if len(out.Claims) > 0 {
-		t.Errorf("claims after the settle: %v", out.Claims)
+	if out.Claims == nil || len(out.Claims) > 0 { // an empty list, unlike a server of an older version
+		t.Errorf("claims after the settle: %#v, want none", out.Claims)
 	}
 }
 
