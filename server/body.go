@@ -157,9 +157,11 @@ const maxDrained = 64 << 20
 
 // drain reads the rest of a body that is too large, within the time of a body, and keeps nothing of it. A client that
 // sends its whole body before it reads the answer would otherwise see a broken connection instead of the refusal, and
-// repeat the request for ever. A client that asks first (Expect) waits for the answer, and sends nothing.
+// repeat the request for ever. A client that asks first (Expect) waits for the answer, and sends nothing. A stranger, at
+// a public protocol, is refused unread.
 func drain(r *http.Request) {
-	if r.Header.Get("Expect") == "" && r.ContentLength <= maxDrained {
+	known := requestOf(r.Context()).who.Name != ""
+	if known && r.Header.Get("Expect") == "" && r.ContentLength <= maxDrained {
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrained) // the answer is the refusal, whether or not the rest arrives
 	}
 }
