@@ -19,14 +19,17 @@ func promptText(input []mailroom.Message) string {
 	return strings.Join(lines, "\n")
 }
 
-// messageText returns one message as text.
+// messageText returns one message as text. What another model thought before it wrote the message is no part of what
+// was said.
 func messageText(m mailroom.Message) string {
 	if len(m.Parts) == 0 {
 		return m.Text
 	}
-	lines := make([]string, len(m.Parts))
-	for i, p := range m.Parts {
-		lines[i] = partText(p)
+	var lines []string
+	for _, p := range m.Parts {
+		if p.Type != mailroom.PartReasoning {
+			lines = append(lines, partText(p))
+		}
 	}
 	return strings.Join(lines, "\n")
 }

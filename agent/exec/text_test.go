@@ -95,7 +95,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-func TestThePromptHasEveryPart(t *testing.T) {
+func TestThePromptHasEveryPartButReasoning(t *testing.T) {
 	data := mailroom.Part{Type: "data", Data: []byte("{\n  \"a\": [1, 2]\n}")}
 	file := func(name, uri string) mailroom.Part { return mailroom.Part{Type: "file", Name: name, URI: uri} }
 	text := func(s string) mailroom.Part { return mailroom.Part{Type: "text", Text: s} }
@@ -104,6 +104,7 @@ func TestThePromptHasEveryPart(t *testing.T) {
 		want     string
 	}{
 		{[][]mailroom.Part{{text("one")}, {text("two")}}, "one\ntwo"},
+		{[][]mailroom.Part{{{Type: mailroom.PartReasoning, Text: "hm"}, text("said")}}, "said"},
 		{[][]mailroom.Part{{text("look:"), data}}, "look:\n" + `{"a":[1,2]}`},
 		{[][]mailroom.Part{{file("a plan.pdf", "https://example.org/7")}}, "file a plan.pdf https://example.org/7"},
 		{[][]mailroom.Part{{file("", "https://example.org/7"), text("read it")}}, "file https://example.org/7\nread it"},

@@ -91,7 +91,8 @@ export interface Page<T> {
 }
 
 export interface Part {
-  type: 'text' | 'data' | 'file';
+  /** Only agents write reasoning: what a model thought before it answered. */
+  type: 'text' | 'data' | 'file' | 'reasoning';
   text?: string;
   data?: unknown;
   uri?: string;
@@ -399,10 +400,16 @@ export interface Delta {
   run: string;
   attempt: number;
   message: string;
-  /** Bytes (UTF-8) of the message, or of its thinking, before this text. */
+  /** Bytes (UTF-8) of the message, of its thinking, or of the arguments of this call, before this text. */
   offset: number;
-  /** thinking is live only and no part of the message. Of several servers, only that of the run shows it. */
-  channel: 'text' | 'thinking';
+  /**
+   * thinking and tool (the arguments of a tool call, as a model writes them) are live only and no part of the message.
+   * Of several servers, only that of the run shows them.
+   */
+  channel: 'text' | 'thinking' | 'tool';
+  /** With tool: the call, as in the tool.started that follows, and the name of the tool. */
+  call?: string;
+  name?: string;
   text: string;
 }
 

@@ -42,10 +42,12 @@ function remarkOn({ state, partial, again, live, role }) {
   return '';
 }
 
-// Other parts are named but not loaded: the URI of a file is untrusted.
+// What the agent thought is folded. Other parts are named but not loaded: the URI of a file is untrusted.
 function attach(body, parts = []) {
-  body.querySelector('.parts')?.remove();
-  const others = parts.filter(({ type }) => type !== 'text');
+  for (const old of body.querySelectorAll('.parts, .reasoning')) old.remove();
+  const thoughts = parts.filter(({ type }) => type === 'reasoning').map(({ text }) => text).join('\n');
+  if (thoughts) body.prepend(el('details', { class: 'reasoning' }, el('summary', {}, 'Thinking'), el('p', {}, thoughts)));
+  const others = parts.filter(({ type }) => type === 'data' || type === 'file');
   if (others.length === 0) return;
   body.append(el('ul', { class: 'parts' }, ...others.map((part) => (
     part.type === 'file' ? el('li', {}, `File ${part.name || part.uri}`) : el('li', {}, el('code', {}, cut(plain(part.data), 200)))

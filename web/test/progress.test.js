@@ -62,6 +62,27 @@ test('the chat shows what an agent thinks, folded, until its message is there', 
   await thinking.waitFor({ state: 'detached' });
 });
 
+test('the chat folds the reasoning that a message keeps, and names its files', async (t) => {
+  const server = await open(t);
+  const claim = await work(t, server);
+  const client = new Mailroom(server);
+  const { thread } = await client.send({ thread: 'parts', text: 'why?', agent: 'js' });
+  const run = await claim();
+  const person = await new Person(await openPage(t, context), server).enter(thread);
+  await run.write('settle', {
+    number: run.number, outcome: 'complete', message: { text: 'Because.', parts: [
+      { type: 'reasoning', text: 'First <b>this</b>.' }, { type: 'file', uri: 'javascript:alert(1)', name: 'a.pdf' }] },
+  });
+  const answer = person.page.locator('.assistant .body');
+  await answer.getByText('Because.').waitFor();
+  const thought = answer.locator('.reasoning p');
+  assert.equal(await thought.isVisible(), false, 'the reasoning is open');
+  await answer.locator('summary').click();
+  assert.equal(await thought.textContent(), 'First <b>this</b>.');
+  assert.deepEqual(await answer.locator('.parts li').allTextContents(), ['File a.pdf']);
+  assert.equal(await answer.locator('a').count(), 0, 'a file is a link');
+});
+
 test('a run that waits for its next try says why, in the list and on its page', async (t) => {
   const server = await open(t);
   const claim = await work(t, server);
