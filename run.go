@@ -155,10 +155,12 @@ type Run struct {
 	Newer string `json:"-"`
 }
 
-// Counted is what the summary of ended runs has of a run.
+// Counted is what the summary of ended runs has of a run: the part of its usage that summaries add up.
 type Counted struct {
-	At    time.Time // its last end; another FinishedAt is of an older version, which counts none
-	Usage Usage     // up to then: tokens in all and cost, which summaries add up
+	At           time.Time // its last end; another FinishedAt is of an older version, which counts none
+	InputTokens  int64     // up to then
+	OutputTokens int64
+	CostUSD      float64
 }
 
 // Origin records how a run was created. The protocol that received the submit sets it, never the

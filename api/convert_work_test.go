@@ -58,3 +58,11 @@ func TestATimeOfASendThatIsNoTimeIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A server of the version before requires both.
+func TestARenewalOfHeldClaimsAlwaysSaysItsRound(t *testing.T) {
+	line, err := json.Marshal(Renewal{Held: []string{}})
+	if want := `{"round":0,"held":[]}`; err != nil || string(line) != want {
+		t.Errorf("got %s, %v, want %s", line, err, want)
+	}
+}

@@ -65,7 +65,7 @@ type Steer struct {
 // claim with the same round. With Held, a claim of Round or an earlier one that is not among Held is released, so both
 // must be of one moment.
 type Renewal struct {
-	Round int64    `json:"round,omitempty" minimum:"0" doc:"With held: the last round whose answer the worker has."`
+	Round int64    `json:"round" required:"false" minimum:"0" doc:"With held: the last round whose answer the worker has."`
 	Held  []string `json:"held,omitzero" nullable:"false" maxItems:"10000" doc:"All claims. See the operation."`
 }
 

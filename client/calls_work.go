@@ -28,11 +28,9 @@ func (w Work) Claim(ctx context.Context, in api.ClaimRequest, wait time.Duration
 	return out, err
 }
 
-// Renew extends a worker's lease.
+// Renew extends a worker's lease. With a nil Held it releases no claim; with an empty one it releases every claim of
+// the rounds up to Round.
 func (w Work) Renew(ctx context.Context, worker string, in api.Renewal) (api.Renewed, error) {
-	if in.Held == nil {
-		in.Held = []string{}
-	}
 	return ask[api.Renewed](ctx, w.c, request{method: http.MethodPost, path: path("v1", "workers", worker, "renew"),
 		body: in})
 }

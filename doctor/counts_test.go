@@ -103,7 +103,8 @@ func TestASummaryThatDiffersIsFound(t *testing.T) {
 			Usage:      mailroom.Usage{InputTokens: 5},
 		}
 		c.Summaries = append(c.Summaries, store.EndOf(r))
-		r.Counted = mailroom.Counted{At: r.FinishedAt, Usage: r.Usage}
+		r.Counted = mailroom.Counted{At: r.FinishedAt, InputTokens: r.Usage.InputTokens,
+			OutputTokens: r.Usage.OutputTokens, CostUSD: r.Usage.CostUSD}
 		c.Runs = append(c.Runs, r)
 	}
 	// an older version ended it

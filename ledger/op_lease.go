@@ -99,15 +99,11 @@ func (tx *transaction) renew(in thread.Renewal, threads []string,
 	out := thread.Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {
 		t := tx.rows.thread(id)
-		if t.Worker != in.Worker {
-			continue
+		if in.Keep && t.Worker == in.Worker {
+			out.Claims = append(out.Claims, mailroom.Claim{Thread: id, Run: t.Current, Attempt: t.Run(t.Current).Attempt})
 		}
-		current := mailroom.Claim{Thread: id, Run: t.Current, Attempt: t.Run(t.Current).Attempt}
-		if in.Keep {
-			out.Claims = append(out.Claims, current)
-			continue
-		}
-		if c, holds := held[t.Current]; holds && t.Holds(in.Worker, c) || t.Round > in.Round {
+		c, holds := held[t.Current]
+		if in.Keep || t.Worker != in.Worker || holds && t.Holds(in.Worker, c) || t.Round > in.Round {
 			continue
 		}
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {

@@ -31,7 +31,7 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 	l.spare = ""
 	l.mu.Unlock()
 	if worker != "" { // registered by Dial, maybe some time ago
-		if out, err := l.client.Work.Renew(ctx, worker, api.Renewal{}); err == nil {
+		if out, err := l.client.Work.Renew(ctx, worker, api.Renewal{Held: []string{}}); err == nil {
 			l.setWorker(w.ID, worker)
 			return out.LeaseUntil, nil
 		}
@@ -85,7 +85,7 @@ func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, 
 	if err != nil {
 		return thread.Renewed{}, err
 	}
-	ask := api.Renewal{Round: in.Round}
+	ask := api.Renewal{Round: in.Round, Held: []string{}}
 	of := map[string]mailroom.Claim{}
 	for _, c := range in.Held {
 		id := api.ClaimID(c)
@@ -122,7 +122,7 @@ func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	l.mu.Lock()
 	round := l.round
 	l.mu.Unlock()
-	if _, err := l.client.Work.Renew(ctx, id, api.Renewal{Round: round}); err != nil {
+	if _, err := l.client.Work.Renew(ctx, id, api.Renewal{Round: round, Held: []string{}}); err != nil {
 		return l.onAnswer(err)
 	}
 	return l.onAnswer(l.client.Work.Leave(ctx, id))

@@ -92,7 +92,7 @@ const maxSummed = math.MaxInt64 / 1_000_000
 // is not in Run.Counted yet. It has no run time for a run that never started, and no delay for a run whose delay is
 // unknown.
 func EndOf(r *mailroom.Run) Summary {
-	used, before := r.Usage, r.Counted.Usage
+	used, before := r.Usage, r.Counted
 	out := Summary{
 		Key: SummaryKey{Step: StepMinute, At: r.FinishedAt.UTC().Truncate(StepMinute), Agent: r.Agent, Status: r.Status},
 		Sums: Sums{

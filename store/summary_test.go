@@ -50,7 +50,7 @@ func TestEndOfARun(t *testing.T) {
 		},
 		"a run that ended before and was retried": {
 			run(func(r *mailroom.Run) {
-				r.Counted = mailroom.Counted{At: start, Usage: mailroom.Usage{InputTokens: 4, OutputTokens: 3, CostUSD: 0.075}}
+				r.Counted = mailroom.Counted{At: start, InputTokens: 4, OutputTokens: 3, CostUSD: 0.075}
 			}),
 			Sums{Runs: 1, Delay: 1_500_000, Ran: 60_000_000, InputTokens: 6, Cost: 25_000_000, Delays: [8]int64{3: 1}},
 		},

@@ -75,8 +75,8 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	})
 	trimSpent(r)
 	t.ends = append(t.ends, store.EndOf(r))
-	used := mailroom.Usage{InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, CostUSD: r.Usage.CostUSD}
-	r.Counted = mailroom.Counted{At: now, Usage: used}
+	r.Counted = mailroom.Counted{At: now, InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens,
+		CostUSD: r.Usage.CostUSD}
 	t.touchRun(r)
 }
 

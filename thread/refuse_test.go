@@ -212,6 +212,8 @@ func TestABadStepIsRefused(t *testing.T) {
 		"file of the server":   {Message: withPart("", mailroom.Part{Type: mailroom.PartFile, URI: "mailroom-file:a"})},
 		"large part": {Message: withPart("", mailroom.Part{Type: mailroom.PartReasoning,
 			Text: strings.Repeat("a", mailroom.MaxText+1)})},
+		"large text with an address": {Message: withPart(strings.Repeat("a", mailroom.MaxText),
+			mailroom.Part{Type: mailroom.PartFile, URI: "https://example.org/a"})},
 		"parts of a record": {Step: mailroom.Step{NoProgress: true},
 			Message: withPart("a", mailroom.Part{Type: mailroom.PartReasoning, Text: "b"})},
 		"parts beside the message": {Step: mailroom.Step{Parts: mailroom.Text("a")}},

@@ -156,6 +156,10 @@ func (s *PartialText) check() error {
 	case len(s.Parts) == 0:
 		return nil
 	}
+	if n := len(s.delivered()[0].Text); n > mailroom.MaxText {
+		return check.TooLarge("message", fmt.Sprintf("has text and addresses of files of more than %d bytes",
+			mailroom.MaxText), n)
+	}
 	if err := CheckFiles("message.", s.Parts, nil); err != nil {
 		return err
 	}

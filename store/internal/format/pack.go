@@ -146,7 +146,7 @@ func (p *packer) run(r *mailroom.Run) {
 	optional(p, &r.Wait, (*packer).wait)
 	p.flag(&r.Resumes)
 	number(p, &r.Asked)
-	p.usage(&r.Usage)
+	p.usage(&r.Usage.InputTokens, &r.Usage.OutputTokens, &r.Usage.CostUSD)
 	p.fraction(&r.Progress)
 	p.flag(&r.Flushed)
 	pairs(p, &r.Joined, text[string])
@@ -160,7 +160,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.errorGroup(r)
 	p.startDelay(r)
 	p.time(&r.Counted.At)
-	p.usage(&r.Counted.Usage)
+	p.usage(&r.Counted.InputTokens, &r.Counted.OutputTokens, &r.Counted.CostUSD)
 	p.lastError(r)
 	optional(p, &r.CrashLimit, number[int])
 	p.deadline(r)
@@ -171,7 +171,6 @@ func (p *packer) run(r *mailroom.Run) {
 	p.time(&r.JoinUntil)
 	p.time(&r.JoinSince)
 	p.usageDetails(&r.Usage)
-	p.usageDetails(&r.Counted.Usage)
 	p.newer(&r.Newer)
 }
 
@@ -284,12 +283,12 @@ func (p *packer) wait(w *mailroom.Wait) {
 	p.flag(&w.Any)
 }
 
-func (p *packer) usage(u *mailroom.Usage) {
-	number(p, &u.InputTokens)
-	number(p, &u.OutputTokens)
-	bits := p.uint(math.Float64bits(u.CostUSD))
+func (p *packer) usage(in, out *int64, cost *float64) {
+	number(p, in)
+	number(p, out)
+	bits := p.uint(math.Float64bits(*cost))
 	if p.reading {
-		u.CostUSD = math.Float64frombits(bits)
+		*cost = math.Float64frombits(bits)
 	}
 }
 
