@@ -19,8 +19,8 @@ type message struct {
 	n       int // messages started in this attempt
 	text    []byte
 	cut     bool           // cut at MaxText
-	shown   int            // bytes of thinking and of arguments that were published
-	calls   map[string]int // bytes of them by tool call; thinking is ""
+	shown   int            // bytes of thinking and of arguments that were published, with the names of their calls
+	calls   map[string]int // bytes of their texts by tool call; thinking is ""
 	flushed int            // bytes that are in the store
 }
 
@@ -44,10 +44,12 @@ func (m *message) add(text string) entry.Delta {
 	return d
 }
 
-// show returns live text before or within this message as a delta, up to MaxText in all.
+// show returns live text before or within this message as a delta, up to MaxText in all, with the names of calls: a
+// model chooses them, and each is kept until the message ends.
 func (m *message) show(l mailroom.Live) entry.Delta {
 	d := entry.Delta{Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(), Channel: entry.ChannelThinking}
-	if m.shown > mailroom.MaxText-len(l.Text) {
+	size := len(l.Text) + len(l.Call) + len(l.Name)
+	if l.Text == "" || m.shown > mailroom.MaxText-size {
 		return d
 	}
 	if d.Text, d.Offset = l.Text, m.calls[l.Call]; l.Call != "" {
@@ -57,7 +59,7 @@ func (m *message) show(l mailroom.Live) entry.Delta {
 		m.calls = map[string]int{}
 	}
 	m.calls[l.Call] += len(l.Text)
-	m.shown += len(l.Text)
+	m.shown += size
 	return d
 }
 
