@@ -99,7 +99,11 @@ func New() *Store {
 // the same rows many times write them once.
 func (s *Store) Fork() *Store {
 	f := &Store{writer: make(chan struct{}, 1)}
-	f.now.Store(s.now.Load())
+	rows := s.now.Load().share()
+	clip(&rows.runsOf) // or each of the two would append to the same arrays
+	clip(&rows.logs)
+	clip(&rows.commits)
+	f.now.Store(rows)
 	return f
 }
 

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"maps"
+	"slices"
 )
 
 const shards = 64
@@ -78,4 +79,11 @@ func (t *table[K, V]) writable(k K) map[K]V {
 		}
 	}
 	return t.shards[i]
+}
+
+// clip takes the capacity from all lists of t, so that an append copies them.
+func clip[K comparable, V any](t *table[K, []V]) {
+	for k, list := range t.all() {
+		t.put(k, slices.Clip(list))
+	}
 }
