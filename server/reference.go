@@ -20,9 +20,8 @@ type referenceHandlers struct {
 // reference registers what describes the API. None of it needs a token. To complete and encode the description takes
 // longer than the rest of a start, so it waits for the first request.
 func (rt router) reference(h *referenceHandlers) {
-	complete := sync.OnceValues(func() (*huma.OpenAPI, error) { return reference.Complete(h.api, h.options) })
 	encoded := sync.OnceValues(func() ([]byte, error) {
-		described, err := complete()
+		described, err := reference.Complete(h.api, h.options)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,6 @@
 // Package reference completes the description of the API for its readers: what each operation does and when it is
-// refused, with an example of each that a test records from a real server, and a page of it for browsers. All of it is
-// made at the first request: a server that shows its description to no one pays nothing at its start.
+// refused, with an example of each that a test records from a real server. All of it is made at the first request: a
+// server that shows its description to no one pays nothing at its start.
 package reference
 
 import (
@@ -122,15 +122,19 @@ func (c *completer) usual(op *huma.Operation) []refusal {
 		all = append(all, refusal{http.StatusNotFound, mailroom.CodeNotFound,
 			"what the path names does not exist, or the token may not see it"})
 	}
+	limited := c.options.LimitsRate(route(op))
 	if op.RequestBody != nil {
+		full := "too many bodies are being received"
+		if limited {
+			full += ", or the token writes too fast"
+		}
 		all = append(all,
 			refusal{http.StatusRequestEntityTooLarge, mailroom.CodeTooLarge,
 				"the body, or a part of it, is over its bound in bytes"},
 			refusal{http.StatusUnsupportedMediaType, mailroom.CodeInvalid,
 				"the body is not application/json, or is compressed"},
-			refusal{http.StatusTooManyRequests, mailroom.CodeRateLimited,
-				"too many bodies are being received, or the token writes too fast"})
-	} else if c.options.LimitsRate(route(op)) {
+			refusal{http.StatusTooManyRequests, mailroom.CodeRateLimited, full})
+	} else if limited {
 		all = append(all, refusal{http.StatusTooManyRequests, mailroom.CodeRateLimited, "the token writes too fast"})
 	}
 	return all
