@@ -6,6 +6,7 @@ import http.server
 import os
 import threading
 import unittest
+from typing import Any
 from unittest import mock
 
 from fixture import PATIENCE, Case
@@ -68,6 +69,16 @@ class TestClient(Case):
             Worker(self.server.url, self.server.token).run()
         with self.assertRaisesRegex(RuntimeError, "runs no handler"):
             effect(lambda: 1)()
+
+    def test_an_answer_of_another_form_ends_the_worker(self) -> None:
+        worker = Worker(self.server.url, self.server.token)
+        worker.agent("formless")(lambda s: None)
+        answer = worker.transport.once
+
+        def once(method: str, path: str, body: Any = None, **more: Any) -> Any:
+            return {} if body and body.get("max") else answer(method, path, body, **more)
+        with mock.patch.object(worker.transport, "once", once):
+            self.assertRaisesRegex(MailroomError, "another form", worker.run)
 
     def test_a_session_refuses_a_forked_child(self) -> None:
         def handle(s: Session) -> str:

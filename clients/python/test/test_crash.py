@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import unittest
 from pathlib import Path
 
@@ -70,6 +71,24 @@ class TestCrash(Case):
         texts = [m.text for m in self.mailroom.messages(run.thread) if m.role == "assistant"]
         self.assertEqual(texts, ["done", "begun, "])
         self.assertEqual((calls, run.data["attempt"]), ([1], 1))
+
+    def test_an_outage_longer_than_the_lease_ends_the_handler_and_the_worker_goes_on(self) -> None:
+        begun, ended = threading.Event(), threading.Event()
+
+        def handle(s: Session) -> str:
+            if s.attempt > 1:
+                return "went on"
+            begun.set()
+            until("the attempt has to end", lambda: s.stopping)
+            ended.set()
+            return "too late"
+        self.serve("cutoff", handle)
+        run = self.mailroom.send("x", agent="cutoff")
+        self.assertTrue(begun.wait(PATIENCE))
+        self.server.kill()
+        self.assertTrue(ended.wait(PATIENCE))
+        self.server.start()
+        self.assertEqual(self.done(run), "went on")
 
     def test_sigterm_lets_a_run_finish_and_releases_one_that_does_not(self) -> None:
         notes = self.notes()

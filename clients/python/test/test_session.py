@@ -344,6 +344,34 @@ class TestAsync(Case):
             self.assertEqual(self.done(run), "6 kept 8 end")
         self.assertEqual(len(loops), 1)
 
+    def test_an_async_handler_that_cannot_be_called_fails(self) -> None:
+        async def handle() -> None:
+            pass
+        self.serve("uncallable", handle)
+        run = self.mailroom.send("x", agent="uncallable", max_attempts=1).wait(timeout=PATIENCE)
+        self.assertIn("TypeError", (run.error or {})["message"])
+
+    def test_an_exit_of_one_async_handler_leaves_the_others_running(self) -> None:
+        async def handle(s: AsyncSession) -> str:
+            if s.text == "exit":
+                raise SystemExit(3)
+            return "hello"
+        self.serve("exits", handle)
+        self.assertEqual(self.mailroom.send("exit", agent="exits", max_attempts=1).wait(timeout=PATIENCE).status, "failed")
+        self.assertEqual(self.done(self.mailroom.send("greet", agent="exits")), "hello")
+
+    def test_any_number_of_async_calls_of_one_effect_is_one_call(self) -> None:
+        calls: list[int] = []
+
+        async def handle(s: AsyncSession) -> str:
+            async def call() -> int:
+                calls.append(1)
+                return 7
+            return str(set(await asyncio.gather(*(s.effect("one", call) for _ in range(40)))))
+        self.serve("crowd", handle, slots=1)
+        self.assertEqual(self.done(self.mailroom.send("x", agent="crowd")), "{7}")
+        self.assertEqual(len(calls), 1)
+
     def test_a_stop_cancels_the_task_which_cleans_up(self) -> None:
         begun, cleaned = threading.Event(), []
 

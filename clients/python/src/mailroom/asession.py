@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
+from collections import defaultdict
 from typing import Any, Awaitable, Callable, TypeVar
 
 from .answers import Approval, Child, Log
@@ -27,6 +28,9 @@ class AsyncSession:
     def __init__(self, session: Session) -> None:
         self.sync = session  # for code that runs in other threads
         self._attempt: Attempt = session._attempt
+        # By effect. Calls of one name wait here: in threads they could take all of the loop, and the one that they
+        # wait for needs one.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     input = property(lambda self: self.sync.input, doc=Session.input.__doc__)
     text = property(lambda self: self.sync.text, doc=Session.text.__doc__)
@@ -80,6 +84,11 @@ class AsyncSession:
     async def effect(self, name: str, fn: Callable[[], Awaitable[T] | T], /, *, input: Any = None,
                      idempotent: bool = False, reconcile: Callable[[], Any] | None = None) -> T:
         """See Session.effect. `fn` and `reconcile` may be async; if not, they run in a thread."""
+        async with self._turns[name]:
+            kept: T = await self._once(name, fn, input, idempotent, reconcile)
+            return kept
+
+    async def _once(self, name: str, fn: Callable[[], Any], input: Any, idempotent: bool, reconcile: Any) -> Any:
         call = await _away(self.sync._effects.call, name, input, idempotent, reconcile is not None)
         try:
             if not call.settled and call.must_reconcile and reconcile is not None:
@@ -100,21 +109,21 @@ class AsyncSession:
                 finally:
                     reset(token)
                 await _surely(call.finish, value)
-            kept: T = call.value
-            return kept
+            return call.value
         finally:
             call.done()
 
     async def memo(self, name: str, fn: Callable[[], Awaitable[T] | T]) -> T:
         """See Session.memo. `fn` may be async."""
-        call = await _away(self.sync._effects.call, name, None, True, False)
-        try:
-            if not call.settled:
-                await _surely(call.finish, await _run(fn))
-            kept: T = call.value
-            return kept
-        finally:
-            call.done()
+        async with self._turns[name]:
+            call = await _away(self.sync._effects.call, name, None, True, False)
+            try:
+                if not call.settled:
+                    await _surely(call.finish, await _run(fn))
+                kept: T = call.value
+                return kept
+            finally:
+                call.done()
 
     async def approval(self, name: str, *, prompt: str, action: str = "", arguments: Any = None,
                        expires: float | None = None) -> Approval:

@@ -28,6 +28,7 @@ class Performer:
     def __init__(self, slots: int, grace: float, log: Log) -> None:
         self._slots, self._grace, self._log = slots, grace, log
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def start(self, attempt: Attempt, handler: Callable[..., Any], settled: Callable[[], None],
@@ -38,6 +39,7 @@ class Performer:
 
     def close(self) -> None:
         """Stops the loop. Handlers that still run are left to the end of the process."""
+        self._closed = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -81,7 +83,10 @@ class Performer:
         def begin() -> None:
             seen = AsyncSession(session)
             current.set(seen)
-            task = loop.create_task(handler(seen))
+
+            async def call() -> Any:
+                return await handler(seen)  # a handler that takes something else raises here, within the task
+            task = loop.create_task(call())
             task.add_done_callback(lambda _: ended.set())
             made.append(task)
 
@@ -161,8 +166,16 @@ class Performer:
                 self._loop = asyncio.new_event_loop()
                 # A handler may have several calls under way, such as effects of parallel tools.
                 self._loop.set_default_executor(ThreadPoolExecutor(4 * self._slots + 4, "mailroom async"))
-                threading.Thread(target=self._loop.run_forever, name="mailroom loop", daemon=True).start()
+                threading.Thread(target=self._run_loop, args=(self._loop,), name="mailroom loop", daemon=True).start()
             return self._loop
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Runs the loop until close. A task that exits ends its attempt, and would end the loop of all others too."""
+        while not self._closed:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                pass  # asyncio has recorded it in the task
 
 
 def _failure(err: BaseException) -> dict[str, Any]:

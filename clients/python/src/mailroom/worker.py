@@ -25,6 +25,7 @@ Handler = Union[Callable[[Session], Any], Callable[[AsyncSession], Awaitable[Any
 H = TypeVar("H", bound=Callable[..., Any])
 CLAIM_WAIT = 55  # seconds that a claim waits for a due run
 FLUSH_EVERY = 0.1  # seconds
+GONE = ("lease_lost", "not_found", "gone")  # codes of a worker that the server no longer knows
 
 
 class Worker:
@@ -55,7 +56,7 @@ class Worker:
         self._handlers: dict[str, Handler] = {}
         self._held: dict[str, Attempt] = {}  # by claim; owned by _lock, like what follows
         self._busy = 0
-        self._id = ""
+        self._id = ""  # without a lease
         self._round = 0  # of the last claim that was sent
         self._lease = 15.0
         self._renewed = 0.0
@@ -122,11 +123,12 @@ class Worker:
         """Runs a thread of the worker. An error that nothing can retry ends the worker."""
         try:
             fn(*args)
-        except (KeyError, TypeError, AttributeError) as err:
-            self._error = self._error or MailroomError(
-                "incompatible", f"the server's answer has another form than this package knows ({err!r}); upgrade it")
         except BaseException as err:
-            self._error = self._error or err
+            if isinstance(err, (KeyError, TypeError, AttributeError)):
+                err = MailroomError(
+                    "incompatible", f"the server's answer has another form than this package knows ({err!r}); upgrade it")
+            if not (self._draining.is_set() and isinstance(err, MailroomError) and err.passing):
+                self._error = self._error or err
             self._draining.set()
         finally:
             self.transport.close()
@@ -152,10 +154,17 @@ class Worker:
 
     def _register(self) -> None:
         body = {"agents": sorted(self._handlers), "max": 0, "host": socket.gethostname()[:255], "pid": os.getpid()}
-        found = self.transport.call("POST", "/v1/claims", body, goes_on=self._goes_on)
+        while True:
+            asked = time.monotonic()  # the lease of the server is never shorter than one that begins here
+            try:
+                found = self.transport.once("POST", "/v1/claims", body)
+                break
+            except MailroomError as err:
+                if not err.passing or not self._goes_on(max(err.retry_after, 1)):
+                    raise
         with self._lock:
             self._id, self._round = found["worker"], 0
-            self._lease, self._renewed = found["lease_ms"] / 1000, time.monotonic()
+            self._lease, self._renewed = found["lease_ms"] / 1000, asked
         self.log(logging.INFO, "worker registered", worker=self._id, agents=",".join(sorted(self._handlers)),
                  slots=self.slots)
 
@@ -185,23 +194,31 @@ class Worker:
                 self._start(performer, attempt)
 
     def _claim(self, free: int, alone: bool) -> list[Attempt]:
-        """Claims due runs. The same round is asked for until it is answered, so that no claim is lost on the way."""
+        """Claims due runs. The same round is asked for until it is answered, so that no claim is lost on the way.
+
+        Registers again if the lease has ended.
+        """
+        if not self._id:
+            self._register()
+        id = self._id
         self._round += 1
-        body = {"worker": self._id, "round": self._round, "max": free, "wait": f"{CLAIM_WAIT}s", "alone": alone}
+        body = {"worker": id, "round": self._round, "max": free, "wait": f"{CLAIM_WAIT}s", "alone": alone}
         try:
-            found = self.transport.call("POST", "/v1/claims", body, timeout=CLAIM_WAIT + 20, goes_on=self._goes_on)
+            found = self.transport.call("POST", "/v1/claims", body, timeout=CLAIM_WAIT + 20,
+                                        goes_on=lambda seconds: self._goes_on(seconds) and self._left(id) > 0)
         except MailroomError as err:
-            if self._draining.is_set() and err.passing:
-                return []
-            if err.code == "lease_lost":  # the server was away, or this process was stopped, for longer than the lease
-                self._lose_all("the lease of the worker has ended")
-                self._register()
-                return []
-            raise
+            if err.code not in GONE and not err.passing:
+                raise
+            if err.code in GONE or not self._draining.is_set():
+                self._end_lease(id)
+            return []
         made = [Attempt(self.transport, claim) for claim in found["claims"]]
         with self._lock:
             self._held.update({a.id: a for a in made})
             self._busy += len(made)
+            ended = id != self._id
+        for attempt in made if ended else []:
+            attempt.end(LeaseLost("the lease of the worker ended before its claim was answered"))
         return made
 
     def _start(self, performer: Performer, attempt: Attempt) -> None:
@@ -219,40 +236,58 @@ class Worker:
 
     # The lease.
 
-    def _renewals(self, _: Performer) -> None:
-        while not self._ended.wait(self._lease / 3):
-            self._renew()
-
-    def _renew(self) -> None:
-        """Renews the lease. The body {} releases nothing, whatever the worker has not told the server yet."""
+    def _left(self, id: str) -> float:
+        """The seconds that are left of the lease of this id, counted from the last request that was answered."""
         with self._lock:
-            before, id = list(self._held), self._id
+            return self._renewed + self._lease - time.monotonic() if id == self._id else 0
+
+    def _end_lease(self, id: str) -> None:
+        """Ends the lease of this id, and the attempts under it. The next claim registers again."""
+        with self._lock:
+            if id != self._id:
+                return
+            self._id = ""
+            held = list(self._held.values())
+        for attempt in held:
+            attempt.end(LeaseLost("the lease of the worker has ended"))
+
+    def _renewals(self, _: Performer) -> None:
+        pause = self._lease / 3
+        while not self._ended.wait(pause):
+            pause = self._renew()
+
+    def _renew(self) -> float:
+        """Renews the lease, and returns the seconds until the next time. The body {} releases nothing."""
+        with self._lock:
+            before, id, length = list(self._held), self._id, self._lease
+        if not id:
+            return length / 3  # the next claim registers again
+        asked, left = time.monotonic(), self._left(id)
         try:
-            found = self.transport.once("POST", at("v1", "workers", id, "renew"), {}, timeout=max(1.0, self._lease / 3))
+            if left <= 0:
+                raise MailroomError("lease_lost", "no answer for longer than the lease")
+            found = self.transport.once("POST", at("v1", "workers", id, "renew"), {}, timeout=min(length / 3, left))
         except MailroomError as err:
-            if err.code == "lease_lost":
-                if id == self._id:
-                    self._lose_all("the lease of the worker has ended")
-                    self.transport.hang_up(self._claiming)  # an open claim may wait for a minute; it registers again
-            elif not err.passing:
+            if err.code not in GONE and not err.passing:
                 raise
-            elif time.monotonic() - self._renewed > self._lease * 1.5:
-                self.log(logging.WARNING, "lease not renewed", worker=id, error=str(err))
-            return
-        self._renewed = time.monotonic()
-        kept = set(found.get("claims") or [])  # left out if there are none
+            self.log(logging.WARNING, "lease not renewed", worker=id, error=str(err))
+            if err.passing:
+                return min(length / 15, max(0.01, self._left(id)))
+            self._end_lease(id)
+            self.transport.hang_up(self._claiming)  # an open claim may wait for a minute; it registers again
+            return length / 3
+        with self._lock:
+            if id != self._id:
+                return length / 3
+            self._renewed = asked
+        kept = set(found.get("claims") or [])
         for claim in before:
             if claim not in kept and (lost := self._held.get(claim)):
                 lost.end(LeaseLost("the claim was taken away"))
         for order in found["stop"] or []:
             if attempt := self._held.get(order["claim"]):
                 attempt.end(Stopped(order["reason"]))
-
-    def _lose_all(self, why: str) -> None:
-        with self._lock:
-            held = list(self._held.values())
-        for attempt in held:
-            attempt.end(LeaseLost(why))
+        return length / 3
 
     # Text, deadlines and stops.
 
@@ -298,6 +333,8 @@ class Worker:
 
     def _leave(self) -> None:
         """Gives up the lease. First it releases claims whose answer never arrived, or they would count as lost."""
+        if not self._id:
+            return
         released = {"round": self._round, "held": []}
         try:
             self.transport.once("POST", at("v1", "workers", self._id, "renew"), released, timeout=5)
