@@ -16,6 +16,8 @@ test('a wrong token, a token without the scope and a wrong call are one sentence
   await refused('mr_wrong');
   await refused(token);
   await refused('');
+  const { done } = bench.start({ echo: () => 'mine' });
+  await assert.rejects(done, /agent "echo" is run by this server/);
   assert.throws(() => work('js'), /has no handler/);
   assert.throws(() => work({}), /no agent/);
   assert.throws(() => work('js', () => {}, { slots: 0 }), /slots/);

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 
+import { MailroomError } from '../errors.js';
+import { Lease } from '../worker/lease.js';
 import { elsewhere, gate, serve } from './working.js';
 import { wire } from './wire.js';
 
@@ -157,6 +159,45 @@ test('a claim whose answer is lost while the worker stops is given back', async 
   const given = await bench.client.run(run);
   assert.ok(given.status === 'queued' || given.status === 'completed', given.status);
   assert.deepEqual([given.crashes, given.failures], [0, 0]);
+});
+
+test('a worker that stops does not wait for a server that is gone', async (t) => {
+  const bench = await serve(t);
+  const claimed = gate();
+  let gone = false;
+  const failing = async (url, options) => {
+    gone ||= String(url).endsWith('/settle');
+    if (gone) throw new TypeError('fetch failed');
+    const answer = await (await fetch(url, options)).json();
+    if (answer.claims?.length > 0 && !claimed.passed) {
+      claimed.passed = true;
+      claimed.open();
+      throw new TypeError('fetch failed');
+    }
+    return Response.json({ ...answer, lease_ms: 600 });
+  };
+  const worker = bench.start(() => 'done', { fetch: failing });
+  await worker.ready;
+  await bench.send('go');
+  await claimed.opened;
+  await worker.stop(); // gives back what it claims again, until the lease ends
+  assert.ok(gone);
+});
+
+test('a renewal waits for its answer no longer than the lease lasts', async () => {
+  const asked = performance.now();
+  const late = [];
+  const link = {
+    post: async (path, body, { timeout }) => {
+      late.push(performance.now() + timeout - (asked + 300));
+      await new Promise((resolve) => { setTimeout(resolve, timeout); });
+      throw new MailroomError('unavailable', 'no answer');
+    },
+  };
+  const lease = new Lease(link, { warn() {} }, { worker: 'w', lease_ms: 300 }, asked);
+  await once(lease.signal, 'abort');
+  assert.equal(lease.signal.reason.name, 'LeaseLost');
+  assert.ok(late.length > 1 && late.every((ms) => ms < 5), `${late}`);
 });
 
 test('a worker on SIGTERM finishes its run and ends by itself', async (t) => {

@@ -66,14 +66,17 @@ export class Lease {
   judge(error) {
     if (this.signal.aborted) return false;
     if (mayPass(error)) {
+      if (this.#left > 0) return true;
       const silent = performance.now() - this.#renewed;
-      if (silent < this.length) return true;
       this.end(`no answer from the server for ${Math.round(silent)} ms, longer than the lease of ${this.length} ms`);
     } else {
       this.end(`the server refused the worker: ${error.detail}`, leaseEnded(error) ? undefined : error);
     }
     return false;
   }
+
+  /** Milliseconds until another worker may have the claims, unless a renewal is answered. */
+  get #left() { return this.#renewed + this.length - performance.now(); }
 
   #schedule(delay) {
     this.#timer = setTimeout(() => this.#renew(), delay);
@@ -90,7 +93,8 @@ export class Lease {
     }
     const before = [...this.attempts.values()];
     try {
-      const options = { once: true, timeout: this.length / 3, signal: this.signal };
+      const timeout = Math.min(this.length / 3, Math.max(this.#left, 1));
+      const options = { once: true, timeout, signal: this.signal };
       const answer = await this.#link.post(`v1/workers/${this.id}/renew`, {}, options);
       this.#renewed = asked;
       this.length = answer.lease_ms;
@@ -100,7 +104,7 @@ export class Lease {
     } catch (error) {
       if (!this.judge(error)) return;
       this.#log.warn('lease not renewed; retrying', { error: error.message });
-      this.#schedule(this.length / 15);
+      this.#schedule(Math.min(this.length / 15, this.#left));
     }
   }
 

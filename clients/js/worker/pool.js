@@ -3,7 +3,7 @@
 import { Alarm } from '../pause.js';
 import { Attempt } from './attempt.js';
 import { Stopped } from './errors.js';
-import { Lease, leaseEnded, mayPass } from './lease.js';
+import { Lease, mayPass } from './lease.js';
 import { Link } from './link.js';
 import { stderr, withAttributes } from './log.js';
 import { start } from './run.js';
@@ -85,7 +85,7 @@ export class Pool {
         return new Lease(this.#link, this.#log, answer, asked);
       } catch (error) {
         if (this.#stopping) return null;
-        if (!mayPass(error) && !leaseEnded(error)) throw this.#refusal(error);
+        if (!mayPass(error)) throw this.#refusal(error);
         if (!silent) this.#log.warn('worker could not register; retrying', { error: error.message });
         silent = true;
         await this.#pause(Math.max(error.retryAfter ?? 0, 500 + 1500 * Math.random()));
@@ -126,7 +126,9 @@ export class Pool {
     const none = Object.fromEntries(Object.keys(this.#handlers).map((name) => [name, 0]));
     try {
       const { claims } = await this.#link.post('v1/claims', { ...ask, max: 1, agents: none }, { signal: lease.signal });
-      await Promise.all((claims ?? []).map((claim) => new Attempt(this.#link, claim).settle({ outcome: 'release' })));
+      const attempts = (claims ?? []).map((claim) => new Attempt(this.#link, claim));
+      for (const attempt of attempts) lease.attempts.set(attempt.claim.claim, attempt); // they end with it
+      await Promise.all(attempts.map((attempt) => attempt.settle({ outcome: 'release' })));
     } catch (error) {
       this.#log.warn('claims of the last round not given back; they end with the lease', { error: error.message });
     }
