@@ -9,6 +9,15 @@ import (
 	"mailroom/thread"
 )
 
+// WorkerContract is the number of the operations under /v1/claims and /v1/workers as this version has them. It grows by
+// one with a field, form or route that workers can need, so that a worker knows from one answer whether the server has
+// what it needs. What a number promises, every higher one does.
+//
+//	0  servers that do not say their number
+//	1  renewals without held, parts_only, the log of a claim, memos, parts of messages, live arguments of tools, and all
+//	   fields of a submit in sends
+const WorkerContract = 1
+
 // ClaimRequest claims due runs for a remote worker.
 type ClaimRequest struct {
 	Worker      string          `json:"worker,omitempty" doc:"Id from the answer to an earlier claim. Absent: registers a new worker."`
@@ -38,6 +47,8 @@ type Claims struct {
 	LeaseUntil time.Time `json:"lease_until" doc:"Renew before this time, or the worker loses its claims."`
 	LeaseMS    int64     `json:"lease_ms" doc:"Length of a lease, in milliseconds from a renewal."`
 	Claims     []Claim   `json:"claims"`
+	Version    string    `json:"version" doc:"Version of the server, for display."`
+	Contract   int       `json:"contract" doc:"Number of its worker contract: see the operation. Absent: the server is older."`
 }
 
 // Claim is one claimed run with everything that an agent needs to start.

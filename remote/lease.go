@@ -41,6 +41,7 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 		return time.Time{}, l.leaseError(ctx, err)
 	}
 	l.setWorker(w.ID, out.Worker)
+	l.setContract(out.Contract)
 	return out.LeaseUntil, nil
 }
 
@@ -50,6 +51,14 @@ func (l *Ledger) setWorker(local, worker string) {
 	defer l.mu.Unlock()
 	l.local, l.worker = local, worker
 	l.options.Log.Info("worker registered", "worker", worker, "agents", l.options.Agents)
+}
+
+// setContract records the number of the worker contract in an answer of the server. It can change with each answer: a
+// server is updated, or several serve this worker.
+func (l *Ledger) setContract(number int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.contract = number
 }
 
 // serverID returns the server's id for the worker with the engine's id. The error says that the worker has lost its
@@ -70,7 +79,7 @@ func (l *Ledger) leaseError(ctx context.Context, err error) error {
 	case mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeInvalid, mailroom.CodeTooLarge:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.refuse(err)
+		return l.refuse(l.explain(err))
 	}
 	if err = l.onAnswer(err); retryable(err) && !errors.Is(err, store.ErrClosed) {
 		l.pause(ctx, err, l.lease/8)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/internal/retry"
@@ -63,6 +64,7 @@ type Ledger struct {
 	spare    string              // id of the worker that Dial registered, until Register uses it
 	local    string              // the engine's id of its current worker
 	worker   string              // the server's id of that worker
+	contract int                 // the server's, of the last answer to a claim
 	round    int64               // the last round of claims
 	held     map[string]*holding // by run: its last claim
 	failures int                 // unanswered calls in a row
@@ -102,11 +104,14 @@ func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o Options) (*Ledger
 	for first := true; ; first = false {
 		out, err := l.register(ctx)
 		if err == nil {
+			l.contract = out.Contract
 			l.spare, l.lease = out.Worker, time.Duration(out.LeaseMS)*time.Millisecond
 			return l, nil
 		}
 		if ctx.Err() != nil || !retryable(err) {
-			return nil, err
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return nil, l.explain(err)
 		}
 		if first && o.OnOutage != nil {
 			o.OnOutage(err)
@@ -146,6 +151,8 @@ func (l *Ledger) onAnswer(err error) error {
 		return mailroom.Errorf(mailroom.CodeLeaseLost, "unknown to the server: %w", err)
 	case mailroom.CodeUnauthenticated:
 		return l.refuse(err)
+	case mailroom.CodeInvalid:
+		return l.explain(err)
 	case mailroom.CodeRateLimited:
 		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server is rate limiting this worker",
 			RetryAfter: retryAfter(err), Cause: err}
@@ -153,6 +160,32 @@ func (l *Ledger) onAnswer(err error) error {
 		l.client.CloseIdle() // other connections may be dead too
 	}
 	return err
+}
+
+// explain says what to do if err is that an older server does not know a part of a request. The caller holds mu.
+func (l *Ledger) explain(err error) error {
+	e, ok := errors.AsType[*mailroom.Error](err)
+	if !ok || e.Code != mailroom.CodeInvalid || l.contract >= api.WorkerContract {
+		return err
+	}
+	for _, f := range e.Fields {
+		if f.Message == "unknown field" {
+			return &mailroom.Error{Code: mailroom.CodeInvalid, Fields: e.Fields, Message: fmt.Sprintf(
+				"the server is older than this worker and does not know %s: update the server", f.Location)}
+		}
+	}
+	return err
+}
+
+// requireContract refuses a call that the server is too old for.
+func (l *Ledger) requireContract(needed int, what string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.contract >= needed {
+		return nil
+	}
+	return mailroom.Errorf(mailroom.CodeInvalid,
+		"the server is older than this worker and does not have %s: update the server", what)
 }
 
 // refuse records that the server rejects this worker for good, and returns the rejection as the error of a closed

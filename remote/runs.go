@@ -55,6 +55,9 @@ const maxLog = 1000
 
 // LogOf implements engine.Runs.
 func (l *Ledger) LogOf(ctx context.Context, run *mailroom.Run, q mailroom.LogQuery) ([]mailroom.Entry, int64, error) {
+	if err := l.requireContract(1, "the log of a claim"); err != nil {
+		return nil, 0, err
+	}
 	q.Limit = min(q.Limit, maxLog)
 	page, err := retryRead(ctx, l, func(ctx context.Context) (api.Page[mailroom.Entry], error) {
 		return l.client.Work.Log(ctx, claimOf(run), q)

@@ -145,6 +145,7 @@ func outgrown(round, now thread.ClaimRequest) bool {
 // claimedRuns converts the server's answer and records its claims as held by the engine.
 func (l *Ledger) claimedRuns(out api.Claims) []thread.ClaimedRun {
 	_ = l.onAnswer(nil) // resets the count of failures
+	l.setContract(out.Contract)
 	var work []thread.ClaimedRun
 	now := time.Now()
 	l.mu.Lock()

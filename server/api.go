@@ -64,9 +64,10 @@ func (s *Server) registerRoutes() {
 func (s *Server) registerGroups(rt router) {
 	o, find := s.options, s.find
 	remote := workers.New(workers.Options{
-		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, LocalAgents: o.Agents.Names,
-		Authorize: s.life.authorizedContext,
-		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
+		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, Version: o.Version,
+		LocalAgents: o.Agents.Names,
+		Authorize:   s.life.authorizedContext,
+		Hold:        func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})
 	agents := &agentHandlers{
 		ledger: o.Ledger.Pauses, log: s.log, agents: o.Agents, remote: remote.RemoteAgents, find: find,

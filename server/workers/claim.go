@@ -57,6 +57,7 @@ func (ops *Operations) Claim(ctx context.Context, in *claimInput) (*Body[api.Cla
 	out := api.Claims{
 		Worker: w.ID, Round: q.Round, LeaseUntil: w.LeaseUntil,
 		LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(),
+		Version: ops.options.Version, Contract: api.WorkerContract,
 	}
 	out.Claims, err = ops.showClaims(ctx, work)
 	if q.PartsOnly {

@@ -31,11 +31,13 @@ type Leases interface {
 	Deregister(ctx context.Context, worker string) error
 }
 
-// Options are the parts of the server that the operations need. All fields but Bus and LocalAgents are required.
+// Options are the parts of the server that the operations need. All fields but Bus, Version and LocalAgents are
+// required.
 type Options struct {
 	Leases   Leases
 	Attempts Attempts
 	Bus      *bus.Bus // gets live text; nil: readers see only stored text
+	Version  string   // of the server, for display; may be empty
 	// LocalAgents returns the agents that the server runs itself, which no remote worker may serve. If it is nil,
 	// there are no such agents.
 	LocalAgents func() []string

@@ -125,18 +125,25 @@ test('an attempt that the server cannot settle gives its run back', async (t) =>
 test('a server that is too old for the package is refused in one sentence', async (t) => {
   const bench = await serve(t);
   const old = async (url, options) => {
-    const path = new URL(url).pathname;
-    if (path.endsWith('/renew')) return Response.json({ lease_ms: 300, lost: [], stop: [], steered: [] });
-    const none = { code: 'not_found', detail: `no route "${path}"` };
-    if (path.endsWith('/log')) return Response.json(none, { status: 404 });
-    const response = await fetch(url, options);
-    return path.endsWith('/claims') ? Response.json({ ...await response.json(), lease_ms: 300 }) : response;
+    const { contract, version, ...answer } = await (await fetch(url, options)).json();
+    assert.ok(contract >= 1 && version);
+    return Response.json(answer);
   };
-  const worker = bench.start((s) => new Promise((_, reject) => {
-    s.signal.addEventListener('abort', () => reject(s.signal.reason));
-  }), { fetch: old });
-  const refused = assert.rejects(worker.done, /older than this package; update the server/);
+  const worker = bench.start(() => {}, { fetch: old });
+  const sentence = /^the server at http\S+ is older than this package; update the server, or install an older package$/;
+  await assert.rejects(worker.done, { code: 'invalid', message: sentence });
+});
+
+test('a server that is newer than the package serves it, whatever it adds to its answers', async (t) => {
+  const bench = await serve(t);
+  const added = { future: [{ a: 1 }] };
+  const newer = async (url, options) => {
+    const answer = await (await fetch(url, options)).json();
+    const claims = answer.claims?.map((claim) => ({ ...claim, ...added }));
+    return Response.json({ ...answer, ...(claims && { claims, contract: 99 }), ...added });
+  };
+  const worker = bench.start({ newer: (s) => `read ${s.text}` }, { fetch: newer });
   await worker.ready;
-  await bench.send('go');
-  await refused;
+  assert.equal((await bench.end(await bench.send('this', { agent: 'newer' }))).reply, 'read this');
+  await worker.stop();
 });

@@ -98,7 +98,6 @@ export class Lease {
       const answer = await this.#link.post(`v1/workers/${this.id}/renew`, {}, options);
       this.#renewed = asked;
       this.length = answer.lease_ms;
-      if (!answer.claims && before.length > 0 && await this.#isOld(before[0].claim.claim)) return;
       this.#apply(before, answer);
       this.#schedule(this.length / 3);
     } catch (error) {
@@ -106,17 +105,6 @@ export class Lease {
       this.#log.warn('lease not renewed; retrying', { error: error.message });
       this.#schedule(Math.min(this.length / 15, this.#left));
     }
-  }
-
-  // A server before this form of the renewal releases all claims instead of returning them, and has no such route.
-  async #isOld(claim) {
-    const path = `v1/claims/${encodeURIComponent(claim)}/log`;
-    const options = { once: true, signal: this.signal };
-    const error = await this.#link.get(path, { limit: 1 }, options).catch((problem) => problem);
-    if (error?.code !== 'not_found' || !error.detail?.startsWith('no route')) return false;
-    error.detail = 'it is older than this package; update the server';
-    this.end(error.detail, error);
-    return true;
   }
 
   #apply(before, { claims, stop, steered }) {

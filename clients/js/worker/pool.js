@@ -2,13 +2,15 @@
 
 import { Alarm } from '../pause.js';
 import { Attempt } from './attempt.js';
-import { Stopped } from './errors.js';
+import { invalid, Stopped } from './errors.js';
 import { Lease, mayPass } from './lease.js';
 import { Link } from './link.js';
 import { stderr, withAttributes } from './log.js';
 import { start } from './run.js';
 
 const wait = 30; // seconds that a claim waits for a run
+const contract = 1; // the number of the worker contract that this package needs
+const tooOld = 'is older than this package; update the server, or install an older package';
 const patience = (wait + 30) * 1000; // ms for one try of it
 
 export class Pool {
@@ -78,18 +80,21 @@ export class Pool {
     const body = { agents: Object.keys(this.#handlers), max: 0, pid: globalThis.process?.pid, retry };
     for (let silent = false; ;) {
       const asked = performance.now();
+      let answer;
       try {
-        const answer = await this.#link.post('v1/claims', body, { once: true, signal: this.#stop.signal });
-        this.#log.info('worker registered', { worker: answer.worker, agents: body.agents });
-        this.#registered();
-        return new Lease(this.#link, this.#log, answer, asked);
+        answer = await this.#link.post('v1/claims', body, { once: true, signal: this.#stop.signal });
       } catch (error) {
         if (this.#stopping) return null;
         if (!mayPass(error)) throw this.#refusal(error);
         if (!silent) this.#log.warn('worker could not register; retrying', { error: error.message });
         silent = true;
         await this.#pause(Math.max(error.retryAfter ?? 0, 500 + 1500 * Math.random()));
+        continue;
       }
+      if (!(answer.contract >= contract)) throw invalid(`the server at ${this.#link.origin} ${tooOld}`);
+      this.#log.info('worker registered', { worker: answer.worker, agents: body.agents });
+      this.#registered();
+      return new Lease(this.#link, this.#log, answer, asked);
     }
   }
 

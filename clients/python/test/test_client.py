@@ -64,6 +64,39 @@ class TestClient(Case):
         threading.Thread(target=other.serve_forever, daemon=True).start()
         says("older than this package|MAILROOM_URL", f"http://127.0.0.1:{other.server_port}")
 
+    def test_a_server_that_is_older_than_the_package_is_refused_in_one_sentence(self) -> None:
+        worker = Worker(self.server.url, self.server.token)
+        worker.agent("early")(lambda s: None)
+        once = worker.transport.once
+
+        def old(method: str, path: str, body: object = None, **more: Any) -> Any:
+            found = once(method, path, body, **more)
+            self.assertGreaterEqual(found.pop("contract"), 1)
+            return found
+        worker.transport.once = old  # type: ignore[method-assign]
+        with self.assertRaisesRegex(MailroomError, "^the server at http[^ ]* is older than this package; upgrade the "
+                                    "server, or install an older mailroom package .incompatible.$"):
+            worker.run()
+
+    def test_a_server_that_is_newer_than_the_package_serves_it(self) -> None:
+        worker = Worker(self.server.url, self.server.token)
+        worker.agent("newer")(lambda s: f"read {s.text}")
+        once = worker.transport.once
+
+        def new(method: str, path: str, body: object = None, **more: Any) -> Any:
+            found = once(method, path, body, **more)
+            if path == "/v1/claims":
+                found["contract"] = 99
+                found["claims"] = [{**claim, "future": [1]} for claim in found["claims"]]
+            return {**found, "future": {}} if isinstance(found, dict) else found
+        worker.transport.once = new  # type: ignore[method-assign]
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(worker.stop)
+        self.registered("newer")
+        self.assertEqual(self.done(self.mailroom.send("this", agent="newer")), "read this")
+
     def test_a_worker_without_an_agent_and_an_effect_without_a_run_are_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "no agent"):
             Worker(self.server.url, self.server.token).run()

@@ -25,6 +25,7 @@ Handler = Union[Callable[[Session], Any], Callable[[AsyncSession], Awaitable[Any
 H = TypeVar("H", bound=Callable[..., Any])
 CLAIM_WAIT = 55  # seconds that a claim waits for a due run
 FLUSH_EVERY = 0.1  # seconds
+CONTRACT = 1  # the worker contract that this package needs
 GONE = ("lease_lost", "not_found", "gone")  # codes of a worker that the server no longer knows
 
 
@@ -93,7 +94,6 @@ class Worker:
         undo = self._signals()
         performer = Performer(self.slots, self.grace, self.log)
         try:
-            self._check_server()
             self._register()
             renewals, watches, claims = threads = [
                 threading.Thread(target=self._guard, args=(f, performer), name=f.__name__[1:], daemon=True)
@@ -162,22 +162,14 @@ class Worker:
             except MailroomError as err:
                 if not err.passing or not self._goes_on(max(err.retry_after, 1)):
                     raise
+        if found.get("contract", 0) < CONTRACT:
+            raise MailroomError("incompatible", f"the server at {self.transport.url} is older than this package; "
+                                "upgrade the server, or install an older mailroom package")
         with self._lock:
             self._id, self._round = found["worker"], 0
             self._lease, self._renewed = found["lease_ms"] / 1000, asked
         self.log(logging.INFO, "worker registered", worker=self._id, agents=",".join(sorted(self._handlers)),
                  slots=self.slots)
-
-    def _check_server(self) -> None:
-        """Refuses a server that does not know renewals without claims. It would not know this route either."""
-        try:
-            self.transport.call("GET", "/v1/claims/probe:1/log", goes_on=self._goes_on)
-        except MailroomError as err:
-            if err.code == "incompatible" or err.message.startswith("no route"):
-                raise MailroomError("incompatible", f"the server at {self.transport.url} is no Mailroom server, or older "
-                                    "than this package; upgrade it, or install an older mailroom package") from None
-            if err.code in ("unauthenticated", "forbidden"):
-                raise
 
     # Claims.
 
