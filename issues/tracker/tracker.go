@@ -162,6 +162,10 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 	case 1:
 		return t.issues.get(found[0]), nil
 	case 0:
+		if now := presentID(t, id); now != "" {
+			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no issue %q; with today's prefix it would be %s", id,
+				now)
+		}
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no issue %q", id)
 	}
 	const most = 5
@@ -171,6 +175,22 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 	}
 	return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q matches %d issues: %s; give more of the id", id,
 		len(found), shown)
+}
+
+// presentID returns the id of the issue that an id of before a change of the prefix names, or "". Find only mentions
+// it: the id may as well be one of another repository, and a command must not change the wrong issue.
+func presentID(t *Tracker, id string) string {
+	prefix := t.Prefix()
+	for i := range len(id) {
+		if id[i] != '-' {
+			continue
+		}
+		now := prefix + id[i:]
+		if it := t.issues.get(now); it != nil && it.Status != StatusTombstone {
+			return now
+		}
+	}
+	return ""
 }
 
 // put adds a new or changed issue, or replaces the issue with the same id.
