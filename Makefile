@@ -44,7 +44,7 @@ LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./torture ./store/postgres .
 	./store/storetest ./channel/chat/adapter ./protocol/mcp ./stream
 
 .DEFAULT_GOAL := help
-.PHONY: help build fakes run test racing modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
+.PHONY: conformance help build fakes run test racing modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -164,6 +164,9 @@ ifeq ($(NODES),)
 	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
 endif
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(NODES),-nodes "$$NODES") $(if $(OLD),-old "$$OLD") $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
+
+conformance: ## every worker against every scenario, on a real server; prints the table; COLUMNS=go,python RUN=name
+	$(GO) test ./torture/conformance -count 1 -timeout 30m -parallel 8 -run 'Conforms' -full -table $(if $(COLUMNS),-columns $(COLUMNS)) $(if $(RUN),-only "$(RUN)")
 
 attack: build ## attack a server as hostile clients would; ONLY=name SERVER=program JUDGE=false
 	$(GO) build -o bin/attack ./torture/attack

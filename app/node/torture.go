@@ -31,11 +31,13 @@ import (
 const (
 	tortureAgent   = "torture"
 	tortureVersion = "746f72747572"
+	conformAgent   = "inside" // the conformance agent in this process
 )
 
 // addTorture adds the torture agent. The returned function wraps a handle of the store, so that the
 // process is killed at the point that MAILROOM_TORTURE names. The agent's effects go to the file MAILROOM_TORTURE_FILE.
-// MAILROOM_TORTURE_LIMIT limits its concurrent runs, so that a second worker gets some.
+// MAILROOM_TORTURE_LIMIT limits its concurrent runs, so that a second worker gets some. CONFORMANCE_DIR is the folder
+// of the conformance agent, which is there with it.
 func addTorture(r *agentSet) (wrap func(store.Store) store.Store, err error) {
 	d, err := killpoint.Parse(os.Getenv("MAILROOM_TORTURE"))
 	if err != nil {
@@ -51,6 +53,10 @@ func addTorture(r *agentSet) (wrap func(store.Store) store.Store, err error) {
 		Agent: d.Agent(os.Getenv("MAILROOM_TORTURE_FILE")), Version: tortureVersion, Limit: limit,
 	}
 	r.kinds[tortureAgent] = tortureAgent
+	if dir := os.Getenv("CONFORMANCE_DIR"); dir != "" {
+		r.agents[conformAgent] = engine.Agent{Agent: killpoint.Conform(dir)}
+		r.kinds[conformAgent] = tortureAgent
+	}
 	r.present = append(r.present, store.Definition{
 		Agent: tortureAgent, Version: tortureVersion, Body: json.RawMessage(`{"kind":"torture"}`),
 	})

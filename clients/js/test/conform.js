@@ -1,0 +1,121 @@
+// The conformance agent in JavaScript: performs the script of a run (docs/workers.md). node conform.js AGENT
+
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { Failure, Unknown, work } from '../worker/index.js';
+
+const folder = process.env.CONFORMANCE_DIR;
+const pause = (ms, signal) => new Promise((resolve, reject) => {
+  const end = () => { clearTimeout(timer); reject(signal.reason); };
+  const timer = setTimeout(() => { signal?.removeEventListener('abort', end); resolve(); }, ms);
+  signal?.addEventListener('abort', end);
+});
+
+class Performer {
+  values = [];
+
+  constructor(s) { this.s = s; }
+
+  keep(name, value) { this.values.push(`${name}=${JSON.stringify(value)}`); }
+
+  note(what) { appendFileSync(join(folder, 'notes'), `${this.s.run.id} ${this.s.run.attempt} ${what}\n`); }
+
+  noted(what) {
+    return readFileSync(join(folder, 'notes'), 'utf8').split('\n').some((line) => {
+      const [run, , ...said] = line.split(' ');
+      return run === this.s.run.id && said.join(' ') === what;
+    });
+  }
+
+  async hold(gate) {
+    while (!existsSync(join(folder, `gate.${this.s.run.id}.${gate}`))) await pause(20, this.s.signal);
+  }
+
+  crash(name) {
+    if (!name || this.noted(`crash ${name}`)) return;
+    this.note(`crash ${name}`);
+    process.kill(process.pid, 'SIGKILL');
+  }
+
+  async happen(name, { hold, crash, unknown, fails }) {
+    if (hold) await this.hold(hold);
+    const first = !this.noted(`effect ${name}`);
+    this.note(`effect ${name}`);
+    this.crash(crash);
+    if (first && unknown) throw new Unknown();
+    if (first && fails) throw new Error('the effect has failed');
+    return `did ${name}`;
+  }
+
+  async write(text, times = 1) { for (let n = 0; n < times; n++) await this.s.write(text); }
+
+  // Blocks the event loop: a gate that never opens costs the worker its lease.
+  block(gate) { while (!existsSync(join(folder, `gate.${this.s.run.id}.${gate}`))); }
+
+  async effect(name, options = {}) {
+    const { input, idempotent } = options;
+    const reconcile = options.reconcile && (() => (this.noted(`effect ${name}`) ? { value: 'found' } : undefined));
+    this.keep(name, await this.s.effect(name, () => this.happen(name, options), { input, idempotent, reconcile }));
+  }
+
+  async memo(name) { this.keep(name, await this.s.memo(name, () => this.happen(name, {}))); }
+
+  step(name, { state, checkpoint, progress, aside } = {}) {
+    const entries = [{ kind: 'x.by', body: { step: name, attempt: this.s.run.attempt } }];
+    return this.s.step({ name, state, checkpoint, progress, aside, entries });
+  }
+
+  fail(kind, times = 1) {
+    for (let n = 0; n < times; n++) {
+      if (this.noted(`fail ${n}`)) continue;
+      this.note(`fail ${n}`);
+      throw new Failure('it failed', { class: kind });
+    }
+  }
+
+  async approval(name) { this.keep(name, await this.s.approval(name, { prompt: `May I ${name}?`, action: name })); }
+
+  async ask(name) { this.keep(name, await this.s.ask(name, { prompt: `What of ${name}?` })); }
+
+  async call(name, agent, text) {
+    const { status, reply } = await this.s.call(name, { agent, text });
+    this.keep(name, `${status}: ${reply}`);
+  }
+
+  async steered() {
+    let found = [];
+    while (found.length === 0) {
+      found = await this.s.steered();
+      await pause(20, this.s.signal);
+    }
+    this.keep('steered', found.map(({ text }) => text));
+  }
+
+  async transcript() { this.keep('transcript', (await this.s.transcript(10)).map(({ text }) => text)); }
+
+  async log(kinds) { this.keep('log', (await this.s.log({ kinds })).map(({ kind }) => kind)); }
+
+  verbs = {
+    note: (name) => this.note(`note ${name}`),
+    sleep: (name, ms) => this.s.sleep(name, ms),
+    send: (name, agent, text) => this.s.send(name, { agent, text }),
+    state: () => this.keep('state', this.s.state),
+    saved: () => this.keep('saved', this.s.checkpoint),
+    ...Object.fromEntries(['write', 'hold', 'block', 'crash', 'effect', 'memo', 'step', 'fail', 'approval', 'ask', 'call',
+      'steered', 'transcript', 'log'].map((verb) => [verb, (...args) => this[verb](...args)])),
+  };
+}
+
+async function perform(s) {
+  const p = new Performer(s);
+  for (const [verb, ...args] of JSON.parse(s.input[0].text)) {
+    if (!p.verbs[verb]) throw new Failure(`unknown operation ${verb}`, { class: 'permanent' });
+    await p.verbs[verb](...args);
+  }
+  return p.values.join(' ');
+}
+
+const worker = work(process.argv[2], perform, { grace: 2000 });
+process.once('SIGTERM', () => worker.stop({ within: 2000 }));
+await worker.done;

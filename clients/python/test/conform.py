@@ -1,0 +1,180 @@
+"""The conformance agent in Python: performs the script of a run (docs/workers.md). python conform.py AGENT [async]"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+from typing import Any, Callable
+
+from mailroom import Failure, Happened, Session, Unknown, Worker
+
+FOLDER = pathlib.Path(os.environ["CONFORMANCE_DIR"])
+
+
+class Performer:
+    """One attempt of a run. Every method but hold_async is called in a thread that may block."""
+
+    def __init__(self, s: Session) -> None:
+        self.s = s
+        self.values: list[str] = []
+
+    def keep(self, name: str, value: Any) -> None:
+        self.values.append(f"{name}={json.dumps(value, separators=(',', ':'), ensure_ascii=False)}")
+
+    def note(self, what: str) -> None:
+        with open(FOLDER / "notes", "a") as file:
+            file.write(f"{self.s.run} {self.s.attempt} {what}\n")
+
+    def noted(self, what: str) -> bool:
+        lines = [line.split(" ", 2) for line in (FOLDER / "notes").read_text().splitlines()]
+        return any(run == self.s.run and said == what for run, _, said in lines)
+
+    def hold(self, gate: str, deaf: bool = False) -> None:
+        while not (FOLDER / f"gate.{self.s.run}.{gate}").exists() and (deaf or not self.s.stopping):
+            time.sleep(0.02)
+
+    def crash(self, name: str | None) -> None:
+        if name and not self.noted(f"crash {name}"):
+            self.note(f"crash {name}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail(self, cls: Any, times: int = 1) -> None:
+        for n in range(times):
+            if not self.noted(f"fail {n}"):
+                self.note(f"fail {n}")
+                raise Failure(cls, "it failed")
+
+    def happen(self, name: str, o: dict[str, Any]) -> Callable[[], str]:
+        def call() -> str:
+            if "hold" in o:
+                self.hold(o["hold"])
+            first = not self.noted(f"effect {name}")
+            self.note(f"effect {name}")
+            self.crash(o.get("crash"))
+            if first and o.get("unknown"):
+                raise Unknown("no answer")
+            if first and o.get("fails"):
+                raise RuntimeError("the effect has failed")
+            return f"did {name}"
+        return call
+
+    def options(self, name: str, input: Any = None, idempotent: bool = False, reconcile: bool = False,
+                **_: Any) -> dict[str, Any]:
+        find = (lambda: Happened("found") if self.noted(f"effect {name}") else None) if reconcile else None
+        return {"input": input, "idempotent": idempotent, "reconcile": find}
+
+    def local(self, verb: str, *args: Any) -> bool:
+        """Performs what needs no call of the session. Returns whether it was such an operation."""
+        calls: dict[str, Callable[..., None]] = {
+            "note": lambda name: self.note(f"note {name}"), "crash": self.crash, "fail": self.fail,
+            "block": lambda gate: self.hold(gate, deaf=True), "saved": lambda: self.keep("saved", self.s.saved),
+            "state": lambda: self.keep("state", self.s.state)}
+        if verb in calls:
+            calls[verb](*args)
+        return verb in calls
+
+
+def perform(s: Session) -> str:
+    p = Performer(s)
+    for verb, *args in json.loads(s.input[0].text):
+        if p.local(verb, *args):
+            continue
+        name = args[0] if args else ""
+        options = args[1] if len(args) > 1 else {}
+        if verb == "write":
+            for _ in range(options or 1):
+                s.write(name)
+        elif verb == "hold":
+            p.hold(name)
+        elif verb == "effect":
+            p.keep(name, s.effect(name, p.happen(name, options), **p.options(name, **options)))
+        elif verb == "memo":
+            p.keep(name, s.memo(name, p.happen(name, options)))
+        elif verb == "step":
+            if "state" in options:
+                s.state = options["state"]
+            if "checkpoint" in options:
+                s.checkpoint(options["checkpoint"])
+            s.step(name, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
+                   progress=options.get("progress"), aside=options.get("aside", False))
+        elif verb == "approval":
+            p.keep(name, bool(s.approval(name, prompt=f"May I {name}?", action=name)))
+        elif verb == "ask":
+            p.keep(name, s.ask(name, f"What of {name}?"))
+        elif verb == "sleep":
+            s.sleep(name, options / 1000)
+        elif verb == "send":
+            s.send(name, args[2], agent=options)
+        elif verb == "call":
+            end = s.call(name, args[2], agent=options)
+            p.keep(name, f"{end.status}: {end.reply}")
+        elif verb == "steered":
+            while not (found := s.steered()):
+                time.sleep(0.02)
+            p.keep(verb, [m.text for m in found])
+        elif verb == "transcript":
+            p.keep(verb, [m.text for m in s.transcript(10)])
+        elif verb == "log":
+            p.keep(verb, [e.kind for e in s.log(name)])
+        else:
+            raise Failure("permanent", f"unknown operation {verb}")
+    return " ".join(p.values)
+
+
+async def perform_async(s: Any) -> str:
+    p = Performer(s.sync)
+    for verb, *args in json.loads(s.input[0].text):
+        if p.local(verb, *args):
+            continue
+        name = args[0] if args else ""
+        options = args[1] if len(args) > 1 else {}
+        if verb == "write":
+            for _ in range(options or 1):
+                await s.write(name)
+        elif verb == "hold":
+            while not (FOLDER / f"gate.{s.run}.{name}").exists():
+                await asyncio.sleep(0.02)
+        elif verb == "effect":
+            p.keep(name, await s.effect(name, p.happen(name, options), **p.options(name, **options)))
+        elif verb == "memo":
+            p.keep(name, await s.memo(name, p.happen(name, options)))
+        elif verb == "step":
+            if "state" in options:
+                s.sync.state = options["state"]
+            if "checkpoint" in options:
+                await s.checkpoint(options["checkpoint"])
+            await s.step(name, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
+                         progress=options.get("progress"), aside=options.get("aside", False))
+        elif verb == "approval":
+            p.keep(name, bool(await s.approval(name, prompt=f"May I {name}?", action=name)))
+        elif verb == "ask":
+            p.keep(name, await s.ask(name, f"What of {name}?"))
+        elif verb == "sleep":
+            await s.sleep(name, options / 1000)
+        elif verb == "send":
+            await s.send(name, args[2], agent=options)
+        elif verb == "call":
+            end = await s.call(name, args[2], agent=options)
+            p.keep(name, f"{end.status}: {end.reply}")
+        elif verb == "steered":
+            while not (found := await s.steered()):
+                await asyncio.sleep(0.02)
+            p.keep(verb, [m.text for m in found])
+        elif verb == "transcript":
+            p.keep(verb, [m.text for m in await s.transcript(10)])
+        elif verb == "log":
+            p.keep(verb, [e.kind for e in await s.log(name)])
+        else:
+            raise Failure("permanent", f"unknown operation {verb}")
+    return " ".join(p.values)
+
+
+if __name__ == "__main__":
+    worker = Worker(grace=2)
+    worker.agent(sys.argv[1])(perform_async if sys.argv[2:] == ["async"] else perform)
+    worker.run()

@@ -1,0 +1,302 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/client"
+)
+
+// play is one performance of a scenario on a stage.
+type play struct {
+	*stage
+	s       *scenario
+	threads []string
+	runs    []string // submitted with the script
+}
+
+// action is something that happens around the runs.
+type action func(p *play, op operation) error
+
+// actions returns what a play may contain.
+func actions() map[string]action {
+	return map[string]action{
+		"submit": (*play).submit,
+		// run SCRIPT: another run in the thread, before the others, whose end is awaited.
+		"run": func(p *play, op operation) error {
+			run, err := p.send(p.thread(0), string(op[1]), 0)
+			if err != nil {
+				return err
+			}
+			return p.settled(run)
+		},
+		// await WHAT: until each run has noted this.
+		"await": (*play).await,
+		// await-status STATUS, await-attempt N: until each run has it.
+		"await-status": func(p *play, op operation) error {
+			return p.reach(op.text(1), func(r api.Run) bool { return string(r.Status) == op.text(1) })
+		},
+		"await-attempt": func(p *play, op operation) error {
+			return p.reach("attempt "+op.text(1), func(r api.Run) bool { return r.Attempt >= op.number(1) })
+		},
+		// await-fault: until all faults of the scenario have happened.
+		"await-fault": func(p *play, _ operation) error {
+			return p.until("the faults have happened", func() (bool, error) {
+				_, fired := p.proxy.history()
+				return len(fired) >= len(p.s.Faults), nil
+			})
+		},
+		"open":   (*play).openAll,
+		"faults": (*play).armAll,
+		"calm":   func(p *play, _ operation) error { p.proxy.reset(); return nil },
+		"start":  func(p *play, _ operation) error { return p.startWorker() },
+		"kill":   func(p *play, _ operation) error { p.kill(); return nil },
+		"freeze": func(p *play, _ operation) error { return p.worker().signal(syscall.SIGSTOP) },
+		// thaw: the first worker goes on.
+		"thaw": func(p *play, _ operation) error { return p.workers[0].signal(syscall.SIGCONT) },
+		"term": func(p *play, _ operation) error { return p.worker().signal(syscall.SIGTERM) },
+		// exited: until the worker has ended, with exit code 0.
+		"exited":     (*play).exited,
+		"crashed":    (*play).crashed,
+		"registered": (*play).awaitWorkers,
+		"kill-server": func(p *play, _ operation) error {
+			p.server.process.kill()
+			return nil
+		},
+		"start-server": func(p *play, _ operation) error {
+			err := p.server.start()
+			if p.proxy != nil {
+				p.proxy.mu.Lock()
+				p.proxy.upstream = p.server.url
+				p.proxy.mu.Unlock()
+			}
+			return err
+		},
+		"cancel": func(p *play, _ operation) (err error) {
+			for _, run := range p.runs {
+				_, one := p.server.client().CancelRun(p.t.Context(), run)
+				err = errors.Join(err, one)
+			}
+			return err
+		},
+		"steer": func(p *play, op operation) error {
+			_, err := p.server.client().Submit(p.t.Context(), api.Submit{Thread: p.threads[0], Text: op.text(1),
+				Mode: mailroom.ModeSteer, Agent: p.agent})
+			return err
+		},
+		// decide NAME VERDICT ANSWER: the ticket, once it is open.
+		"decide": (*play).decide,
+	}
+}
+
+// perform plays the scenario, and judges it.
+func (p *play) perform() error {
+	moves := p.s.Play
+	if !slices.ContainsFunc(moves, func(op operation) bool { return op.verb() == "submit" }) {
+		moves = append([]operation{{json.RawMessage(`"submit"`)}}, moves...)
+	}
+	for _, op := range moves {
+		if err := actions()[op.verb()](p, op); err != nil {
+			return fmt.Errorf("%s: %w", op, err)
+		}
+	}
+	for i, run := range p.runs {
+		if err := p.settled(run); err != nil {
+			return err
+		}
+		if err := p.judge(p.threads[i], run); err != nil {
+			return fmt.Errorf("run %s: %w", run, err)
+		}
+	}
+	return nil
+}
+
+// thread returns the name of the n-th thread of this performance.
+func (p *play) thread(n int) string {
+	for len(p.threads) <= n {
+		p.threads = append(p.threads, fmt.Sprintf("%s-%s-%d-%d", p.s.Name, p.agent, time.Now().UnixNano(), len(p.threads)))
+	}
+	return p.threads[n]
+}
+
+func (p *play) submit(_ operation) error {
+	for n := range max(p.s.Copies, 1) {
+		run, err := p.send(p.thread(n), p.s.script(), p.s.Pad)
+		if err != nil {
+			return err
+		}
+		p.runs = append(p.runs, run)
+	}
+	return nil
+}
+
+// maxPad is how much of the further input one submit carries: a body has 4 MiB at most, a message 1 MiB.
+const maxPad = 3 << 20
+
+// send submits a script, and further messages with pad bytes.
+func (p *play) send(thread, script string, pad int) (run string, err error) {
+	in := api.Submit{Thread: thread, Agent: p.agent, Messages: []api.NewMessage{{Text: script}}}
+	for mode := mailroom.ModeQueue; ; mode = mailroom.ModeCollect {
+		for size := min(pad, maxPad); size > 0; size -= 1 << 20 {
+			in.Messages = append(in.Messages, api.NewMessage{Text: strings.Repeat("x", min(size, 1<<20))})
+		}
+		in.Mode = mode
+		out, err := p.server.client().Submit(p.t.Context(), in)
+		if err != nil {
+			return "", err
+		}
+		run = out.Run
+		if pad -= maxPad; pad <= 0 {
+			return run, nil
+		}
+		in.Messages = nil
+	}
+}
+
+// settled waits for the end of a run. A server that is starting does not answer.
+func (p *play) settled(run string) error {
+	return p.until("run "+run+" has ended", func() (bool, error) {
+		r, err := p.server.client().WaitRun(p.t.Context(), run, 5*time.Second)
+		if mailroom.CodeOf(err) == mailroom.CodeUnavailable {
+			return false, nil
+		}
+		return r.Status.Finished(), err
+	})
+}
+
+func (p *play) openAll(op operation) (err error) {
+	for _, run := range p.runs {
+		err = errors.Join(err, p.open(run, op.text(1)))
+	}
+	return err
+}
+
+// armAll adds faults from now on.
+func (p *play) armAll(op operation) error {
+	var f []fault
+	if err := json.Unmarshal(op[1], &f); err != nil {
+		return err
+	}
+	p.proxy.arm(f...)
+	return nil
+}
+
+func (p *play) await(op operation) error {
+	for _, run := range p.runs {
+		err := p.until(op.text(1)+" is noted", func() (bool, error) {
+			ended := p.stillOpen(run) // before the notes are read, which an attempt may write at its end
+			lines, err := p.notes(run)
+			if err != nil || slices.Contains(lines, op.text(1)) {
+				return err == nil, err
+			}
+			return false, ended
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reach waits until each run is as wanted.
+func (p *play) reach(what string, is func(api.Run) bool) error {
+	for _, run := range p.runs {
+		err := p.until(what, func() (bool, error) {
+			r, err := p.server.client().Run(p.t.Context(), run)
+			if mailroom.CodeOf(err) == mailroom.CodeUnavailable {
+				return false, nil // a server that is starting
+			}
+			if err == nil && r.Status.Finished() && !is(r) {
+				err = fmt.Errorf("the run is %s (error %+v)", r.Status, r.Error)
+			}
+			return err == nil && is(r), err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillOpen returns an error if a run has ended: what it had to reach does not come any more.
+func (p *play) stillOpen(run string) error {
+	r, err := p.server.client().Run(p.t.Context(), run)
+	if err == nil && r.Status.Finished() {
+		return fmt.Errorf("the run is %s already (error %+v)", r.Status, r.Error)
+	}
+	return nil // a server that is starting does not answer
+}
+
+func (p *play) exited(_ operation) error {
+	late, cancel := context.WithTimeout(p.t.Context(), *patience)
+	defer cancel()
+	w := p.worker()
+	select {
+	case <-w.exited:
+	case <-late.Done():
+		return fmt.Errorf("the worker has not ended after %s", *patience)
+	}
+	if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("the worker ended with %d: %s", code, w.output())
+	}
+	return nil
+}
+
+// crashed waits until the worker has ended, however.
+func (p *play) crashed(_ operation) error {
+	late, cancel := context.WithTimeout(p.t.Context(), *patience)
+	defer cancel()
+	select {
+	case <-p.worker().exited:
+		return nil
+	case <-late.Done():
+		return fmt.Errorf("the worker has not ended after %s", *patience)
+	}
+}
+
+// awaitWorkers waits until so many workers serve the agent.
+func (p *play) awaitWorkers(op operation) error {
+	return p.until(op.text(1)+" workers are registered", func() (bool, error) {
+		ids, err := p.registered()
+		return len(ids) >= op.number(1), err
+	})
+}
+
+func (p *play) decide(op operation) error {
+	for _, run := range p.runs {
+		if err := p.decideOne(run, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *play) decideOne(run string, op operation) error {
+	var open api.Ticket
+	err := p.until("ticket "+op.text(1)+" is open", func() (bool, error) {
+		page, err := p.server.client().Tickets(p.t.Context(), client.ListQuery{Q: "state:open run:" + run})
+		for _, k := range page.Items {
+			if strings.HasPrefix(k.Name, op.text(1)) {
+				open = k
+			}
+		}
+		return open.ID != "", err
+	})
+	if err != nil {
+		return err
+	}
+	in := api.Decision{Decision: mailroom.Verdict(op.text(2)), Digest: open.Digest}
+	if len(op) > 3 {
+		in.Answer = op[3]
+	}
+	_, err = p.server.client().Decide(p.t.Context(), open.ID, in)
+	return err
+}
