@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -12,8 +11,7 @@ import (
 	"mailroom/thread"
 )
 
-// message is the text that a run is streaming. Its id "<run>.<attempt>-<n>" is known before its
-// entry has a seq, because deltas carry it.
+// message is the text that a run is streaming. Its id is known before its entry has a seq, because deltas carry it.
 type message struct {
 	claim   mailroom.Claim
 	n       int // messages started in this attempt
@@ -24,7 +22,7 @@ type message struct {
 	flushed int            // bytes that are in the store
 }
 
-func (m *message) id() string { return fmt.Sprintf("%s.%d-%d", m.claim.Run, m.claim.Attempt, m.n+1) }
+func (m *message) id() string { return entry.MessageID(m.claim.Run, m.claim.Attempt, m.n+1) }
 
 // add appends text up to MaxText and returns the added part as a delta.
 func (m *message) add(text string) entry.Delta {

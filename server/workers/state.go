@@ -2,10 +2,7 @@ package workers
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"mailroom"
 	"mailroom/api"
@@ -158,13 +155,11 @@ func (h *claimState) countMessages(rd store.Reader) (int, error) {
 }
 
 // messageID returns the id of the attempt's n-th message.
-func (h *claimState) messageID(n int) string { return fmt.Sprintf("%s.%d-%d", h.Run, h.Attempt, n) }
+func (h *claimState) messageID(n int) string { return entry.MessageID(h.Run, h.Attempt, n) }
 
 // messageNumber is the inverse of messageID.
 func (h *claimState) messageNumber(id string) (n int, ok bool) {
-	rest, ok := strings.CutPrefix(id, fmt.Sprintf("%s.%d-", h.Run, h.Attempt))
-	n, err := strconv.Atoi(rest)
-	return n, ok && err == nil && n > 0 && h.messageID(n) == id
+	return entry.MessageNumber(id, h.Run, h.Attempt)
 }
 
 // assignMessageID sets the id of the message that a step or settle writes, or checks the id it has.

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"mailroom"
@@ -104,15 +103,14 @@ func (t *Turn) takes(d *entry.Delta) bool {
 // ahead returns how many messages of the attempt the log lacks before the message of d, 0 if that is not known, and
 // less than 0 if the log has the message. A stream that lost a notice sends the start of a message before the entry of
 // the message before. A number could not say so: its bytes are of the next message. The id of a message has its place
-// in the attempt: <run>.<attempt>-<n>.
+// in the attempt.
 func (t *Turn) ahead(d *entry.Delta) int {
 	if t == nil || t.counted != d.Attempt {
 		return 0
 	}
-	number, ok := strings.CutPrefix(d.Message, d.Run+"."+strconv.Itoa(d.Attempt)+"-")
-	n, err := strconv.Atoi(number)
+	n, ok := entry.MessageNumber(d.Message, d.Run, d.Attempt)
 	switch {
-	case !ok || err != nil:
+	case !ok:
 		return 0
 	case n == t.written && d.Channel == entry.ChannelTool: // its calls follow it
 		return 0
