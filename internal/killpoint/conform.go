@@ -28,13 +28,11 @@ func Conform(dir string) mailroom.Agent {
 			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("read the script: %w", err)}
 		}
 		c := &conformRun{dir: dir, s: s, run: s.Run().ID, attempt: s.Run().Attempt}
-		for _, op := range script {
-			if err := c.perform(ctx, op); err != nil {
-				if ctx.Err() != nil && !errors.Is(err, mailroom.ErrParked) {
-					return context.Cause(ctx)
-				}
-				return err
+		if err := c.performAll(ctx, script); err != nil {
+			if ctx.Err() != nil && !errors.Is(err, mailroom.ErrParked) {
+				return context.Cause(ctx)
 			}
+			return err
 		}
 		return s.Stream(ctx, strings.Join(c.values, " "))
 	})
@@ -43,9 +41,12 @@ func Conform(dir string) mailroom.Agent {
 // operation is a verb and its arguments.
 type operation []json.RawMessage
 
-// text returns argument n as a text, "" if it is absent.
-func (op operation) text(n int) (s string) {
-	op.read(n, &s)
+// text returns argument n, "" if it is absent or no text.
+func (op operation) text(n int) string {
+	var s string
+	if n >= len(op) || json.Unmarshal(op[n], &s) != nil {
+		return ""
+	}
 	return s
 }
 
@@ -73,6 +74,15 @@ func (c *conformRun) keep(name string, value any) error {
 	return err
 }
 
+func (c *conformRun) performAll(ctx context.Context, script []operation) error {
+	for _, op := range script {
+		if err := c.perform(ctx, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *conformRun) perform(ctx context.Context, op operation) error {
 	name := op.text(1)
 	switch op.text(0) {
@@ -85,6 +95,8 @@ func (c *conformRun) perform(ctx context.Context, op operation) error {
 			}
 		}
 		return nil
+	case "part":
+		return c.part(ctx, op)
 	case "note":
 		return c.note("note " + name)
 	case "hold":
@@ -186,7 +198,8 @@ func (c *conformRun) effect(ctx context.Context, op operation) error {
 			if !c.noted("effect " + name) {
 				return nil, false, nil
 			}
-			return json.RawMessage(`"found"`), true, nil
+			value, err := json.Marshal("did " + name)
+			return value, true, err
 		}
 	}
 	value, err := c.s.Do(ctx, e, func(ctx context.Context, _ string) (json.RawMessage, error) {
@@ -239,6 +252,26 @@ func (c *conformRun) step(ctx context.Context, op operation) error {
 		Progress: o.Progress, Internal: o.Aside, Entries: []mailroom.AgentEntry{{Kind: "x.by", Body: by}}})
 }
 
+// part performs operations and commits the number of the part, unless an earlier attempt has.
+func (c *conformRun) part(ctx context.Context, op operation) error {
+	var n, done int
+	var script []operation
+	op.read(1, &n)
+	op.read(2, &script)
+	if saved := c.s.Run().Checkpoint; saved != nil {
+		if err := json.Unmarshal(saved, &done); err != nil {
+			return err
+		}
+	}
+	if done >= n {
+		return nil
+	}
+	if err := c.performAll(ctx, script); err != nil {
+		return err
+	}
+	return c.s.Append(ctx, mailroom.Step{Checkpoint: op[1]})
+}
+
 // fail ends the attempt with a failure of the class, the first so many times.
 func (c *conformRun) fail(op operation) error {
 	times := 1
@@ -253,7 +286,7 @@ func (c *conformRun) fail(op operation) error {
 
 // look keeps what a read of the thread returns. steered waits until there is a message.
 func (c *conformRun) look(ctx context.Context, op operation) error {
-	var texts []string
+	texts := []string{}
 	switch op.text(0) {
 	case "steered":
 		for look := time.NewTicker(20 * time.Millisecond); len(texts) == 0; {

@@ -202,8 +202,11 @@ func playOne(t *testing.T, common *stage, s *scenario) (result string) {
 		shared := *g
 		shared.t, g = t, &shared
 	}
-	p := &play{stage: g, s: s}
-	if err := p.perform(); err != nil {
+	play := (&play{stage: g, s: s}).perform
+	if len(s.Each) > 0 {
+		play = func() error { return playEach(t, g, s) }
+	}
+	if err := play(); err != nil {
 		t.Error(err)
 		return result
 	}

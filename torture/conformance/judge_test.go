@@ -62,8 +62,8 @@ func (w *want) checkRun(r api.Run) (err error) {
 	if w.Error != "" && (r.Error == nil || !strings.Contains(r.Error.Message, w.Error)) {
 		bad("the error is %+v, want %q", r.Error, w.Error)
 	}
-	if w.Attempt != 0 && r.Attempt != w.Attempt {
-		bad("the run had %d attempts, want %d", r.Attempt, w.Attempt)
+	if w.Attempt != nil && (r.Attempt < w.Attempt.least || r.Attempt > w.Attempt.most) {
+		bad("the run had %d attempts, want %d to %d", r.Attempt, w.Attempt.least, w.Attempt.most)
 	}
 	if w.Crashes != nil && r.Crashes != *w.Crashes {
 		bad("the run counts %d crashes, want %d", r.Crashes, *w.Crashes)
@@ -90,9 +90,14 @@ func (w *want) checkNotes(lines []string) (err error) {
 // checkLog checks which entries the log has.
 func (w *want) checkLog(log []mailroom.Entry, run string) (err error) {
 	missing := w.Entries
+	var texts []string
 	for _, e := range log {
 		if e.Run != run {
 			continue
+		}
+		var m mailroom.Message
+		if e.Kind == entry.KindMessage && e.Decode(&m) == nil && m.Role == mailroom.RoleAssistant && !m.Partial {
+			texts = append(texts, m.Text)
 		}
 		if len(missing) > 0 && e.Kind == missing[0] {
 			missing = missing[1:]
@@ -100,6 +105,9 @@ func (w *want) checkLog(log []mailroom.Entry, run string) (err error) {
 		if slices.Contains(w.Without, e.Kind) {
 			err = errors.Join(err, fmt.Errorf("the log has %s", e.Kind))
 		}
+	}
+	if w.Messages != nil && !slices.Equal(texts, w.Messages) {
+		err = errors.Join(err, fmt.Errorf("the run wrote %q, want %q", texts, w.Messages))
 	}
 	if len(missing) > 0 {
 		err = errors.Join(err, fmt.Errorf("the log lacks %s, or has it in another order", missing[0]))

@@ -32,7 +32,11 @@ func actions() map[string]action {
 		"submit": (*play).submit,
 		// run SCRIPT: another run in the thread, before the others, whose end is awaited.
 		"run": func(p *play, op operation) error {
-			run, err := p.send(p.thread(0), string(op[1]), 0)
+			var script []operation
+			if err := json.Unmarshal(op[1], &script); err != nil {
+				return err
+			}
+			run, err := p.send(p.thread(0), scriptText(script), 0)
 			if err != nil {
 				return err
 			}
@@ -92,6 +96,7 @@ func actions() map[string]action {
 				Mode: mailroom.ModeSteer, Agent: p.agent})
 			return err
 		},
+		"attend": (*play).attend,
 		// decide NAME VERDICT ANSWER: the ticket, once it is open.
 		"decide": (*play).decide,
 	}
@@ -149,7 +154,8 @@ func (p *play) send(thread, script string, pad int) (run string, err error) {
 			in.Messages = append(in.Messages, api.NewMessage{Text: strings.Repeat("x", min(size, 1<<20))})
 		}
 		in.Mode = mode
-		out, err := p.server.client().Submit(p.t.Context(), in)
+		in.Key = fmt.Sprint(thread, " ", pad, " ", len(script))
+		out, err := p.submitOnce(in)
 		if err != nil {
 			return "", err
 		}
@@ -159,6 +165,22 @@ func (p *play) send(thread, script string, pad int) (run string, err error) {
 		}
 		in.Messages = nil
 	}
+}
+
+// submitOnce repeats a submit that the server did not answer. The server inside which the agent runs may have died of
+// it.
+func (p *play) submitOnce(in api.Submit) (out api.Submitted, err error) {
+	err = p.until("a submit is answered", func() (bool, error) {
+		out, err = p.server.client().Submit(p.t.Context(), in)
+		if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+			return err == nil, err
+		}
+		if p.column.name == inside && p.worker().hasExited() {
+			return false, p.startWorker()
+		}
+		return false, nil
+	})
+	return out, err
 }
 
 // settled waits for the end of a run. A server that is starting does not answer.
@@ -268,6 +290,57 @@ func (p *play) awaitWorkers(op operation) error {
 		ids, err := p.registered()
 		return len(ids) >= op.number(1), err
 	})
+}
+
+// attend starts a worker where one has died, and decides tickets as a person would who knows what happened, until the
+// runs have ended.
+func (p *play) attend(_ operation) error {
+	return p.until("the runs have ended", func() (bool, error) {
+		if p.worker().hasExited() {
+			if err := p.startWorker(); err != nil {
+				return false, err
+			}
+		}
+		ended := 0
+		for _, run := range p.runs {
+			r, err := p.server.client().Run(p.t.Context(), run)
+			if mailroom.CodeOf(err) == mailroom.CodeUnavailable {
+				return false, nil
+			}
+			if err != nil {
+				return false, err
+			}
+			if r.Status.Finished() {
+				ended++
+			} else if err := p.decideOpen(run); err != nil && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+				return false, err
+			}
+		}
+		return ended == len(p.runs), nil
+	})
+}
+
+// decideOpen approves what a run asks. What became of an effect is in the notes: the effect is not called again if it
+// happened.
+func (p *play) decideOpen(run string) error {
+	page, err := p.server.client().Tickets(p.t.Context(), client.ListQuery{Q: "state:open run:" + run})
+	if err != nil {
+		return err
+	}
+	lines, err := p.notes(run)
+	for _, k := range page.Items {
+		if k.Kind != mailroom.TicketApproval {
+			continue // a child ends by itself, and so does a timer
+		}
+		in := api.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest}
+		effect, _, _ := strings.Cut(strings.TrimPrefix(k.Name, "effect:"), "#")
+		if effect != k.Name && slices.Contains(lines, "effect "+effect) {
+			in.Decision, in.Answer = mailroom.VerdictAnswer, json.RawMessage(fmt.Sprintf("%q", "did "+effect))
+		}
+		_, one := p.server.client().Decide(p.t.Context(), k.ID, in)
+		err = errors.Join(err, one)
+	}
+	return err
 }
 
 func (p *play) decide(op operation) error {

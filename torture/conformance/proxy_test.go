@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +16,11 @@ import (
 
 // fault is what the network does to requests of a worker.
 type fault struct {
-	At    string `json:"at"`    // the kind of the request, see kindOf; "" is any
-	Nth   int    `json:"nth"`   // of that kind, from 1; 0 is the first one from now on
-	Times int    `json:"times"` // how many such requests from there on; 0 is one, -1 all
+	At string `json:"at"` // the kind of the request, see kindOf; "" is any
+	// Nth is the number of the request of its kind, from 1; 0 is the next one. Of answers to claims, only those with a
+	// run count.
+	Nth   int `json:"nth"`
+	Times int `json:"times"` // how many such requests from there on; 0 is one, -1 all
 	// Do is what happens:
 	//
 	//	lose   the server handles the request, and the answer is lost with the connection
@@ -52,7 +55,7 @@ type proxy struct {
 	mu       sync.Mutex
 	upstream string // guarded by mu, as all below
 	faults   []fault
-	met      map[string]int // requests by kind
+	met      map[string]int // requests by kind, and under "answer KIND" their answers
 	fired    []string       // faults that happened
 	seen     []exchange
 	onKill   func() // kills the worker
@@ -86,7 +89,7 @@ func (p *proxy) arm(faults ...fault) {
 	defer p.mu.Unlock()
 	for _, f := range faults {
 		if f.Nth == 0 && f.At != "" && f.Times >= 0 {
-			f.Nth = p.met[f.At] + 1
+			f.Nth = p.met[f.counter(f.At)] + 1
 		}
 		p.faults = append(p.faults, f)
 	}
@@ -130,15 +133,29 @@ func kindOf(method, path string, body []byte) string {
 	return last // renew, leave, settle, steered, input, transcript, log, tickets, effects, run
 }
 
-// match counts a request, and returns the faults that it meets.
-func (p *proxy) match(kind string) (met []fault, nth int) {
+// ofAnswer reports whether the fault happens to an answer. The others happen to a request.
+func (f *fault) ofAnswer() bool {
+	return !slices.Contains([]string{"drop", "503", "twice", "kill-before"}, f.Do)
+}
+
+// counter is what counts the requests that a fault concerns.
+func (f *fault) counter(kind string) string {
+	if f.ofAnswer() {
+		return "answer " + kind
+	}
+	return kind
+}
+
+// match counts a request, or an answer, and returns the faults that it meets.
+func (p *proxy) match(kind string, answer bool) (met []fault, nth int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.met[kind]++
-	nth = p.met[kind]
+	counter := (&fault{Do: map[bool]string{true: "lose", false: "drop"}[answer]}).counter(kind)
+	p.met[counter]++
+	nth = p.met[counter]
 	for _, f := range p.faults {
 		times := max(f.Times, 1)
-		if (f.At == "" || f.At == kind) && (f.Times < 0 || f.Nth <= nth && nth < f.Nth+times) {
+		if f.ofAnswer() == answer && (f.At == "" || f.At == kind) && (f.Times < 0 || f.Nth <= nth && nth < f.Nth+times) {
 			met = append(met, f)
 			p.fired = append(p.fired, fmt.Sprintf("%s %s %d", f.Do, kind, nth))
 		}
@@ -152,7 +169,7 @@ func (p *proxy) handle(w http.ResponseWriter, r *http.Request) {
 		return // the worker has gone
 	}
 	kind := kindOf(r.Method, r.URL.Path, body)
-	met, nth := p.match(kind)
+	met, _ := p.match(kind, false)
 	for _, f := range met {
 		switch f.Do {
 		case "drop":
@@ -177,6 +194,10 @@ func (p *proxy) handle(w http.ResponseWriter, r *http.Request) {
 		hangUp(w) // no server is there, or the worker has gone
 		return
 	}
+	if kind == "claim" && !bytes.Contains(text, []byte(`"claims":[{`)) {
+		kind = "idle"
+	}
+	met, nth := p.match(kind, true)
 	p.mu.Lock()
 	p.seen = append(p.seen, exchange{kind, r.Method, r.URL.RequestURI(), body, text, answer.StatusCode, nth})
 	p.mu.Unlock()

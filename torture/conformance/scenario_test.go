@@ -52,11 +52,13 @@ type want struct {
 	Status  string           `json:"status"` // "" is completed
 	Reply   *string          `json:"reply"`
 	Error   string           `json:"error"`   // part of the message of the run's error
-	Attempt int              `json:"attempt"` // the number of the last attempt; 0 is not checked
+	Attempt *count           `json:"attempt"` // the number of the last attempt
 	Crashes *int             `json:"crashes"`
 	Notes   map[string]count `json:"notes"`   // by effect NAME or note NAME: how many lines
 	Entries []string         `json:"entries"` // kinds of entries that the log has in this order, maybe among others
 	Without []string         `json:"without"` // kinds that it has not
+	// Messages are the texts of the run's messages, without partial ones.
+	Messages []string `json:"messages"`
 }
 
 // count is a number, or a range of two.

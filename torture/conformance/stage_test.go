@@ -70,7 +70,7 @@ func (p *process) read(out io.Reader, text string) {
 	for lines.Scan() {
 		p.mu.Lock()
 		p.lines = append(p.lines, lines.Text())
-		p.lines = p.lines[max(0, len(p.lines)-100):]
+		p.lines = p.lines[max(0, len(p.lines)-20):]
 		p.mu.Unlock()
 		if text != "" && strings.Contains(lines.Text(), text) {
 			p.ready <- lines.Text()
@@ -121,28 +121,33 @@ type server struct {
 // newServer starts a server. lease is that of its workers, "" for the default.
 func newServer(t testing.TB, binary, lease string) *server {
 	t.Helper()
-	s := &server{binary: binary, data: filepath.Join(t.TempDir(), "data"), dir: newNotes(t)}
+	s := &server{binary: binary, data: t.TempDir(), dir: newNotes(t)}
+	if err := s.begin(t, lease); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// begin configures a server, starts it, and ends it with the test.
+func (s *server) begin(t testing.TB, lease string) error {
 	config := "log_level = \"warn\"\nshutdown_grace = \"2s\"\nstop_grace = \"3s\"\n" +
 		"[retry]\nfirst = \"10ms\"\nmost = \"50ms\"\n"
 	if lease != "" {
 		config = fmt.Sprintf("lease = %q\nrenew = \"400ms\"\nsweep = \"100ms\"\n", lease) + config
 	}
 	file := filepath.Join(s.data, "mailroom.toml")
-	err := errors.Join(os.Mkdir(s.data, 0o700), os.WriteFile(file, []byte(config), 0o600))
-	if err == nil {
-		err = s.start()
-	}
+	err := errors.Join(os.Chmod(s.data, 0o700), os.WriteFile(file, []byte(config), 0o600))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	t.Cleanup(func() {
 		s.process.kill()
 		s.diagnose(t)
-		if t.Failed() {
+		if t.Failed() && s.process != nil {
 			t.Logf("output of the server:\n%s", s.process.output())
 		}
 	})
-	return s
+	return s.start()
 }
 
 // newNotes makes the folder of an agent.

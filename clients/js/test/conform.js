@@ -50,12 +50,15 @@ class Performer {
 
   async write(text, times = 1) { for (let n = 0; n < times; n++) await this.s.write(text); }
 
-  // Blocks the event loop: a gate that never opens costs the worker its lease.
-  block(gate) { while (!existsSync(join(folder, `gate.${this.s.run.id}.${gate}`))); }
+  // Blocks the event loop.
+  block(gate) {
+    const never = new Int32Array(new SharedArrayBuffer(4));
+    while (!existsSync(join(folder, `gate.${this.s.run.id}.${gate}`))) Atomics.wait(never, 0, 0, 20);
+  }
 
   async effect(name, options = {}) {
     const { input, idempotent } = options;
-    const reconcile = options.reconcile && (() => (this.noted(`effect ${name}`) ? { value: 'found' } : undefined));
+    const reconcile = options.reconcile && (() => (this.noted(`effect ${name}`) ? { value: `did ${name}` } : undefined));
     this.keep(name, await this.s.effect(name, () => this.happen(name, options), { input, idempotent, reconcile }));
   }
 
@@ -94,6 +97,20 @@ class Performer {
 
   async transcript() { this.keep('transcript', (await this.s.transcript(10)).map(({ text }) => text)); }
 
+  // Performs operations and commits the number of the part, unless an earlier attempt has.
+  async part(n, script) {
+    if (this.s.checkpoint >= n) return;
+    await this.performAll(script);
+    await this.s.step({ checkpoint: n });
+  }
+
+  async performAll(script) {
+    for (const [verb, ...args] of script) {
+      if (!this.verbs[verb]) throw new Failure(`unknown operation ${verb}`, { class: 'permanent' });
+      await this.verbs[verb](...args);
+    }
+  }
+
   async log(kinds) { this.keep('log', (await this.s.log({ kinds })).map(({ kind }) => kind)); }
 
   verbs = {
@@ -103,16 +120,13 @@ class Performer {
     state: () => this.keep('state', this.s.state),
     saved: () => this.keep('saved', this.s.checkpoint),
     ...Object.fromEntries(['write', 'hold', 'block', 'crash', 'effect', 'memo', 'step', 'fail', 'approval', 'ask', 'call',
-      'steered', 'transcript', 'log'].map((verb) => [verb, (...args) => this[verb](...args)])),
+      'part', 'steered', 'transcript', 'log'].map((verb) => [verb, (...args) => this[verb](...args)])),
   };
 }
 
 async function perform(s) {
   const p = new Performer(s);
-  for (const [verb, ...args] of JSON.parse(s.input[0].text)) {
-    if (!p.verbs[verb]) throw new Failure(`unknown operation ${verb}`, { class: 'permanent' });
-    await p.verbs[verb](...args);
-  }
+  await p.performAll(JSON.parse(s.input[0].text));
   return p.values.join(' ');
 }
 

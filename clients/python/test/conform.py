@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, Callable
 
-from mailroom import Failure, Happened, Session, Unknown, Worker
+from mailroom import AsyncSession, Failure, Happened, Session, Unknown, Worker
 
 FOLDER = pathlib.Path(os.environ["CONFORMANCE_DIR"])
 
@@ -65,7 +65,7 @@ class Performer:
 
     def options(self, name: str, input: Any = None, idempotent: bool = False, reconcile: bool = False,
                 **_: Any) -> dict[str, Any]:
-        find = (lambda: Happened("found") if self.noted(f"effect {name}") else None) if reconcile else None
+        find = (lambda: Happened(f"did {name}") if self.noted(f"effect {name}") else None) if reconcile else None
         return {"input": input, "idempotent": idempotent, "reconcile": find}
 
     def local(self, verb: str, *args: Any) -> bool:
@@ -81,7 +81,12 @@ class Performer:
 
 def perform(s: Session) -> str:
     p = Performer(s)
-    for verb, *args in json.loads(s.input[0].text):
+    perform_all(s, p, json.loads(s.input[0].text))
+    return " ".join(p.values)
+
+
+def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
+    for verb, *args in script:
         if p.local(verb, *args):
             continue
         name = args[0] if args else ""
@@ -93,6 +98,10 @@ def perform(s: Session) -> str:
             p.hold(name)
         elif verb == "effect":
             p.keep(name, s.effect(name, p.happen(name, options), **p.options(name, **options)))
+        elif verb == "part":
+            if (s.saved or 0) < name:
+                perform_all(s, p, options)
+                s.checkpoint(name)
         elif verb == "memo":
             p.keep(name, s.memo(name, p.happen(name, options)))
         elif verb == "step":
@@ -123,12 +132,16 @@ def perform(s: Session) -> str:
             p.keep(verb, [e.kind for e in s.log(name)])
         else:
             raise Failure("permanent", f"unknown operation {verb}")
+
+
+async def perform_async(s: AsyncSession) -> str:
+    p = Performer(s.sync)
+    await perform_all_async(s, p, json.loads(s.input[0].text))
     return " ".join(p.values)
 
 
-async def perform_async(s: Any) -> str:
-    p = Performer(s.sync)
-    for verb, *args in json.loads(s.input[0].text):
+async def perform_all_async(s: AsyncSession, p: Performer, script: list[Any]) -> None:
+    for verb, *args in script:
         if p.local(verb, *args):
             continue
         name = args[0] if args else ""
@@ -141,6 +154,10 @@ async def perform_async(s: Any) -> str:
                 await asyncio.sleep(0.02)
         elif verb == "effect":
             p.keep(name, await s.effect(name, p.happen(name, options), **p.options(name, **options)))
+        elif verb == "part":
+            if (s.saved or 0) < name:
+                await perform_all_async(s, p, options)
+                await s.checkpoint(name)
         elif verb == "memo":
             p.keep(name, await s.memo(name, p.happen(name, options)))
         elif verb == "step":
@@ -171,7 +188,6 @@ async def perform_async(s: Any) -> str:
             p.keep(verb, [e.kind for e in await s.log(name)])
         else:
             raise Failure("permanent", f"unknown operation {verb}")
-    return " ".join(p.values)
 
 
 if __name__ == "__main__":
