@@ -107,9 +107,8 @@ def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
         elif verb == "step":
             if "state" in options:
                 s.state = options["state"]
-            if "checkpoint" in options:
-                s.checkpoint(options["checkpoint"])
-            s.step(name, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
+            kept = {"checkpoint": options["checkpoint"]} if "checkpoint" in options else {}
+            s.step(name, **kept, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
                    progress=options.get("progress"), aside=options.get("aside", False))
         elif verb == "approval":
             p.keep(name, bool(s.approval(name, prompt=f"May I {name}?", action=name)))
@@ -163,9 +162,8 @@ async def perform_all_async(s: AsyncSession, p: Performer, script: list[Any]) ->
         elif verb == "step":
             if "state" in options:
                 s.sync.state = options["state"]
-            if "checkpoint" in options:
-                await s.checkpoint(options["checkpoint"])
-            await s.step(name, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
+            kept = {"checkpoint": options["checkpoint"]} if "checkpoint" in options else {}
+            await s.step(name, **kept, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
                          progress=options.get("progress"), aside=options.get("aside", False))
         elif verb == "approval":
             p.keep(name, bool(await s.approval(name, prompt=f"May I {name}?", action=name)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import threading
+import traceback
 import unittest
 from typing import Any
 from unittest import mock
@@ -96,6 +97,23 @@ class TestClient(Case):
         self.addCleanup(worker.stop)
         self.registered("newer")
         self.assertEqual(self.done(self.mailroom.send("this", agent="newer")), "read this")
+    def test_a_password_in_the_address_is_refused_and_never_shown(self) -> None:
+        for url in ("http://me:s3cret@127.0.0.1:8420", "http://me:s3/cret@127.0.0.1:8420", "me:s3cret@127.0.0.1:8420",
+                    "htp://me:s3cret@127.0.0.1", "http://[::1/s3cret@", "http://s3cret@127.0.0.1:8420"):
+            for made in (Mailroom, Worker):
+                with mock.patch.dict(os.environ, {"MAILROOM_URL": url}), self.assertRaises(MailroomError) as refused:
+                    made()
+                self.assertRegex(str(refused.exception), "^[^\n]*no user name or password[^\n]*MAILROOM_TOKEN[^\n]*$")
+                self.assertNotRegex("".join(traceback.format_exception(refused.exception)), "s3|cret@")
+
+    def test_a_query_in_the_address_is_not_shown(self) -> None:
+        client = Mailroom("http://127.0.0.1:1?token=s3cret", "x")
+        with mock.patch("time.sleep"), self.assertRaises(MailroomError) as failed:
+            client.run("none")
+        self.assertNotIn("s3cret", str(failed.exception))
+        for url in ("http://[::1", "http://127.0.0.1:port", "htp://127.0.0.1?token=s3cret"):
+            with self.assertRaisesRegex(MailroomError, "^(?!.*s3cret).*is not a server's address"):
+                Mailroom(url)
 
     def test_a_worker_without_an_agent_and_an_effect_without_a_run_are_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "no agent"):

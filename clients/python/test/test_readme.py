@@ -39,6 +39,13 @@ class TestReadme(Case):
         run = self.mailroom.send("o7", agent="shop")
         self.assertEqual(self.done(run), f"receipt {run.id}/pay o7\n")
 
+    def test_the_worker_that_dies_and_the_client_that_follows(self) -> None:
+        self.start(3, "count")
+        client = self.block(4)
+        Path(client[1]).write_text(Path(client[1]).read_text().replace('"20"', '"2"'))
+        out = subprocess.run(client, env=self.env(), stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout.decode()
+        self.assertEqual(out, "0 by attempt 1\n1 by attempt 1\nthe receipt\n")
+
 
 if __name__ == "__main__":
     unittest.main()

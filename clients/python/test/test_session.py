@@ -67,16 +67,68 @@ class TestSession(Case):
         self.serve("split", handle)
         self.assertEqual(self.done(self.mailroom.send("x", agent="split")), "ä🙂ü\ufffdx\ufffd\ufffd")
 
-    def test_text_of_three_mebibytes_becomes_messages(self) -> None:
+    def test_text_beyond_the_limit_is_cut_and_said_so(self) -> None:
         text = "ü🙂x" * 450_000  # 7 bytes per 3 characters: 3,150,000 bytes
 
-        def handle(s: Session) -> None:
+        def handle(s: Session) -> str:
             s.write(text)
+            s.write("nothing follows a cut")
+            if s.text == "step":
+                s.step("after")
+                s.write("another message")
+            return ""
         self.serve("long", handle)
-        run = self.mailroom.send("x", agent="long")
-        self.done(run)
-        got = [m.text for m in self.mailroom.messages(run.thread) if m.role == "assistant"]
-        self.assertEqual("".join(reversed(got)), text)
+        whole = (1 << 20) // 7 * 3
+        for input, reply in (("settle", text[:whole + 1]), ("step", "another message")):
+            with self.assertLogs("mailroom", "WARNING") as logs:
+                run = self.mailroom.send(input, agent="long")
+                self.assertEqual(self.done(run), reply)
+            self.assertEqual(sum("message cut" in line for line in logs.output), 1, logs.output)
+            texts = [m.text for m in self.mailroom.messages(run.thread) if m.role == "assistant"]
+            self.assertEqual(texts[-1], text[:whole + 1])
+
+    def test_a_step_ends_the_message_and_a_record_does_not(self) -> None:
+        """As in the engine: an effect that settles, a memo, a tool and a send are steps; an intention is none."""
+        def handle(s: Session) -> str:
+            s.write("a")
+            try:
+                s.effect("fails", lambda: s.write("b") or 1 / 0)
+            except ZeroDivisionError:
+                s.write("c")
+            s.effect("call", lambda: s.write("d"))
+            s.write("e")
+            s.memo("memo", lambda: 1)
+            s.write("f")
+            call = s.tool("search")
+            s.write("g")
+            s.tool_finished(call)
+            s.write("h")
+            s.send("note", "hello", agent="echo")
+            s.write("i")
+            s.state = 1
+            return "j"
+        self.serve("messages", handle)
+        run = self.mailroom.send("x", agent="messages")
+        self.assertEqual(self.done(run), "ij")
+        entries = [e for e in run.follow(timeout=PATIENCE) if e.kind == "message" and e.body.get("role") == "assistant"]
+        got = [(e.body["text"], e.body.get("visibility")) for e in entries]
+        public = got[0][1]
+        self.assertEqual([text for text, _ in got], ["abcd", "e", "f", "g", "h", "ij"])
+        self.assertEqual([v == public for _, v in got], [True, True, False, False, True, True])
+
+    def test_a_steered_message_that_no_step_covers_reaches_the_next_attempt(self) -> None:
+        begun = threading.Event()
+
+        def handle(s: Session) -> str:
+            begun.set()
+            got = until("a steered message", s.steered)
+            s.sleep("nap", 0.01)
+            return got[0].text
+        self.serve("uncovered", handle)
+        run = self.mailroom.send("x", agent="uncovered")
+        self.assertTrue(begun.wait(PATIENCE))
+        self.mailroom.send("to the left", thread=run.thread, mode="steer")
+        self.assertEqual(self.done(run), "to the left")
 
     def test_what_is_too_large_is_refused_before_it_is_sent(self) -> None:
         def handle(s: Session) -> str:
@@ -93,11 +145,32 @@ class TestSession(Case):
         with self.assertRaisesRegex(MailroomError, "send a reference"):
             self.mailroom.send("x" * (5 << 20), agent="large")
 
+    def test_what_is_no_json_fails_the_attempt_and_nothing_is_lost(self) -> None:
+        def handle(s: Session) -> str:
+            if s.attempt == 1:
+                s.effect("before", lambda: "kept")
+                if s.text == "checkpoint":
+                    s.step(checkpoint={1, 2})
+                elif s.text == "state":
+                    s.state = float("nan")
+                elif s.text == "entry":
+                    s.step(entries=[{"kind": "x.a", "body": {"x": object()}}])
+                elif s.text == "input":
+                    s.effect("bad", lambda: 1, input=object())
+                else:
+                    s.memo("bad", lambda: object())
+            return str(s.effect("before", lambda: "called again"))
+        self.serve("no-json", handle)
+        for text in ("checkpoint", "state", "entry", "input"):
+            run = self.mailroom.send(text, agent="no-json")
+            self.assertEqual(self.done(run), "kept")
+            self.assertEqual(run.data["failures"], 1)
+
     def test_state_and_checkpoint_are_there_in_the_next_attempt_and_run(self) -> None:
         def handle(s: Session) -> str:
             if s.saved is None:
                 s.state = {"runs": (s.state or {"runs": 0})["runs"] + 1}
-                s.checkpoint([1, 2])
+                s.step("saves", checkpoint=[1, 2])
                 raise Failure("transient", "once more", retry_after=0.001)
             return f"{s.saved} {s.state}"
         self.serve("stateful", handle)
@@ -130,6 +203,49 @@ class TestSession(Case):
         run = self.mailroom.send("x", agent="memo")
         self.assertEqual(self.done(run), "{'n': 1}")
         self.assertNotIn("effect.intended", self.kinds(run))
+
+    def test_a_memo_under_the_name_of_an_unfinished_effect_is_refused(self) -> None:
+        def handle(s: Session) -> str:
+            if s.attempt == 1:
+                try:
+                    s.effect("pay", unknown, idempotent=True)
+                except Unknown:
+                    s.sleep("nap", 0.01)
+            return str(s.memo("pay", lambda: 1))
+
+        def unknown() -> None:
+            raise Unknown
+        self.serve("memo-pay", handle)
+        run = self.mailroom.send("x", agent="memo-pay").wait(timeout=PATIENCE)
+        self.assertRegex((run.error or {})["message"], "'pay' is an effect whose outcome is not known, and no memo")
+
+    def test_a_call_inside_one_of_its_name_is_refused(self) -> None:
+        def handle(s: Session) -> str:
+            if s.text == "memo":
+                return str(s.memo("a", lambda: s.memo("a", lambda: 1)))
+            return str(s.effect("a", lambda: s.effect("b", lambda: s.effect("a", lambda: 1))))
+
+        async def handle_async(s: AsyncSession) -> str:
+            async def inner() -> int:
+                [value] = await asyncio.gather(s.effect("a", lambda: 1))
+                return value
+            if s.text == "memo":
+                return str(await s.memo("a", lambda: s.memo("a", lambda: 1)))
+            return str(await s.effect("a", inner))
+        self.serve("nests", handle)
+        self.serve("nests-async", handle_async)
+        for agent in ("nests", "nests-async"):
+            for text in ("effect", "memo"):
+                run = self.mailroom.send(text, agent=agent).wait(timeout=PATIENCE)
+                self.assertRegex((run.error or {}).get("message", ""), "'a' is called inside itself")
+
+    def test_an_effect_has_its_key_in_what_it_calls_and_may_be_called_again_later(self) -> None:
+        def handle(s: Session) -> str:
+            inner = s.effect("outer", lambda: [effect_key(), s.memo("inner", effect_key)])
+            return " ".join([*inner, str(s.effect("outer", lambda: 1) == inner)])
+        self.serve("keys", handle)
+        run = self.mailroom.send("x", agent="keys")
+        self.assertEqual(self.done(run), f"{run.id}/outer {run.id}/outer True")
 
     def test_threads_of_a_handler_call_effects_at_once(self) -> None:
         def handle(s: Session) -> str:
@@ -290,9 +406,16 @@ class TestSession(Case):
                 return {"a": 1}
             if s.text == "exit":
                 raise SystemExit(3)
+            if s.text == "silent":
+                raise Silent
             raise ValueError("\udc00" + "x" * (1 << 21))
+
+        class Silent(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no text")
         self.serve("fails", handle)
-        for text, message in (("dict", "returned dict"), ("exit", r"sys.exit\(3\)"), ("raise", "ValueError: \ufffdxx")):
+        for text, message in (("silent", "Silent, whose text cannot be read"), ("dict", "returned dict"),
+                              ("exit", r"sys.exit\(3\)"), ("raise", "ValueError: \ufffdxx")):
             run = self.mailroom.send(text, agent="fails", max_attempts=1).wait(timeout=PATIENCE)
             self.assertEqual(run.status, "failed")
             self.assertRegex((run.error or {})["message"], message)
@@ -357,7 +480,8 @@ class TestAsync(Case):
                 raise SystemExit(3)
             return "hello"
         self.serve("exits", handle)
-        self.assertEqual(self.mailroom.send("exit", agent="exits", max_attempts=1).wait(timeout=PATIENCE).status, "failed")
+        run = self.mailroom.send("exit", agent="exits", max_attempts=1)
+        self.assertEqual(run.wait(timeout=PATIENCE).status, "failed")
         self.assertEqual(self.done(self.mailroom.send("greet", agent="exits")), "hello")
 
     def test_any_number_of_async_calls_of_one_effect_is_one_call(self) -> None:

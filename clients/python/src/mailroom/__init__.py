@@ -8,15 +8,14 @@ from .asession import AsyncSession
 from .client import Mailroom
 from .decorate import effect
 from .effects import Happened, effect_key
-from .errors import Ended, Expired, Failure, LeaseLost, MailroomError, Overdue, Parked, Stopped, Unknown
+from .errors import Aborted, Ended, Expired, Failure, LeaseLost, MailroomError, Overdue, Parked, Stopped, Unknown
 from .rows import Delta, Entry, Event, Gap, Message, Thread, Ticket
 from .run import Run
 from .session import Session
 from .worker import Worker
 
 __all__ = [
-    "Approval", "AsyncSession", "Child", "Delta", "Ended", "Entry", "Event", "Expired", "Failure", "Gap",
-    "Happened",
-    "LeaseLost", "Log", "Mailroom", "MailroomError", "Message", "Overdue", "Parked", "Run", "Session", "Stopped",
-    "Thread", "Ticket", "Unknown", "Worker", "effect", "effect_key",
+    "Aborted", "Approval", "AsyncSession", "Child", "Delta", "Ended", "Entry", "Event", "Expired", "Failure", "Gap",
+    "Happened", "LeaseLost", "Log", "Mailroom", "MailroomError", "Message", "Overdue", "Parked", "Run", "Session",
+    "Stopped", "Thread", "Ticket", "Unknown", "Worker", "effect", "effect_key",
 ]

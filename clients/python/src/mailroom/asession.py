@@ -11,9 +11,9 @@ from typing import Any, Awaitable, Callable, TypeVar
 
 from .answers import Approval, Child, Log
 from .attempt import Attempt
-from .effects import Happened, reset
+from .effects import Happened
 from .rows import Message, Row
-from .session import Session
+from .session import UNSET, Session
 
 T = TypeVar("T")
 
@@ -64,10 +64,11 @@ class AsyncSession:
         await _away(self.sync.reasoning, text)
 
     async def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
-                   progress: float | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
+                   checkpoint: Any = UNSET, progress: float | None = None, parts: list[Row] | None = None,
+                   aside: bool = False) -> None:
         """See Session.step."""
-        await _away(self.sync.step, name, entries=entries, usage=usage, progress=progress, parts=parts,
-                    aside=aside)
+        await _away(self.sync.step, name, entries=entries, usage=usage, checkpoint=checkpoint, progress=progress,
+                    parts=parts, aside=aside)
 
     async def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """See Session.tool."""
@@ -84,6 +85,7 @@ class AsyncSession:
     async def effect(self, name: str, fn: Callable[[], Awaitable[T] | T], /, *, input: Any = None,
                      idempotent: bool = False, reconcile: Callable[[], Any] | None = None) -> T:
         """See Session.effect. `fn` and `reconcile` may be async; if not, they run in a thread."""
+        self.sync._effects.not_inside(name)
         async with self._turns[name]:
             kept: T = await self._once(name, fn, input, idempotent, reconcile)
             return kept
@@ -92,7 +94,8 @@ class AsyncSession:
         call = await _away(self.sync._effects.call, name, input, idempotent, reconcile is not None)
         try:
             if not call.settled and call.must_reconcile and reconcile is not None:
-                found: Happened[Any] | None = await _run(reconcile)
+                with call.scope():
+                    found: Happened[Any] | None = await _run(reconcile)
                 await _away(call.reconciled, found)
             if not call.settled:
                 try:
@@ -100,14 +103,12 @@ class AsyncSession:
                 except asyncio.CancelledError:
                     await _surely(call.not_called)  # else its outcome would be unknown
                     raise
-                token = call.enter()
                 try:
-                    value = await _run(fn)
+                    with call.scope():
+                        value = await _run(fn)
                 except BaseException as err:
                     await _surely(call.fail, err)
                     raise
-                finally:
-                    reset(token)
                 await _surely(call.finish, value)
             return call.value
         finally:
@@ -115,11 +116,14 @@ class AsyncSession:
 
     async def memo(self, name: str, fn: Callable[[], Awaitable[T] | T]) -> T:
         """See Session.memo. `fn` may be async."""
+        self.sync._effects.not_inside(name)
         async with self._turns[name]:
-            call = await _away(self.sync._effects.call, name, None, True, False)
+            call = await _away(self.sync._effects.call, name, None, True, False, memo=True)
             try:
                 if not call.settled:
-                    await _surely(call.finish, await _run(fn))
+                    with call.scope():
+                        made = await _run(fn)
+                    await _surely(call.finish, made)
                 kept: T = call.value
                 return kept
             finally:
@@ -167,9 +171,14 @@ class AsyncSession:
 
 async def _away(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Calls a function that blocks, in a thread, with the context of the task."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError("this session is of another loop or process; other threads use `s.sync`, and a forked child "
+                           "must give its result to its parent") from None
     context = contextvars.copy_context()
     call = functools.partial(fn, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(None, lambda: context.run(call))
+    return await loop.run_in_executor(None, lambda: context.run(call))
 
 
 async def _surely(fn: Callable[..., T], *args: Any) -> T:

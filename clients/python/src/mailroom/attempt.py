@@ -1,11 +1,12 @@
 """One attempt of one run: its claim, its numbered writes, and why it ends.
 
-All writes go through one lock and one sequence of numbers, so threads of a handler can write at once. A write without
-an answer is repeated as it was, with the same number, until it is answered or the claim is lost.
+All writes have one sequence of numbers, so threads of a handler can write at once. A write without an answer is
+repeated as it was, with the same number, until it is answered or the claim is lost.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -13,43 +14,66 @@ from typing import Any, Callable
 
 from . import limits
 from .client import at
-from .errors import Ended, LeaseLost, MailroomError, Parked, Stopped
+from .errors import Aborted, Ended, LeaseLost, MailroomError, Parked, Stopped
 from .jsontext import check, clean
+from .logs import Log
 from .rows import Row
 from .text import Live, Text
-from .transport import Query, Transport
+from .transport import FAULTS, Query, Transport
 
 
 class Attempt:
-    """The writes of one claim. Its lock `turn` owns number, text, state and parked."""
+    """The writes of one claim.
 
-    def __init__(self, transport: Transport, claim: Row) -> None:
+    Two locks, acquired in this order: `sending` is held by a request that writes, so that no text arrives after the
+    message that it belongs to; `turn` owns number, text, live, state and parked. A flush does not hold `turn` while it
+    waits for an answer, so a handler that writes text does not wait for the server.
+    """
+
+    def __init__(self, transport: Transport, claim: Row, log: Log, refused: Callable[[MailroomError], None]) -> None:
         self.transport = transport
         self.claim = claim
         self.id: str = claim["claim"]
         self.run: Row = claim["run"]
+        self.sending = threading.RLock()
         self.turn = threading.RLock()
         self.number = int(self.run["steps"]) + 1
         self.text = Text(f"{self.run['id']}.{self.run['attempt']}")
         self.live: dict[str, Live] = {}  # by channel and call, for the message being written
-        self.parked: Row | None = None
+        self.parked: Row | None = None  # the wait, and the tickets to open
         self.covers = 0  # the last steered message that the handler has
-        self.covered = 0  # the one that a step has covered
         self.state: list[Any] = []  # at most one: the state that the next step writes
         self.on_end: Callable[[], None] = lambda: None
+        self.names = {"run": self.run["id"], "thread": self.run["thread"], "agent": self.run["agent"]}  # in the log
+        self._log = log
+        self._refused = refused  # is called when the server refuses the worker
         self._why: Ended | None = None
         self._lost = threading.Event()
         self.begun = time.monotonic()
         self.ended_at = 0.0  # time.monotonic() of the first call of end
         self.entered = False  # the handler has begun
         self.forced = False  # the worker settles it, because its handler does not return
+        self.flush_at = 0.0  # time.monotonic() before which nothing is flushed
+        self._faults = 0  # flushes in a row that the server answered with a fault
         self._closed = False
         self._pid = os.getpid()
+
+    @property
+    def last(self) -> bool:
+        """Whether the next lost claim ends the run. It may be what crashes workers: they have one such at a time."""
+        most, crashes = self.run.get("max_crashes"), int(self.run.get("crashes") or 0)
+        most = 3 if most is None else int(most)
+        return crashes > 0 and crashes >= most - 1 or int(self.claim.get("lost") or 0) >= limits.LOST - 1
 
     @property
     def why(self) -> Ended | None:
         """Why the attempt has to end; None if it goes on."""
         return self._why
+
+    @property
+    def lost(self) -> bool:
+        """Whether its claim is lost."""
+        return self._lost.is_set()
 
     def end(self, why: Ended) -> None:
         """Asks the handler to end. A lost claim overrides other reasons; otherwise the first reason stays."""
@@ -72,10 +96,13 @@ class Attempt:
         if self.parked is not None:
             raise Parked("the run waits for " + ", ".join(self.parked["names"]))
 
-    def commit(self, step: Row | None = None, *, message: bool = False, effects: list[Row] | None = None,
-               parts: list[Row] | None = None, always: bool = False) -> None:
-        """Commits a step. `message` ends the message being written, with `parts`; `always` writes also after a stop."""
-        with self.turn:
+    def commit(self, step: Row | None = None, *, effects: list[Row] | None = None, parts: list[Row] | None = None,
+               always: bool = False) -> None:
+        """Commits a step. It ends the message being written, unless it only records a circumstance.
+
+        `parts` go with the message; `always` writes also after a stop.
+        """
+        with self.sending, self.turn:
             if not always or self._closed or isinstance(self._why, LeaseLost):
                 self.enter()
             body: Row = {"number": self.number}
@@ -88,87 +115,136 @@ class Attempt:
                 body["effects"] = effects
             if self.covers:
                 body["covers"] = self.covers
-            if message and (self.text.all or parts):
-                body["message"] = {"text": self.text.all, **({"parts": parts} if parts else {})}
+            if not step.get("record") and (message := self.text.body(parts)):
+                body["message"] = message
             self.orders(self.post("entries", body))
             self.number += 1
-            self.covered = self.covers
             if "state" in step:
                 self.state.clear()
             if "message" in body:
                 self.text.begin()
                 self.live.clear()
 
-    def park(self, names: list[str], asks: list[Row], any_of: bool = False) -> None:
+    def park(self, name: str, asks: list[Row]) -> None:
         """Raises Parked. The settle after the return of the handler opens the tickets and waits."""
-        with self.turn:
+        with self.sending, self.turn:
             self.enter()
             self.finish()
-            self.parked = {"names": names, "asks": asks, "any": any_of}
+            self.parked = {"wait": {"names": [name]}, "tickets": asks}
             self.enter()
 
     def finish(self) -> None:
-        """Commits what no step has written: the state, and that steered messages were read."""
-        if self.state or self.covers != self.covered:
+        """Commits the state that no step has written."""
+        if self.state:
             self.commit()
 
     def write(self, text: str) -> None:
-        """Adds text to the message being written. A message that is full is committed, and another one begins."""
+        """Adds text to the message being written."""
         with self.turn:
             self.enter()
-            for full in self.text.add(text):
-                if full:
-                    self.commit(message=True)
-            if self.text.unstored > limits.ENTRY:
+            before = self.text.cut
+            self.text.add(text)
+            if self.text.cut and not before:
+                self._log(logging.WARNING, "message cut", **self.names, bytes=limits.TEXT)
+            much = self.text.unstored > limits.ENTRY
+        if much:
+            try:
                 self.flush(store=True, once=False)
+            except MailroomError as err:
+                self.end(Aborted(err))
+                self.enter()
 
     def show(self, text: str, **fields: str) -> None:
         """Shows text live in a channel."""
+        for what, value in fields.items():
+            if (n := len(value.encode())) > limits.LABEL:
+                raise MailroomError(
+                    "invalid", f"the {what} has {n:,} bytes, more than {limits.LABEL:,}; use a shorter one")
         with self.turn:
             self.enter()
             self.live.setdefault(" ".join(fields.values()), Live(**fields)).add(text)
 
+    @property
+    def behind(self) -> bool:
+        """Whether there is text to flush now."""
+        if time.monotonic() < self.flush_at or not self.turn.acquire(blocking=False):
+            return False  # a step is under way, and takes the text along
+        try:
+            return self._open and (self.text.behind or any(v.behind for v in self.live.values()))
+        finally:
+            self.turn.release()
+
+    @property
+    def _open(self) -> bool:
+        return not self._closed and not self._lost.is_set() and self.parked is None
+
     def flush(self, *, store: bool, once: bool = True) -> None:
         """Sends text that was not sent. With `once` it tries once, and drops what only readers at hand would see."""
-        with self.turn:
-            if self._closed or self._lost.is_set() or self.parked is not None:
-                return
-            bodies: list[Row] = [b for b in (self.text.next(store), *(v.next() for v in self.live.values())) if b]
+        with self.sending:
+            with self.turn:
+                if not self._open:
+                    return
+                bodies: list[Row] = [b for b in (self.text.next(store), *(v.next() for v in self.live.values())) if b]
             for body in bodies:
-                if once:
-                    found = self.transport.once("POST", self.path("deltas"), body, timeout=5)
-                else:
-                    found = self.post("deltas", body)
+                try:
+                    found = self._once(body) if once else self.post("deltas", body)
+                except MailroomError as err:
+                    if "channel" in body and not err.passing and self._fate(err) is None:
+                        self._log(logging.WARNING, "live text refused", **self.names, error=str(err))
+                        continue  # it is only shown
+                    raise
                 if "channel" not in body:
-                    self.text.sent(body)
+                    with self.turn:
+                        self.text.sent(body)
                 self.orders(found)
 
-    def settle(self, outcome: str, **more: Any) -> Row | None:
-        """Ends the attempt at the server. What is written after it raises LeaseLost."""
-        with self.turn:
-            if self._closed:
-                return None
-            self.text.close()
-            body: Row = {"number": self.number, "outcome": outcome, **more}
-            if self.text.all:
-                body["text"] = self.text.all
-            try:
-                found: Row = self.post("settle", body)
-                return found
-            finally:
-                self._closed = True
+    def _once(self, body: Row) -> Any:
+        return self.transport.once("POST", self.path("deltas"), body, timeout=5)
 
-    def reopen(self) -> None:
-        """Lets an attempt be settled again after the server has refused its settle."""
-        self._closed = False
+    def try_flush(self) -> None:
+        """Flushes once. It ends the attempt if the server refuses the text: its reply would be incomplete."""
+        try:
+            self.flush(store=False)
+            self._faults = 0
+        except Ended:
+            pass  # the handler sees it with its next call
+        except MailroomError as err:
+            self.flush_at = time.monotonic() + max(1, err.retry_after)
+            self._faults = self._faults + 1 if err.fault else 0
+            if not err.passing and not 0 < self._faults < FAULTS:
+                self.end(self._fate(err) or Aborted(err))
+
+    def close(self) -> bool:
+        """Ends the attempt for its handler: its calls raise LeaseLost from now on. False if it was closed before."""
+        with self.sending, self.turn:
+            before, self._closed = self._closed, True
+            self.text.close()
+            return not before
+
+    def settle(self, body: Row, *, text: bool = True) -> None:
+        """Ends a closed attempt at the server, with or without the text being written.
+
+        Raises LeaseLost if another one has the claim, and MailroomError if the server refuses.
+        """
+        with self.sending, self.turn:
+            body = {"number": self.number, **body}
+            if text and (message := self.text.body()):
+                body["message"] = message
+            try:
+                self._send("POST", "settle", body)
+            except MailroomError as err:
+                if isinstance(fate := self._fate(err), LeaseLost):
+                    self.end(fate)
+                    raise fate from None
+                raise
 
     def get(self, what: str, query: Query | None = None) -> Any:
         """Reads something under the claim."""
-        return self._call("GET", self.path(what), None, query)
+        return self._call("GET", what, None, query)
 
     def post(self, what: str, body: Row) -> Any:
         """Writes under the claim."""
-        return self._call("POST", self.path(what), body, None)
+        return self._call("POST", what, body)
 
     def orders(self, answer: Row) -> None:
         """Takes the order to stop that an answer may have."""
@@ -179,16 +255,26 @@ class Attempt:
         """A path under the claim."""
         return at("v1", "claims", self.id, what)
 
-    def _call(self, method: str, path: str, body: Row | None, query: Query | None) -> Any:
+    def _send(self, method: str, what: str, body: Row | None, query: Query | None = None) -> Any:
+        return self.transport.call(method, self.path(what), body, query=query, most=limits.CLAIM_BODY,
+                                   goes_on=lambda seconds: not self._lost.wait(seconds))
+
+    def _call(self, method: str, what: str, body: Row | None, query: Query | None = None) -> Any:
         try:
-            return self.transport.call(method, path, body, query=query, most=limits.CLAIM_BODY,
-                                       goes_on=lambda seconds: not self._lost.wait(seconds))
+            return self._send(method, what, body, query)
         except MailroomError as err:
-            if self._lost.is_set() or err.code == "lease_lost":
-                self.end(LeaseLost(err.message))
-                assert self._why is not None
-                raise self._why from None
-            raise
+            if (fate := self._fate(err)) is None:
+                raise
+            self.end(fate)
+            raise self._why or fate from None
+
+    def _fate(self, err: MailroomError) -> Ended | None:
+        """How an error ends the attempt; None if it goes on. Faults were repeated before."""
+        if err.code == "unauthenticated":
+            self._refused(err)
+        if self._lost.is_set() or err.code in ("lease_lost", "not_found", "unauthenticated"):
+            return LeaseLost(err.message)
+        return Aborted(err) if err.fault else None
 
 
 def step_of(*, name: str | None, entries: list[Row], usage: Row | None, checkpoint: list[Any], progress: float | None,

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import json
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Generic, TypeVar
+from typing import Any, Callable, Generic, Iterator, TypeVar
 
 from . import limits
 from .attempt import Attempt
-from .errors import Failure, LeaseLost, MailroomError, Unknown
+from .errors import Failure, LeaseLost, MailroomError, Unknown, describe
 from .jsontext import canonical, clean, digest, size
 from .rows import Row, Ticket
 
 T = TypeVar("T")
-_key: contextvars.ContextVar[str] = contextvars.ContextVar("mailroom_effect_key")
+# The calls whose functions run here, the outermost first.
+_calls: contextvars.ContextVar[tuple[Call, ...]] = contextvars.ContextVar("mailroom_calls", default=())
 
 
 def effect_key() -> str:
     """The key of the effect that is being called, the same in every try: pass it on as an idempotency key."""
-    try:
-        return _key.get()
-    except LookupError:
-        raise RuntimeError("no effect is called here; use effect_key in the function of an effect") from None
+    for call in reversed(_calls.get()):
+        if not call.memo:
+            return call.key
+    raise RuntimeError("no effect is called here; use effect_key in the function of an effect")
 
 
 @dataclass(frozen=True)
@@ -42,19 +44,26 @@ class Effects:
         self._known: dict[str, Row] | None = None
         self._locks: dict[str, threading.Lock] = {}
 
-    def call(self, name: str, input: Any, idempotent: bool, can_reconcile: bool) -> Call:
+    def call(self, name: str, input: Any, idempotent: bool, can_reconcile: bool, memo: bool = False) -> Call:
         """Begins a call of an effect. Leave it with `Call.done`."""
         self._attempt.enter()
         name = clean(name)
+        self.not_inside(name)
         with self._attempt.turn:
             lock = self._locks.setdefault(name, threading.Lock())
         while not lock.acquire(timeout=0.1):  # another thread calls it; end with the attempt
             self._attempt.enter()
         try:
-            return Call(self, lock, name, input, idempotent, can_reconcile)
+            return Call(self, lock, name, input, idempotent, can_reconcile, memo)
         except BaseException:
             lock.release()
             raise
+
+    def not_inside(self, name: str) -> None:
+        """Refuses a call inside the function of the same name: it would wait for itself."""
+        if any(c.name == clean(name) and c.effects is self and c.runs for c in _calls.get()):
+            raise MailroomError(
+                "conflict", f"effect {name!r} is called inside itself; give the inner call a name of its own")
 
     def find(self, name: str, fingerprint: str) -> Row:
         """The state of an effect. The server is asked once per attempt."""
@@ -86,7 +95,7 @@ class Effects:
             shown = input if size(input) <= limits.ANSWER else {"digest": state["input"], "bytes": size(input)}
             prompt = (f"The outcome of {state['name']!r} is unknown. Approve to run it again, answer with its result, "
                       "or deny.")
-            self._attempt.park([name], [] if found else [
+            self._attempt.park(name, [] if found else [
                 {"name": name, "kind": "approval", "answers": True, "prompt": prompt, "action": state["name"],
                  "arguments": shown}])
         assert found is not None
@@ -97,9 +106,12 @@ class Call:
     """One call of an effect. `settled` says that `value` is there; else call the function, or first reconcile."""
 
     def __init__(self, effects: Effects, lock: threading.Lock, name: str, input: Any, idempotent: bool,
-                 can_reconcile: bool) -> None:
-        self._effects, self._lock, self._input, self._idempotent = effects, lock, input, idempotent
+                 can_reconcile: bool, memo: bool) -> None:
+        self.effects, self._lock, self._input, self._idempotent = effects, lock, input, idempotent
         self._reconciles = can_reconcile
+        self.name, self.memo = name, memo
+        self.runs = True  # until done
+        self.begun = False  # its intention is recorded
         self._state = effects.find(name, digest(input))
         self.key = f"{effects._attempt.run['id']}/{name}"
         self.settled = False
@@ -110,6 +122,9 @@ class Call:
                 raise Failure(
                     "permanent", f"effect {name!r} was called, but its value could not be kept; return a reference")
             self._set(self._state.get("result"))
+        elif memo and last in ("intended", "unknown"):
+            raise MailroomError("conflict", f"{name!r} is an effect whose outcome is not known, and no memo; "
+                                "give the memo a name of its own")
         elif last == "intended":
             effects.record(self._state, "unknown")
             last = "unknown"
@@ -127,17 +142,23 @@ class Call:
 
     def record_begin(self) -> None:
         """Records that the call begins."""
-        self._effects._attempt.enter()
-        self._effects.record(self._state, "intended")
+        self.effects._attempt.enter()
+        self.effects.record(self._state, "intended")
+        self.begun = True
 
     def not_called(self) -> None:
         """Records that the attempt ended between the record of the intention and the call."""
-        if self._state["last"] == "intended" and not isinstance(self._effects._attempt.why, LeaseLost):
-            self._effects.record(self._state, "settled", error="the attempt ended before the call")
+        if self._state["last"] == "intended" and not self.effects._attempt.lost:
+            self.effects.record(self._state, "settled", error="the attempt ended before the call")
 
-    def enter(self) -> contextvars.Token[str]:
-        """Begins the scope of effect_key, in the thread or task of the call."""
-        return _key.set(self.key)
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Is around its function, in the thread or task of the call."""
+        token = _calls.set((*_calls.get(), self))
+        try:
+            yield
+        finally:
+            _calls.reset(token)
 
     def finish(self, value: Any) -> None:
         """Records the value. One that cannot be kept is recorded as called, so that it is not called again."""
@@ -148,26 +169,27 @@ class Call:
         if n > limits.EFFECT:
             n, why = -1, f"it has {n:,} bytes of JSON, more than {limits.EFFECT:,}"
         if n < 0:
-            self._effects.record(self._state, "settled", cut=True)
+            self.effects.record(self._state, "settled", cut=True)
             raise Failure(
                 "permanent", f"effect {self._state['name']!r} was called, but its value could not be kept: {why}")
-        self._effects.record(self._state, "settled", result=value)
+        self.effects.record(self._state, "settled", result=value)
         self._set(json.loads(canonical(value)))  # the same value as a later attempt gets
 
     def fail(self, err: BaseException) -> None:
         """Records that the call raised. After a stop, or an error that is no Exception, its outcome is unknown."""
         if isinstance(err, LeaseLost):
             return
-        attempt = self._effects._attempt
+        attempt = self.effects._attempt
         if isinstance(err, Unknown) or not isinstance(err, Exception) or attempt.why is not None:
-            self._effects.record(self._state, "unknown")
+            self.effects.record(self._state, "unknown")
             if isinstance(err, Unknown) and attempt.why is None and not self._idempotent and not self._reconciles:
-                self._decided(self._effects.ask(self._state, self._input))
+                self._decided(self.effects.ask(self._state, self._input))
             return
-        self._effects.record(self._state, "settled", error=clean(f"{type(err).__name__}: {err}")[:4000])
+        self.effects.record(self._state, "settled", error=clean(describe(err))[:4000])
 
     def done(self) -> None:
         """Lets the next call of this name begin."""
+        self.runs = False
         self._lock.release()
 
     def _set(self, value: Any) -> None:
@@ -175,19 +197,15 @@ class Call:
 
     def _decided(self, ticket: Ticket) -> None:
         if ticket.decision == "answer":
-            self._effects.record(self._state, "settled", result=ticket.answer)
+            self.effects.record(self._state, "settled", result=ticket.answer)
             self._set(ticket.answer)
         elif ticket.decision != "approve":
             name = self._state["name"]
-            raise Failure("permanent", f"the outcome of effect {name!r} is unknown, and repeating it was not approved")
+            raise Failure("permanent", f"the outcome of effect {name!r} is unknown, and repeating it was denied")
 
 
 def outside_effect() -> None:
     """Refuses to wait inside an effect: the handler would unwind from a call that has begun."""
-    if _key.get(""):
+    if any(c.begun for c in _calls.get()):
         raise RuntimeError("the function of an effect cannot wait for an answer; ask before the effect")
 
-
-def reset(token: contextvars.Token[str]) -> None:
-    """Ends the scope of effect_key."""
-    _key.reset(token)

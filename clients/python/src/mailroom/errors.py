@@ -31,7 +31,12 @@ class MailroomError(Exception):
     @property
     def passing(self) -> bool:
         """Whether a later try can succeed."""
-        return self.code in ("unavailable", "rate_limited", "internal")
+        return self.code in ("unavailable", "rate_limited")
+
+    @property
+    def fault(self) -> bool:
+        """Whether the server failed to answer because of an error of its own. It may answer a later try, or none."""
+        return self.code == "internal"
 
 
 class Failure(Exception):
@@ -73,5 +78,21 @@ class Overdue(Stopped):
     """The attempt lasted for its deadline. The attempt fails, and the server retries the run."""
 
 
+class Aborted(Ended):
+    """The attempt cannot go on, and fails: the server refuses its text, or answers with faults only. See `error`."""
+
+    def __init__(self, error: MailroomError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class LeaseLost(Ended):
     """The claim is gone. Another worker may have the run, and the server accepts no write of this attempt."""
+
+
+def describe(err: BaseException) -> str:
+    """The type of an exception and its text, which may be what raises."""
+    try:
+        return f"{type(err).__name__}: {err}"
+    except Exception:
+        return f"{type(err).__name__}, whose text cannot be read"

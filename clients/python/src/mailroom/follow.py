@@ -9,7 +9,7 @@ from typing import Iterator
 
 from .errors import MailroomError
 from .rows import Delta, Entry, Event, Gap, Row, fill
-from .transport import Transport, decode, unanswered
+from .transport import FAULTS, Transport, decode, unanswered
 
 IDLE = 35.0  # seconds without a byte: the server sends a comment every 10
 
@@ -21,13 +21,13 @@ def follow(transport: Transport, path: str, *, after: str, until: str,
     A connection that breaks is opened again after the last event. Raises TimeoutError at `deadline`, a time of
     time.monotonic, and MailroomError if the server refuses.
     """
-    cursor, seq, tries = after, int(after.split(":")[0] or 0), 0
+    cursor, seq, tries, faults = after, int(after.split(":")[0] or 0), 0, 0
     while True:
         try:
             for kind, mark, row in _connection(transport, path, cursor, until, deadline):
                 if kind == "end":
                     return
-                tries = 0
+                tries = faults = 0
                 if kind == "entry" and row["seq"] <= seq:
                     continue
                 cursor = mark or cursor
@@ -42,7 +42,8 @@ def follow(transport: Transport, path: str, *, after: str, until: str,
                     yield fill(Gap, row, cursor=cursor, kind="gap")
             pause = 0.0 if tries == 0 else 0.5  # closed by the server, in order
         except MailroomError as err:
-            if not err.passing:
+            faults = faults + 1 if err.fault else 0
+            if not (err.passing or 0 < faults < FAULTS):
                 raise
             pause = max(err.retry_after, min(0.1 * 2 ** min(tries, 6), 3))
         tries += 1

@@ -9,3 +9,5 @@ ANSWER = 64 << 10
 BODY = 4 << 20  # of a request
 CLAIM_BODY = 12 << 20  # of a request under a claim
 MESSAGE = 64 << 10  # of a failure; the server takes more
+LABEL = 1000  # of a name that is shown
+LOST = 20  # claims of a run that were lost, after which it fails for good

@@ -16,7 +16,7 @@ from . import limits
 from .asession import AsyncSession
 from .attempt import Attempt
 from .decorate import current
-from .errors import Ended, Failure, LeaseLost, MailroomError, Overdue, Stopped
+from .errors import Aborted, Ended, Failure, LeaseLost, MailroomError, Overdue, Stopped, describe
 from .jsontext import clean
 from .logs import Log
 from .session import Session
@@ -31,9 +31,12 @@ class Performer:
         self._closed = False
         self._lock = threading.Lock()
 
-    def start(self, attempt: Attempt, handler: Callable[..., Any], settled: Callable[[], None],
+    def start(self, attempt: Attempt, handler: Callable[..., Any], settled: Callable[[bool], None],
               done: Callable[[], None]) -> None:
-        """Starts an attempt. `settled` is called when the server has its end, `done` when the handler has returned."""
+        """Starts an attempt.
+
+        `settled` is called when it has ended, with whether the server knows that; `done` when the handler has returned.
+        """
         threading.Thread(target=self._perform, args=(attempt, handler, settled, done), name=f"run {attempt.id}",
                          daemon=True).start()
 
@@ -43,34 +46,46 @@ class Performer:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _perform(self, attempt: Attempt, handler: Callable[..., Any], settled: Callable[[], None],
+    def _perform(self, attempt: Attempt, handler: Callable[..., Any], settled: Callable[[bool], None],
                  done: Callable[[], None]) -> None:
         pid, at = os.getpid(), time.monotonic()
-        names = {"run": attempt.run["id"], "thread": attempt.run["thread"], "agent": attempt.run["agent"]}
-        self._log(logging.INFO, "attempt started", **names, attempt=attempt.run["attempt"])
-        session = Session(attempt)
+        self._log(logging.INFO, "attempt started", **attempt.names, attempt=attempt.run["attempt"])
+        mine = known = False
         try:
             raised: BaseException | None = None
             try:
-                result = self._call(attempt, session, handler)
-                if result is not None and attempt.parked is None:
-                    if not isinstance(result, str):
-                        raise Failure("permanent", f"the handler returned {type(result).__name__}; "
-                                      "return a str, which is written, or None")
-                    session.write(result)
-                if attempt.parked is None:
-                    attempt.finish()
+                self._enter(attempt, handler)
             except BaseException as err:
                 raised = err
             if os.getpid() != pid:  # the child of a fork in the handler
                 os._exit(1)
-            outcome = self._settle(attempt, raised)
-            self._log(logging.WARNING if outcome == "fail" else logging.INFO, "attempt ended", **names, outcome=outcome,
-                      ms=round((time.monotonic() - at) * 1000), exc=raised if _unexpected(outcome, raised) else None)
+            mine = attempt.close()
+            if mine:  # else the worker settles it
+                body = _outcome(attempt, raised)
+                known = self._settle(attempt, body)
+                outcome = "lost" if attempt.lost else body["outcome"]
+                why = {"error": str(attempt.why)} if isinstance(attempt.why, Aborted) else {}
+                self._log(logging.WARNING if outcome == "fail" else logging.INFO, "attempt ended", **attempt.names,
+                          outcome=outcome, ms=round((time.monotonic() - at) * 1000), **why,
+                          exc=raised if _unexpected(outcome, raised) else None)
         finally:
             attempt.transport.close()
-            settled()
+            if mine:
+                settled(known)
             done()
+
+    def _enter(self, attempt: Attempt, handler: Callable[..., Any]) -> None:
+        """Calls the handler, and writes what it returns."""
+        session = Session(attempt)
+        result = self._call(attempt, session, handler)
+        if attempt.parked is not None:
+            return
+        if result is not None and not isinstance(result, str):
+            raise Failure("permanent", f"the handler returned {type(result).__name__}; "
+                          "return a str, which is written, or None")
+        if result:
+            session.write(result)
+        attempt.finish()
 
     def _call(self, attempt: Attempt, session: Session, handler: Callable[..., Any]) -> Any:
         current.set(session)  # of this thread, which ends with the attempt
@@ -78,14 +93,18 @@ class Performer:
         attempt.entered = True
         if not inspect.iscoroutinefunction(handler):
             return handler(session)
-        loop, ended, made = self._running_loop(), threading.Event(), []
+        loop, ended, made, pid = self._running_loop(), threading.Event(), [], os.getpid()
 
         def begin() -> None:
             seen = AsyncSession(session)
             current.set(seen)
 
             async def call() -> Any:
-                return await handler(seen)  # a handler that takes something else raises here, within the task
+                try:
+                    return await handler(seen)  # a handler that takes something else raises here, within the task
+                finally:
+                    if os.getpid() != pid:  # the child of a fork has the loop, and no other thread
+                        os._exit(1)
             task = loop.create_task(call())
             task.add_done_callback(lambda _: ended.set())
             made.append(task)
@@ -100,41 +119,32 @@ class Performer:
         ended.wait()  # for the task itself: a cancelled one may clean up, and record an effect
         return made[0].result()
 
-    def _settle(self, attempt: Attempt, raised: BaseException | None) -> str:
-        """Says how the attempt ended. A handler that swallowed Parked is parked all the same."""
-        try:
-            if attempt.parked is not None and not isinstance(attempt.why, LeaseLost):
-                parked = attempt.parked
-                attempt.settle("wait", wait={"names": parked["names"], "any": parked["any"]}, tickets=parked["asks"])
-                return "wait"
-            why = raised if raised is None or attempt.why is None else attempt.why
-            if why is None:
-                attempt.settle("complete")
-                return "complete"
-            if isinstance(why, LeaseLost):
-                return "lost"
-            if isinstance(why, Stopped) and not isinstance(why, Overdue):
-                attempt.settle("release", entered=attempt.entered)
-                return "release"
-            attempt.settle("fail", failure=_failure(why))
-            return "fail"
-        except LeaseLost:
-            return "lost"
-        except MailroomError as err:
-            return self._refused(attempt, err)
+    def _settle(self, attempt: Attempt, body: dict[str, Any]) -> bool:
+        """Settles a closed attempt. Returns whether the server has its end, or has taken the claim away before.
 
-    def _refused(self, attempt: Attempt, err: MailroomError) -> str:
-        """Settles an attempt whose settle the server refused, for example because of what a ticket says."""
-        self._log(logging.ERROR, "settle refused", run=attempt.run["id"], thread=attempt.run["thread"], error=str(err))
-        try:
-            attempt.reopen()
-            message = clean(f"the server refused the end of the attempt: {err}")
-            attempt.settle("fail", failure={"class": "permanent", "message": message})
-        except (Ended, MailroomError):
-            return "lost"
-        return "fail"
+        A settle that the server refuses becomes a failure, so that it is counted and visible; in the end without the
+        text, which may be what it refuses.
+        """
+        text, given_up = True, False
+        while not attempt.lost and not given_up:
+            try:
+                attempt.settle(body, text=text)
+                return True
+            except LeaseLost:
+                break
+            except Exception as err:
+                self._log(logging.ERROR, "settle refused", **attempt.names, outcome=body["outcome"], error=str(err))
+                if body["outcome"] == "fail":
+                    text, given_up = False, not text
+                    continue
+                message = clean(f"settle refused: {err}")[:limits.MESSAGE // 4]
+                body.clear()
+                body.update(outcome="fail", failure={"class": "transient", "message": message})
+        if given_up:
+            self._log(logging.ERROR, "attempt could not be settled; its claim is given back", **attempt.names)
+        return not given_up
 
-    def watch(self, attempt: Attempt, settled: Callable[[], None]) -> None:
+    def watch(self, attempt: Attempt, settled: Callable[[bool], None]) -> None:
         """Ends an attempt at its deadline, and settles one whose handler does not return within the grace.
 
         A thread of Python cannot be killed: the handler keeps its slot until it returns, and can write nothing.
@@ -146,19 +156,21 @@ class Performer:
             attempt.forced = True
             threading.Thread(target=self._force, args=(attempt, settled), daemon=True).start()
 
-    def _force(self, attempt: Attempt, settled: Callable[[], None]) -> None:
-        self._log(logging.WARNING, "handler does not stop", run=attempt.run["id"], thread=attempt.run["thread"],
-                  why=str(attempt.why), grace=f"{self._grace:g}s")
+    def _force(self, attempt: Attempt, settled: Callable[[bool], None]) -> None:
+        self._log(logging.WARNING, "handler does not stop", **attempt.names, why=str(attempt.why),
+                  grace=f"{self._grace:g}s")
+        if not attempt.close():
+            return  # its handler has returned after all, and settles it
+        known = False
         try:
-            if isinstance(attempt.why, Overdue):
-                attempt.settle("fail", failure=_failure(attempt.why))
-            elif not isinstance(attempt.why, LeaseLost):
-                attempt.settle("release", entered=True, forced=True)
-        except (Ended, MailroomError) as err:
-            self._log(logging.WARNING, "settle refused", run=attempt.run["id"], error=str(err))
+            if isinstance(attempt.why, Stopped) and not isinstance(attempt.why, Overdue):
+                body: dict[str, Any] = {"outcome": "release", "entered": True, "forced": True}
+            else:
+                body = {"outcome": "fail", "failure": _failure(attempt.why), "forced": True}
+            known = self._settle(attempt, body)
         finally:
             attempt.transport.close()
-            settled()
+            settled(known)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -178,18 +190,36 @@ class Performer:
                 pass  # asyncio has recorded it in the task
 
 
-def _failure(err: BaseException) -> dict[str, Any]:
+def _outcome(attempt: Attempt, raised: BaseException | None) -> dict[str, Any]:
+    """How an attempt ends whose handler has returned. A handler that swallowed Parked is parked all the same."""
+    why: BaseException | None = attempt.why
+    if isinstance(why, Aborted):
+        return {"outcome": "fail", "failure": _failure(why)}
+    if attempt.parked is not None:
+        return {"outcome": "wait", **attempt.parked}
+    if raised is None:
+        return {"outcome": "complete"}
+    why = why or raised
+    if isinstance(why, Stopped) and not isinstance(why, Overdue):
+        return {"outcome": "release", "entered": attempt.entered}
+    return {"outcome": "fail", "failure": _failure(why)}
+
+
+def _failure(err: BaseException | None) -> dict[str, Any]:
     """The failure that an exception means. Messages are bounded in bytes."""
     cls, after = ("transient", 0.0)
-    message = str(err)
+    if isinstance(err, Aborted):
+        err = err.error
+    if not isinstance(err, (Ended, Failure, MailroomError)):
+        message = describe(err) if err else ""
+    else:
+        message = str(err)
     if isinstance(err, Failure):
         cls, after = err.cls, err.retry_after
     elif isinstance(err, MailroomError) and err.code in ("too_large", "invalid", "conflict"):
         cls = "permanent"  # the next attempt would send the same
     elif isinstance(err, SystemExit):
         message = f"the handler called sys.exit({err.code!r}); raise Failure, or return"
-    elif not isinstance(err, (Ended, MailroomError)):
-        message = f"{type(err).__name__}: {err}"
     raw = clean(message or type(err).__name__).encode()[:limits.MESSAGE]
     body: dict[str, Any] = {"class": cls, "message": raw.decode(errors="ignore")}
     if after > 0:

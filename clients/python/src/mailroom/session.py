@@ -11,13 +11,14 @@ from typing import Any, Callable, ParamSpec, TypeVar, overload
 from . import limits
 from .answers import Approval, Child, Log, ask_row, send_row
 from .attempt import Attempt, step_of
-from .effects import Effects, Happened, outside_effect, reset
+from .effects import Effects, Happened, outside_effect
 from .errors import Expired, MailroomError
 from .jsontext import canonical, check, clean
 from .rows import Entry, Message, Row, Ticket, fill
 
 P = ParamSpec("P")
 T = TypeVar("T")
+UNSET: Any = object()  # no value, not even None
 
 
 class Session:
@@ -38,7 +39,6 @@ class Session:
         self._calls = itertools.count(1)
         self._mutex = threading.Lock()
         self._state: Any = attempt.claim.get("state")
-        self._steered = 0
 
     @property
     def input(self) -> list[Message]:
@@ -105,7 +105,8 @@ class Session:
     def write(self, text: str) -> None:
         """Streams text of the reply. Readers see it at once; it is stored about once a second, and with each step.
 
-        A message holds 1 MiB. What exceeds it becomes another message; the reply of the run is the last one.
+        A step ends the message, also one that records an effect, a memo, a tool or a send; what is written after it is
+        another message. The reply of the run is the last one. A message is cut at 1 MiB.
         """
         self._attempt.write(text)
 
@@ -114,23 +115,28 @@ class Session:
         self._attempt.show(text, channel="thinking")
 
     def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
-             progress: float | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
-        """Commits a step: ends the message being written, and writes state, entries and usage in one transaction.
+             checkpoint: Any = UNSET, progress: float | None = None, parts: list[Row] | None = None,
+             aside: bool = False) -> None:
+        """Commits a step: ends the message being written, and writes what it has, and the state, in one transaction.
 
         `entries` are {"kind": "x.…", "body": {…}}. `usage` has input_tokens, output_tokens, cost_usd and, if known,
         cache_read_tokens, cache_write_tokens, reasoning_tokens, model. `parts` of types reasoning, data and file go
-        with the message. `aside`: the message is no reply.
+        with the message. `checkpoint` is that of Session.checkpoint. `aside`: the message is no reply.
         """
         if usage is not None:
             usage = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0, **usage}
-        self._step(name=name, entries=entries, usage=usage, progress=progress, parts=parts, aside=aside)
+        self._step(name=name, entries=entries, usage=usage, checkpoint=[] if checkpoint is UNSET else [checkpoint],
+                   progress=progress, parts=parts, aside=aside)
 
     def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
-        """Records that a tool is called, and returns the id of the call for tool_finished."""
+        """Records that a tool is called, and returns the id of the call for tool_finished.
+
+        As a step it ends the message being written, which is no reply. So does tool_finished.
+        """
         with self._mutex:
             call = call or f"{self.attempt}.{next(self._calls)}"
         body = {"call": call, "name": clean(name), "arguments": arguments}
-        self._step(message=False, entries=[{"kind": "tool.started", "body": body}])
+        self._step(entries=[{"kind": "tool.started", "body": body}], aside=True)
         return call
 
     def tool_arguments(self, call: str, name: str, text: str) -> None:
@@ -141,7 +147,7 @@ class Session:
         """Records the output of a tool call."""
         body: Row = {"call": call, "ok": ok, "output": output, "summary": clean(summary)}
         body = {k: v for k, v in body.items() if v not in (None, "")}
-        self._step(message=False, entries=[{"kind": "tool.finished", "body": body}])
+        self._step(entries=[{"kind": "tool.finished", "body": body}], aside=True)
 
     @overload
     def effect(self, name: Callable[P, T], /) -> Callable[P, T]: ...
@@ -177,17 +183,17 @@ class Session:
         call = self._effects.call(name, input, idempotent, reconcile is not None)
         try:
             if not call.settled and call.must_reconcile:
-                call.reconciled(reconcile())
+                with call.scope():
+                    found = reconcile()
+                call.reconciled(found)
             if not call.settled:
                 call.record_begin()
-                token = call.enter()
                 try:
-                    value = fn()
+                    with call.scope():
+                        value = fn()
                 except BaseException as err:
                     call.fail(err)
                     raise
-                finally:
-                    reset(token)
                 call.finish(value)
             return call.value
         finally:
@@ -195,10 +201,12 @@ class Session:
 
     def memo(self, name: str, fn: Callable[[], T]) -> T:
         """Calls `fn`, and keeps its value for later attempts. A crash may call it again: for reads and model calls."""
-        call = self._effects.call(name, None, True, False)
+        call = self._effects.call(name, None, True, False, memo=True)
         try:
             if not call.settled:
-                call.finish(fn())
+                with call.scope():
+                    made = fn()
+                call.finish(made)
             value: T = call.value
             return value
         finally:
@@ -230,7 +238,7 @@ class Session:
         `more` is what a submit can have: mode, priority, not_before, deadline, options, metadata, parts.
         """
         row = send_row(name, text, agent=agent, thread=thread, answer="wake" if wake else None, **more)
-        self._step(message=False, sends=[row])
+        self._step(sends=[row])
 
     def call(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None, **more: Any) -> Child:
         """Sends a message to another thread, once per name, and waits for the end of its run. `more` is as for send."""
@@ -238,9 +246,9 @@ class Session:
         found = self._tickets.get(name)
         if found is None:
             row = send_row(name, text, agent=agent, thread=thread, answer="wait", **more)
-            self._step(message=False, sends=[row])
+            self._step(sends=[row])
         if found is None or found.state == "open":
-            self._attempt.park([name], [])
+            self._attempt.park(name, [])
         assert found is not None
         return Child.of(found)
 
@@ -248,8 +256,8 @@ class Session:
         """The messages that were steered into the run since the last call. The next step covers them."""
         with self._attempt.turn:
             self._attempt.enter()
-            found = self._attempt.post("steered", {"after": self._steered})
-            self._steered = self._attempt.covers = max(self._attempt.covers, found["last"])
+            found = self._attempt.post("steered", {"after": self._attempt.covers})
+            self._attempt.covers = max(self._attempt.covers, found["last"])
             return [fill(Message, m) for m in found["messages"] or []]
 
     def transcript(self, n: int = 100) -> list[Message]:
@@ -266,12 +274,12 @@ class Session:
         page = self._attempt.get("log", {"kind": kinds, "limit": limit, "before": before})
         return Log([fill(Entry, e) for e in page["items"] or []], int(page["next"]) if page["next"] else None)
 
-    def _step(self, *, message: bool = True, name: str | None = None, entries: list[Row] | None = None,
+    def _step(self, *, name: str | None = None, entries: list[Row] | None = None,
               usage: Row | None = None, checkpoint: list[Any] | None = None, progress: float | None = None,
               sends: list[Row] | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
         step = step_of(name=name, entries=entries or [], usage=usage, checkpoint=checkpoint or [], progress=progress,
                        sends=sends or [], aside=aside)
-        self._attempt.commit(step, message=message, parts=parts)
+        self._attempt.commit(step, parts=parts)
 
     def _wait(self, ask: Row) -> Ticket:
         """The ticket, if it is decided. Parks the run until it is."""
@@ -279,7 +287,7 @@ class Session:
         name = ask["name"]
         found = self._tickets.get(name)
         if found is None or found.state == "open":
-            self._attempt.park([name], [] if found else [ask])
+            self._attempt.park(name, [] if found else [ask])
         assert found is not None
         for what in ("kind", "prompt", "action", "arguments"):
             now, then = ask.get(what), getattr(found, what)

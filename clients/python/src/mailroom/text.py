@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Iterator
 
 from . import limits
 from .jsontext import clean
@@ -13,7 +12,7 @@ STORE_EVERY = 1.0  # seconds
 
 
 class Text:
-    """A message. Offsets are bytes of UTF-8. `begin` starts the next one."""
+    """A message, cut at the limit of the server. Offsets are bytes of UTF-8. `begin` starts the next one."""
 
     def __init__(self, attempt: str) -> None:
         self._attempt = attempt  # RUN.ATTEMPT
@@ -25,6 +24,7 @@ class Text:
         """Starts another message."""
         self._number += 1
         self._bytes = bytearray()
+        self.cut = False  # nothing follows a cut
         self._live = 0
         self._stored = 0
         self._stored_at = time.monotonic()
@@ -38,41 +38,55 @@ class Text:
         """Replaces half a pair of surrogates at the end."""
         if self._held:
             self._held = ""
-            self._bytes += "\ufffd".encode()
+            self._append("\ufffd".encode())
 
     @property
     def all(self) -> str:
         """The text so far."""
         return self._bytes.decode()
 
+    def body(self, parts: list[Row] | None = None) -> Row | None:
+        """The message as a step or a settle has it; None if it is empty."""
+        if not self._bytes and not parts:
+            return None
+        return {"text": self.all, **({"truncated": True} if self.cut else {}), **({"parts": parts} if parts else {})}
+
     @property
     def unstored(self) -> int:
         """Bytes that a crash would lose."""
         return len(self._bytes) - self._stored
 
-    def add(self, text: str) -> Iterator[bool]:
-        """Appends text. Yields True each time the message is full: the caller commits it before it goes on."""
+    def add(self, text: str) -> None:
+        """Appends text."""
         if not isinstance(text, str):
             raise TypeError(f"write takes a str, not {type(text).__name__}")
         text = self._held + text
         self._held = ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._held, text = text[-1], text[:-1]
-        raw = clean(text).encode()
-        at = 0
-        while at < len(raw):
-            end = min(len(raw), at + limits.TEXT - len(self._bytes))
-            while at < end < len(raw) and raw[end] & 0xC0 == 0x80:
-                end -= 1  # not inside a character
-            self._bytes += raw[at:end]
-            at = end
-            if at < len(raw):
-                yield True
-        yield False
+        self._append(clean(text).encode())
+
+    def _append(self, raw: bytes) -> None:
+        room = 0 if self.cut else limits.TEXT - len(self._bytes)
+        if len(raw) > room:
+            self.cut = True
+            while room > 0 and raw[room] & 0xC0 == 0x80:
+                room -= 1  # not inside a character
+        self._bytes += raw[:room]
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something to send now."""
+        begin = self._stored if self._due else max(self._live, self._stored)
+        return begin < len(self._bytes)
+
+    @property
+    def _due(self) -> bool:
+        return self.unstored > 0 and time.monotonic() - self._stored_at >= STORE_EVERY
 
     def next(self, store: bool) -> Row | None:
         """The request that sends what was not sent: stored about once a second, else live."""
-        store = store or (self.unstored > 0 and time.monotonic() - self._stored_at >= STORE_EVERY)
+        store = store or self._due
         begin = self._stored if store else max(self._live, self._stored)
         if begin == len(self._bytes):
             return None
@@ -103,6 +117,11 @@ class Live:
         text = clean(text)
         if self._offset + len((self._pending + text).encode()) <= limits.TEXT:
             self._pending += text
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something to send."""
+        return self._pending != ""
 
     def next(self) -> Row | None:
         """The request that sends what was not sent. It is sent once."""

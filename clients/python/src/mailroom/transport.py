@@ -21,26 +21,20 @@ from .errors import MailroomError
 from .jsontext import canonical
 
 Query = dict[str, Any]
+FAULTS = 5  # answers with the code `internal` in a row, after which a request is not repeated
 
 
 class Transport:
     """Sends requests to the server at `url` with a bearer token. Safe for use by several threads."""
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
-        self.url = (url or os.environ.get("MAILROOM_URL") or "http://127.0.0.1:8420").rstrip("/")
+        parts, self._port = address(url or os.environ.get("MAILROOM_URL") or "http://127.0.0.1:8420")
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path}"  # is shown: no query, which may have a secret
         self._token = token or os.environ.get("MAILROOM_TOKEN") or ""
-        parts = urllib.parse.urlsplit(self.url)
-        try:
-            self._port = parts.port
-        except ValueError:
-            self._port = 0
-        if parts.scheme not in ("http", "https") or not parts.hostname or self._port == 0:
-            raise MailroomError("invalid", 
-                                f"{self.url!r} is not a server's address; use one such as http://127.0.0.1:8420")
         if not self._token.isascii() or any(c.isspace() for c in self._token):
             raise MailroomError("invalid", "the token has characters that no token has; check MAILROOM_TOKEN")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._host, self._prefix = parts.hostname, parts.path
+        self._host, self._prefix = parts.hostname or "", parts.path
         self._kept = threading.local()
         # By thread. Threads that a handler starts may end without a word.
         self._open: weakref.WeakValueDictionary[int, http.client.HTTPConnection] = weakref.WeakValueDictionary()
@@ -92,15 +86,17 @@ class Transport:
 
     def call(self, method: str, path: str, body: Any = None, *, query: Query | None = None, timeout: float = 30,
              most: int = limits.BODY, goes_on: Callable[[float], bool] | None = None) -> Any:
-        """Repeats a request until it is answered.
+        """Repeats a request until it is answered. Answers that are faults of the server are repeated a few times.
 
         `goes_on(seconds)` pauses, and returns False to give up; the default gives up after six tries.
         """
+        faults = 0
         for n in range(1_000_000_000):
             try:
                 return self.once(method, path, body, query=query, timeout=timeout, most=most)
             except MailroomError as err:
-                if not err.passing or (goes_on is None and n >= 5):
+                faults = faults + 1 if err.fault else 0
+                if not (err.passing or 0 < faults < FAULTS) or (goes_on is None and n >= 5):
                     raise
                 pause = max(err.retry_after, min(0.1 * 2 ** min(n, 6), 3))
                 if goes_on is None:
@@ -140,6 +136,22 @@ class Transport:
         self._kept.connection, self._kept.pid = made, os.getpid()
         self._open[threading.get_ident()] = made
         return made, False
+
+
+def address(url: str) -> tuple[urllib.parse.SplitResult, int | None]:
+    """Reads the address of a server: its parts, and its port. No message shows a user name or a password."""
+    if "@" in url:
+        raise MailroomError("invalid", "the address of the server has an @: Mailroom uses no user name or password; "
+                            "take them out of MAILROOM_URL, and set MAILROOM_TOKEN to a token")
+    try:
+        parts = urllib.parse.urlsplit(url.rstrip("/"))
+        port = parts.port
+    except ValueError:
+        parts, port = urllib.parse.urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        shown = url.split("?")[0][:200]
+        raise MailroomError("invalid", f"{shown!r} is not a server's address; use one such as http://127.0.0.1:8420")
+    return parts, port
 
 
 def unanswered(url: str, err: Exception) -> MailroomError:

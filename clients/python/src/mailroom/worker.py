@@ -15,17 +15,18 @@ from .asession import AsyncSession
 from .attempt import Attempt
 from .client import at
 from .errors import LeaseLost, MailroomError, Stopped
+from .flush import Flusher
 from .logs import Log, to_stderr
 from .perform import Performer
-from .rows import Row
 from .session import Session
-from .transport import Transport
+from .transport import FAULTS, Transport
 
 Handler = Union[Callable[[Session], Any], Callable[[AsyncSession], Awaitable[Any]]]
 H = TypeVar("H", bound=Callable[..., Any])
 CLAIM_WAIT = 55  # seconds that a claim waits for a due run
-FLUSH_EVERY = 0.1  # seconds
 CONTRACT = 1  # the worker contract that this package needs
+LOOK_EVERY = 0.1  # seconds
+PAUSE = 5.0  # seconds at most between two tries
 GONE = ("lease_lost", "not_found", "gone")  # codes of a worker that the server no longer knows
 
 
@@ -55,15 +56,19 @@ class Worker:
         self.slots, self.grace = slots, grace
         self.log = Log()
         self._handlers: dict[str, Handler] = {}
-        self._held: dict[str, Attempt] = {}  # by claim; owned by _lock, like what follows
-        self._busy = 0
+        self._held: dict[str, Attempt] = {}  # by claim, until the server has its end; owned by _lock, as what follows
+        self._running: set[Attempt] = set()  # their handlers have not returned
+        self._unsettled: set[str] = set()  # claims that could not be settled; the next renewal gives them back
         self._id = ""  # without a lease
         self._round = 0  # of the last claim that was sent
+        self._answered = 0  # the last round whose attempts are held
+        self._apart = False  # a claim is waiting that takes no run on its last attempt
         self._lease = 15.0
         self._renewed = 0.0
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
         self._draining = threading.Event()
+        self._renew_now = threading.Event()
         self._ended = threading.Event()
         self._claiming: int | None = None  # the thread that waits for a claim
         self._error: BaseException | None = None
@@ -92,32 +97,37 @@ class Worker:
             raise RuntimeError("this worker has ended; make another one")
         to_stderr()
         undo = self._signals()
-        performer = Performer(self.slots, self.grace, self.log)
+        performer, flusher = Performer(self.slots, self.grace, self.log), Flusher(self.slots)
         try:
-            self._register()
-            renewals, watches, claims = threads = [
-                threading.Thread(target=self._guard, args=(f, performer), name=f.__name__[1:], daemon=True)
-                for f in (self._renewals, self._watches, self._claims)]
-            for t in threads:
-                t.start()
+            self._register(FAULTS)
+            renewals = self._thread(self._renewals)
+            watches = self._thread(self._watches, performer, flusher)
+            claims = self._thread(self._claims, performer)
             while not self._draining.wait(1):  # in pieces, so that signals are handled everywhere
                 pass
             self._drain(claims)
             self._ended.set()
+            self._renew_now.set()
             renewals.join(self._lease)
             watches.join(self._lease)
             self._leave()
         finally:
             self._ended.set()
             performer.close()
+            flusher.close()
             self.transport.close()
             undo()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None) from None  # it says what to do; where it was noticed does not matter
 
     def stop(self) -> None:
         """Makes run() drain and return. Safe in signal handlers and in other threads."""
         self._draining.set()
+
+    def _thread(self, fn: Callable[..., None], *args: Any) -> threading.Thread:
+        made = threading.Thread(target=self._guard, args=(fn, *args), name=fn.__name__[1:], daemon=True)
+        made.start()
+        return made
 
     def _guard(self, fn: Callable[..., None], *args: Any) -> None:
         """Runs a thread of the worker. An error that nothing can retry ends the worker."""
@@ -125,13 +135,23 @@ class Worker:
             fn(*args)
         except BaseException as err:
             if isinstance(err, (KeyError, TypeError, AttributeError)):
-                err = MailroomError(
-                    "incompatible", f"the server's answer has another form than this package knows ({err!r}); upgrade it")
+                err = MailroomError("incompatible", "the server's answer has another form than this package knows "
+                                    f"({err!r}); upgrade the package")
             if not (self._draining.is_set() and isinstance(err, MailroomError) and err.passing):
-                self._error = self._error or err
+                self._refused(err)
             self._draining.set()
         finally:
             self.transport.close()
+
+    def _refused(self, err: BaseException) -> None:
+        """Ends the worker. Without a valid token its attempts end too: they can write nothing more."""
+        self._error = self._error or err
+        self._draining.set()
+        if isinstance(err, MailroomError) and err.code == "unauthenticated":
+            with self._lock:
+                held = list(self._held.values())
+            for attempt in held:
+                attempt.end(LeaseLost(err.message))
 
     def _signals(self) -> Callable[[], None]:
         if threading.current_thread() is not threading.main_thread():
@@ -152,21 +172,29 @@ class Worker:
     def _goes_on(self, seconds: float) -> bool:
         return not self._draining.wait(seconds)
 
-    def _register(self) -> None:
+    def _register(self, faults: int | None = None) -> None:
+        """Registers. A server that cannot be reached is waited for; `faults` in its answers end that, None does not."""
         body = {"agents": sorted(self._handlers), "max": 0, "host": socket.gethostname()[:255], "pid": os.getpid()}
+        tries = failed = 0
         while True:
             asked = time.monotonic()  # the lease of the server is never shorter than one that begins here
             try:
                 found = self.transport.once("POST", "/v1/claims", body)
                 break
             except MailroomError as err:
-                if not err.passing or not self._goes_on(max(err.retry_after, 1)):
+                failed = failed + 1 if err.fault else 0
+                if not (err.passing or err.fault) or failed == faults:
+                    raise
+                self.log(logging.WARNING, "worker not registered; retrying", error=str(err))
+                tries += 1
+                if not self._goes_on(max(err.retry_after, min(tries, PAUSE))):
                     raise
         if found.get("contract", 0) < CONTRACT:
             raise MailroomError("incompatible", f"the server at {self.transport.url} is older than this package; "
                                 "upgrade the server, or install an older mailroom package")
         with self._lock:
-            self._id, self._round = found["worker"], 0
+            self._id, self._round, self._answered = found["worker"], 0, 0
+            self._unsettled.clear()  # they ended with the lease before
             self._lease, self._renewed = found["lease_ms"] / 1000, asked
         self.log(logging.INFO, "worker registered", worker=self._id, agents=",".join(sorted(self._handlers)),
                  slots=self.slots)
@@ -177,38 +205,60 @@ class Worker:
         self._claiming = threading.get_ident()
         while not self._draining.is_set():
             with self._change:
-                while self._busy >= self.slots and not self._draining.is_set():
+                while len(self._running) >= self.slots and not self._draining.is_set():
                     self._change.wait(1)
-                free, alone = self.slots - self._busy, not any(_last(a.run) for a in self._held.values())
             if self._draining.is_set():
                 return
-            for attempt in self._claim(free, alone):
+            for attempt in self._claim():
                 self._start(performer, attempt)
 
-    def _claim(self, free: int, alone: bool) -> list[Attempt]:
+    @property
+    def _alone(self) -> bool:
+        """Whether a run on its last attempt may start: no other one runs. The caller holds the lock."""
+        return not any(a.last for a in self._running)
+
+    def _claim(self) -> list[Attempt]:
         """Claims due runs. The same round is asked for until it is answered, so that no claim is lost on the way.
 
         Registers again if the lease has ended.
         """
         if not self._id:
             self._register()
-        id = self._id
+        id, tries = self._id, 0
         self._round += 1
-        body = {"worker": id, "round": self._round, "max": free, "wait": f"{CLAIM_WAIT}s", "alone": alone}
-        try:
-            found = self.transport.call("POST", "/v1/claims", body, timeout=CLAIM_WAIT + 20,
-                                        goes_on=lambda seconds: self._goes_on(seconds) and self._left(id) > 0)
-        except MailroomError as err:
-            if err.code not in GONE and not err.passing:
-                raise
-            if err.code in GONE or not self._draining.is_set():
-                self._end_lease(id)
-            return []
-        made = [Attempt(self.transport, claim) for claim in found["claims"]]
+        while True:
+            with self._lock:
+                free, alone = self.slots - len(self._running), self._alone
+                self._apart = not alone
+            body = {"worker": id, "round": self._round, "max": free, "wait": f"{CLAIM_WAIT}s", "alone": alone}
+            try:
+                found = self.transport.once("POST", "/v1/claims", body, timeout=CLAIM_WAIT + 20)
+                break
+            except MailroomError as err:
+                if err.code in GONE:
+                    self._end_lease(id)
+                    return []
+                if not err.passing and not err.fault:
+                    raise
+                with self._lock:
+                    again = self._alone and not alone  # then the worker itself has hung up
+                if err.fault:
+                    self.log(logging.ERROR, "claim failed; retrying", worker=id, error=str(err))
+                tries += 1
+                if not self._goes_on(0 if again else max(err.retry_after, min(0.1 * 2 ** min(tries, 6), PAUSE))):
+                    return []
+                if self._left(id) <= 0:
+                    self._end_lease(id)
+                    return []
+            finally:
+                self._apart = False
+        made = [Attempt(self.transport, claim, self.log, self._refused) for claim in found["claims"]]
         with self._lock:
             self._held.update({a.id: a for a in made})
-            self._busy += len(made)
+            self._running.update(made)
             ended = id != self._id
+            if not ended:
+                self._answered = self._round
         for attempt in made if ended else []:
             attempt.end(LeaseLost("the lease of the worker ended before its claim was answered"))
         return made
@@ -216,14 +266,18 @@ class Worker:
     def _start(self, performer: Performer, attempt: Attempt) -> None:
         def done() -> None:
             with self._change:
-                self._busy -= 1
+                self._running.discard(attempt)
                 self._change.notify_all()
 
-        performer.start(attempt, self._handlers[str(attempt.run["agent"])], lambda: self._settled(attempt), done)
+        performer.start(attempt, self._handlers[str(attempt.run["agent"])], functools.partial(self._settled, attempt),
+                        done)
 
-    def _settled(self, attempt: Attempt) -> None:
+    def _settled(self, attempt: Attempt, known: bool) -> None:
+        """Lets go of an attempt that has ended. If the server does not know that, the next renewal says it."""
         with self._change:
-            self._held.pop(attempt.id, None)
+            if self._held.pop(attempt.id, None) and not known:
+                self._unsettled.add(attempt.id)
+                self._renew_now.set()
             self._change.notify_all()
 
     # The lease.
@@ -243,27 +297,36 @@ class Worker:
         for attempt in held:
             attempt.end(LeaseLost("the lease of the worker has ended"))
 
-    def _renewals(self, _: Performer) -> None:
+    def _renewals(self) -> None:
         pause = self._lease / 3
-        while not self._ended.wait(pause):
+        while True:
+            self._renew_now.wait(pause)
+            self._renew_now.clear()
+            if self._ended.is_set():
+                return
             pause = self._renew()
 
     def _renew(self) -> float:
-        """Renews the lease, and returns the seconds until the next time. The body {} releases nothing."""
+        """Renews the lease, and returns the seconds until the next time.
+
+        The body {} releases nothing. With all claims in it, it gives back those that could not be settled.
+        """
         with self._lock:
-            before, id, length = list(self._held), self._id, self._lease
+            before, unsettled, id, length = list(self._held), set(self._unsettled), self._id, self._lease
+            body = {"round": self._answered, "held": before} if unsettled else {}
         if not id:
             return length / 3  # the next claim registers again
         asked, left = time.monotonic(), self._left(id)
         try:
             if left <= 0:
                 raise MailroomError("lease_lost", "no answer for longer than the lease")
-            found = self.transport.once("POST", at("v1", "workers", id, "renew"), {}, timeout=min(length / 3, left))
+            found = self.transport.once("POST", at("v1", "workers", id, "renew"), body, timeout=min(length / 3, left))
         except MailroomError as err:
-            if err.code not in GONE and not err.passing:
+            retries = err.passing or err.fault
+            if err.code not in GONE and not retries:
                 raise
             self.log(logging.WARNING, "lease not renewed", worker=id, error=str(err))
-            if err.passing:
+            if retries:
                 return min(length / 15, max(0.01, self._left(id)))
             self._end_lease(id)
             self.transport.hang_up(self._claiming)  # an open claim may wait for a minute; it registers again
@@ -272,40 +335,35 @@ class Worker:
             if id != self._id:
                 return length / 3
             self._renewed = asked
-        kept = set(found.get("claims") or [])
-        for claim in before:
-            if claim not in kept and (lost := self._held.get(claim)):
-                lost.end(LeaseLost("the claim was taken away"))
-        for order in found["stop"] or []:
-            if attempt := self._held.get(order["claim"]):
-                attempt.end(Stopped(order["reason"]))
+            self._unsettled -= unsettled
+            lost = set(found["lost"]) if body else set(before) - set(found.get("claims") or [])
+            taken = [self._held[claim] for claim in lost if claim in self._held]
+            stops = [(self._held.get(order["claim"]), order["reason"]) for order in found["stop"] or []]
+        for attempt in taken:
+            attempt.end(LeaseLost("the claim was taken away"))
+        for stopped, reason in stops:
+            if stopped is not None:
+                stopped.end(Stopped(reason))
         return length / 3
 
     # Text, deadlines and stops.
 
-    def _watches(self, performer: Performer) -> None:
-        """Looks after running attempts: sends what they have written, once, and ends those that are late."""
-        failing = False
-        while not self._ended.wait(1 if failing else FLUSH_EVERY):
+    def _watches(self, performer: Performer, flusher: Flusher) -> None:
+        """Looks after running attempts: sends what they have written, and ends those that are late."""
+        while not self._ended.wait(LOOK_EVERY):
             with self._lock:
                 held = list(self._held.values())
-            failing = False
+                again = self._apart and self._alone
             for attempt in held:
                 performer.watch(attempt, functools.partial(self._settled, attempt))
-                if attempt.turn.acquire(blocking=False):  # its handler is writing: it comes with the next look
-                    try:
-                        attempt.flush(store=False)
-                    except MailroomError as err:
-                        failing = failing or err.passing
-                        if err.code == "lease_lost":
-                            attempt.end(LeaseLost(err.message))
-                    finally:
-                        attempt.turn.release()
+                flusher.look(attempt)
+            if again:
+                self.transport.hang_up(self._claiming)  # the claim that waits takes no run on its last attempt
 
     # The end.
 
     def _drain(self, claims: threading.Thread) -> None:
-        self.log(logging.INFO, "worker draining", worker=self._id, running=self._busy, grace=f"{self.grace:g}s")
+        self.log(logging.INFO, "worker draining", worker=self._id, running=len(self._running), grace=f"{self.grace:g}s")
         end = time.monotonic() + self.grace
         with self._change:
             self._change.notify_all()
@@ -313,7 +371,7 @@ class Worker:
             self.transport.hang_up(self._claiming)
             claims.join(0.05)
         with self._change:
-            while self._busy and (left := end - time.monotonic()) > 0:
+            while self._running and (left := end - time.monotonic()) > 0:
                 self._change.wait(min(left, 1))
             held = list(self._held.values())
         for attempt in held:
@@ -325,7 +383,7 @@ class Worker:
 
     def _leave(self) -> None:
         """Gives up the lease. First it releases claims whose answer never arrived, or they would count as lost."""
-        if not self._id:
+        if not self._id or isinstance(self._error, MailroomError) and self._error.code == "unauthenticated":
             return
         released = {"round": self._round, "held": []}
         try:
@@ -336,9 +394,3 @@ class Worker:
         else:
             self.log(logging.INFO, "worker left", worker=self._id)
 
-
-def _last(run: Row) -> bool:
-    """Whether the next lost claim of the run would be its last. It may be what crashes workers: one at a time."""
-    most = run.get("max_crashes")
-    most = 3 if most is None else int(most)
-    return most > 0 and int(run.get("crashes") or 0) + 1 >= most
