@@ -95,6 +95,9 @@ type Step struct {
 	State      json.RawMessage // replaces the agent's state in the thread; nil keeps it
 	Usage      Usage           // added to the run's usage
 	Progress   float64         // of the run, above 0 and at most 1; 0 keeps it
+	// Extend asks for more time: from this step on the attempt may take that long, within the bound that the
+	// server has for an attempt. It never takes time away.
+	Extend time.Duration `json:",omitempty"`
 	// NoProgress marks a step that records a circumstance, such as a child's pid. It leaves the
 	// run's count of crashes unchanged, and the message being written goes on.
 	// Otherwise an agent that records its child process before each attempt would reset the count

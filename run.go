@@ -148,6 +148,8 @@ type Run struct {
 	// JoinSince is the start of the server that found the run still waiting for more messages, which it could not
 	// receive before. The run waits again from that time. Zero: there was no such start.
 	JoinSince time.Time `json:",omitzero"`
+	// ClaimSpare is by how much steps of the current attempt may still move ClaimEnds, see Step.Extend.
+	ClaimSpare time.Duration `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the

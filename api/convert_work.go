@@ -35,6 +35,9 @@ func FormatStep(s mailroom.Step) Step {
 	for _, send := range s.Sends {
 		out.Sends = append(out.Sends, formatSend(send))
 	}
+	if s.Extend != 0 {
+		out.Extend = s.Extend.String()
+	}
 	if s.Usage != (mailroom.Usage{}) {
 		u := Usage(s.Usage)
 		out.Usage = &u
@@ -52,6 +55,9 @@ func (s Step) Read(at string) (mailroom.Step, error) {
 		out.Usage = mailroom.Usage(*s.Usage)
 	}
 	var err error
+	if out.Extend, err = ReadDuration(at+".extend", s.Extend); err != nil {
+		return out, err
+	}
 	if out.Tickets, err = ReadAsks(at+".tickets", s.Tickets); err != nil {
 		return out, err
 	}

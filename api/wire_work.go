@@ -16,7 +16,8 @@ import (
 //	0  servers that do not say their number
 //	1  renewals without held, parts_only, the log of a claim, memos, parts of messages, live arguments of tools, and all
 //	   fields of a submit in sends
-const WorkerContract = 1
+//	2  more time for an attempt: extend of a step
+const WorkerContract = 2
 
 // ClaimRequest claims due runs for a remote worker.
 type ClaimRequest struct {
@@ -128,6 +129,7 @@ type Step struct {
 	Sends      []Send          `json:"sends,omitempty" nullable:"false"`
 	Usage      *Usage          `json:"usage,omitempty" doc:"Added to the run's."`
 	Progress   float64         `json:"progress,omitempty" minimum:"0" maximum:"1" doc:"Progress of the run; 0 keeps the last value."`
+	Extend     string          `json:"extend,omitempty" doc:"Time that the attempt may take from now on, such as 10m. See the operation."`
 	NoProgress bool            `json:"record,omitempty" doc:"Records a circumstance, such as a process id: it does not reset the count of crashes."`
 	Internal   bool            `json:"aside,omitempty" doc:"Makes the message being written internal: it is no reply."`
 }
@@ -181,7 +183,8 @@ type Send struct {
 // Appended is the answer to a StepCommit.
 type Appended struct {
 	Orders
-	Seq int64 `json:"seq" doc:"The last entry of the step."`
+	Seq        int64 `json:"seq" doc:"The last entry of the step."`
+	DeadlineMS int64 `json:"deadline_ms,omitempty" doc:"With extend: as in the claim, from now on. Absent: no change."`
 }
 
 // Text is a chunk of the message that a run is writing.

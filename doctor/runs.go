@@ -89,6 +89,10 @@ func (p *checker) limits(r *mailroom.Run) {
 			p.badRun(Limit, r.ID, "run %s: the %s is %d, which should be between %d and %d", r.ID, x.of, x.is, x.lo, x.hi)
 		}
 	}
+	if r.ClaimSpare < 0 || r.ClaimSpare > 0 && r.ClaimEnds.IsZero() {
+		p.badRun(Limit, r.ID, "run %s: its claim has %v to spare, which should be zero without a claim, and never below",
+			r.ID, r.ClaimSpare)
+	}
 	since := r.CreatedAt
 	if r.JoinSince.After(since) {
 		since = r.JoinSince

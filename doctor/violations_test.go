@@ -143,6 +143,8 @@ func runViolations() []violation {
 		{"a first delay without a longest", func(r *rows) { r.run("off").RetryFirst = time.Second }, doctor.Limit, "its retries are delayed by 1s to 0s"},
 		{"delays that shrink", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Minute, time.Second }, doctor.Limit, "its retries are delayed by 1m0s to 1s"},
 		{"a delay beyond the longest", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Second, retry.MaxDelay+1 }, doctor.Limit, "its retries are delayed by 1s to 8760h0m0"},
+		{"time to spare without a claim", func(r *rows) { r.run("off").ClaimSpare = time.Second }, doctor.Limit, "1s to spare"},
+		{"time overspent", func(r *rows) { r.run("now").ClaimSpare = -time.Second }, doctor.Limit, "its claim has -1s to spare"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
 	}
 }

@@ -54,7 +54,7 @@ type Runs interface {
 	// ReadSteered marks the steered messages that no step covers as read. It returns those with a seq
 	// above after, and the seq of the last one.
 	ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
-	Append(ctx context.Context, a thread.StepCommit) (seq int64, err error)
+	Append(ctx context.Context, a thread.StepCommit) (thread.Appended, error)
 	Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error
 	// SettleWith settles the attempt. It calls begun, unless nil, once the settle is sure to be
 	// tried, and before the next claim.

@@ -32,7 +32,7 @@ type process struct {
 	retries       retry.Policy // of the ledger
 	workerRetries retry.Policy // of its remote engines
 
-	deadline time.Duration // of the ledger's claims; 0: its default
+	deadline, longest time.Duration // of the ledger's claims; 0: its default
 
 	remote   bool      // its engines are remote
 	endpoint *endpoint // for remote engines; nil: not started
@@ -44,7 +44,7 @@ func (h *fixture) newProcess() *process {
 		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}, Retry: func(string) retry.Policy { return p.retries }, Deadline: func(string) time.Duration {
 		return p.deadline
-	}, Log: p.log()})
+	}, LongestAttempt: func(string) time.Duration { return p.longest }, Log: p.log()})
 	ctx, end := context.WithCancel(context.Background())
 	p.end = end
 	go func() {

@@ -30,9 +30,11 @@ type session struct {
 	cancel  context.CancelCauseFunc
 	hints   *bus.Subscription // notices of its thread, from right behind the claim
 
-	row     atomic.Pointer[mailroom.Run] // what Run returns
-	steered atomic.Bool                  // there may be steered messages to read
-	freed   atomic.Bool                  // its slot was given back
+	row atomic.Pointer[mailroom.Run] // what Run returns
+	// deadline is set by work before the agent is entered.
+	deadline *deadline
+	steered  atomic.Bool // there may be steered messages to read
+	freed    atomic.Bool // its slot was given back
 	// unanswered is set when a call to the store had no answer for the duration of a lease.
 	unanswered atomic.Bool
 	closed     atomic.Bool   // every call fails from now on; set within turn
@@ -213,14 +215,19 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 	}
 	// A started commit is repeated until its outcome is known: without it the next step has no
 	// number.
-	err := s.repeat(s.life, func(ctx context.Context) error { // it does not end with the attempt
-		_, err := s.engine.ledger.Append(ctx, in)
+	var done thread.Appended
+	err := s.repeat(s.life, func(ctx context.Context) (err error) { // it does not end with the attempt
+		done, err = s.engine.ledger.Append(ctx, in)
 		return err
 	})
 	if err != nil {
 		return s.lost(err)
 	}
 	s.step++
+	if left := min(done.Left, step.Extend); left > 0 {
+		s.deadline.extend(left)
+		s.showDeadline()
+	}
 	if in.Message != nil {
 		s.text.next()
 	}
@@ -233,6 +240,13 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 		s.state = append(json.RawMessage(nil), step.State...)
 	}
 	return nil
+}
+
+// showDeadline shows the agent when its attempt ends.
+func (s *session) showDeadline() {
+	run := *s.Run()
+	run.ClaimEnds, run.StopGrace = s.deadline.at(), 0
+	s.row.Store(&run)
 }
 
 func (s *session) State() json.RawMessage {

@@ -48,10 +48,13 @@ func (s *session) work() {
 	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.ctx, s.Run())
 	limit := cmp.Or(agent.Deadline, s.engine.options.Deadline, s.claimed.Limit, time.Hour)
 	unsure := s.drainHints()
-	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	s.deadline = newDeadline(limit, s.engine.options.Log, func() { cancel(mailroom.ErrDeadline) })
+	defer s.deadline.stop()
+	s.showDeadline()
 	if err := cmp.Or(context.Cause(ctx), unsure, unkept); err != nil { // the agent must not be entered
-		out := outcome(ctx, err, limit, false)
+		out := s.outcome(ctx, err, false)
 		s.releaseInstead(&out)
 		s.settle(out, err, begin)
 		return
@@ -65,11 +68,11 @@ func (s *session) work() {
 		defer func() { done <- err }()
 		err = call(ctx, agent.Agent, s)
 	}()
-	err, forced := s.await(ctx, limit, done)
+	err, forced := s.await(ctx, done)
 	if !forced {
 		s.agentDone = nil
 	}
-	out := outcome(ctx, err, limit, forced)
+	out := s.outcome(ctx, err, forced)
 	if out.Outcome != thread.OutcomeRelease && !forced {
 		s.parkInstead(&out)
 	}
@@ -154,10 +157,8 @@ func (s *session) drainHints() error {
 
 // await waits for the agent. It abandons one that does not return within StopGrace after a stop or
 // its deadline. Other claims are released only after the agent has returned.
-func (s *session) await(ctx context.Context, limit time.Duration, done <-chan error) (err error, forced bool) {
-	grace := s.engine.options.StopGrace
-	cut := time.NewTimer(limit + grace)
-	defer cut.Stop()
+func (s *session) await(ctx context.Context, done <-chan error) (err error, forced bool) {
+	var cut <-chan time.Time
 	cancelled := ctx.Done()
 	for {
 		select {
@@ -167,10 +168,12 @@ func (s *session) await(ctx context.Context, limit time.Duration, done <-chan er
 			s.onHint(n)
 		case <-cancelled:
 			cancelled = nil
-			if errors.Is(context.Cause(ctx), mailroom.ErrStopped) {
-				cut.Reset(grace)
+			left := time.Duration(0)
+			if !errors.Is(context.Cause(ctx), mailroom.ErrStopped) {
+				left = max(0, time.Until(s.deadline.at()))
 			}
-		case <-cut.C:
+			cut = time.After(left + s.engine.options.StopGrace)
+		case <-cut:
 			return context.Cause(ctx), true
 		case <-s.life.Done():
 			return context.Cause(ctx), true
@@ -190,7 +193,7 @@ func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error)
 }
 
 // outcome returns the settle of an attempt whose agent returned err.
-func outcome(ctx context.Context, err error, limit time.Duration, forced bool) thread.Settle {
+func (s *session) outcome(ctx context.Context, err error, forced bool) thread.Settle {
 	out := thread.Settle{Outcome: thread.OutcomeFail, Jitter: rand.Float64(), Forced: forced}
 	cause := context.Cause(ctx)
 	stopped := errors.Is(cause, mailroom.ErrStopped)
@@ -205,7 +208,7 @@ func outcome(ctx context.Context, err error, limit time.Duration, forced bool) t
 		out.Outcome = thread.OutcomeRelease
 	case forced, errors.Is(cause, mailroom.ErrDeadline):
 		out.Failure = &mailroom.Failure{Class: mailroom.ClassTransient,
-			Err: fmt.Errorf("the run deadline of %s has passed", limit)}
+			Err: fmt.Errorf("the run deadline of %s has passed", s.deadline.at().Sub(s.deadline.begin))}
 	default:
 		out.Failure = mailroom.AsFailure(err)
 	}

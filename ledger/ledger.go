@@ -48,6 +48,9 @@ type Options struct {
 	// that late.
 	Deadline  func(agent string) time.Duration
 	StopGrace time.Duration
+	// LongestAttempt is how long an attempt of an agent's run may take that asks for more time at its steps; 0 and a
+	// nil function mean 24 h. Below Deadline: as long as that.
+	LongestAttempt func(agent string) time.Duration
 	// Retry is how failures of an agent's runs are retried. A policy that the worker names, and a number of
 	// attempts that the submit names, take precedence. A zero field and a nil function mean the default.
 	Retry func(agent string) retry.Policy
@@ -132,6 +135,9 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	if o.StopGrace == 0 {
 		o.StopGrace = 10 * time.Second
+	}
+	if o.LongestAttempt == nil {
+		o.LongestAttempt = func(string) time.Duration { return 0 }
 	}
 	if o.Sticky == nil {
 		o.Sticky = func(string) bool { return false }

@@ -379,6 +379,8 @@ func (m *model) append(t *rapid.T) {
 		a.Step.Checkpoint = json.RawMessage(fmt.Sprintf(`{"at": %d}`, m.n))
 	}
 	a.Step.NoProgress = chance(t, 20, "record")
+	// Not drawn: the histories of a seed stay as they are.
+	a.Step.Extend = []time.Duration{0, time.Second, 2 * time.Hour, 100 * time.Hour}[m.n%4]
 	if chance(t, 20, "noted") {
 		kind := one(t, []string{entry.KindToolStarted, entry.KindToolDone, "x.note"}, "kind")
 		a.Step.Entries = []mailroom.AgentEntry{{Kind: kind, Body: json.RawMessage(`{"call":"c1"}`)}}
@@ -410,9 +412,28 @@ func (m *model) append(t *rapid.T) {
 }
 
 func (m *model) write(t *rapid.T, name string, a thread.StepCommit) {
-	_, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (int64, error) { return l.Workers().Append(m.ctx, a) })
+	was, number := m.run(a.Run), m.run(a.Run).Step
+	out, err := onBoth(t, m.twin, name,
+		func(l *ledger.Ledger) (thread.Appended, error) { return l.Workers().Append(m.ctx, a) })
 	if err == nil {
 		m.steps[a.Claim] = a
+		m.checkTime(t, was, a, out.Left, a.Number == number)
+	}
+}
+
+// checkTime checks what a step does to the time of its claim, which it may only spend.
+func (m *model) checkTime(t *rapid.T, was *mailroom.Run, a thread.StepCommit, left time.Duration, repeated bool) {
+	is, now := m.run(a.Run), m.after.Threads[a.Thread].UpdatedAt
+	moved := is.ClaimEnds.Sub(was.ClaimEnds)
+	asks := a.Step.Extend > 0 && was.Stop == "" && !repeated
+	switch until := is.ClaimEnds.Add(-is.StopGrace); {
+	case moved < 0 || moved != was.ClaimSpare-is.ClaimSpare || moved > 0 && !asks:
+		t.Fatalf("a step for %v moved the end of the claim by %v, with %v to spare and then %v", a.Step.Extend, moved,
+			was.ClaimSpare, is.ClaimSpare)
+	case asks && is.ClaimSpare > 0 && until.Before(now.Add(a.Step.Extend)):
+		t.Fatalf("a step for %v at %s left time until %s, with %v to spare", a.Step.Extend, now, until, is.ClaimSpare)
+	case (left > 0) != (a.Step.Extend > 0 && was.Stop == ""):
+		t.Fatalf("a step for %v of a run with stop %q has %v left", a.Step.Extend, was.Stop, left)
 	}
 }
 

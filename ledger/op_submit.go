@@ -195,11 +195,11 @@ func (tx *transaction) countQueued(t *thread.State, limit int) (n int, err error
 	return n + t.Runs.NewInQueue(), nil
 }
 
-// Append commits a durable step of a run, with its sends, and returns the seq of the last entry. A
-// repeat of the same step returns the first result.
-func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (int64, error) {
+// Append commits a durable step of a run, with its sends. A repeat of the same step returns the seq of the first
+// result.
+func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (thread.Appended, error) {
 	if err := a.Check(); err != nil {
-		return 0, err
+		return thread.Appended{}, err
 	}
 	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, queues: true,
 		runs: []string{a.Run}}
@@ -209,7 +209,15 @@ func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (int64, error
 		o.runs = append(o.runs, id)
 		o.keys = append(o.keys, store.KeyRef{Thread: target, Key: key})
 	}
-	return run(ctx, ws.ledger, o, func(tx *transaction) (int64, error) { return tx.append(&a) })
+	return run(ctx, ws.ledger, o, func(tx *transaction) (out thread.Appended, err error) {
+		if out.Seq, err = tx.append(&a); err != nil || a.Step.Extend == 0 {
+			return out, err
+		}
+		if r := tx.rows.thread(a.Thread).Run(a.Run); r.Attempt == a.Attempt && r.Stop == "" {
+			out.Left = thread.TimeLeft(r, tx.now())
+		}
+		return out, nil
+	})
 }
 
 func (tx *transaction) append(a *thread.StepCommit) (int64, error) {

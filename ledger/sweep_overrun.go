@@ -15,7 +15,8 @@ func (o *Options) claimant(r *thread.ClaimRequest, agent string) thread.Claimant
 	return thread.Claimant{
 		Worker: r.Worker, Round: r.Round,
 		Limit: cmp.Or(o.Deadline(agent), time.Hour) + grace, StopGrace: grace,
-		Retry: r.Retry.Over(o.Retry(agent)),
+		Longest: cmp.Or(o.LongestAttempt(agent), 24*time.Hour) + grace,
+		Retry:   r.Retry.Over(o.Retry(agent)),
 	}
 }
 

@@ -2,7 +2,10 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
+	"time"
 
 	"mailroom"
 	"mailroom/api"
@@ -120,16 +123,32 @@ func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64)
 }
 
 // Append implements engine.Runs.
-func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error) {
-	out, err := l.client.Work.Append(ctx, a.Claim, api.StepCommit{
+func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (thread.Appended, error) {
+	if err := thread.CheckExtend(a.Step.Extend); err != nil {
+		return thread.Appended{}, err
+	}
+	in := api.StepCommit{
 		Number: a.Number, Step: api.FormatStep(a.Step), Message: api.FormatPartialText(a.Message),
 		Covers: a.Covers, Effects: api.FormatAgentEntries(a.Effects),
-	})
+	}
+	out, err := l.client.Work.Append(ctx, a.Claim, in)
+	if in.Step.Extend != "" && refusesExtend(err) {
+		in.Step.Extend = ""
+		out, err = l.client.Work.Append(ctx, a.Claim, in)
+	}
 	if err := l.onAnswer(err); err != nil {
-		return 0, err
+		return thread.Appended{}, err
 	}
 	l.forwardOrders(a.Claim, out.Orders)
-	return out.Seq, nil
+	return thread.Appended{Seq: out.Seq, Left: time.Duration(out.DeadlineMS) * time.Millisecond}, nil
+}
+
+// refusesExtend reports whether err is the refusal of a server that does not know the field, because it is of an older
+// version. The attempt then ends at its first deadline. A wrong value was not sent.
+func refusesExtend(err error) bool {
+	e, ok := errors.AsType[*mailroom.Error](err)
+	return ok && e.Code == mailroom.CodeInvalid &&
+		slices.ContainsFunc(e.Fields, func(f mailroom.Field) bool { return f.Location == "body.step.extend" })
 }
 
 // Flush implements engine.Runs.

@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -60,5 +62,42 @@ func TestAClaimOfPartsOnlyHasEachTextOnce(t *testing.T) {
 		if (m.Text == "") != partsOnly || m.Parts[0].Text != "hello" {
 			t.Errorf("round %d, parts_only %t: %+v", round, partsOnly, m)
 		}
+	}
+}
+
+func TestAStepThatAsksForTimeLearnsItsNewDeadline(t *testing.T) {
+	f := start(t)
+	_, c := f.claimRemote()
+	step := func(number int, more string) (out api.Appended) {
+		t.Helper()
+		a := f.callClaim(c.Claim, "entries", fmt.Sprintf(`{"number":%d,"step":{"name":"x"%s}}`, number, more))
+		if err := json.Unmarshal([]byte(a.body), &out); a.status != http.StatusOK || err != nil {
+			t.Fatalf("%d %s, %v", a.status, a.body, err)
+		}
+		return out
+	}
+	hours := func(n int) int64 { return int64(n) * time.Hour.Milliseconds() }
+	for i, w := range []struct {
+		more     string
+		from, to int64
+	}{
+		{``, 0, 0},
+		{`,"extend":"5m"`, 1, hours(1)}, // less than is left
+		{`,"extend":"3h"`, hours(3), hours(3)},
+		{`,"extend":"1000h"`, hours(23), hours(24)}, // the bound, less what the test took
+	} {
+		for range 2 { // the repeat of a step tells the time too
+			if got := step(i+1, w.more).DeadlineMS; got < w.from-hours(1)/2 || got > w.to {
+				t.Errorf("a step with %q: %d ms are left, want %d to %d", w.more, got, w.from, w.to)
+			}
+		}
+	}
+	for _, bad := range []string{`"soon"`, `"-1h"`, `"8761h"`, `5`} {
+		a := f.callClaim(c.Claim, "entries", `{"number":5,"step":{"extend":`+bad+`}}`)
+		f.wantCode(bad, a, 422, mailroom.CodeInvalid)
+	}
+	f.call("POST /v1/runs/"+c.Run.ID+"/cancel", "")
+	if got := step(5, `,"extend":"10h"`).DeadlineMS; got != 0 {
+		t.Errorf("a step after the stop: %d ms, want no more time", got)
 	}
 }

@@ -14,6 +14,7 @@ type Claimant struct {
 	Worker    string
 	Round     int64
 	Limit     time.Duration // of one claim; 0: no limit
+	Longest   time.Duration // of one claim, with what its steps add; below Limit: they add nothing
 	StopGrace time.Duration // time left after a stop; 0: unchanged
 	Retry     retry.Policy  // of the attempt; a zero field: the default
 }
@@ -57,6 +58,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	}
 	if by.Limit > 0 {
 		r.ClaimEnds = now.Add(by.Limit.Truncate(time.Microsecond))
+		r.ClaimSpare = max(0, by.Longest-by.Limit)
 	}
 	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
 	setRetry(r, by.Retry.Over(retry.Default()))
@@ -151,6 +153,29 @@ func checkNumber(r *mailroom.Run, c mailroom.Claim, number int, sum string) (rep
 			"step %d of run %s does not follow step %d", number, r.ID, r.Step)
 	}
 	return false, nil
+}
+
+// lengthen gives the claim of r the time that a step at now asks for, as far as the claim has it to spare. A run that
+// was asked to stop gets none: it has its grace.
+//
+// A request beyond the bound is cut and not refused, because the step records work that is done.
+func lengthen(r *mailroom.Run, by time.Duration, now time.Time) {
+	if by <= 0 || r.Stop != "" || r.ClaimEnds.IsZero() {
+		return
+	}
+	later := now.Add(by.Truncate(time.Microsecond) + r.StopGrace).Sub(r.ClaimEnds)
+	if later = min(later, r.ClaimSpare); later > 0 {
+		r.ClaimEnds, r.ClaimSpare = r.ClaimEnds.Add(later), r.ClaimSpare-later
+	}
+}
+
+// TimeLeft returns how long the worker of a claimed run may go on at now, before the grace of its claim begins: at
+// least 1 ms, but 0 if its claim has no end.
+func TimeLeft(r *mailroom.Run, now time.Time) time.Duration {
+	if r.ClaimEnds.IsZero() {
+		return 0
+	}
+	return max(time.Millisecond, r.ClaimEnds.Add(-r.StopGrace).Sub(now))
 }
 
 // Holds reports whether the worker holds the claim.

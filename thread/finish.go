@@ -83,7 +83,7 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 // release removes the claim from the thread's row, and the limits of the claim and the flushed text from the run.
 func (t *State) release(r *mailroom.Run) {
 	t.Worker, t.Round = "", 0
-	r.ClaimEnds, r.StopGrace = time.Time{}, 0
+	r.ClaimEnds, r.StopGrace, r.ClaimSpare = time.Time{}, 0, 0
 	if t.Partials.drop(r) || r.LastMessage != "" {
 		r.LastMessage = ""
 		t.touchRun(r)

@@ -37,8 +37,8 @@ type fixture struct {
 	sent    []thread.Submit   // to other threads
 	ends    []thread.ChildEnd // told to other threads
 
-	limit, grace time.Duration // of claims
-	retries      retry.Policy  // of claims
+	limit, longest, grace time.Duration // of claims
+	retries               retry.Policy  // of claims
 
 	// What the ledger resolves for a submit.
 	queued, maxQueued int
@@ -269,8 +269,8 @@ func (w *fixture) start() *mailroom.Run {
 	var r *mailroom.Run
 	err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
 		if d := l.Due; !d.At.IsZero() && !d.At.After(w.now) {
-			r = l.Claim(thread.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace, Retry: w.retries}, d.Agent,
-				d.LastAttempt, w.now)
+			r = l.Claim(thread.Claimant{Worker: "w1", Round: 1, Limit: w.limit, Longest: w.longest, StopGrace: w.grace,
+				Retry: w.retries}, d.Agent, d.LastAttempt, w.now)
 		}
 		return nil
 	})

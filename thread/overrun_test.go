@@ -108,3 +108,55 @@ func TestEachOverdueClaimCountsAsAFailure(t *testing.T) {
 	wantEqual(t, "state", w.state("a"), "failed")
 	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassExhausted)
 }
+
+func TestAStepMovesTheEndOfItsClaimUpToTheBound(t *testing.T) {
+	const limit, longest, grace = time.Hour, 3 * time.Hour, 10 * time.Second // with the grace, as the ledger names them
+	type ask struct{ after, extend time.Duration }
+	for _, c := range []struct {
+		name string
+		asks []ask
+		stop time.Duration // of the run, after the claim; 0: none
+		ends time.Duration // after the claim
+	}{
+		{"no step asks", []ask{{time.Minute, 0}}, 0, limit},
+		{"less than is left", []ask{{time.Minute, time.Minute}}, 0, limit},
+		{"more than is left", []ask{{30 * time.Minute, time.Hour}}, 0, 90*time.Minute + grace},
+		{"two steps", []ask{{30 * time.Minute, time.Hour}, {45 * time.Minute, time.Hour}}, 0, 105*time.Minute + grace},
+		{"beyond the bound", []ask{{time.Minute, 100 * time.Hour}}, 0, longest},
+		{"again beyond the bound", []ask{{time.Minute, 100 * time.Hour}, {time.Hour, 100 * time.Hour}}, 0, longest},
+		{"after a stop", []ask{{30 * time.Minute, time.Hour}}, 29*time.Minute + 55*time.Second, 30*time.Minute + 5*time.Second},
+		{"before a stop", []ask{{30 * time.Minute, time.Hour}}, 31 * time.Minute, 31*time.Minute + grace},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newFixture(t)
+			w.limit, w.longest, w.grace = limit, longest, grace
+			w.must(in("", "a"))
+			claimed, claim := w.now, w.mustStart("a")
+			for i, a := range c.asks {
+				if c.stop > 0 && c.stop <= a.after {
+					w.now = claimed.Add(c.stop)
+					_, _ = w.cancel("a")
+				}
+				w.now = claimed.Add(a.after)
+				if _, err := w.append(thread.StepCommit{Claim: claim, Number: i + 1,
+					Step: mailroom.Step{Name: "x", Extend: a.extend}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.stop > 0 && w.runs["a"].Stop == "" {
+				w.now = claimed.Add(c.stop)
+				_, _ = w.cancel("a")
+			}
+			wantEqual(t, "end", w.runs["a"].ClaimEnds.Sub(claimed), c.ends)
+			w.now = w.runs["a"].ClaimEnds.Add(-time.Microsecond)
+			if w.overrun() {
+				t.Error("it ended before its time")
+			}
+			w.wait(time.Microsecond)
+			if !w.overrun() {
+				t.Error("it did not end at its time")
+			}
+			wantEqual(t, "time to spare after the claim", w.runs["a"].ClaimSpare, 0)
+		})
+	}
+}

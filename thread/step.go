@@ -34,6 +34,25 @@ type StepCommit struct {
 	sends []Submit // see [StepCommit.Submits]
 }
 
+// maxExtend is the longest time that a step may ask for. The claim's own bound is a setting.
+const maxExtend = 365 * 24 * time.Hour
+
+// CheckExtend validates the time that a step asks for.
+func CheckExtend(by time.Duration) error {
+	if by < 0 || by > maxExtend {
+		return check.Invalid("extend", "must be a duration from 0s to 8760h", by.String())
+	}
+	return nil
+}
+
+// Appended is the result of a step.
+type Appended struct {
+	Seq int64 // last entry of the step
+	// Left is how long the attempt may go on, if the step asked for time and the run was not asked to stop; 0: no
+	// change.
+	Left time.Duration
+}
+
 // Check validates a and normalizes the thread ids of its sends.
 func (a *StepCommit) Check() error {
 	if !check.IsClean(a.Step.Name) {
@@ -65,6 +84,9 @@ func (a *StepCommit) Check() error {
 	}
 	if p := a.Step.Progress; !(p >= 0 && p <= 1) { // NaN included
 		return check.Invalid("progress", "must be between 0 and 1", p)
+	}
+	if err := CheckExtend(a.Step.Extend); err != nil {
+		return err
 	}
 	if len(a.Step.Checkpoint) == 0 {
 		a.Step.Checkpoint = nil
@@ -272,6 +294,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 	if !a.Step.NoProgress {
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
+	lengthen(r, a.Step.Extend, now)
 	dropCovered(r, a.Covers)
 	r.LastStep = mailroom.StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.sum, Seq: t.LastSeq}
 	t.touchRun(r)

@@ -194,7 +194,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
-	limits := a.limits(ctx)
+	limits := a.limits(run)
 	input, err := s.Input(ctx)
 	if err != nil {
 		return contextCause(ctx, err)

@@ -176,8 +176,8 @@ func TestAStopIsRecorded(t *testing.T) {
 func TestAPassedDeadlineIsRecordedWithItsLength(t *testing.T) {
 	s := newSession(1, "go")
 	begin := time.Now()
-	ctx, cancel := context.WithDeadline(s.stopOn(t, "ready", mailroom.ErrDeadline), begin.Add(time.Hour))
-	defer cancel()
+	s.run.ClaimEnds = begin.Add(time.Hour)
+	ctx := s.stopOn(t, "ready", mailroom.ErrDeadline)
 	if err := command(t, "echo ready; exec sleep 1000", exec.Options{}).Run(ctx, s); !errors.Is(err,
 		mailroom.ErrDeadline) {
 		t.Errorf("error %v, want %v", err, mailroom.ErrDeadline)

@@ -139,7 +139,7 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
 	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "" && !last.NotBegun,
-		limits: a.programLimits(ctx), files: a.localFiles(), model: model}
+		limits: a.programLimits(run), files: a.localFiles(), model: model}
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
@@ -179,8 +179,8 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 }
 
 // programLimits returns the limits of an attempt that starts now.
-func (a *programAgent) programLimits(ctx context.Context) limits {
-	l := a.limits(ctx)
+func (a *programAgent) programLimits(run *mailroom.Run) limits {
+	l := a.limits(run)
 	l.call = a.callTimeout
 	return l
 }

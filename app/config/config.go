@@ -49,6 +49,7 @@ type Config struct {
 	StopGrace     time.Duration // from a stop or a passed deadline to the forced end
 	ShutdownGrace time.Duration // for runs to finish before they are released
 	RunDeadline   time.Duration // of one attempt
+	LongestRun    time.Duration // of one attempt whose agent asks for more time
 	AgentGrace    time.Duration // before due runs of an agent without a worker fail
 	MaxQueued     int           // runs in the queue of one thread; 0: unlimited
 	Retention     time.Duration // of entries; 0: forever
@@ -259,6 +260,7 @@ func Default(kinds *target.Kinds) *Config {
 		StopGrace:     10 * time.Second,
 		ShutdownGrace: 30 * time.Second,
 		RunDeadline:   time.Hour,
+		LongestRun:    24 * time.Hour,
 		AgentGrace:    time.Minute,
 		MaxQueued:     mailroom.MaxQueued,
 		Limits:        defaultLimits(),
@@ -310,6 +312,9 @@ func (c *Config) settings() []setting.Setting {
 			setting.Duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)),
 		setting.New("run_deadline", "Maximum time of one attempt of a run. Unless it is set, codex and claude have 24h.",
 			setting.Duration(&c.RunDeadline, 10*time.Millisecond, most)),
+		setting.New("max_run_deadline",
+			"Maximum time of one attempt whose agent asks for more time at its steps. Below run_deadline or the "+
+				"agent's deadline: no more time.", setting.Duration(&c.LongestRun, 10*time.Millisecond, most)),
 		setting.New("agent_grace", "Time after which due runs of an agent without a worker fail.",
 			setting.Duration(&c.AgentGrace, time.Millisecond, most)),
 		setting.New("max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.",

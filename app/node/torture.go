@@ -100,7 +100,8 @@ func besideServer(ctx context.Context, con *command.Console, dir datadir.Dir, c 
 	l := ledger.New(wrap(file), ledger.Options{
 		DefaultAgent: c.DefaultAgent, Version: func(agent string) string { return r.agents[agent].Version },
 		Lease: c.Lease, Deadline: func(string) time.Duration { return c.RunDeadline }, StopGrace: c.StopGrace,
-		MaxQueued: unlimitedIfZero(c.MaxQueued), Log: log,
+		LongestAttempt: func(string) time.Duration { return c.LongestRun },
+		MaxQueued:      unlimitedIfZero(c.MaxQueued), Log: log,
 	})
 	e := engine.New(l.Workers(), bus.New(), engine.Options{
 		Agents: r.agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,

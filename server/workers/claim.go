@@ -268,21 +268,12 @@ func (ops *Operations) showClaims(ctx context.Context, work []thread.ClaimedRun)
 				Claim: api.ClaimID(w.Claim), Run: runs[i], Messages: slices.Clone(inputs[i]), State: w.Thread.State[w.Run.Agent],
 				Checkpoint: w.Run.Checkpoint, Options: w.Run.Options, Tickets: tickets[w.Run.ID], Steers: showSteers(w.Run),
 				Lost:       w.Run.Lost,
-				DeadlineMS: deadlineOf(w.Run, rd.Now()),
+				DeadlineMS: thread.TimeLeft(w.Run, rd.Now()).Milliseconds(),
 			})
 		}
 		return nil
 	})
 	return out, err
-}
-
-// deadlineOf returns how many milliseconds a claimed run may go on before the grace of its claim begins, at least 1; 0
-// if its claim has no end.
-func deadlineOf(r *mailroom.Run, now time.Time) int64 {
-	if r.ClaimEnds.IsZero() {
-		return 0
-	}
-	return max(1, r.ClaimEnds.Add(-r.StopGrace).Sub(now).Milliseconds())
 }
 
 // inputs returns the input messages of the claimed runs. Most assignments carry them; the others

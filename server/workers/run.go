@@ -23,7 +23,7 @@ type Attempts interface {
 	LogOf(ctx context.Context, run *mailroom.Run, q mailroom.LogQuery) ([]mailroom.Entry, int64, error)
 	Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error)
 	ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
-	Append(ctx context.Context, a thread.StepCommit) (seq int64, err error)
+	Append(ctx context.Context, a thread.StepCommit) (thread.Appended, error)
 	Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error
 	Settle(ctx context.Context, s thread.Settle) (*mailroom.Run, error)
 }
@@ -50,11 +50,12 @@ func (ops *Operations) Append(ctx context.Context, in *appendInput) (*Body[api.A
 	if a.Effects, err = ops.readEffects(ctx, h, in.Body); err != nil {
 		return nil, err
 	}
-	seq, err := ops.options.Attempts.Append(ctx, a)
+	done, err := ops.options.Attempts.Append(ctx, a)
 	if err != nil {
 		return nil, request.Locate("body.step.", err)
 	}
-	return &Body[api.Appended]{api.Appended{Orders: h.orders(), Seq: seq}}, nil
+	return &Body[api.Appended]{
+		api.Appended{Orders: h.orders(), Seq: done.Seq, DeadlineMS: done.Left.Milliseconds()}}, nil
 }
 
 // readEffects validates the effect entries of a step. In-process agents write them through a

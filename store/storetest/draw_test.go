@@ -135,6 +135,9 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 	}
 	r.Joins = rapid.Bool().Draw(t, "joins")
 	r.JoinUntil, r.JoinSince = moment().Draw(t, "join until"), moment().Draw(t, "join since")
+	if !r.ClaimEnds.IsZero() {
+		r.ClaimSpare = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "spare"))
+	}
 	r.AgentAttempts = rapid.Bool().Draw(t, "attempts of the agent")
 	r.RetryFirst = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "first delay"))
 	r.RetryMost = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "longest delay"))

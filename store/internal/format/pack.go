@@ -171,6 +171,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.time(&r.JoinUntil)
 	p.time(&r.JoinSince)
 	p.usageDetails(&r.Usage)
+	p.claimSpare(r)
 	p.newer(&r.Newer)
 }
 
@@ -254,6 +255,20 @@ func (p *packer) deadline(r *mailroom.Run) {
 	p.flag(&ended)
 	if p.reading && ended && !r.Status.Finished() {
 		r.RemoveDeadline()
+	}
+}
+
+// claimSpare packs the time that a claim has to spare with the attempt. An older version may end that attempt and start
+// the next one, and keeps both; then it has nothing to spare.
+func (p *packer) claimSpare(r *mailroom.Run) {
+	number(p, &r.ClaimSpare)
+	attempt := 0
+	if !p.reading && r.ClaimSpare != 0 {
+		attempt = r.Attempt
+	}
+	number(p, &attempt)
+	if p.reading && (attempt != r.Attempt || r.ClaimEnds.IsZero()) {
+		r.ClaimSpare = 0
 	}
 }
 

@@ -57,6 +57,29 @@ func TestARetryByAnOlderVersionRemovesTheDeadline(t *testing.T) {
 	}
 }
 
+func TestAClaimByAnOlderVersionHasNoTimeToSpare(t *testing.T) {
+	at := time.UnixMicro(5).UTC()
+	was := mailroom.Run{ID: "r", Attempt: 1, ClaimEnds: at, ClaimSpare: time.Hour,
+		Usage: mailroom.Usage{Model: "m"}} // the last field that the older version knows
+	older := was
+	older.ClaimSpare = 0
+	tail := strings.TrimPrefix(string(AppendRun(nil, &was)), string(AppendRun(nil, &older)))
+	for _, c := range []struct {
+		attempt int
+		ends    time.Time
+		want    time.Duration
+	}{{1, at, time.Hour}, {1, at.Add(time.Second), time.Hour}, {1, time.Time{}, 0}, {2, at, 0}} {
+		older.Attempt, older.ClaimEnds = c.attempt, c.ends
+		var read mailroom.Run
+		if err := ParseRun(string(AppendRun(nil, &older))+tail, &read); err != nil {
+			t.Fatal(err)
+		}
+		if read.ClaimSpare != c.want {
+			t.Errorf("attempt %d until %s: %v to spare, want %v", c.attempt, c.ends, read.ClaimSpare, c.want)
+		}
+	}
+}
+
 func TestZeroFieldsTakeNoSpace(t *testing.T) {
 	if got := len(AppendRun(nil, &mailroom.Run{})); got != 0 {
 		t.Errorf("a run of zeros takes %d bytes, want none", got)
