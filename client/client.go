@@ -28,7 +28,7 @@ import (
 //
 // It has one method for each operation of a user, as the API names it: most callers use methods on
 // threads, runs and tickets together, so groups would only lengthen the calls. Two groups have
-// callers of their own: Work is the protocol of worker processes (package remote), and Projects has
+// callers of their own: Work is the protocol of worker processes (package worker), and Projects has
 // reservations and notifications (package agentmail).
 type Client struct {
 	Work     Work     // calls of worker processes
@@ -51,6 +51,9 @@ type options struct {
 	longest  time.Duration
 	onOutage func(error)
 }
+
+// ErrForeign is in the tree of an error if something other than a Mailroom server has answered.
+var ErrForeign = errors.New("no Mailroom server answers like that")
 
 // Option changes a default of [New].
 type Option func(*options)
@@ -142,6 +145,10 @@ func (c *Client) exchange(ctx context.Context, q request, out any) error {
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		if kind := mediaType(resp); kind != "application/json" {
+			return &mailroom.Error{Code: mailroom.CodeUnavailable, Cause: ErrForeign,
+				Message: fmt.Sprintf("%s answered %s with the type %q", c.base, q.path, kind)}
+		}
 		return c.unanswered(ctx, fmt.Errorf("read the answer of %s %s: %w", q.method, q.path, err))
 	}
 	return nil
@@ -210,9 +217,9 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 // refusal returns the error that resp describes.
 func (c *Client) refusal(resp *http.Response) error {
 	var p api.Problem
-	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	raw, readErr := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err == nil && kind == api.ProblemType && readErr == nil {
+	ours := mediaType(resp) == api.ProblemType
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if ours && err == nil {
 		err = json.Unmarshal(raw, &p)
 	}
 	if err != nil || p.Code == "" {
@@ -220,7 +227,21 @@ func (c *Client) refusal(resp *http.Response) error {
 		p = api.Problem{Code: api.CodeOf(resp.StatusCode)}
 	}
 	p.Status = resp.StatusCode
-	return p.Err(retryAfter(resp))
+	e := p.Err(retryAfter(resp))
+	if !ours && e.Code != mailroom.CodeUnavailable && e.Code != mailroom.CodeRateLimited { // those may be of a proxy
+		e.Message = fmt.Sprintf("%s answered %d %s", c.base, resp.StatusCode, http.StatusText(resp.StatusCode))
+		e.Cause = ErrForeign
+	}
+	return e
+}
+
+// mediaType returns the media type of an answer, "" if it names none.
+func mediaType(resp *http.Response) string {
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return kind
 }
 
 func retryAfter(resp *http.Response) time.Duration {

@@ -12,7 +12,7 @@ import (
 	"mailroom/thread"
 )
 
-// A worker in another process claims runs and writes under its claims. A worker in Go uses package remote, which
+// A worker in another process claims runs and writes under its claims. A worker in Go uses package worker, which
 // does this with an engine; here are the calls themselves, for a worker in another language. docs/examples has
 // one that renews its lease and obeys stops.
 func ExampleWork() {

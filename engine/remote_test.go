@@ -18,10 +18,10 @@ import (
 	"mailroom/client"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/remote"
 	"mailroom/server"
 	"mailroom/store"
 	"mailroom/stream"
+	remote "mailroom/worker"
 )
 
 // The same tests run against a remote server's ledger: the engine is remote then, with its own bus,
@@ -77,7 +77,8 @@ func (p *process) startRemote(o engine.Options) *worker {
 		return lane.dial(ctx)
 	}}
 	c := client.New("http://localhost", secret, client.WithHTTPClient(&http.Client{Transport: transport}))
-	l, err := remote.Dial(context.Background(), c, b, remote.Options{Agents: agents, Retry: p.workerRetries, Log: o.Log})
+	l, err := remote.Dial(context.Background(), c, b,
+		remote.LedgerOptions{Agents: agents, Retry: p.workerRetries, Log: o.Log})
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel/poll"
+	"mailroom/internal/netguard"
 	"mailroom/internal/setting"
 	"mailroom/server"
 )
@@ -120,7 +121,7 @@ func runBridge(ctx context.Context, con *command.Console, b bridgeOptions) error
 	if _, err := poll.Open(*o, token); err != nil {
 		return command.Errorf(command.ExitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
 	}
-	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !netguard.Local(u.Hostname()) {
 		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", b.platform)
 	}
 	con.Data = string(dir) // for the hints

@@ -4,13 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"net/url"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,23 +16,10 @@ import (
 	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/endpoint"
-	"mailroom/bus"
-	"mailroom/client"
-	"mailroom/engine"
 	"mailroom/internal/recovery"
 	"mailroom/internal/retry"
 	"mailroom/internal/setting"
-	"mailroom/remote"
-)
-
-const (
-	// workCallTimeout limits one call of a worker, so that a retry fits into the lease.
-	workCallTimeout = 10 * time.Second
-	// workRenewInterval is the interval of renewals, which also deliver stop requests to a
-	// silent command.
-	workRenewInterval = 2 * time.Second
-	// workMaxIdleConns limits the idle connections to the server.
-	workMaxIdleConns = 32
+	"mailroom/worker"
 )
 
 // workOptions are the options of mailroom work.
@@ -231,49 +213,16 @@ func runWorker(ctx context.Context, con *command.Console, w workOptions) error {
 	if err := hideSecrets(con, []string{"MAILROOM_TOKEN"}); err != nil {
 		return command.Errorf(command.ExitFailed, "", "%w", err)
 	}
-	if w.name == "" {
-		w.name, _ = os.Hostname() // only for display; may be ""
-	}
-	if u, err := url.Parse(d.URL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", d.URL)
-	}
-	b := bus.New()
-	l, err := remote.Dial(ctx, d.Client(client.WithHTTPClient(workClient(d.HTTP)), client.WithTimeout(workCallTimeout)), b,
-		remote.Options{
-			Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Retry: policy, Log: log,
-			OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
-		})
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // interrupted before it connected
-		}
-		return explainWorkError(err)
-	}
-	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{w.agent: {Agent: agent}}, Runs: w.runs, Host: w.name, Log: log,
-		Lease: l.LeaseTime(), Renew: min(workRenewInterval, l.LeaseTime()/3),
-	})
 	defer context.AfterFunc(ctx, func() {
 		defer recovery.Log(log, "shutdown message")
 		con.Stopping()
 	})()
-	con.Infof("running agent %s for %s", w.agent, d.URL)
-	live, quit := context.WithCancel(context.WithoutCancel(ctx))
-	var showing sync.WaitGroup
-	showing.Go(func() {
-		defer recovery.Log(log, "live text sender")
-		l.Run(live)
-	})
-	err = e.Run(ctx)
-	quit()
-	showing.Wait()
-	if why := l.Refused(); why != nil {
-		return explainWorkError(why)
-	}
-	if err != nil {
-		return command.Errorf(command.ExitFailed, "", "%w", err)
-	}
-	return nil
+	return workError(worker.Serve(ctx, worker.Options{
+		URL: d.URL, Token: d.Token, HTTP: d.HTTP, Slots: w.runs, Host: w.name, Log: log,
+		Attempts: policy.Attempts, RetryFirst: policy.First, RetryMost: policy.Most,
+		OnReady:  func() { con.Infof("running agent %s for %s", w.agent, d.URL) },
+		OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
+	}, map[string]mailroom.Agent{w.agent: agent}))
 }
 
 // findWorkEndpoint finds the server and the token, which is never a command line argument.
@@ -302,32 +251,15 @@ func findWorkEndpoint(con *command.Console, w workOptions) (d endpoint.Endpoint,
 	return d, nil
 }
 
-// explainWorkError turns the server's refusal of this worker into an exit error with a hint.
-func explainWorkError(err error) error {
+// workError returns an error of the worker with its exit code.
+func workError(err error) error {
 	switch mailroom.CodeOf(err) {
-	case mailroom.CodeForbidden:
-		return command.Errorf(command.ExitServer, "the token needs the scope work and must allow the agent",
-			"not authorized: %w", err)
-	case mailroom.CodeConflict, mailroom.CodeInvalid:
+	case mailroom.CodeUnauthenticated, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeUnavailable:
+		return command.Errorf(command.ExitServer, "", "%w", err)
+	case mailroom.CodeConflict, mailroom.CodeInvalid, mailroom.CodeNotFound:
 		return command.Errorf(command.ExitUsage, "", "%w", err)
+	case "":
+		return nil
 	}
-	return err
-}
-
-// workClient returns an HTTP/1 client that keeps one connection for each concurrent call, so that
-// a dead connection affects one call only.
-func workClient(web *http.Client) *http.Client {
-	transport, ok := web.Transport.(*http.Transport)
-	if !ok {
-		transport = http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
-	}
-	transport.MaxIdleConnsPerHost = workMaxIdleConns
-	transport.Protocols = new(http.Protocols)
-	transport.Protocols.SetHTTP1(true)
-	return &http.Client{Transport: transport}
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return command.Errorf(command.ExitFailed, "", "%w", err)
 }

@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"go/ast"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ var floors = [][]string{
 	},
 	{"engine", "stream", "agent", "channel", "client", "clients", "server/internal", "issues/mail", "app/datadir"},
 	{
-		"alert", "channel/chat", "issues/{bd,feed}", "server/{workers,ws}", "remote", "protocol", "web", "app/endpoint",
+		"alert", "channel/chat", "issues/{bd,feed}", "server/{workers,ws}", "worker", "protocol", "web", "app/endpoint",
 		"internal/killpoint", // for torture: kills the process at a chosen point
 	},
 	{"channel/{kind,httpcall}", "server/operate", "app/cli"},
@@ -260,5 +261,51 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"from nowhere", "server/x.go", imports("mailroom/attic"), 1},
 	} {
 		e.run(t, checkImports)
+	}
+}
+
+// TestAWorkerNeedsNoServer follows the imports of the package worker, which programs elsewhere import: it needs no part
+// of the server, no database, and three modules.
+func TestAWorkerNeedsNoServer(t *testing.T) {
+	const modules = "github.com/cenkalti/backoff/v5 github.com/google/uuid golang.org/x/sync/errgroup"
+	imports := map[string][]string{}
+	for _, f := range tree(t) {
+		if !f.test {
+			imports[f.folder()] = append(imports[f.folder()], slices.Collect(maps.Values(importsOf(f)))...)
+		}
+	}
+	seen, foreign := map[string]bool{}, []string{}
+	var follow func(folder string)
+	follow = func(folder string) {
+		for _, at := range imports[folder] {
+			first, _, _ := strings.Cut(at, "/")
+			to, ours := strings.CutPrefix(at+"/", module+"/")
+			to = path.Clean(to) // "." for the root
+			switch {
+			case seen[at] || !ours && !strings.Contains(first, "."):
+				continue
+			case !ours:
+				foreign = append(foreign, at)
+			default:
+				follow(to)
+			}
+			seen[at] = true
+		}
+	}
+	follow("worker")
+	slices.Sort(foreign)
+	if got := strings.Join(foreign, " "); got != modules {
+		t.Errorf("a worker needs the modules %s, want %s", got, modules)
+	}
+	if len(seen) < 15 || !seen[module] || !seen[module+"/engine"] {
+		t.Errorf("a worker needs only %v", seen)
+	}
+	for _, folder := range append([]string{"ledger", "server", "app", "agent", "channel", "doctor", "issues", "web"},
+		concrete...) {
+		for at := range seen {
+			if within(strings.TrimPrefix(at, module+"/"), folder) {
+				t.Errorf("a worker needs %s", at)
+			}
+		}
 	}
 }

@@ -25,7 +25,7 @@ func picture() [][]box {
 	return [][]box{
 		{{"cmd", "the programs mailroom and bd", ""}},
 		{{"app", "settings, data folder, wiring, commands", ""}, {"web", "the pages", ""}},
-		{{"server", "HTTP, sessions, streams", "1 8"}, {"remote", "workers elsewhere", ""}, {"protocol", "MCP", ""}},
+		{{"server", "HTTP, sessions, streams", "1 8"}, {"worker", "agents elsewhere", ""}, {"protocol", "MCP", ""}},
 		{{"channel", "chats and other platforms", "1"}, {"alert", "notifies people", ""}, {"issues", "the tracker", ""}},
 		{{"engine", "executes", "5"}, {"agent", "codex, claude, …", "6"}, {"stream", "a log, then live", "8"},
 			{"client", "for Go", ""}},

@@ -1,5 +1,5 @@
 // Package workers has the operations of workers in other processes: leases, claims, and what a worker
-// does under a claim. It is a package of its own because it is the other end of package remote: what an engine needs
+// does under a claim. It is a package of its own because it is the other end of package worker: what an engine needs
 // of a ledger, over HTTP.
 package workers
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,11 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"mailroom/bus"
-	"mailroom/client"
-	"mailroom/engine"
+	"mailroom"
 	"mailroom/internal/killpoint"
-	"mailroom/remote"
+	"mailroom/worker"
 )
 
 var (
@@ -60,26 +57,8 @@ func TestMain(m *testing.M) {
 func workInGo(agent string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	b := bus.New()
-	c := client.New(os.Getenv("MAILROOM_URL"), os.Getenv("MAILROOM_TOKEN"), client.WithTimeout(10*time.Second))
-	l, err := remote.Dial(ctx, c, b, remote.Options{Agents: []string{agent}, PID: os.Getpid(), Log: log})
-	if err != nil {
-		return err
-	}
-	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{agent: {Agent: killpoint.Conform(os.Getenv("CONFORMANCE_DIR"))}},
-		Runs:   4, Log: log,
-		Lease: l.LeaseTime(), Renew: min(2*time.Second, l.LeaseTime()/3), StopGrace: 2 * time.Second,
-		ShutdownGrace: 2 * time.Second,
-	})
-	var live sync.WaitGroup
-	show, quit := context.WithCancel(context.Background())
-	live.Go(func() { l.Run(show) })
-	err = e.Run(ctx)
-	quit()
-	live.Wait()
-	return cmp.Or(l.Refused(), err)
+	o := worker.Options{Grace: 2 * time.Second, StopGrace: 2 * time.Second}
+	return worker.Serve(ctx, o, map[string]mailroom.Agent{agent: killpoint.Conform(os.Getenv("CONFORMANCE_DIR"))})
 }
 
 // columns returns the workers that the suite drives. CONFORMANCE_WORKER is the command of another one, to which the

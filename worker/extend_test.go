@@ -1,4 +1,4 @@
-package remote_test
+package worker_test
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
-	"mailroom/remote"
 	"mailroom/thread"
+	"mailroom/worker"
 )
 
 // olderServer answers as a server that does not know the field extend of a step. steps counts the steps that it takes.
@@ -53,7 +53,7 @@ func olderServer(t *testing.T, steps *int) *httptest.Server {
 func TestAStepThatAsksForTimeIsCommittedByAnOlderServer(t *testing.T) {
 	var steps int
 	s := olderServer(t, &steps)
-	l, err := remote.Dial(t.Context(), client.New(s.URL, "secret"), bus.New(), remote.Options{Agents: []string{"a"}})
+	l, err := worker.Dial(t.Context(), client.New(s.URL, "secret"), bus.New(), worker.LedgerOptions{Agents: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package remote
+package worker
 
 import (
 	"context"
@@ -18,8 +18,12 @@ func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 		Agents: l.agents, Max: &none, Host: l.options.Host, PID: l.options.PID,
 		Retry: api.FormatRetryPolicy(l.options.Retry), // a server that refuses it does so before the first claim
 	}, 0)
-	if err != nil && retryable(err) {
+	switch {
+	case err != nil && retryable(err):
 		err = l.onAnswer(err)
+	case err == nil && (out.Worker == "" || out.LeaseMS <= 0):
+		err = mailroom.Errorf(mailroom.CodeInvalid, "its answer names no worker or no lease: build this worker with the "+
+			"module of the server's version")
 	}
 	return out, err
 }

@@ -1,4 +1,4 @@
-package remote_test
+package worker_test
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/internal/retry"
-	"mailroom/remote"
 	"mailroom/store"
 	"mailroom/thread"
+	"mailroom/worker"
 )
 
 // otherServer is a server of another version: it answers a registration with claims, and refuses unknown fields.
@@ -60,10 +60,10 @@ func registered(more map[string]any) map[string]any {
 	return out
 }
 
-func dial(t *testing.T, c *client.Client, o remote.Options) (*remote.Ledger, error) {
+func dial(t *testing.T, c *client.Client, o worker.LedgerOptions) (*worker.Ledger, error) {
 	t.Helper()
 	o.Agents = []string{"far"}
-	return remote.Dial(context.Background(), c, bus.New(), o)
+	return worker.Dial(context.Background(), c, bus.New(), o)
 }
 
 func TestAnOlderServerIsNamedAsTheReasonOfWhatItDoesNotKnow(t *testing.T) {
@@ -75,9 +75,9 @@ func TestAnOlderServerIsNamedAsTheReasonOfWhatItDoesNotKnow(t *testing.T) {
 		}
 	}
 	c := otherServer(t, registered(nil), "retry", "effects")
-	_, err := dial(t, c, remote.Options{Retry: retry.Policy{Attempts: 3}})
+	_, err := dial(t, c, worker.LedgerOptions{Retry: retry.Policy{Attempts: 3}})
 	check("a registration", err, "know body.retry")
-	l, err := dial(t, c, remote.Options{})
+	l, err := dial(t, c, worker.LedgerOptions{})
 	if err != nil {
 		t.Fatal("a worker that needs nothing new is not served:", err)
 	}
@@ -94,7 +94,7 @@ func TestAnOlderServerIsNamedAsTheReasonOfWhatItDoesNotKnow(t *testing.T) {
 
 func TestAServerOfALaterContractServesTheWorker(t *testing.T) {
 	c := otherServer(t, registered(map[string]any{"contract": api.WorkerContract + 7, "version": "99", "future": 1}))
-	l, err := dial(t, c, remote.Options{})
+	l, err := dial(t, c, worker.LedgerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAServerOfALaterContractServesTheWorker(t *testing.T) {
 
 func TestARefusalByAServerOfThisContractIsNotExplained(t *testing.T) {
 	c := otherServer(t, registered(map[string]any{"contract": api.WorkerContract}), "effects")
-	l, err := dial(t, c, remote.Options{})
+	l, err := dial(t, c, worker.LedgerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,4 @@
-// Package remote lets an engine work for a server in another process: its [Ledger]
-// calls that server's ledger over HTTP. The rules are the same as for an engine inside the server:
-// one lease, numbered claims and steps, writes fenced by their claim.
-//
-// An unanswered call has the code unavailable. The engine retries writes, as it does inside the server; This package
-// retries reads, which inside the server cannot fail for lack of an answer. Nothing is lost if the server is
-// unreachable for less than a lease. If it is unreachable for longer, the engine drops its runs before another worker
-// can claim them.
-package remote
+package worker
 
 import (
 	"context"
@@ -26,8 +18,8 @@ import (
 	"mailroom/store"
 )
 
-// Options of a Ledger.
-type Options struct {
+// LedgerOptions are options of a Ledger.
+type LedgerOptions struct {
 	Agents []string // names of the agents that the worker serves
 	Host   string   // for display
 	PID    int      // for display
@@ -44,6 +36,9 @@ type Options struct {
 
 // Ledger implements engine.Ledger over HTTP. Its methods may be called concurrently.
 //
+// An unanswered call has the code unavailable. The engine retries writes, as it does inside the server. The ledger
+// retries reads, which inside the server cannot fail for lack of an answer.
+//
 // Claims fence all writes, so a worker that wrongly believes to hold a run can do no harm. A request to claim waits
 // at the server until a run is due, like the request of an engine inside the server. Each request has a round number.
 // A repeated round returns the runs of that round that the worker still holds; the server finds them in the rows of
@@ -53,7 +48,7 @@ type Ledger struct {
 	// Set by Dial.
 	client  *client.Client
 	bus     *bus.Bus
-	options Options
+	options LedgerOptions
 	agents  json.RawMessage
 	lease   time.Duration
 
@@ -82,11 +77,10 @@ const (
 	firstPause  = 50 * time.Millisecond
 )
 
-// Dial registers a worker with the server. It fails at once if the server rejects the
-// worker: an unknown token, a missing scope, an agent that the server runs itself. It
-// retries until ctx ends while the server is unreachable. Hints and live text travel
-// on b, which the engine must use too.
-func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o Options) (*Ledger, error) {
+// Dial registers a worker with the server. It fails at once if the server rejects the worker (an unknown token, a
+// missing scope, an agent that the server runs itself), or if something other than a Mailroom server answers. While the
+// server is unreachable, it retries until ctx ends. Hints and live text travel on b, which the engine must use too.
+func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o LedgerOptions) (*Ledger, error) {
 	if o.Wait == 0 {
 		o.Wait = defaultWait
 	}
@@ -108,7 +102,7 @@ func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o Options) (*Ledger
 			l.spare, l.lease = out.Worker, time.Duration(out.LeaseMS)*time.Millisecond
 			return l, nil
 		}
-		if ctx.Err() != nil || !retryable(err) {
+		if ctx.Err() != nil || !retryable(err) || errors.Is(err, client.ErrForeign) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return nil, l.explain(err)
