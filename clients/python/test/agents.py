@@ -1,11 +1,12 @@
 """Agents for processes that tests kill: python agents.py AGENT NOTES. NOTES is a file for lines, and for `go`."""
 
+import asyncio
 import os
 import pathlib
 import sys
 import time
 
-from mailroom import Session, Worker
+from mailroom import AsyncSession, Session, Worker
 
 agent, notes = sys.argv[1], pathlib.Path(sys.argv[2])
 worker = Worker(grace=2)
@@ -36,6 +37,23 @@ def slow(s: Session) -> str:
     wait_for("go")
     s.checkpoint({"after": "go"})
     return f"{first}, done by {os.getpid()}"
+
+
+@worker.agent("stuck")
+def stuck(s: Session) -> None:
+    note("begun")
+    wait_for("go")
+    s.write("text")
+    s.checkpoint(1)
+
+
+@worker.agent("stuck-async")
+async def stuck_async(s: AsyncSession) -> None:
+    note("begun")
+    while not notes.with_name("go").exists():
+        await asyncio.sleep(0.02)
+    await s.write("text")
+    await s.checkpoint(1)
 
 
 @worker.agent("closes")

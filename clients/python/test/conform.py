@@ -96,6 +96,7 @@ def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
                 s.write(name)
         elif verb == "hold":
             p.hold(name)
+            s.write("")  # raises what ends the attempt
         elif verb == "effect":
             p.keep(name, s.effect(name, p.happen(name, options), **p.options(name, **options)))
         elif verb == "part":

@@ -6,9 +6,11 @@ import signal
 import threading
 import unittest
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from fixture import PATIENCE, Case, Server, until
-from mailroom import Overdue, Session
+from mailroom import MailroomError, Overdue, Session
 
 
 def lines(notes: Path, word: str) -> list[str]:
@@ -117,6 +119,20 @@ class TestCrash(Case):
         self.assertEqual(worker.wait(PATIENCE), 0)
         self.assertEqual(self.done(run), f"one, done by {worker.pid}")
 
+    def test_sigterm_ends_a_worker_that_has_lost_its_server(self) -> None:
+        workers = []
+        for agent in ("stuck", "stuck-async"):
+            notes = self.notes()
+            workers.append(self.spawn(agent, notes))
+            self.registered(agent)
+            self.mailroom.send("x", agent=agent)
+            until("the handler has begun", lambda: lines(notes, "begun"))
+            notes.with_name("go").touch()
+            self.server.kill()
+            workers[-1].send_signal(signal.SIGTERM)
+            self.assertEqual(workers[-1].wait(PATIENCE), 0)
+            self.server.start()
+
     def test_a_handler_may_close_standard_output_and_error(self) -> None:
         self.spawn("closes", self.notes())
         self.registered("closes")
@@ -148,6 +164,51 @@ class TestDeadline(Case):
         self.assertEqual(self.done(run), "in time")
         self.assertRegex(seen[0], "took longer than")
         self.assertEqual(run.data["failures"], 1)
+
+    def test_an_attempt_that_asks_for_time_goes_on_after_its_first_deadline(self) -> None:
+        passed = threading.Event()  # the deadline of an attempt that began later and asked for nothing
+
+        def handle(s: Session) -> str:
+            if s.text == "short":
+                until("the attempt has to end", lambda: s.stopping)
+                passed.set()
+                return ""
+            s.write("one message")
+            if s.text == "step":
+                s.step("long", extend=3600)
+            else:
+                s.extend(3600)
+            self.mailroom.send("short", agent="extends", max_attempts=1)
+            passed.wait(PATIENCE)
+            passed.clear()
+            s.checkpoint(1)
+            return f" in attempt {s.attempt}"
+        self.serve("extends", handle)
+        run = self.mailroom.send("extend", agent="extends")
+        self.assertEqual(self.done(run), " in attempt 1")
+        texts = [m.text for m in self.mailroom.messages(run.thread) if m.role == "assistant"]
+        self.assertEqual(texts, [" in attempt 1", "one message"])
+        self.assertEqual(self.done(self.mailroom.send("step", agent="extends")), " in attempt 1")
+
+    def test_an_older_server_takes_a_step_without_the_time_that_it_asks_for(self) -> None:
+        def handle(s: Session) -> str:
+            s.step("long", extend=3600, checkpoint="kept")
+            try:
+                s.extend(-1)
+            except MailroomError as err:
+                return err.code
+            return ""
+        worker = self.serve("older-extends", handle)
+        send, refused = worker.transport.once, []
+
+        def once(method: str, path: str, body: Any = None, **more: Any) -> Any:
+            if path.endswith("/entries") and "extend" in body["step"]:
+                refused.append(body["number"])
+                raise MailroomError("invalid", "body.step.extend: unknown field", places=("body.step.extend",))
+            return send(method, path, body, **more)
+        with mock.patch.object(worker.transport, "once", once):
+            run = self.mailroom.send("x", agent="older-extends")
+            self.assertEqual((self.done(run), refused), ("invalid", [1]))
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ class TestReadme(Case):
         self.start(3, "count")
         client = self.block(4)
         Path(client[1]).write_text(Path(client[1]).read_text().replace('"20"', '"2"'))
-        out = subprocess.run(client, env=self.env(), stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout.decode()
-        self.assertEqual(out, "0 by attempt 1\n1 by attempt 1\nthe receipt\n")
+        out = subprocess.run(client, env=self.env(), stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout
+        self.assertEqual(out.decode(), "0 by attempt 1\n1 by attempt 1\nthe receipt\n")
 
 
 if __name__ == "__main__":

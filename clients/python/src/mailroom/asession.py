@@ -65,10 +65,14 @@ class AsyncSession:
 
     async def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
                    checkpoint: Any = UNSET, progress: float | None = None, parts: list[Row] | None = None,
-                   aside: bool = False) -> None:
+                   aside: bool = False, extend: float | None = None) -> None:
         """See Session.step."""
         await _away(self.sync.step, name, entries=entries, usage=usage, checkpoint=checkpoint, progress=progress,
-                    parts=parts, aside=aside)
+                    parts=parts, aside=aside, extend=extend)
+
+    async def extend(self, seconds: float) -> None:
+        """See Session.extend."""
+        await _away(self.sync.extend, seconds)
 
     async def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """See Session.tool."""

@@ -50,6 +50,8 @@ class Attempt:
         self._why: Ended | None = None
         self._lost = threading.Event()
         self.begun = time.monotonic()
+        limit = claim.get("deadline_ms")
+        self.deadline = self.begun + limit / 1000 if limit else None  # time.monotonic(); a step can move it
         self.ended_at = 0.0  # time.monotonic() of the first call of end
         self.entered = False  # the handler has begun
         self.forced = False  # the worker settles it, because its handler does not return
@@ -117,13 +119,30 @@ class Attempt:
                 body["covers"] = self.covers
             if not step.get("record") and (message := self.text.body(parts)):
                 body["message"] = message
-            self.orders(self.post("entries", body))
+            found = self._commit(body)
             self.number += 1
+            self._extend(step, found)
+            self.orders(found)
             if "state" in step:
                 self.state.clear()
             if "message" in body:
                 self.text.begin()
                 self.live.clear()
+
+    def _commit(self, body: Row) -> Row:
+        try:
+            return dict(self.post("entries", body))
+        except MailroomError as err:
+            if "body.step.extend" not in err.places:
+                raise
+            del body["step"]["extend"]  # the server is older: the attempt ends at its first deadline
+            return dict(self.post("entries", body))
+
+    def _extend(self, step: Row, answer: Row) -> None:
+        """Moves the deadline as a step has asked, and the server allows. It never takes time away."""
+        if "extend" in step and self.deadline is not None and (left := answer.get("deadline_ms")):
+            asked = int(step["extend"].removesuffix("ms"))
+            self.deadline = max(self.deadline, time.monotonic() + min(asked, left) / 1000)
 
     def park(self, name: str, asks: list[Row]) -> None:
         """Raises Parked. The settle after the return of the handler opens the tickets and waits."""
@@ -278,7 +297,7 @@ class Attempt:
 
 
 def step_of(*, name: str | None, entries: list[Row], usage: Row | None, checkpoint: list[Any], progress: float | None,
-            sends: list[Row], aside: bool) -> Row:
+            sends: list[Row], aside: bool, extend: float | None, record: bool) -> Row:
     """Builds a step, and checks sizes. `checkpoint` has at most one value, which may be None."""
     step: Row = {"name": None if name is None else clean(name), "usage": usage, "progress": progress}
     for entry in entries:
@@ -286,5 +305,9 @@ def step_of(*, name: str | None, entries: list[Row], usage: Row | None, checkpoi
     for value in checkpoint:
         check("the checkpoint", value, limits.CHECKPOINT)
         step["checkpoint"] = value
-    step.update(entries=entries or None, sends=sends or None, aside=aside or None)
+    if extend is not None:
+        if not 0 < extend <= limits.EXTEND:
+            raise MailroomError("invalid", f"extend is {extend}; use seconds, at most {limits.EXTEND:,}")
+        step["extend"] = f"{max(1, round(extend * 1000))}ms"
+    step.update(entries=entries or None, sends=sends or None, aside=aside or None, record=record or None)
     return {k: v for k, v in step.items() if v is not None}

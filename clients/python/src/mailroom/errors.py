@@ -18,8 +18,10 @@ class MailroomError(Exception):
     `incompatible` if the answer is not one that this version understands. `retry_after` is in seconds; 0 for none.
     """
 
-    def __init__(self, code: str, message: str, *, retry_after: float = 0, status: int = 0) -> None:
+    def __init__(self, code: str, message: str, *, retry_after: float = 0, status: int = 0,
+                 places: tuple[str, ...] = ()) -> None:
         super().__init__(message)
+        self.places = places  # of what is invalid in the request, such as body.priority
         self.code = code
         self.message = message
         self.retry_after = retry_after

@@ -1,4 +1,4 @@
-"""Sizes that the server accepts, in bytes. They are checked before a request is sent."""
+"""What the server accepts; sizes are in bytes. They are checked before a request is sent."""
 
 TEXT = 1 << 20
 CHECKPOINT = 256 << 10
@@ -11,3 +11,4 @@ CLAIM_BODY = 12 << 20  # of a request under a claim
 MESSAGE = 64 << 10  # of a failure; the server takes more
 LABEL = 1000  # of a name that is shown
 LOST = 20  # claims of a run that were lost, after which it fails for good
+EXTEND = 8760 * 3600  # seconds that a step may ask for

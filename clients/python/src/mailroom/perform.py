@@ -149,9 +149,9 @@ class Performer:
 
         A thread of Python cannot be killed: the handler keeps its slot until it returns, and can write nothing.
         """
-        deadline, now = attempt.claim.get("deadline_ms"), time.monotonic()
-        if deadline and now - attempt.begun >= deadline / 1000:
-            attempt.end(Overdue(f"the attempt took longer than {deadline} ms"))
+        deadline, now = attempt.deadline, time.monotonic()
+        if deadline is not None and now >= deadline:
+            attempt.end(Overdue(f"the attempt took longer than {round((deadline - attempt.begun) * 1000)} ms"))
         if attempt.why is not None and not attempt.forced and now - attempt.ended_at >= self._grace:
             attempt.forced = True
             threading.Thread(target=self._force, args=(attempt, settled), daemon=True).start()

@@ -116,17 +116,25 @@ class Session:
 
     def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
              checkpoint: Any = UNSET, progress: float | None = None, parts: list[Row] | None = None,
-             aside: bool = False) -> None:
+             aside: bool = False, extend: float | None = None) -> None:
         """Commits a step: ends the message being written, and writes what it has, and the state, in one transaction.
 
         `entries` are {"kind": "x.…", "body": {…}}. `usage` has input_tokens, output_tokens, cost_usd and, if known,
         cache_read_tokens, cache_write_tokens, reasoning_tokens, model. `parts` of types reasoning, data and file go
         with the message. `checkpoint` is that of Session.checkpoint. `aside`: the message is no reply.
+        `extend` is that of Session.extend.
         """
         if usage is not None:
             usage = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0, **usage}
         self._step(name=name, entries=entries, usage=usage, checkpoint=[] if checkpoint is UNSET else [checkpoint],
-                   progress=progress, parts=parts, aside=aside)
+                   progress=progress, parts=parts, aside=aside, extend=extend)
+
+    def extend(self, seconds: float) -> None:
+        """Asks for time: from now on the attempt may take that long, within the server's bound for an attempt.
+
+        It never takes time away, and the message being written goes on.
+        """
+        self._step(extend=seconds, record=True)
 
     def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """Records that a tool is called, and returns the id of the call for tool_finished.
@@ -276,9 +284,10 @@ class Session:
 
     def _step(self, *, name: str | None = None, entries: list[Row] | None = None,
               usage: Row | None = None, checkpoint: list[Any] | None = None, progress: float | None = None,
-              sends: list[Row] | None = None, parts: list[Row] | None = None, aside: bool = False) -> None:
+              sends: list[Row] | None = None, parts: list[Row] | None = None, aside: bool = False,
+              extend: float | None = None, record: bool = False) -> None:
         step = step_of(name=name, entries=entries or [], usage=usage, checkpoint=checkpoint or [], progress=progress,
-                       sends=sends or [], aside=aside)
+                       sends=sends or [], aside=aside, extend=extend, record=record)
         self._attempt.commit(step, parts=parts)
 
     def _wait(self, ask: Row) -> Ticket:

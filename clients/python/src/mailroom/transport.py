@@ -186,7 +186,8 @@ def refusal(status: int, headers: Any, problem: dict[str, Any], url: str) -> Mai
     except ValueError:
         after = 0
     code, detail = problem.get("code"), problem.get("detail") or f"the server answered {status}"
-    for field in problem.get("errors") or []:
+    fields = problem.get("errors") or []
+    for field in fields:
         place = f"{field.get('location')}: {field.get('message')}"
         if str(field.get("message")) not in detail:
             detail = f"{detail}; {place}"
@@ -199,4 +200,5 @@ def refusal(status: int, headers: Any, problem: dict[str, Any], url: str) -> Mai
         if not gateway:
             detail = (f"{url} answered {status} and not as a Mailroom server does; check MAILROOM_URL, "
                       "and that the server is no older than this package")
-    return MailroomError(code, detail, retry_after=after, status=status)
+    return MailroomError(code, detail, retry_after=after, status=status,
+                         places=tuple(str(field.get("location")) for field in fields))

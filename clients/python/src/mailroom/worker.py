@@ -113,6 +113,8 @@ class Worker:
             self._leave()
         finally:
             self._ended.set()
+            for attempt in list(self._running):  # else their requests would be repeated, and keep the process
+                attempt.end(LeaseLost("the worker has ended"))
             performer.close()
             flusher.close()
             self.transport.close()
