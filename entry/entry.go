@@ -102,7 +102,7 @@ type (
 		DecidedBy string           `json:"decided_by"`
 	}
 	RunRescheduled struct {
-		Reason      string             `json:"reason"` // retry, lease_lost, released or gave_way
+		Reason      string             `json:"reason"` // RescheduledRetry and so on
 		Attempt     int                `json:"attempt"`
 		AvailableAt time.Time          `json:"available_at"`
 		Error       *mailroom.RunError `json:"error,omitempty"`

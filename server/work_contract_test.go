@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
+	"mailroom"
 	"mailroom/api"
 )
 
@@ -13,6 +15,23 @@ func TestEachAnswerToAClaimSaysTheVersionAndTheContract(t *testing.T) {
 	for _, got := range []api.Claims{worker, again} {
 		if got.Version != "1.2.3" || got.Contract != api.WorkerContract || got.Contract < 1 {
 			t.Errorf("got version %q and contract %d", got.Version, got.Contract)
+		}
+	}
+}
+
+func TestAnUnknownWorkerOrClaimSaysWhatToDo(t *testing.T) {
+	f := start(t)
+	for route, c := range map[string]struct{ body, want string }{
+		"POST /v1/claims":                  {`{"worker":"gone","round":1}`, `no worker \"gone\" of this token: register`},
+		"POST /v1/workers/gone/renew":      {`{}`, `no worker \"gone\" of this token: register`},
+		"POST /v1/claims/r:1/deltas":       {`{"offset":0,"text":""}`, `no claim \"r:1\" of a worker of this token`},
+		"GET /v1/claims/r:1/effects":       {"", `no claim \"r:1\" of a worker of this token`},
+		"GET /v1/claims/no:such:claim/run": {"", `no claim \"no:such:claim\" of a worker of this token`},
+	} {
+		a := f.call(route, c.body)
+		f.wantCode(route, a, 404, mailroom.CodeNotFound)
+		if !strings.Contains(a.body, c.want) {
+			t.Errorf("%s: got %s, want %s", route, a.body, c.want)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (f *follower) handleEntries(ctx context.Context, entries []mailroom.Entry) 
 		if f.q.Until == UntilForever {
 			continue
 		}
-		if _, ended := EndStatus(e); ended && f.q.Run != "" {
+		if _, ended := entry.EndStatus(e); ended && f.q.Run != "" {
 			f.done = true // the entry ends the run
 			return nil
 		}

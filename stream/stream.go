@@ -64,20 +64,6 @@ type Gap struct {
 	Last   int64 `json:"last"`
 }
 
-// EndStatus returns the status with which e ends its run; ok is false for other entries. A failed
-// or cancelled run can be retried later.
-func EndStatus(e *mailroom.Entry) (mailroom.Status, bool) {
-	switch e.Kind {
-	case entry.KindCompleted:
-		return mailroom.StatusCompleted, true
-	case entry.KindFailed:
-		return mailroom.StatusFailed, true
-	case entry.KindCancelled:
-		return mailroom.StatusCancelled, true
-	}
-	return "", false
-}
-
 // Streams follows threads. It keeps no state about readers: each is a call of Follow on its
 // caller's goroutine.
 type Streams struct {

@@ -43,5 +43,5 @@ func giveWay(t *State, r *mailroom.Run, to string, now time.Time) {
 	t.release(r)
 	t.touchRun(r)
 	t.append(entry.KindRescheduled, r, now,
-		entry.RunRescheduled{Reason: "gave_way", Attempt: r.Attempt, AvailableAt: now, Behind: to})
+		entry.RunRescheduled{Reason: entry.RescheduledGaveWay, Attempt: r.Attempt, AvailableAt: now, Behind: to})
 }

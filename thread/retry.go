@@ -14,7 +14,7 @@ import (
 // letter.
 type followUp struct {
 	dead   bool               // the run fails with err
-	reason string             // for another attempt, as in the log: "retry", "released" or "lease_lost"
+	reason string             // for another attempt, as in the log: RescheduledRetry and so on
 	at     time.Time          // earliest time of another attempt
 	err    *mailroom.RunError // of the ended attempt, or nil
 }
@@ -43,7 +43,7 @@ func afterRelease(r *mailroom.Run, entered bool, now time.Time) followUp {
 		r.Lost++ // as the end of class crashed says
 		return deadLetter(mailroom.ClassCrashed, "its worker gave it back, perhaps after its start, and max_crashes is 0")
 	}
-	return followUp{reason: "released", at: now}
+	return followUp{reason: entry.RescheduledReleased, at: now}
 }
 
 // afterFailure counts a failure of the agent in r and decides whether the run is retried. The class
@@ -55,7 +55,7 @@ func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time
 		// The message is not at fault: it waits for the end of the agent's pause, for any length of time. The probes of
 		// the pause set the pace: a policy with long delays would leave it without a run to probe with.
 		return followUp{
-			reason: "retry", at: now.Add(notBefore(f.RetryAfter, retry.Default().Delay(1, jitter))),
+			reason: entry.RescheduledRetry, at: now.Add(notBefore(f.RetryAfter, retry.Default().Delay(1, jitter))),
 			err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message},
 		}
 	case f.Class == mailroom.ClassPermanent:
@@ -74,7 +74,7 @@ func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time
 		return deadLetter(mailroom.ClassExhausted, message)
 	}
 	return followUp{
-		reason: "retry", at: now.Add(notBefore(f.RetryAfter, retryOf(r).Delay(r.Failures, jitter))),
+		reason: entry.RescheduledRetry, at: now.Add(notBefore(f.RetryAfter, retryOf(r).Delay(r.Failures, jitter))),
 		err: &mailroom.RunError{Class: mailroom.ClassTransient, Message: message},
 	}
 }
@@ -94,7 +94,8 @@ func afterOutage(r *mailroom.Run, message string, after time.Duration, jitter fl
 	if after > longNamed && at.Sub(r.OutageSince) >= giveUpAfter && now.Sub(r.StartedAt) < maxNamed {
 		r.OutageSince = at // a limit that the provider ends later than a run gives up is no outage until then
 	}
-	return followUp{reason: "retry", at: at, err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message}}
+	return followUp{reason: entry.RescheduledRetry, at: at,
+		err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message}}
 }
 
 // afterLostClaim counts a lost claim in r and, if charged is true, a crash of the run.
@@ -111,7 +112,7 @@ func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
 	if r.Crashes > 1 {
 		at = now.Add(time.Second)
 	}
-	return followUp{reason: "lease_lost", at: at}
+	return followUp{reason: entry.RescheduledLost, at: at}
 }
 
 // setRetry records how failures of the attempt that begins are retried. It is called at the claim, because the

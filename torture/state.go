@@ -212,7 +212,7 @@ func (s *threadState) rescheduled(e mailroom.Entry, r *runState) {
 	if body.Error != nil && !strings.Contains(body.Error.Message, "the first attempt fails") {
 		s.bad(e, "unexpected agent error %q", body.Error.Message)
 	}
-	if body.Reason != "lease_lost" {
+	if body.Reason != entry.RescheduledLost {
 		return
 	}
 	r.crashes++

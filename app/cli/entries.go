@@ -262,10 +262,12 @@ func cancelText(reason mailroom.Reason) string {
 func rescheduledLine(e mailroom.Entry, b entry.RunRescheduled) string {
 	line := fmt.Sprintf("run %s: attempt %d ", e.Run, b.Attempt)
 	switch b.Reason {
-	case "lease_lost":
+	case entry.RescheduledLost:
 		line += "lost its worker"
-	case "released":
+	case entry.RescheduledReleased:
 		line += "was released by its worker"
+	case entry.RescheduledGaveWay:
+		return line + "was put back: another run comes first"
 	default:
 		line += "failed"
 	}

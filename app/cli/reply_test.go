@@ -127,6 +127,7 @@ func TestOtherEventsArePrintedToStderr(t *testing.T) {
 			Reason: "retry", Attempt: 1, AvailableAt: time.Unix(1000, 250e6).UTC(),
 			Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no\nluck"},
 		}),
+		event(t, 4, entry.KindRescheduled, 1, entry.RunRescheduled{Reason: "gave_way", Attempt: 1, Behind: "s"}),
 		reply(t, 4, 2, "m", "half", true),
 		event(t, 5, entry.KindFailed, 2,
 			entry.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent, Message: "bad input"}}),
@@ -138,6 +139,7 @@ func TestOtherEventsArePrintedToStderr(t *testing.T) {
 	}
 	want := `user: two lines⟦U+001B⟧[2J
 run r: attempt 1 failed: transient: no luck; retrying in 250ms
+run r: attempt 1 was put back: another run comes first
 (reply incomplete)
 run r failed: permanent: bad input
 run r cancelled: superseded

@@ -236,10 +236,12 @@ func (a attempt) outcome() string {
 	switch out {
 	case "":
 		return "running on " + a.Worker
-	case "lease_lost":
+	case entry.RescheduledLost:
 		out = "lost its worker"
-	case "released":
+	case entry.RescheduledReleased:
 		out = "released by its worker"
+	case entry.RescheduledGaveWay:
+		out = "put back: another run comes first"
 	}
 	if a.Error != nil {
 		out += fmt.Sprintf(": %s: %s", a.Error.Class, a.Error.Message)

@@ -34,6 +34,10 @@ func TestAttemptsAreReadFromTheLog(t *testing.T) {
 		entryAt(11, entry.KindRescheduled, 4, entry.RunRescheduled{Reason: "lease_lost"}),
 		entryAt(12, entry.KindCancelled, 4, entry.RunStop{}), // between two attempts
 		entryAt(13, entry.KindStarted, 5, entry.RunStarted{Worker: "c"}),
+		entryAt(14, entry.KindRescheduled, 5, entry.RunRescheduled{Reason: "released"}),
+		entryAt(15, entry.KindStarted, 6, entry.RunStarted{Worker: "c"}),
+		entryAt(16, entry.KindRescheduled, 6, entry.RunRescheduled{Reason: "gave_way", Behind: "x"}),
+		entryAt(17, entry.KindStarted, 7, entry.RunStarted{Worker: "c"}),
 	} {
 		var err error
 		if got, err = foldAttempt(got, e); err != nil {
@@ -45,13 +49,15 @@ func TestAttemptsAreReadFromTheLog(t *testing.T) {
 		{Attempt: 2, Worker: "b", StartedAt: at(5), EndedAt: end(6), Outcome: "waiting"},
 		{Attempt: 3, Worker: "b", StartedAt: at(7), EndedAt: end(9), Outcome: "failed", Error: &limited},
 		{Attempt: 4, Worker: "c", StartedAt: at(10), EndedAt: end(11), Outcome: "lease_lost"},
-		{Attempt: 5, Worker: "c", StartedAt: at(13)},
+		{Attempt: 5, Worker: "c", StartedAt: at(13), EndedAt: end(14), Outcome: "released"},
+		{Attempt: 6, Worker: "c", StartedAt: at(15), EndedAt: end(16), Outcome: "gave_way"},
+		{Attempt: 7, Worker: "c", StartedAt: at(17)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for i, want := range []string{"retry: rate_limited: wait", "waiting", "failed: rate_limited: wait", "lost its worker",
-		"running on c"} {
+		"released by its worker", "put back: another run comes first", "running on c"} {
 		if out := got[i].outcome(); out != want {
 			t.Errorf("attempt %d: got %q, want %q", i+1, out, want)
 		}

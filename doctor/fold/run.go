@@ -197,7 +197,7 @@ func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 		r.LastError = l.Hash(Retry(body.Error))
 	}
 	switch {
-	case body.Reason == "lease_lost":
+	case body.Reason == entry.RescheduledLost:
 		r.Lost++
 	case body.Error != nil && body.Error.Class == mailroom.ClassTransient:
 		r.Failures++

@@ -31,7 +31,8 @@ func (ops *Operations) findClaim(
 ) (*claimState, error) {
 	who := request.CallerOf(ctx)
 	var out *claimState
-	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", request.Truncate(p.Claim))
+	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q of a worker of this token: stop working on it",
+		request.Truncate(p.Claim))
 	c, ok := api.ParseClaim(p.Claim)
 	if !ok {
 		return nil, none

@@ -83,7 +83,8 @@ func (ops *Operations) worker(ctx context.Context, id string) (found *store.Work
 		return err
 	})
 	if err == nil && found == nil {
-		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", request.Truncate(id))
+		err = mailroom.Errorf(mailroom.CodeNotFound,
+			"no worker %q of this token: register again, with a claim without worker", request.Truncate(id))
 	}
 	return found, err
 }

@@ -245,7 +245,7 @@ func (b *Subscription) SendEvent(e stream.Event) error {
 	if err != nil || e.Entry == nil {
 		return err
 	}
-	status, ended := stream.EndStatus(e.Entry)
+	status, ended := entry.EndStatus(e.Entry)
 	switch {
 	case !ended:
 		if e.Entry.Kind == entry.KindRetried {
@@ -279,7 +279,7 @@ func (b *Subscription) SendAll(e stream.AllEvent) error {
 	if err != nil || e.Entry == nil {
 		return err
 	}
-	if status, ended := stream.EndStatus(e.Entry); ended {
+	if status, ended := entry.EndStatus(e.Entry); ended {
 		return b.socket.out.send(b.settledAnswer(e.Entry.Run, status))
 	}
 	return nil

@@ -47,7 +47,7 @@ func (s *State) ran(e mailroom.Entry) {
 		s.supersede(t)
 		s.changed(TurnChanged, t)
 	default:
-		s.ended(t, e)
+		s.finish(t, e)
 	}
 }
 
@@ -58,16 +58,19 @@ func (s *State) rescheduled(t *Turn, e mailroom.Entry) {
 	_ = e.Decode(&body)
 	s.supersede(t)
 	t.Status, t.Until = StatusQueued, body.AvailableAt
-	if body.Reason != "released" && body.Reason != "gave_way" {
+	if body.Reason != entry.RescheduledReleased && body.Reason != entry.RescheduledGaveWay {
 		t.Status = StatusRetrying
 		s.fail(t, e, body.Error, Failure{Reason: body.Reason, Again: true, Until: body.AvailableAt})
 	}
 	s.changed(TurnChanged, t)
 }
 
-// ended applies the end of a run.
-func (s *State) ended(t *Turn, e mailroom.Entry) {
-	status := StatusCompleted
+// finish applies the end of a run.
+func (s *State) finish(t *Turn, e mailroom.Entry) {
+	status, ok := entry.EndStatus(&e)
+	if !ok {
+		return
+	}
 	switch e.Kind {
 	case entry.KindCompleted:
 		var body entry.RunCompleted
@@ -75,19 +78,17 @@ func (s *State) ended(t *Turn, e mailroom.Entry) {
 			t.Usage = body.Usage
 		}
 	case entry.KindFailed:
-		status = StatusFailed
 		var body entry.RunFailed
 		_ = e.Decode(&body)
 		failed := body.Error
 		t.Error = &failed
 		s.fail(t, e, &failed, Failure{})
 	case entry.KindCancelled:
-		status = StatusCancelled
 		var body entry.RunStop
 		_ = e.Decode(&body)
 		t.Reason = body.Reason
 	}
-	s.end(t, status)
+	s.end(t, Status(status))
 }
 
 // end ends a turn. What is still open can no longer end by itself.
