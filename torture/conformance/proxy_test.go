@@ -113,17 +113,17 @@ func (p *proxy) history() (seen []exchange, fired []string) {
 func kindOf(method, path string, body []byte) string {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	last := words[len(words)-1]
+	var in struct {
+		Worker  string
+		Effects []any
+	}
+	_ = json.Unmarshal(body, &in) // a request without a body has no fields
 	switch {
+	case path == "/v1/claims" && in.Worker == "":
+		return "register"
 	case path == "/v1/claims":
-		var c struct {
-			Worker string
-			Max    *int
-		}
-		if json.Unmarshal(body, &c) == nil && c.Worker == "" {
-			return "register"
-		}
 		return "claim"
-	case last == "entries" && bytes.Contains(body, []byte(`"effects":[`)):
+	case last == "entries" && in.Effects != nil:
 		return "effect"
 	case last == "entries":
 		return "step"
@@ -155,7 +155,8 @@ func (p *proxy) match(kind string, answer bool) (met []fault, nth int) {
 	nth = p.met[counter]
 	for _, f := range p.faults {
 		times := max(f.Times, 1)
-		if f.ofAnswer() == answer && (f.At == "" || f.At == kind) && (f.Times < 0 || f.Nth <= nth && nth < f.Nth+times) {
+		here := f.Times < 0 || f.Nth <= nth && nth < f.Nth+times
+		if here && f.ofAnswer() == answer && (f.At == "" || f.At == kind) {
 			met = append(met, f)
 			p.fired = append(p.fired, fmt.Sprintf("%s %s %d", f.Do, kind, nth))
 		}
