@@ -289,6 +289,48 @@ class TestLastAttempt(Case):
             thread.join(PATIENCE)
 
 
+class TestWaitsOn(Case):
+    def test_what_a_handler_waits_for_goes_with_renewals_until_it_writes(self) -> None:
+        """An older server of a cluster refuses it, and the lease is renewed all the same."""
+        said, refuse = [], [True]
+
+        def handle(s: Session) -> str:
+            s.waits_on("cargo\x00 test")
+            renewed("what it waits for", lambda: {f"{s.run}:1": "cargo\ufffd test"} in said)
+            refuse.clear()
+            renewed("an answer", lambda: len(said) > 2)
+            for end in (lambda: s.write("x"), lambda: s.reasoning("x"), lambda: s.checkpoint(1)):
+                s.waits_on("more")
+                renewed("more", lambda: said[-1] == {f"{s.run}:1": "more"})
+                end()
+                renewed("nothing", lambda: said[-1] is None)
+            return "done"
+
+        def renewed(what: str, check: Any) -> None:
+            until(what, lambda: worker._renew_now.set() or check())
+        worker = Worker(self.server.url, self.server.token)
+        worker.agent("waits")(handle)
+        send = worker.transport.once
+
+        def once(method: str, path: str, body: Any = None, **more: Any) -> Any:
+            if path.endswith("/renew"):
+                said.append(body.get("waits_on"))
+                if "waits_on" in body and refuse:
+                    raise MailroomError("invalid", "body.waits_on: unknown field")
+                body = {k: v for k, v in body.items() if k != "waits_on"}
+            found = send(method, path, body, **more)
+            return {**found, "contract": 3} if path == "/v1/claims" else found
+        with mock.patch.object(worker.transport, "once", once):
+            thread = threading.Thread(target=worker.run)
+            thread.start()
+            self.addCleanup(thread.join)
+            self.addCleanup(worker.stop)
+            self.registered("waits")
+            run = self.mailroom.send("x", agent="waits")
+            self.assertEqual(self.done(run), "done")
+            self.assertEqual(run.data["attempt"], 1)
+
+
 class TestFork(Case):
     def test_a_forked_child_of_an_async_handler_ends(self) -> None:
         async def handle(s: AsyncSession) -> str:

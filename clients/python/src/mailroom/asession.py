@@ -74,6 +74,10 @@ class AsyncSession:
         """See Session.extend."""
         await _away(self.sync.extend, seconds)
 
+    def waits_on(self, text: str) -> None:
+        """See Session.waits_on. It is not awaited."""
+        self.sync.waits_on(text)
+
     async def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """See Session.tool."""
         return await _away(self.sync.tool, name, arguments, call=call)

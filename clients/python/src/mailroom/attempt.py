@@ -43,6 +43,7 @@ class Attempt:
         self.parked: Row | None = None  # the wait, and the tickets to open
         self.covers = 0  # the last steered message that the handler has
         self.state: list[Any] = []  # at most one: the state that the next step writes
+        self.waits_on = ""  # what it waits for while it is silent; forgotten with what it writes next
         self.on_end: Callable[[], None] = lambda: None
         self.names = {"run": self.run["id"], "thread": self.run["thread"], "agent": self.run["agent"]}  # in the log
         self._log = log
@@ -107,6 +108,7 @@ class Attempt:
         with self.sending, self.turn:
             if not always or self._closed or isinstance(self._why, LeaseLost):
                 self.enter()
+            self.waits_on = ""
             body: Row = {"number": self.number}
             step = dict(step or {})
             if self.state and effects is None:
@@ -161,6 +163,7 @@ class Attempt:
         """Adds text to the message being written."""
         with self.turn:
             self.enter()
+            self.waits_on = ""
             before = self.text.cut
             self.text.add(text)
             if self.text.cut and not before:
@@ -181,6 +184,7 @@ class Attempt:
                     "invalid", f"the {what} has {n:,} bytes, more than {limits.LABEL:,}; use a shorter one")
         with self.turn:
             self.enter()
+            self.waits_on = ""
             self.live.setdefault(" ".join(fields.values()), Live(**fields)).add(text)
 
     @property

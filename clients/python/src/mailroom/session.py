@@ -136,6 +136,14 @@ class Session:
         """
         self._step(extend=seconds, record=True)
 
+    def waits_on(self, text: str) -> None:
+        """Says what the handler waits for while it writes nothing, such as "cargo test", to those who look at the run.
+
+        It is shown with the next renewal of the lease, and until the next text or step.
+        """
+        self._attempt.enter()
+        self._attempt.waits_on = clean(text)[:limits.LABEL]
+
     def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """Records that a tool is called, and returns the id of the call for tool_finished.
 

@@ -18,6 +18,7 @@ from .errors import LeaseLost, MailroomError, Stopped
 from .flush import Flusher
 from .logs import Log, to_stderr
 from .perform import Performer
+from .rows import Row
 from .session import Session
 from .transport import FAULTS, Transport
 
@@ -25,6 +26,7 @@ Handler = Union[Callable[[Session], Any], Callable[[AsyncSession], Awaitable[Any
 H = TypeVar("H", bound=Callable[..., Any])
 CLAIM_WAIT = 55  # seconds that a claim waits for a due run
 CONTRACT = 1  # the worker contract that this package needs
+CONTRACT_WAITS = 3  # that of a server whose renewals take what attempts wait for
 LOOK_EVERY = 0.1  # seconds
 PAUSE = 5.0  # seconds at most between two tries
 GONE = ("lease_lost", "not_found", "gone")  # codes of a worker that the server no longer knows
@@ -63,6 +65,7 @@ class Worker:
         self._round = 0  # of the last claim that was sent
         self._answered = 0  # the last round whose attempts are held
         self._apart = False  # a claim is waiting that takes no run on its last attempt
+        self._contract = 0  # of the server, with the last answer to a claim
         self._lease = 15.0
         self._renewed = 0.0
         self._lock = threading.Lock()
@@ -197,7 +200,7 @@ class Worker:
         with self._lock:
             self._id, self._round, self._answered = found["worker"], 0, 0
             self._unsettled.clear()  # they ended with the lease before
-            self._lease, self._renewed = found["lease_ms"] / 1000, asked
+            self._lease, self._renewed, self._contract = found["lease_ms"] / 1000, asked, found["contract"]
         self.log(logging.INFO, "worker registered", worker=self._id, agents=",".join(sorted(self._handlers)),
                  slots=self.slots)
 
@@ -256,6 +259,7 @@ class Worker:
                 self._apart = False
         made = [Attempt(self.transport, claim, self.log, self._refused) for claim in found["claims"]]
         with self._lock:
+            self._contract = found.get("contract", 0)
             self._held.update({a.id: a for a in made})
             self._running.update(made)
             ended = id != self._id
@@ -315,14 +319,17 @@ class Worker:
         """
         with self._lock:
             before, unsettled, id, length = list(self._held), set(self._unsettled), self._id, self._lease
-            body = {"round": self._answered, "held": before} if unsettled else {}
+            body: Row = {"round": self._answered, "held": before} if unsettled else {}
+            if self._contract >= CONTRACT_WAITS:
+                waits = {claim: a.waits_on for claim, a in self._held.items() if a.waits_on}
+                body.update({"waits_on": waits} if waits else {})
         if not id:
             return length / 3  # the next claim registers again
         asked, left = time.monotonic(), self._left(id)
         try:
             if left <= 0:
                 raise MailroomError("lease_lost", "no answer for longer than the lease")
-            found = self.transport.once("POST", at("v1", "workers", id, "renew"), body, timeout=min(length / 3, left))
+            found = self._send_renewal(id, body, min(length / 3, left))
         except MailroomError as err:
             retries = err.passing or err.fault
             if err.code not in GONE and not retries:
@@ -338,7 +345,7 @@ class Worker:
                 return length / 3
             self._renewed = asked
             self._unsettled -= unsettled
-            lost = set(found["lost"]) if body else set(before) - set(found.get("claims") or [])
+            lost = set(found["lost"]) if unsettled else set(before) - set(found.get("claims") or [])
             taken = [self._held[claim] for claim in lost if claim in self._held]
             stops = [(self._held.get(order["claim"]), order["reason"]) for order in found["stop"] or []]
         for attempt in taken:
@@ -347,6 +354,16 @@ class Worker:
             if stopped is not None:
                 stopped.end(Stopped(reason))
         return length / 3
+
+    def _send_renewal(self, id: str, body: Row, timeout: float) -> Row:
+        path = at("v1", "workers", id, "renew")
+        try:
+            return dict(self.transport.once("POST", path, body, timeout=timeout))
+        except MailroomError as err:
+            if err.code != "invalid" or "waits_on" not in body:
+                raise
+            less = {k: v for k, v in body.items() if k != "waits_on"}  # an older server of a cluster
+            return dict(self.transport.once("POST", path, less, timeout=timeout))
 
     # Text, deadlines and stops.
 
