@@ -148,7 +148,7 @@ func TestEveryWorkerConforms(t *testing.T) {
 	of := columns(t)
 	program := binary(t)
 	t.Run("table", func(t *testing.T) {
-		shared := newServer(t, program, "")
+		shared := newServer(t, program, &scenario{})
 		for _, c := range of {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -196,8 +196,8 @@ func playOne(t *testing.T, common *stage, s *scenario) (result string) {
 func ownStage(t *testing.T, common *stage, s *scenario) *stage {
 	on := common.server
 	own := func(op operation) bool { return op.verb() == "kill-server" || op.verb() == "start-server" }
-	if s.Lease != "" || common.column.name == inside || slices.ContainsFunc(s.Play, own) {
-		on = newServer(t, on.binary, s.Lease)
+	if s.Lease+s.Deadline != "" || common.column.name == inside || slices.ContainsFunc(s.Play, own) {
+		on = newServer(t, on.binary, s)
 	}
 	return newStage(t, common.column, on, common.column.name+"."+s.Name, s.Faults)
 }

@@ -80,7 +80,7 @@ func playAt(t testing.TB, g *stage, s *scenario, f fault) error {
 	}
 	on := &server{binary: g.server.binary, data: t.TempDir(), dir: newNotes(t)}
 	on.env = []string{fmt.Sprintf("MAILROOM_TORTURE=%s %s %d", strings.TrimPrefix(f.Do, "kill-"), f.At, f.Nth)}
-	if err := on.begin(t, s.Lease); err != nil {
+	if err := on.begin(t, s); err != nil {
 		return err
 	}
 	on.env = nil // of the next start

@@ -80,7 +80,7 @@ type byHand struct {
 
 // workByHand makes one request of each kind.
 func workByHand(t testing.TB) *byHand {
-	s := newServer(t, binary(t), "")
+	s := newServer(t, binary(t), &scenario{})
 	p, err := newProxy(s.url)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,8 @@ func (h *byHand) work(s *server, run string) {
 		"body": {"name": "ship", "input": "9f86d081884c7d65", "result": {"parcel": 12}}}]}`)
 	h.get("effects")
 	h.post(h.under("settle"), `{"number": 4, "outcome": "wait", "wait": {"names": ["insure"]}, "tickets": [
-		{"name": "insure", "kind": "approval", "prompt": "Insure the parcel?", "action": "insure", "arguments": {"cents": 250}}]}`)
+		{"name": "insure", "kind": "approval", "prompt": "Insure the parcel?", "action": "insure",
+		"arguments": {"cents": 250}}]}`)
 	p := &play{stage: &stage{t: h.t, server: s}, runs: []string{run}}
 	if err := p.decideOne(run, operation{nil, json.RawMessage(`"insure"`), json.RawMessage(`"approve"`)}); err != nil {
 		h.t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/client"
 )
 
@@ -68,8 +69,10 @@ func actions() map[string]action {
 		"thaw": func(p *play, _ operation) error { return p.workers[0].signal(syscall.SIGCONT) },
 		"term": func(p *play, _ operation) error { return p.worker().signal(syscall.SIGTERM) },
 		// exited: until the worker has ended, with exit code 0.
-		"exited":     (*play).exited,
-		"crashed":    (*play).crashed,
+		"exited":  (*play).exited,
+		"crashed": (*play).crashed,
+		// refused SCOPE: a worker with a token of this scope only ends, and says in one line what it needs.
+		"refused":    (*play).refused,
 		"registered": (*play).awaitWorkers,
 		"kill-server": func(p *play, _ operation) error {
 			p.server.process.kill()
@@ -282,6 +285,27 @@ func (p *play) crashed(_ operation) error {
 	case <-late.Done():
 		return fmt.Errorf("the worker has not ended after %s", *patience)
 	}
+}
+
+// refused starts a worker with a token that may not work, and waits for its end.
+func (p *play) refused(op operation) error {
+	token, err := p.server.client().Accounts().CreateToken(p.t.Context(), api.NewToken{Name: p.thread(0),
+		Scopes: []auth.Permission{auth.Permission(op.text(1))}})
+	if err != nil {
+		return err
+	}
+	w, err := p.launch(token.Secret)
+	if err != nil {
+		return err
+	}
+	if err := p.crashed(op); err != nil {
+		return err
+	}
+	p.workers = p.workers[:len(p.workers)-1]
+	if w.cmd.ProcessState.ExitCode() < 1 || !strings.Contains(w.output(), "scope work") {
+		return fmt.Errorf("the worker ended with %s and says %q", w.cmd.ProcessState, w.output())
+	}
+	return nil
 }
 
 // awaitWorkers waits until so many workers serve the agent.

@@ -338,6 +338,11 @@ func addUnknown(text []byte) []byte {
 					"body": map[string]any{"future": true}})
 			}
 		}
+		if tickets, ok := o["tickets"].([]any); ok && o["claim"] != nil {
+			o["tickets"] = append(tickets, map[string]any{"id": "future", "name": "future", "kind": "future.kind",
+				"state": "open", "digest": "", "prompt": nil, "action": nil, "arguments": nil, "decision": nil,
+				"answer": nil, "run": "", "thread": ""})
+		}
 		for _, known := range []string{"id", "claim", "worker", "lease_ms", "seq", "offset", "items", "name"} {
 			if _, ok := o[known]; ok {
 				o["future"] = map[string]any{"list": []any{1, "two", nil}}

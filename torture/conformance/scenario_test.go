@@ -29,6 +29,8 @@ type scenario struct {
 	// Lease is that of the server. "" is the default of 15 s: only a scenario in which a lease ends makes it shorter,
 	// because a busy machine may keep a worker from renewing a short one.
 	Lease string `json:"lease"`
+	// Deadline is that of each attempt; "" is that of the server, an hour.
+	Deadline string `json:"deadline"`
 	// Script is what the agent performs: the text of the run's first message.
 	Script []operation `json:"script"`
 	// Copies is how many runs with the script are submitted at once, each in its thread; 0 is one.
@@ -119,8 +121,8 @@ func loadScenarios() (all []scenario, err error) {
 
 // plain reports whether the scenario may share a worker with others: nothing happens to the worker or its connections.
 func (s *scenario) plain() bool {
-	touches := []string{"kill", "start", "freeze", "thaw", "term", "faults", "kill-server", "start-server"}
-	return len(s.Faults)+len(s.Each)+s.Copies == 0 && s.Lease == "" && !strings.Contains(s.script(), "crash") &&
+	touches := []string{"kill", "start", "freeze", "thaw", "term", "faults", "kill-server", "start-server", "refused"}
+	return len(s.Faults)+len(s.Each)+s.Copies == 0 && s.Lease+s.Deadline == "" && !strings.Contains(s.script(), "crash") &&
 		!slices.ContainsFunc(s.Play, func(op operation) bool { return slices.Contains(touches, op.verb()) })
 }
 

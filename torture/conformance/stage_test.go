@@ -118,22 +118,25 @@ type server struct {
 	env          []string
 }
 
-// newServer starts a server. lease is that of its workers, "" for the default.
-func newServer(t testing.TB, binary, lease string) *server {
+// newServer starts a server with the settings of a scenario.
+func newServer(t testing.TB, binary string, of *scenario) *server {
 	t.Helper()
 	s := &server{binary: binary, data: t.TempDir(), dir: newNotes(t)}
-	if err := s.begin(t, lease); err != nil {
+	if err := s.begin(t, of); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 // begin configures a server, starts it, and ends it with the test.
-func (s *server) begin(t testing.TB, lease string) error {
+func (s *server) begin(t testing.TB, of *scenario) error {
 	config := "log_level = \"warn\"\nshutdown_grace = \"2s\"\nstop_grace = \"3s\"\n" +
 		"[retry]\nfirst = \"10ms\"\nmost = \"50ms\"\n"
-	if lease != "" {
-		config = fmt.Sprintf("lease = %q\nrenew = \"400ms\"\nsweep = \"100ms\"\n", lease) + config
+	if of.Lease != "" {
+		config = fmt.Sprintf("lease = %q\nrenew = \"400ms\"\nsweep = \"100ms\"\n", of.Lease) + config
+	}
+	if of.Deadline != "" {
+		config = fmt.Sprintf("run_deadline = %q\n", of.Deadline) + config
 	}
 	file := filepath.Join(s.data, "mailroom.toml")
 	err := errors.Join(os.Chmod(s.data, 0o700), os.WriteFile(file, []byte(config), 0o600))
@@ -252,14 +255,10 @@ func (g *stage) startWorker() error {
 	if err != nil {
 		return err
 	}
-	command := append(append(slices.Clone(g.column.command), g.agent), g.column.after...)
-	env := append(slices.Clone(g.column.env), "MAILROOM_URL="+g.proxy.url(), "MAILROOM_TOKEN="+g.server.token,
-		"CONFORMANCE_DIR="+g.dir)
-	w, err := start(command, env, "")
+	w, err := g.launch(g.server.token)
 	if err != nil {
 		return err
 	}
-	g.workers = append(g.workers, w)
 	return g.until("the worker has registered", func() (bool, error) {
 		if w.hasExited() {
 			return false, fmt.Errorf("the worker has ended: %s", w.output())
@@ -267,6 +266,18 @@ func (g *stage) startWorker() error {
 		now, err := g.registered()
 		return slices.ContainsFunc(now, func(id string) bool { return !slices.Contains(before, id) }), err
 	})
+}
+
+// launch starts a worker with a token.
+func (g *stage) launch(token string) (*process, error) {
+	command := append(append(slices.Clone(g.column.command), g.agent), g.column.after...)
+	env := append(slices.Clone(g.column.env), "MAILROOM_URL="+g.proxy.url(), "MAILROOM_TOKEN="+token,
+		"CONFORMANCE_DIR="+g.dir)
+	w, err := start(command, env, "")
+	if err == nil {
+		g.workers = append(g.workers, w)
+	}
+	return w, err
 }
 
 // registered returns the ids of the workers that serve the agent.
