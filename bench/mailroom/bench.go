@@ -18,6 +18,8 @@ const (
 	PartLone    = "lone"    // runs with nothing beside them
 	PartSteady  = "steady"  // size of the store and cost of a run over a long time
 	PartGrowth  = "growth"  // cost of a long log and a long queue
+	PartHTTP    = "http"    // complete runs per second of clients that submit and wait over HTTP
+	PartWorkers = "workers" // a worker in another process, in each language
 	PartRestart = "restart" // time until a server with a backlog serves requests
 	PartQueries = "queries" // requests that count and filter, on a small and a large store
 	PartFanout  = "fanout"  // one run with many readers
@@ -27,8 +29,8 @@ const (
 
 // Parts returns the names of all parts, in their documented order.
 func Parts() []string {
-	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartRestart, PartQueries, PartFanout,
-		PartStalled, PartMemory}
+	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartHTTP, PartWorkers, PartRestart,
+		PartQueries, PartFanout, PartStalled, PartMemory}
 }
 
 // Options of a measurement.
@@ -61,6 +63,8 @@ type Options struct {
 	// Executable is the path of this program, which bench starts as a server and as
 	// readers.
 	Executable string
+	// Clients is the folder of the client libraries, clients of the source tree.
+	Clients string
 	// Config is a configuration in which the agent echo does not pause between words. AgentVersion is the version of
 	// that agent.
 	Config       string
@@ -131,6 +135,8 @@ type Result struct {
 	Lone     []Load   `json:"lone,omitempty"`
 	Steady   *Steady  `json:"steady,omitempty"`
 	Growth   *Growth  `json:"growth,omitempty"`
+	HTTP     *Load    `json:"http,omitempty"`
+	Workers  *Workers `json:"workers,omitempty"`
 	Restart  *Restart `json:"restart,omitempty"`
 	Queries  *Queries `json:"queries,omitempty"`
 	Fanout   []Fanout `json:"fanout,omitempty"`
@@ -187,8 +193,8 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	}{
 		{PartMemory, b.memory}, // first, because it would count memory of the other parts
 		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartLone, b.lone}, {PartSteady, b.steady}, {PartGrowth, b.growth},
-		{PartRestart, b.restart}, {PartQueries, b.queries}, {PartFanout, b.fanout},
-		{PartStalled, b.stalled},
+		{PartHTTP, b.http}, {PartWorkers, b.workers}, {PartRestart, b.restart}, {PartQueries, b.queries},
+		{PartFanout, b.fanout}, {PartStalled, b.stalled},
 	} {
 		if !slices.Contains(parts, part.name) {
 			continue

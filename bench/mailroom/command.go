@@ -36,6 +36,9 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
   steady    half of the full load, with a retention of a twelfth of the time:
             size of the store and cost of a run over time
   growth    cost of a log of 100,000 entries and of 1,000,000 queued runs
+  http      complete runs per second of clients that submit and wait over HTTP
+  workers   a worker process in Go, Python and JavaScript: runs per second, CPU,
+            delay to the start at 100/s, requests while idle
   restart   time until a server with 100,000 queued runs serves requests
   queries   requests that count and filter, on 6,000 and on 600,000 runs (--runs)
   fanout    one run that streams 50 deltas per second to 1,000 readers
@@ -56,16 +59,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	}
 	prepareRoot(con, cmd)
 	output := command.FormatFlag(cmd)
-	cmd.Flags().DurationVar(&o.For, "for", 10*time.Second, "duration of each measurement, after a warm-up of a fifth of it (at most 3s)")
-	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
-	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
-	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
-	cmd.Flags().IntVar(&o.Rate, "rate", 0, "submits per second of steady (default: half of the full load)")
-	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs, latency, steady and queries only)")
-	cmd.Flags().IntVar(&o.QueryRuns, "runs", DefaultQueryRuns, "runs in the large store of queries; the small one has a hundredth")
-	cmd.Flags().IntVar(&o.Writers, "writers", 2, "writing connections of a server on --store")
-	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
-	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
+	loadFlags(cmd, &o)
 	cmd.Flags().StringVar(&other, "against", "", "compare with another build of this program, or a mailroom that has the command bench, in alternating rounds")
 	cmd.Flags().IntVar(&rounds, "rounds", 3, "rounds of --against")
 	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")
@@ -95,8 +89,23 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		}
 		return printResult(con, result, *output)
 	}
-	cmd.AddCommand(readersCommand(con), childNode(con), serveCommand(con))
+	cmd.AddCommand(readersCommand(con), childNode(con), serveCommand(con), workCommand(con), idlersCommand(con))
 	return cmd
+}
+
+// loadFlags adds the flags that describe what is measured.
+func loadFlags(cmd *cobra.Command, o *Options) {
+	cmd.Flags().DurationVar(&o.For, "for", 10*time.Second, "duration of each measurement, after a warm-up of a fifth of it (at most 3s)")
+	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
+	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
+	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
+	cmd.Flags().IntVar(&o.Rate, "rate", 0, "submits per second of steady (default: half of the full load)")
+	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs, latency, steady and queries only)")
+	cmd.Flags().IntVar(&o.QueryRuns, "runs", DefaultQueryRuns, "runs in the large store of queries; the small one has a hundredth")
+	cmd.Flags().IntVar(&o.Writers, "writers", 2, "writing connections of a server on --store")
+	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
+	cmd.Flags().StringVar(&o.Clients, "clients", "clients", "folder of the client libraries, for workers")
+	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
 }
 
 // prepareRoot gives the root command of a program a version, and errors as the commands of mailroom report them.
@@ -185,6 +194,40 @@ func readersCommand(con *command.Console) *cobra.Command {
 	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets instead of event streams")
 	cmd.Flags().IntVar(&reading.Runs, "runs", 1, "number of runs after which a WebSocket reader ends")
 	return cmd
+}
+
+// workCommand runs a worker of a measurement in a process of its own. Only bench starts it.
+func workCommand(con *command.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:    "work SLOTS",
+		Short:  "Serve the agent of a measurement (used by bench itself)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[0])
+			if err != nil {
+				return command.UsageErrorf(cmd, "invalid number of slots %q", args[0])
+			}
+			return runWorker(cmd.Context(), n)
+		},
+	}
+}
+
+// idlersCommand runs many workers that have nothing to do in a process of their own. Only bench starts it.
+func idlersCommand(con *command.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:    "idlers COUNT",
+		Short:  "Wait for runs with many workers (used by bench itself)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[0])
+			if err != nil {
+				return command.UsageErrorf(cmd, "invalid number of workers %q", args[0])
+			}
+			return runIdlers(cmd.Context(), con.Stdin, con.Stdout, con.Env("MAILROOM_URL"), con.Env("MAILROOM_TOKEN"), n)
+		},
+	}
 }
 
 // childNode runs one node of a measurement in a process of its own. Only bench starts it.

@@ -182,6 +182,18 @@ func (r *Result) figures() []figure {
 			all = append(all, lone[i].figures(Rate(lone[i].Rate))...)
 		}
 	}
+	if h := r.HTTP; h != nil {
+		all = append(all, figure{"http: runs/s", h.RunsPerSecond}, figure{"http: CPU per run, ms", h.CPUPerRun},
+			figure{"http: end p50, ms", h.Done.P50})
+	}
+	if w := r.Workers; w != nil {
+		for _, l := range w.Languages {
+			all = append(all, figure{l.Name + ": runs/s", l.Full.RunsPerSecond},
+				figure{l.Name + ": CPU per run of the worker, ms", l.Full.WorkerCPUPerRun},
+				figure{l.Name + ": CPU per run of the server, ms", l.Full.CPUPerRun},
+				figure{l.Name + " at 100 submits/s: start p50, ms", l.Steady.Start.P50})
+		}
+	}
 	if g := r.Growth; g != nil {
 		all = append(all, g.Few.figures(count(int64(g.Few.Queued))+" queued")...)
 		all = append(all, g.Many.figures(count(int64(g.Many.Queued))+" queued")...)

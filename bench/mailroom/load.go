@@ -45,6 +45,9 @@ type Load struct {
 	// CPUPerRun is the CPU time of the whole process, producers included, in milliseconds.
 	CPUPerRun float64 `json:"cpu_ms_per_run"`
 	Cores     float64 `json:"cores_used"`
+	// WorkerCPUPerRun is the CPU time of the worker, if it is a process of its own, in milliseconds. CPUPerRun then is
+	// that of the server.
+	WorkerCPUPerRun float64 `json:"worker_cpu_ms_per_run,omitempty"`
 
 	CommitsPerSecond    float64 `json:"commits_per_second"`
 	OperationsPerCommit float64 `json:"operations_per_commit"`
@@ -154,6 +157,7 @@ type snapshot struct {
 	Committing int64 // ns
 	Traffic    postgres.Traffic
 	SQLite     sqlite.Traffic // not of nodes, which share a PostgreSQL
+	Worker     time.Duration  // CPU time of a worker in another process
 }
 
 // add adds the counters of another node.
@@ -161,6 +165,7 @@ func (s *snapshot) add(o snapshot) {
 	s.Submitted += o.Submitted
 	s.Ended += o.Ended
 	s.CPU += o.CPU
+	s.Worker += o.Worker
 	s.Commits += o.Commits
 	s.Operations += o.Operations
 	s.Committing += o.Committing
@@ -257,6 +262,7 @@ func summarize(readings []snapshot, times *recorded, perSecond int) *Load {
 	}
 	commits := float64(max(1, last.Commits-first.Commits))
 	r.CPUPerRun = ratio(milliseconds(int64(last.CPU-first.CPU)), float64(r.Runs))
+	r.WorkerCPUPerRun = ratio(milliseconds(int64(last.Worker-first.Worker)), float64(r.Runs))
 	r.CommitsPerSecond = commits / r.Seconds
 	r.OperationsPerCommit = float64(last.Operations-first.Operations) / commits
 	r.CommitsPerRun = ratio(commits, float64(r.Runs))

@@ -18,6 +18,7 @@ type Memory struct {
 	Thread Footprint `json:"idle_thread"` // with one completed run
 	Run    Footprint `json:"queued_run"`
 	Reader Footprint `json:"idle_reader"`
+	Worker Footprint `json:"idle_worker"` // that waits for a run
 }
 
 // Footprint is the use of one object, in bytes.
@@ -69,6 +70,7 @@ func (b *bench) memory(ctx context.Context, dir string) error {
 		{"idle threads", b.threadMemory, &m.Thread},
 		{"queued runs", b.queueMemory, &m.Run},
 		{"idle readers", b.readerMemory, &m.Reader},
+		{"idle workers", b.workerMemory, &m.Worker},
 	} {
 		b.Progress("memory: of %s", kind.name)
 		sub := filepath.Join(dir, "of")

@@ -30,6 +30,12 @@ func printResult(con *command.Console, r *Result, output command.Format) error {
 	if r.Growth != nil {
 		tables = append(tables, logRows(r.Growth), queueRows(r.Growth))
 	}
+	if r.HTTP != nil {
+		tables = append(tables, httpRows(r))
+	}
+	if r.Workers != nil {
+		tables = append(tables, workersRows(r.Workers))
+	}
 	if r.Restart != nil {
 		tables = append(tables, restartRows(r.Restart))
 	}
@@ -93,6 +99,37 @@ func runsRows(l *Load) [][]string {
 		{"on disk", bytesPerRun(l)},
 		{"queued at the end", count(l.Queued)},
 	}
+}
+
+func httpRows(r *Result) [][]string {
+	l := r.HTTP
+	rows := [][]string{
+		{"HTTP", fmt.Sprintf("%d connections that submit a run and wait for its end", r.Settings.Producers)},
+		{"complete runs", fmt.Sprintf("%s/s (%s in %.1fs)", round(l.RunsPerSecond), count(l.Runs), l.Seconds)},
+		{"submit", spread(l.Submit)},
+		{"submit to end", spread(l.Done)},
+		{"CPU of the server", fmt.Sprintf("%.3f ms per run, %.2f cores", l.CPUPerRun, l.Cores)},
+	}
+	if r.Runs != nil {
+		rows = append(rows, []string{"divided by the rate of runs",
+			fmt.Sprintf("%.2f", l.RunsPerSecond/r.Runs.RunsPerSecond)})
+	}
+	return rows
+}
+
+func workersRows(w *Workers) [][]string {
+	rows := [][]string{{"WORKERS", "RUNS/S", "OF GO", "CPU MS/RUN: WORKER", "SERVER", "TO START AT 100/S (ms, p50/p99)",
+		"IDLE REQUESTS/MINUTE"}}
+	for _, l := range w.Languages {
+		rows = append(rows, []string{l.Name, round(l.Full.RunsPerSecond),
+			fmt.Sprintf("%.2f", ratio(l.Full.RunsPerSecond, w.Languages[0].Full.RunsPerSecond)),
+			fmt.Sprintf("%.3f", l.Full.WorkerCPUPerRun), fmt.Sprintf("%.3f", l.Full.CPUPerRun), pair(l.Steady.Start),
+			fmt.Sprintf("%.1f", l.RequestsPerMinute)})
+	}
+	for _, reason := range w.Missing {
+		rows = append(rows, []string{"not measured", reason})
+	}
+	return rows
 }
 
 func trips(l *Load) string {
@@ -239,7 +276,8 @@ func memoryRows(m *Memory) [][]string {
 	for _, f := range []struct {
 		name string
 		of   Footprint
-	}{{"idle thread, with one run", m.Thread}, {"queued run", m.Run}, {"idle reader", m.Reader}} {
+	}{{"idle thread, with one run", m.Thread}, {"queued run", m.Run}, {"idle reader", m.Reader},
+		{"idle worker", m.Worker}} {
 		rows = append(rows, []string{f.name, count(int64(f.of.Count)), round(f.of.Heap), round(f.of.Resident),
 			round(f.of.Disk)})
 	}

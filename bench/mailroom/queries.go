@@ -183,6 +183,7 @@ func (a *failingAgent) Run(ctx context.Context, s mailroom.Session) error {
 // served is a server that runs in a separate process.
 type served struct {
 	url, token string
+	pid        int
 	listening  time.Time // when it reported that it listens
 }
 
@@ -206,7 +207,7 @@ func (b *bench) withServer(ctx context.Context, dir, config string, f func(*serv
 		close(discarded)
 		return fmt.Errorf("start a server: %w", err)
 	}
-	out := &served{listening: time.Now()}
+	out := &served{listening: time.Now(), pid: s.cmd.Process.Pid}
 	out.url, _, _ = strings.Cut(strings.TrimPrefix(line, "listening on "), ",")
 	go func() {
 		defer close(discarded)

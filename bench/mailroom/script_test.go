@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,9 +19,19 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"mailroom-ben
 //
 //	exits CODE CMD…   like exec, for a command that must exit with CODE
 //	field PATH        the JSON object in the last output has this path
+//
+// and the folder of the client libraries, $CLIENTS.
 func TestSessions(t *testing.T) {
+	clients, err := filepath.Abs("../../clients")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("CLIENTS", clients)
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
 				exit, ok := errors.AsType[*exec.ExitError](ts.Exec(args[1], args[2:]...))

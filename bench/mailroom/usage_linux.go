@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"time"
 )
 
 // resident returns the resident memory of this process in bytes, or 0 if it is unknown.
@@ -35,4 +36,28 @@ func cpuModel() string {
 		}
 	}
 	return ""
+}
+
+// processTime returns the CPU time of a process, or 0 if it is unknown or there is no such process.
+func processTime(pid int) time.Duration {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// The second field is the name of the program in parentheses, which may contain spaces. See proc_pid_stat(5).
+	_, rest, ok := bytes.Cut(b, []byte(") "))
+	fields := bytes.Fields(rest)
+	if !ok || len(fields) < 13 {
+		return 0
+	}
+	const tick = 10 * time.Millisecond // what Linux reports to programs on all of its platforms
+	var sum time.Duration
+	for _, f := range fields[11:13] { // in user mode, and in the kernel
+		n, err := strconv.ParseInt(string(f), 10, 64)
+		if err != nil {
+			return 0
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum
 }
