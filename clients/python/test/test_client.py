@@ -13,6 +13,7 @@ from unittest import mock
 from fixture import PATIENCE, Case
 from mailroom import Mailroom, MailroomError, Session, Worker, effect
 from mailroom.jsontext import canonical, clean
+from mailroom.transport import backoff
 
 
 class TestClient(Case):
@@ -154,6 +155,14 @@ class TestText(unittest.TestCase):
         for bad in (float("nan"), {1}, {1: 1, "a": 2}):
             with self.assertRaisesRegex(TypeError, "cannot be encoded"):
                 canonical(bad)
+
+    def test_pauses_grow_to_a_bound_differ_and_are_no_shorter_than_the_server_asks(self) -> None:
+        passing = MailroomError("unavailable", "no answer")
+        for tries, full in ((0, 0.1), (3, 0.8), (60, 3.0)):
+            pauses = {backoff(tries, passing) for _ in range(20)}
+            self.assertGreater(len(pauses), 1)
+            self.assertTrue(all(full / 2 <= pause <= full for pause in pauses), pauses)
+        self.assertEqual(backoff(0, MailroomError("rate_limited", "later", retry_after=7)), 7)
 
     def test_what_utf_8_cannot_encode_is_replaced(self) -> None:
         self.assertEqual(clean("a\ud800b\x00c"), "a\ufffdb\ufffdc")

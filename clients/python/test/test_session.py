@@ -192,6 +192,16 @@ class TestSession(Case):
         again = self.mailroom.send("x", agent="unstepped", thread=run.thread)
         self.assertEqual(self.done(again), "['after', 'before']")
 
+    def test_the_text_of_a_message_joins_its_text_parts_which_a_claim_has_once(self) -> None:
+        def handle(s: Session) -> str:
+            [message] = s.input
+            rows = s._attempt.claim["messages"]
+            return f"{message.text!r} {s.text == message.text} {[p['type'] for p in message.parts]} {rows[0]['text']!r}"
+        self.serve("parts", handle)
+        parts = [{"type": "data", "data": {"a": 1}}, {"type": "text", "text": "two"}]
+        run = self.mailroom.send("one", agent="parts", parts=parts)
+        self.assertEqual(self.done(run), r"'one\ntwo' True ['text', 'data', 'text'] ''")
+
     def test_a_memo_is_kept_and_has_no_intention(self) -> None:
         calls: list[int] = []
 

@@ -9,7 +9,7 @@ from typing import Iterator
 
 from .errors import MailroomError
 from .rows import Delta, Entry, Event, Gap, Row, fill
-from .transport import FAULTS, Transport, decode, unanswered
+from .transport import FAULTS, Transport, backoff, decode, unanswered
 
 IDLE = 35.0  # seconds without a byte: the server sends a comment every 10
 
@@ -45,7 +45,7 @@ def follow(transport: Transport, path: str, *, after: str, until: str,
             faults = faults + 1 if err.fault else 0
             if not (err.passing or 0 < faults < FAULTS):
                 raise
-            pause = max(err.retry_after, min(0.1 * 2 ** min(tries, 6), 3))
+            pause = backoff(tries, err)
         tries += 1
         if deadline is not None and time.monotonic() + pause >= deadline:
             raise TimeoutError("the run did not end in time; it goes on")

@@ -110,6 +110,8 @@ def fill(cls: Any, row: Row, **more: Any) -> Any:
     """Makes an object of `cls` from the fields of a row that it knows."""
     known = {k: row[k] for k in cls.__dataclass_fields__ if k in row}
     known.update(more)
+    if cls is Message and not row.get("text"):  # a claim has each text once, in its part
+        known["text"] = "\n".join(p.get("text", "") for p in row.get("parts") or [] if p.get("type") == "text")
     if "data" in cls.__dataclass_fields__:
         known["data"] = row
     return cls(**known)

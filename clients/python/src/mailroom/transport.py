@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import socket
 import ssl
 import threading
@@ -98,7 +99,7 @@ class Transport:
                 faults = faults + 1 if err.fault else 0
                 if not (err.passing or 0 < faults < FAULTS) or (goes_on is None and n >= 5):
                     raise
-                pause = max(err.retry_after, min(0.1 * 2 ** min(n, 6), 3))
+                pause = backoff(n, err)
                 if goes_on is None:
                     time.sleep(pause)
                 elif not goes_on(pause):
@@ -136,6 +137,11 @@ class Transport:
         self._kept.connection, self._kept.pid = made, os.getpid()
         self._open[threading.get_ident()] = made
         return made, False
+
+
+def backoff(tries: int, err: MailroomError, most: float = 3.0) -> float:
+    """Seconds until the next try. Up to a half is random: many workers lose the same server at the same time."""
+    return max(err.retry_after, min(0.1 * float(2 ** min(tries, 10)), most) * (1 - random.random() / 2))
 
 
 def address(url: str) -> tuple[urllib.parse.SplitResult, int | None]:

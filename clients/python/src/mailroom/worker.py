@@ -20,7 +20,7 @@ from .logs import Log, to_stderr
 from .perform import Performer
 from .rows import Row
 from .session import Session
-from .transport import FAULTS, Transport
+from .transport import FAULTS, Transport, backoff
 
 Handler = Union[Callable[[Session], Any], Callable[[AsyncSession], Awaitable[Any]]]
 H = TypeVar("H", bound=Callable[..., Any])
@@ -192,7 +192,7 @@ class Worker:
                     raise
                 self.log(logging.WARNING, "worker not registered; retrying", error=str(err))
                 tries += 1
-                if not self._goes_on(max(err.retry_after, min(tries, PAUSE))):
+                if not self._goes_on(backoff(tries + 2, err, PAUSE)):
                     raise
         if found.get("contract", 0) < CONTRACT:
             raise MailroomError("incompatible", f"the server at {self.transport.url} is older than this package; "
@@ -235,7 +235,8 @@ class Worker:
             with self._lock:
                 free, alone = self.slots - len(self._running), self._alone
                 self._apart = not alone
-            body = {"worker": id, "round": self._round, "max": free, "wait": f"{CLAIM_WAIT}s", "alone": alone}
+            body = {"worker": id, "round": self._round, "max": free, "wait": f"{CLAIM_WAIT}s", "alone": alone,
+                    "parts_only": True}
             try:
                 found = self.transport.once("POST", "/v1/claims", body, timeout=CLAIM_WAIT + 20)
                 break
@@ -250,7 +251,7 @@ class Worker:
                 if err.fault:
                     self.log(logging.ERROR, "claim failed; retrying", worker=id, error=str(err))
                 tries += 1
-                if not self._goes_on(0 if again else max(err.retry_after, min(0.1 * 2 ** min(tries, 6), PAUSE))):
+                if not self._goes_on(0 if again else backoff(tries, err, PAUSE)):
                     return []
                 if self._left(id) <= 0:
                     self._end_lease(id)
