@@ -4,7 +4,8 @@
  * Why a call or a stream failed. code is one of the server's: invalid,
  * unauthenticated, forbidden, not_found, conflict, busy, lease_lost, gone,
  * quota, too_large, rate_limited, internal, unavailable. "unavailable" means that the
- * outcome is unknown; "internal" also stands for an unexpected answer.
+ * outcome is unknown; "internal" also stands for an unexpected answer. Two more are about the address:
+ * incompatible (what answers there is no Mailroom server) and certificate (its certificate is not trusted).
  */
 export class MailroomError extends Error {
   constructor(code, detail, { fields = [], retryAfter = 0, status = 0, cause } = {}) {
@@ -21,11 +22,11 @@ export class MailroomError extends Error {
   get passing() {
     return this.code === 'unavailable' || this.code === 'rate_limited';
   }
-}
 
-/** The error of a call without an answer. */
-export function unanswered(cause, url) {
-  return new MailroomError('unavailable', `no answer from the server at ${url}`, { cause });
+  /** Whether the address is wrong, or what is there: only a person can mend it. */
+  get misplaced() {
+    return this.code === 'incompatible' || this.code === 'certificate';
+  }
 }
 
 /** The error in a problem object (RFC 9457, with a code). retryAfter is in milliseconds. */

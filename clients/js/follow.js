@@ -1,6 +1,7 @@
 // Follows a thread or a run across reconnects.
 
-import { MailroomError, unanswered } from './errors.js';
+import { strange, unanswered } from './answer.js';
+import { MailroomError } from './errors.js';
 import { Pauses } from './pause.js';
 
 // A stream without a byte for this long is dead: three heartbeats of the server.
@@ -12,15 +13,17 @@ const ENDS = { 'run.completed': 'completed', 'run.failed': 'failed', 'run.cancel
 export async function* followed({ client, socket, open, alarm, query, after, signal, onState }) {
   const position = query.thread || query.run ? new Position(after) : new AllPosition(after);
   const pauses = new Pauses();
+  let found = false; // a server was there: what answers in its place now may go away again
   while (!signal?.aborted) {
     onState('connecting');
     const source = socket(); // looked up each time: sockets are disabled if a proxy blocks them
     const before = position.cursor;
     let error = new MailroomError('unavailable', 'the server closed the stream');
     try {
-      const frames = source ? source.frames(query, position.cursor, signal) : serverSent(open, position.cursor, signal);
+      const frames = source ? source.frames(query, position.cursor, signal) : serverSent(client, open, position.cursor, signal);
       for await (const frame of frames) {
         if (signal?.aborted || frame.kind === 'end') return;
+        found = true;
         if (frame.kind !== 'live') pauses.reset();
         yield* position.take(frame);
         if (frame.kind === 'live') onState('live');
@@ -30,7 +33,7 @@ export async function* followed({ client, socket, open, alarm, query, after, sig
       if (position.cursor !== before) continue; // a clean close after progress: reconnect at once
     } catch (thrown) {
       if (signal?.aborted) return;
-      if (!(thrown instanceof MailroomError) || !(thrown.passing || thrown.code === 'internal')) throw thrown;
+      if (!(thrown instanceof MailroomError) || !mayPass(thrown, found)) throw thrown;
       error = thrown;
     }
     if (error.behind) continue;
@@ -39,6 +42,8 @@ export async function* followed({ client, socket, open, alarm, query, after, sig
     else await alarm.sleep(pauses.next(error.retryAfter), signal);
   }
 }
+
+function mayPass(error, found) { return error.passing || error.code === 'internal' || (found && error.misplaced); }
 
 // AllPosition tracks the position of a reader of all threads. Its server never repeats an entry.
 class AllPosition {
@@ -91,7 +96,7 @@ async function reached(client, { thread, run, until }, seq, signal) {
 }
 
 /** The frames of one connection of server-sent events. */
-async function* serverSent(open, cursor, signal) {
+async function* serverSent(client, open, cursor, signal) {
   const stop = new AbortController();
   const abort = () => stop.abort();
   signal?.addEventListener('abort', abort);
@@ -103,6 +108,8 @@ async function* serverSent(open, cursor, signal) {
       yield { kind: 'end' };
       return;
     }
+    const type = response.headers.get('Content-Type') ?? '';
+    if (!type.startsWith('text/event-stream')) throw strange(response.status, client.url);
     yield { kind: 'live' };
     reader = response.body.getReader();
     const parser = new Parser();
@@ -111,7 +118,7 @@ async function* serverSent(open, cursor, signal) {
       try {
         piece = await reader.read();
       } catch (cause) {
-        throw unanswered(cause, 'the other end of the stream');
+        throw unanswered(cause, client.url);
       }
       clearTimeout(idle); // the time that the caller needs does not count
       if (piece.done) return;

@@ -2,7 +2,9 @@
 
 export type Code =
   | 'invalid' | 'unauthenticated' | 'forbidden' | 'not_found' | 'conflict' | 'busy' | 'lease_lost' | 'gone' | 'quota'
-  | 'too_large' | 'rate_limited' | 'internal' | 'unavailable';
+  | 'too_large' | 'rate_limited' | 'internal' | 'unavailable'
+  /** What answers at the address is no Mailroom server, or its certificate is not trusted. */
+  | 'incompatible' | 'certificate';
 
 export type RunStatus = 'queued' | 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
 export type Finished = 'completed' | 'failed' | 'cancelled';
@@ -47,6 +49,8 @@ export class MailroomError extends Error {
   readonly status: number;
   /** Whether trying again later can help. */
   readonly passing: boolean;
+  /** Whether the address is wrong, or what is there: the code is incompatible or certificate. */
+  readonly misplaced: boolean;
 }
 
 export interface Field {

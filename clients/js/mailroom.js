@@ -1,6 +1,7 @@
 // A client of one Mailroom server, for browsers and for Node. No dependencies.
 
-import { MailroomError, refusal, unanswered } from './errors.js';
+import { baseOf, checkSecret, decode, refuse, unanswered } from './answer.js';
+import { MailroomError } from './errors.js';
 import { followed } from './follow.js';
 import { Alarm, Pauses } from './pause.js';
 import { Socket } from './socket.js';
@@ -27,9 +28,7 @@ export class Mailroom {
    * in place of a token, is the page's half of the session of the browser, see signIn.
    */
   constructor({ url, token, session, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket, timeout = 30_000, tries = 6 }) {
-    this.url = new URL(url);
-    this.url.search = this.url.hash = '';
-    if (!this.url.pathname.endsWith('/')) this.url.pathname += '/';
+    this.url = baseOf(url);
     this.timeout = timeout;
     this.tries = tries;
     this.#token = token;
@@ -326,13 +325,7 @@ export class Mailroom {
   async #answer(method, path, { query, body, signal, cookies }) {
     const late = AbortSignal.timeout(this.timeout);
     const either = signal ? AbortSignal.any([signal, late]) : late;
-    const response = await this.#request(method, path, { query, body, signal: either, cookies });
-    if (response.status === 204) return undefined;
-    try {
-      return await response.json();
-    } catch (cause) {
-      throw unanswered(cause, this.url.origin); // a truncated answer
-    }
+    return decode(await this.#request(method, path, { query, body, signal: either, cookies }), this.url);
   }
 
   // Returns the response if its status is 2xx.
@@ -342,6 +335,7 @@ export class Mailroom {
       for (const one of [value].flat()) if (one !== undefined && one !== '') url.searchParams.append(name, one);
     }
     headers = { ...headers };
+    checkSecret(this.#token || this.#session);
     if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
     else if (this.#session) headers.Authorization = `Session ${this.#session}`;
     if (body !== undefined) headers['Content-Type'] = 'application/json';
@@ -349,22 +343,21 @@ export class Mailroom {
     try {
       response = await this.#fetch(url, {
         method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
-        cache: 'no-store', credentials: cookies ? 'same-origin' : 'omit', redirect: 'error', // the token goes nowhere else
+        cache: 'no-store', credentials: cookies ? 'same-origin' : 'omit', redirect: 'manual', // the token goes nowhere else
       });
     } catch (cause) {
-      throw unanswered(cause, this.url.origin);
+      throw unanswered(cause, this.url);
     }
-    if (response.ok) return response;
-    const problem = await response.json().catch(() => null); // not from a Mailroom server: only the status is known
-    const seconds = Number(response.headers.get('Retry-After'));
-    throw refusal(problem, { status: response.status, retryAfter: seconds > 0 ? Math.min(seconds, 86_400) * 1000 : 0 });
+    await refuse(response, this.url, 86_400);
+    return response;
   }
 
   async #reachable() {
     try {
       await this.#request('GET', 'healthz', { signal: AbortSignal.timeout(5_000) });
       return true;
-    } catch {
+    } catch (error) {
+      if (error.misplaced) throw error;
       return false;
     }
   }

@@ -17,7 +17,6 @@ export function work(agents, ...rest) {
   const { url = env.MAILROOM_URL || 'http://127.0.0.1:8420', token = env.MAILROOM_TOKEN } = options;
   const { slots = 4, grace = 10_000 } = options;
   if (!Number.isInteger(slots) || slots < 1 || slots > 1000) throw invalid(`slots is ${slots}; use 1 to 1000`);
-  if (!URL.canParse(url)) throw invalid(`url "${url}" is no URL; give one such as http://127.0.0.1:8420`);
   const pool = new Pool(handlers, { ...options, url, token, slots, grace });
   const stop = ({ within } = {}) => pool.stop(within);
   const done = pool.run().finally(onSignals(options, stop));

@@ -8,8 +8,8 @@ const ended = new Set(['lease_lost', 'not_found', 'gone', 'conflict']);
 /** Whether an error says that the worker has to register again. */
 export function leaseEnded(error) { return ended.has(error.code); }
 
-/** Whether an error may pass by itself. */
-export function mayPass(error) { return error.passing === true || error.code === 'internal'; }
+/** Whether an error may pass by itself. So may what answers in the place of a server that was there. */
+export function mayPass({ passing, misplaced, code }) { return passing || misplaced || code === 'internal'; }
 
 export class Lease {
   /** Attempts under this lease, by claim. */

@@ -1,12 +1,13 @@
 // Requests of a worker. A write is repeated as it was until it is answered: the server recognizes the repeat by its
 // round or number.
 
-import { refusal, unanswered } from '../errors.js';
+import { baseOf, checkSecret, decode, refuse, unanswered } from '../answer.js';
 import { Alarm, Pauses } from '../pause.js';
 import { checkSize, encode, bytesOf, MiB } from './json.js';
 
 const patience = 30_000; // ms for one try
 const faults = 5; // answers with the code internal in a row, after which a call fails
+const longestRest = 60; // seconds that a Retry-After counts for
 
 export class Link {
   #base;
@@ -15,14 +16,13 @@ export class Link {
   #alarm = new Alarm();
 
   constructor({ url, token, fetch }) {
-    this.#base = new URL(url);
-    this.#base.search = this.#base.hash = '';
-    if (!this.#base.pathname.endsWith('/')) this.#base.pathname += '/';
+    this.#base = baseOf(url);
+    checkSecret(token);
     this.#headers = { ...(token && { authorization: `Bearer ${token}` }), 'content-type': 'application/json' };
-    this.#fetch = (...given) => fetch(...given); // not as a method of this
+    this.#fetch = async (...given) => fetch(...given); // not as a method of this
   }
 
-  get origin() { return this.#base.origin; }
+  get base() { return this.#base; }
 
   /** Encodes a body. Sizes are checked here, because a refusal of a large body can look like a broken connection. */
   encode(body, limit) {
@@ -32,7 +32,8 @@ export class Link {
   }
 
   /**
-   * Calls until an answer comes, or signal is aborted, which throws its reason. once leaves out the repeats.
+   * Calls until an answer comes, or signal is aborted, which throws its reason. An answer that no Mailroom server gives
+   * is none: what is in its place goes away, or the lease ends. once leaves out the repeats.
    */
   async call(method, path, { body, query, signal, once = false, timeout = patience } = {}) {
     const text = body === undefined || typeof body === 'string' ? body : this.encode(body);
@@ -45,7 +46,7 @@ export class Link {
         signal?.throwIfAborted();
         const fault = error.code === 'internal';
         internal = fault ? internal + 1 : 0;
-        if (once || !(error.passing || (fault && internal < faults))) throw error;
+        if (once || !(error.passing || error.misplaced || (fault && internal < faults))) throw error;
         await this.#alarm.sleep(pauses.next(error.retryAfter), signal);
       }
     }
@@ -64,20 +65,14 @@ export class Link {
     const abort = () => cut.abort(signal?.reason);
     const timer = setTimeout(abort, timeout);
     signal?.addEventListener('abort', abort);
-    let response;
-    let answer;
     try {
-      const options = { method, headers: this.#headers, body, signal: cut.signal, redirect: 'error' };
-      response = await this.#fetch(url, options);
-      answer = response.status === 204 ? undefined : await response.json();
-    } catch (cause) {
-      if (!response || response.ok) throw unanswered(cause, this.#base.origin); // also a truncated answer
+      const options = { method, headers: this.#headers, body, signal: cut.signal, redirect: 'manual' };
+      const response = await this.#fetch(url, options).catch((cause) => { throw unanswered(cause, this.#base); });
+      await refuse(response, this.#base, longestRest);
+      return await decode(response, this.#base);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);
     }
-    if (response.ok) return answer;
-    const seconds = Number(response.headers.get('Retry-After'));
-    throw refusal(answer, { status: response.status, retryAfter: seconds > 0 ? Math.min(seconds, 60) * 1000 : 0 });
   }
 }

@@ -1,5 +1,6 @@
 // The slots of a worker: claims runs for the free ones, round by round.
 
+import { strange } from '../answer.js';
 import { Alarm } from '../pause.js';
 import { Attempt } from './attempt.js';
 import { invalid, Stopped } from './errors.js';
@@ -23,10 +24,12 @@ export class Pool {
   #lease = null;
   #stop = new AbortController();
   #done = null;
+  #found = false; // a server has registered the worker
   #registered;
   /** Resolves at the first registration; never rejects. */
   ready = new Promise((resolve) => { this.#registered = resolve; });
   #wake = () => {};
+  #onLast = () => {}; // of the round that waits without runs on their last attempt
 
   constructor(handlers, options) {
     this.#handlers = handlers;
@@ -55,6 +58,8 @@ export class Pool {
     }
   }
 
+  get #hasLastAttempt() { return [...this.#running].some(({ claim }) => onLastAttempt(claim)); }
+
   get #stopping() { return this.#stop.signal.aborted; }
 
   async #serve() {
@@ -78,20 +83,25 @@ export class Pool {
   async #register() {
     const { retry } = this.#options;
     const body = { agents: Object.keys(this.#handlers), max: 0, pid: globalThis.process?.pid, retry };
-    for (let silent = false; ;) {
+    const told = new Set(); // why it waits, each reason once
+    for (;;) {
       const asked = performance.now();
       let answer;
       try {
         answer = await this.#link.post('v1/claims', body, { once: true, signal: this.#stop.signal });
+        if (typeof answer?.worker !== 'string' || !(answer.lease_ms > 0)) throw strange(200, this.#link.base);
       } catch (error) {
         if (this.#stopping) return null;
-        if (!mayPass(error)) throw this.#refusal(error);
-        if (!silent) this.#log.warn('worker could not register; retrying', { error: error.message });
-        silent = true;
+        const misled = error.misplaced || error.unresolved; // no wait helps, unless the server was there before
+        if (!mayPass(error) || (misled && !this.#found)) throw this.#refusal(error);
+        const { href: server } = this.#link.base;
+        if (!told.has(error.detail)) this.#log.warn('worker waits for the server', { server, error: error.detail });
+        told.add(error.detail);
         await this.#pause(Math.max(error.retryAfter ?? 0, 500 + 1500 * Math.random()));
         continue;
       }
-      if (!(answer.contract >= contract)) throw invalid(`the server at ${this.#link.origin} ${tooOld}`);
+      if (!(answer.contract >= contract)) throw invalid(`the server at ${this.#link.base.origin} ${tooOld}`);
+      this.#found = true;
       this.#log.info('worker registered', { worker: answer.worker, agents: body.agents });
       this.#registered();
       return new Lease(this.#link, this.#log, answer, asked);
@@ -110,22 +120,31 @@ export class Pool {
     }
   }
 
-  // A round without an answer is repeated under its number, and returns what it has claimed. Once the worker stops, it
-  // is repeated for no slot, and what it had claimed is given back.
+  // A round without an answer is repeated under its number, and returns what it has claimed. So is one that waits
+  // without runs on their last attempt, once such a run could be handled. When the worker stops, it is repeated for no
+  // slot, and what it had claimed is given back.
   async #round(lease, round, signal) {
-    const alone = ![...this.#running].some((attempt) => onLastAttempt(attempt.run));
-    const max = this.#options.slots - this.#running.size;
     const ask = { worker: lease.id, round, retry: this.#options.retry };
     for (;;) {
+      const alone = !this.#hasLastAttempt;
+      const max = this.#options.slots - this.#running.size;
+      const cut = new AbortController();
+      const abort = () => cut.abort(signal.reason);
+      if (!alone) this.#onLast = () => cut.abort();
+      signal.addEventListener('abort', abort, { once: true });
       try {
-        const body = { ...ask, max, alone, wait: `${wait}s` };
-        return (await this.#link.post('v1/claims', body, { once: true, timeout: patience, signal })).claims ?? [];
+        const options = { once: true, timeout: patience, signal: cut.signal };
+        return (await this.#link.post('v1/claims', { ...ask, max, alone, wait: `${wait}s` }, options)).claims ?? [];
       } catch (error) {
         if (lease.signal.aborted) return [];
         if (this.#stopping) break;
+        if (cut.signal.aborted) continue;
         if (!lease.judge(error)) return [];
         this.#log.warn('claim not answered; repeating it', { round, error: error.message });
         await this.#pause(Math.max(error.retryAfter ?? 0, 100 + 900 * Math.random()));
+      } finally {
+        this.#onLast = () => {};
+        signal.removeEventListener('abort', abort);
       }
     }
     const none = Object.fromEntries(Object.keys(this.#handlers).map((name) => [name, 0]));
@@ -157,6 +176,7 @@ export class Pool {
     Promise.all([ended, returned]).then(() => {
       this.#running.delete(attempt);
       this.#wake();
+      if (!this.#hasLastAttempt) this.#onLast();
     });
     if (lease.signal.aborted) attempt.end(lease.signal.reason);
   }
@@ -184,8 +204,10 @@ export class Pool {
 
   // What to do about a refusal, in the message of the error.
   #refusal(error) {
-    const { origin } = this.#link;
+    if (error.misplaced || error.unresolved) return error;
+    const { origin } = this.#link.base;
     const hints = {
+      not_found: `; it ${tooOld}`,
       unauthenticated: '; pass a token with the scope work: mailroom token create NAME --scope work',
       forbidden: '; the token needs the scope work: mailroom token create NAME --scope work',
     };
@@ -194,5 +216,10 @@ export class Pool {
   }
 }
 
-/** Whether a run that crashed before is on its last attempt: one of those at a time, so that no other ends with it. */
-function onLastAttempt({ crashes, max_crashes: most }) { return crashes > 0 && crashes >= (most ?? 3) - 1; }
+const mostLost = 20; // lost claims after which the server gives a run up
+
+/** Whether one more lost claim ends a run for good. A worker has one such run at a time: no other ends with it. */
+function onLastAttempt({ run, lost = 0 }) {
+  const { crashes, max_crashes: most = 3 } = run;
+  return (crashes > 0 && crashes >= most - 1) || lost >= mostLost - 1;
+}
