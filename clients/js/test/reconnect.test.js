@@ -111,8 +111,10 @@ test('an unanswered call is repeated, and a refused one is not', async () => {
 });
 
 test('a response without a problem is classified by its status', async () => {
-  const { client } = staged([new Response('<html>', { status: 404 })]);
-  await assert.rejects(client.run('r'), { code: 'not_found', status: 404 });
+  for (const [status, code] of [[401, 'unauthenticated'], [404, 'incompatible'], [413, 'too_large'], [500, 'internal']]) {
+    const { client } = staged([new Response('<html>', { status })]);
+    await assert.rejects(client.run('r'), { code, status });
+  }
 });
 
 // Fails a call of the stream of server-sent events.

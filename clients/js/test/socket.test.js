@@ -150,7 +150,7 @@ test('without a socket, readers use HTTP streams', async () => {
       paths.push(url.pathname);
       if (url.pathname === '/healthz') return new Response('{}');
       const { entry } = sent('', 1);
-      return new Response(`event: entry\nid: 1\ndata: ${JSON.stringify(entry)}\n\n`);
+      return new Response(`event: entry\nid: 1\ndata: ${JSON.stringify(entry)}\n\n`, { headers: { 'Content-Type': 'text/event-stream' } });
     },
   });
   assert.deepEqual(await gather(client.follow({ thread: 't' }), 1), ['entry 1']);

@@ -56,11 +56,11 @@ test('a refused step keeps the text that was written', async (t) => {
 });
 
 test('a handler that returns what is no text, and an effect with a value that JSON cannot keep', async (t) => {
+  let called = 0;
   const bench = await serve(t, {
     js: () => ({ reply: 'no' }),
     big: async (s) => {
-      const value = await s.effect('big', () => 'x'.repeat(2 * MiB));
-      if (s.run.attempt === 1) await s.approval('again');
+      const value = await s.effect('big', () => { called++; return 'x'.repeat(2 * MiB); });
       return `${value?.length}`;
     },
     cyclic: (s) => s.effect('pay', () => 1n),
@@ -74,14 +74,18 @@ test('a handler that returns what is no text, and an effect with a value that JS
   assert.deepEqual([returned.status, returned.error.class], ['failed', 'permanent']);
   assert.match(returned.error.message, /type object; return a text/);
 
-  const big = await bench.send('go', { agent: 'big' });
-  await bench.end(big, 'waiting');
-  await bench.decide(big);
-  assert.equal((await bench.end(big)).reply, 'undefined', 'only the fact is recorded');
+  const big = await bench.end(await bench.send('go', { agent: 'big' }));
+  assert.deepEqual([big.status, big.error.class], ['failed', 'permanent']);
+  assert.match(big.error.message, /"big" was called, but its value could not be kept: .* 1048576 are allowed/);
+  await bench.client.retry(big.id);
+  const again = await bench.end(big.id);
+  assert.deepEqual([again.status, again.error.class, called], ['failed', 'permanent', 1]);
+  assert.match(again.error.message, /"big" was called, but its value could not be kept; return a reference/);
 
   const cyclic = await bench.end(await bench.send('go', { agent: 'cyclic' }));
-  assert.match(cyclic.error.message, /has happened, but its value cannot be recorded/);
-  assert.deepEqual((await bench.entries(cyclic.id, 'effect.unknown')).length, 1, 'a retry asks');
+  assert.equal(cyclic.error.class, 'permanent');
+  assert.match(cyclic.error.message, /"pay" was called, but its value could not be kept: .*cannot be encoded as JSON/);
+  assert.equal((await bench.entries(cyclic.id, 'effect.settled'))[0].body.cut, true, 'it is known that it was called');
 
   assert.equal((await bench.end(await bench.send('go', { agent: 'surrogate' }))).reply, 'half \ufffd');
 });

@@ -211,3 +211,21 @@ test('a worker on SIGTERM finishes its run and ends by itself', async (t) => {
   if (child.exitCode === null) await once(child, 'exit');
   assert.equal((await bench.client.run(run)).status, 'cancelled');
 });
+
+test('a worker that is stopped before it repeats a claim does not wait for another run', async (t) => {
+  const bench = await serve(t);
+  const [failed, asked] = [gate(), []];
+  const failing = async (url, { body, ...options }) => {
+    const { round, agents } = JSON.parse(body ?? '{}');
+    if (!round) return fetch(url, { body, ...options });
+    asked.push(agents);
+    if (asked.length > 1) return fetch(url, { body, ...options });
+    failed.open();
+    throw new TypeError('fetch failed');
+  };
+  const worker = bench.start({ js: () => {} }, { fetch: failing });
+  await failed.opened;
+  await bench.logged('claim not answered');
+  await worker.stop();
+  assert.deepEqual(asked, [undefined, { js: 0 }], 'it is repeated for no slot');
+});

@@ -27,8 +27,9 @@ test('a worker with one effect, one approval and streamed text', async (t) => {
 });
 
 test('text arrives while it is written, whole across cuts in characters', async (t) => {
-  const pause = gate();
+  const [reading, pause] = [gate(), gate()];
   const bench = await serve(t, async (s) => {
+    await reading.opened; // what is shown is shown once
     const said = 'Grüße 👋🏽 an alle';
     for (const half of said.split('')) s.write(half); // halves of surrogate pairs, not awaited
     await s.reasoning('hmm \ud83d'); // stays alone
@@ -39,7 +40,8 @@ test('text arrives while it is written, whole across cuts in characters', async 
   const run = await bench.send('hi');
   let live = '';
   const channels = new Set();
-  for await (const { kind, delta } of bench.client.follow({ run })) {
+  const onState = (state) => state === 'live' && reading.open();
+  for await (const { kind, delta } of bench.client.follow({ run, onState })) {
     if (kind !== 'delta') continue;
     channels.add(delta.channel);
     if (delta.channel === 'text' && delta.offset === Buffer.byteLength(live)) live += delta.text;

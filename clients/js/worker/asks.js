@@ -62,7 +62,7 @@ export function send(attempt, sends) {
     checkName(name, 'a send');
     if (options !== undefined) encode(options, `the options of send "${name}"`, limit);
   }
-  return attempt.commit({ step: { sends } }).then(() => noteSends(attempt, sends));
+  return attempt.commit({ step: { sends } }, { text: true }).then(() => noteSends(attempt, sends));
 }
 
 export function noteSends(attempt, sends = []) {

@@ -1,7 +1,7 @@
 // One attempt of one run: its claim, its numbered writes, and how it ends.
 
 import { invalid, LeaseLost, Parked, Stopped } from './errors.js';
-import { Flusher } from './flush.js';
+import { current, Flusher } from './flush.js';
 
 /** Codes after which no write can succeed. */
 const unusable = new Set(['lease_lost', 'unauthenticated', 'forbidden', 'not_found', 'gone']);
@@ -23,6 +23,8 @@ export class Attempt {
   over = false;
   /** The settle is under way, so the claim may end without having been lost. */
   settling = false;
+  /** A write has had no usable answer: nothing more may go out under its number. */
+  unsure = false;
   #link;
   #path;
   #number;
@@ -114,19 +116,40 @@ export class Attempt {
     if (steered === true) this.steered = true;
   }
 
-  /** Commits one write under the next number. With text, the message being written is part of it. */
+  /**
+   * Commits one write under the next number. With text it ends the message being written, if that has text or parts:
+   * the rule of the engine, where every step does that records progress.
+   */
   commit(body, { text = false, parts } = {}) {
-    const draft = text ? this.text.take() : null;
+    const taken = text ? this.text.take() : null;
     return this.inTurn(async () => {
-      const message = draft && messageOf(draft, parts);
+      const draft = taken && current(taken);
+      const message = (draft && messageOf(draft, parts)) ?? undefined;
+      let ended = false; // the message
       try {
-        await this.post('entries', { number: this.#number, ...body, message, covers: this.handed || undefined });
-      } catch (error) {
-        if (draft) this.text.restore(draft);
-        throw error;
+        if (this.over && !this.lost) throw new LeaseLost('the attempt has ended');
+        await this.#write({ number: this.#number, ...body, message, covers: this.handed || undefined });
+        ended = message !== undefined;
+        this.#number++;
+      } finally {
+        if (draft && !ended) this.text.keep(draft);
       }
-      this.#number++;
     });
+  }
+
+  // A write whose outcome stays unknown ends the attempt: another one under its number would be refused, or would be
+  // there in place of the first.
+  async #write(body) {
+    const text = this.#link.encode(body);
+    try {
+      await this.post('entries', text);
+    } catch (error) {
+      if (this.lost || isRefusal(error)) throw error;
+      this.unsure = true;
+      const reason = `the server did not say whether it has step ${body.number} (${error.detail ?? error.message})`;
+      this.end(new LeaseLost(`${reason}; another attempt goes on`));
+      throw this.#lost.signal.reason;
+    }
   }
 
   /** Ends the attempt for the handler: what it does from now on is too late. Returns the text that it left. */
@@ -136,10 +159,15 @@ export class Attempt {
     return this.text.take();
   }
 
-  /** Settles, with the text or without it. The number is that of the next write, so a repeat is recognized. */
-  settle(body, draft) {
-    this.settling = true;
-    return this.post('settle', { number: this.#number, ...body, message: draft && messageOf(draft) });
+  /**
+   * Settles, with the text or without it, after the writes that are under way. The number is that of the next write, so
+   * a repeat is recognized.
+   */
+  settle(body, taken) {
+    return this.inTurn(() => {
+      this.settling = true;
+      return this.post('settle', { number: this.#number, ...body, message: taken && messageOf(current(taken)) });
+    });
   }
 
   /** Registers a ticket that the run has to wait for, and throws. */
@@ -151,9 +179,13 @@ export class Attempt {
 
 /** The message of a draft, undefined if it is empty. */
 function messageOf(draft, parts = []) {
-  if (draft.text === '' && parts.length === 0) return undefined;
-  return { text: draft.text, truncated: draft.truncated || undefined, parts: parts.length > 0 ? parts : undefined };
+  const { text, truncated } = draft.whole;
+  if (text === '' && parts.length === 0) return undefined;
+  return { text, truncated: truncated || undefined, parts: parts.length > 0 ? parts : undefined };
 }
+
+/** Whether the server has said that it did not do what it was asked for. */
+function isRefusal({ status }) { return status >= 400 && status < 500; }
 
 /** The error of a name that is no name. */
 export function checkName(name, what) {

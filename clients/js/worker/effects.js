@@ -3,8 +3,9 @@
 import { MailroomError } from '../errors.js';
 import { checkName } from './attempt.js';
 import { waitFor } from './asks.js';
+import { isWithin, within } from './context.js';
 import { conflict, Failure, invalid, LeaseLost, messageOf, Unknown } from './errors.js';
-import { bytesOf, digest, encode, KiB, MiB, plain } from './json.js';
+import { bytesOf, digest, KiB, MiB, plain } from './json.js';
 
 const limit = MiB; // of a recorded value
 const limitAsked = 64 * KiB; // of an input that a ticket shows
@@ -20,7 +21,7 @@ export class Effects {
   effect(name, fn, { input, idempotent = false, reconcile } = {}) {
     return this.#enter(name, fn, input, async (state, given) => {
       for (;;) {
-        if (settled(state)) return state.result;
+        if (settled(state)) return valueOf(state);
         if (state.last === 'effect.intended' || state.last === 'effect.unknown') {
           if (!await this.#resolve(state, given, { idempotent, reconcile })) continue;
         }
@@ -35,12 +36,10 @@ export class Effects {
 
   memo(name, fn, { input } = {}) {
     return this.#enter(name, fn, input, async (state) => {
-      if (settled(state)) return state.result;
-      if (state.last && state.last !== 'effect.settled') {
-        throw conflict(`"${name}" is an effect, not a memo; use another name`);
-      }
+      if (settled(state)) return valueOf(state);
+      if (state.tries > 0) throw conflict(`"${name}" is an effect without a value yet; give the memo another name`);
       this.#attempt.check();
-      const value = plain(await fn(), `the value of memo "${name}"`, limit);
+      const value = plain(await within(this, name, fn), `the value of memo "${name}"`, limit);
       await this.#record(state, 'effect.settled', { result: value });
       return value;
     });
@@ -51,6 +50,9 @@ export class Effects {
     checkName(name, 'an effect');
     if (typeof fn !== 'function') throw invalid(`effect "${name}" needs a function`);
     this.#attempt.check();
+    if (isWithin(this, name)) {
+      throw conflict(`"${name}" is called within its own function, and would wait for itself; give it another name`);
+    }
     const given = plain(input, `the input of effect "${name}"`, limit);
     return this.#after(name, async () => {
       const state = await this.#state(name);
@@ -94,7 +96,7 @@ export class Effects {
     if (state.last === 'effect.intended') await this.#record(state, 'effect.unknown');
     if (idempotent) return true;
     if (reconcile) {
-      const found = await reconcile(state.key);
+      const found = await within(this, state.name, () => reconcile(state.key));
       if (!found) return true;
       await this.#settle(state, found.value);
       return false;
@@ -126,7 +128,7 @@ export class Effects {
       throw error;
     }
     try {
-      value = await fn(state.key);
+      value = await within(this, state.name, () => fn(state.key));
     } catch (error) {
       await this.#failed(state, error);
       throw error;
@@ -149,19 +151,16 @@ export class Effects {
     }
   }
 
-  /** Records the value of a call. The effect has happened: a value that cannot be recorded leaves it unknown. */
+  /** Records the value of a call. One that cannot be kept is recorded as called, so that nothing calls it again. */
   async #settle(state, value) {
-    const what = `the value of effect "${state.name}"`;
     try {
-      const text = value === undefined ? 'null' : encode(value, what);
-      const kept = JSON.parse(text);
-      await this.#record(state, 'effect.settled', bytesOf(text) > limit ? { cut: true } : { result: kept });
-      return kept;
+      const result = plain(value, `the value of effect "${state.name}"`, limit);
+      await this.#record(state, 'effect.settled', { result });
+      return result;
     } catch (error) {
       if (!(error instanceof MailroomError)) throw error;
-      await this.#record(state, 'effect.unknown');
-      const reason = `effect "${state.name}" has happened, but its value cannot be recorded: ${error.detail}`;
-      throw new Failure(reason, { class: 'permanent', cause: error });
+      await this.#record(state, 'effect.settled', { cut: true });
+      throw withoutValue(state, error);
     }
   }
 
@@ -171,9 +170,20 @@ export class Effects {
     const effects = [{ kind, body: { name: state.name, input: state.input, ...outcome } }];
     const record = good ? undefined : true; // a failed call is no progress
     await this.#attempt.commit({ effects, step: { record } }, { text: good });
-    Object.assign(state, { last: kind, result: undefined, error: undefined }, outcome);
+    Object.assign(state, { last: kind, result: undefined, error: undefined, cut: undefined }, outcome);
     if (kind === 'effect.intended') state.tries++;
   }
 }
 
 function settled(state) { return state.last === 'effect.settled' && !state.error; }
+
+function valueOf(state) {
+  if (state.cut) throw withoutValue(state);
+  return state.result ?? null;
+}
+
+function withoutValue({ name }, cause) {
+  const why = cause ? `: ${cause.detail}` : '; return a reference';
+  const message = `effect "${name}" was called, but its value could not be kept${why}`;
+  return new Failure(message, { class: 'permanent', cause });
+}

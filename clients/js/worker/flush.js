@@ -31,17 +31,17 @@ export class Flusher {
   /** Ends the message being written and returns its draft. What is written from now on belongs to the next message. */
   take() {
     const draft = this.draft;
-    draft.end();
-    this.draft = new Draft();
+    this.draft = draft.next = new Draft();
     return draft;
   }
 
-  /** Makes the text of a refused step part of the current message again. */
-  restore(draft) {
-    const after = this.draft;
-    draft.write(after.text);
+  /** Lets a message go on that was taken and did not become part of a step: what was written since follows it. */
+  keep(draft) {
+    const after = draft.next;
+    draft.absorb(after);
     after.into = draft;
-    this.draft = draft;
+    draft.next = after.next;
+    if (this.draft === after) this.draft = draft;
   }
 
   stop() {
@@ -68,7 +68,8 @@ export class Flusher {
   #start() {
     this.stop();
     const { draft } = this; // a step that takes it is sent after this flush
-    this.#flush = this.#attempt.inTurn(() => this.#send(current(draft))).catch(() => {}).then(() => {
+    const send = () => this.#attempt.over || this.#send(current(draft));
+    this.#flush = this.#attempt.inTurn(send).catch(() => {}).then(() => {
       this.#flush = null;
       if (this.draft.behind > 0) this.#schedule(showEvery);
       else if (this.draft.unstored) this.#schedule(Math.max(showEvery, this.#storeAt - performance.now()));
@@ -90,7 +91,8 @@ export class Flusher {
   }
 }
 
-function current(draft) {
+/** The draft that has the text of this one. */
+export function current(draft) {
   while (draft.into) draft = draft.into;
   return draft;
 }

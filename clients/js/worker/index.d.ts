@@ -123,7 +123,8 @@ export interface Session {
    * If the process dies within fn, it is unknown whether it happened. Then a ticket asks a person (approve: call it
    * again; answer: this was its value; deny: fail), unless the effect is idempotent or has a reconcile function.
    *
-   * The value is what JSON keeps of it. Above 1 MiB only the fact is recorded: later attempts return undefined.
+   * The value is what JSON keeps of it, at most 1 MiB. If JSON cannot keep it, the effect is recorded as called without
+   * its value, and the run fails for good: nothing calls it twice. A call within fn needs another name.
    */
   effect<T>(name: string, fn: (key: string) => T | Promise<T>, options?: EffectOptions<T>): Promise<T>;
   /**

@@ -131,6 +131,7 @@ export class Pool {
       const cut = new AbortController();
       const abort = () => cut.abort(signal.reason);
       if (!alone) this.#onLast = () => cut.abort();
+      if (signal.aborted) abort();
       signal.addEventListener('abort', abort, { once: true });
       try {
         const options = { once: true, timeout: patience, signal: cut.signal };

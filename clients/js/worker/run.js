@@ -49,7 +49,7 @@ async function conclude(attempt, work, grace, log) {
     const lost = attempt.lost || error instanceof LeaseLost || error.code === 'lease_lost';
     if (lost) log.warn('claim lost; another attempt goes on', { reason: messageOf(error) });
     else log.error('attempt could not be settled; its claim is given back', { error });
-    return lost;
+    return lost && !attempt.unsure;
   } finally {
     attempt.over = true;
     clearTimeout(deadline);
@@ -103,13 +103,16 @@ function failure(error, forced) {
 async function settle(attempt, body, { text }, log) {
   const draft = attempt.close();
   if (body.outcome === 'complete' && text) draft.write(text.replaceAll('\0', '\ufffd'));
-  draft.end();
+  const isWrong = (error) => ['invalid', 'too_large', 'conflict'].includes(error.code);
   try {
     await attempt.settle(body, draft);
   } catch (error) {
-    if (!['invalid', 'too_large', 'conflict'].includes(error.code)) throw error;
+    if (!isWrong(error)) throw error;
     log.error('settle refused', { error });
     const refused = failure(new Error(`settle refused: ${error.message}`));
-    await attempt.settle(refused, draft).catch(() => attempt.settle(refused));
+    await attempt.settle(refused, draft).catch((again) => {
+      if (!isWrong(again)) throw again;
+      return attempt.settle(refused);
+    });
   }
 }

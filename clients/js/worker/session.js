@@ -5,7 +5,7 @@ import { checkName } from './attempt.js';
 import { Effects } from './effects.js';
 import { invalid } from './errors.js';
 import { encode, KiB, plain } from './json.js';
-import { checkText } from './text.js';
+import { checkLabel, checkText } from './text.js';
 
 const limitEntry = 256 * KiB;
 const limitState = 16 * KiB;
@@ -41,7 +41,11 @@ export class Session {
   }
 
   toolArguments(call, name, text) {
-    return this.#show(text, 'the arguments', () => this.#attempt.text.show(text, 'tool', call, name));
+    return this.#show(text, 'the arguments', () => {
+      checkLabel(call, 'the id of the call');
+      if (name !== '') checkLabel(name, 'the name of the tool');
+      return this.#attempt.text.show(text, 'tool', call, name);
+    });
   }
 
   step(step = {}, options = {}) { return this.#attempt.track(this.#step(step, options)); }

@@ -4,6 +4,7 @@ import { invalid } from './errors.js';
 import { bytesOf, MiB, wellFormed } from './json.js';
 
 const limit = MiB; // bytes of one message, and of what is shown beside it
+const mostLabel = 1000; // bytes
 
 /**
  * A text that arrives in pieces and is sent in pieces, with its offsets in bytes. A piece may end within a surrogate
@@ -27,12 +28,8 @@ class Flow {
     return { taken, whole: bytes <= room };
   }
 
-  /** Ends it: a half that stayed alone becomes U+FFFD. */
-  end(room) {
-    if (!this.#half) return 0;
-    this.#half = '';
-    return this.add('\ufffd', room).taken;
-  }
+  /** All that was added, with a half at the end. */
+  get all() { return this.text + this.#half; }
 
   /** Where the text ends now. */
   get mark() { return { at: this.text.length, bytes: this.#bytes }; }
@@ -49,8 +46,10 @@ const start = { at: 0, bytes: 0 };
 /** One message. Once a step has taken it, what is written belongs to the next one. */
 export class Draft {
   truncated = false;
-  /** The message that has this one's text since its step was refused. */
+  /** The draft that has this one's text, if it follows a message that goes on. */
   into = null;
+  /** The draft of the message after this one, once a step has taken this one. */
+  next = null;
   #flow = new Flow();
   #shown = start; // up to here readers have it
   #stored = start; // up to here the server has it
@@ -60,6 +59,13 @@ export class Draft {
 
   get text() { return this.#flow.text; }
 
+  /** Its text if it ends here, where half a surrogate pair becomes U+FFFD. */
+  get whole() {
+    const half = this.#flow.all.length > this.text.length;
+    const cut = half && this.#room < bytesOf('\ufffd');
+    return { text: half && !cut ? `${this.text}\ufffd` : this.text, truncated: this.truncated || cut };
+  }
+
   write(text) {
     if (this.truncated) return; // nothing follows a cut
     const { taken, whole } = this.#flow.add(text, this.#room);
@@ -67,15 +73,23 @@ export class Draft {
     if (!whole) this.truncated = true;
   }
 
-  /** Adds to what is shown beside the message; what exceeds its limit is not shown. */
-  show(text, channel, call, name) {
-    const key = `${channel} ${call ?? ''}`;
+  /** Adds to what is shown beside the message. A piece that exceeds its limit, with the names, is not shown. */
+  show(text, channel, call = '', name = '') {
+    const size = bytesOf(text) + bytesOf(call) + bytesOf(name);
+    if (text === '' || size > this.#roomBeside) return;
+    const key = `${channel} ${call}`;
     let beside = this.#beside.get(key);
     if (!beside) this.#beside.set(key, beside = { channel, call, name, flow: new Flow(), shown: start });
-    this.#roomBeside -= beside.flow.add(text, this.#roomBeside).taken;
+    beside.flow.add(text, Infinity);
+    this.#roomBeside -= size;
   }
 
-  end() { this.#room -= this.#flow.end(this.#room); }
+  /** Adds what was written since. */
+  absorb(draft) {
+    this.write(draft.#flow.all);
+    if (draft.truncated) this.truncated = true;
+    for (const { channel, call, name, flow } of draft.#beside.values()) this.show(flow.all, channel, call, name);
+  }
 
   /** Characters that readers do not have yet. */
   get behind() {
@@ -101,7 +115,7 @@ export class Draft {
       const { channel, call, name, flow, shown } = beside;
       beside.shown = flow.mark;
       const text = flow.text.slice(shown.at);
-      if (text) bodies.push({ channel, call, name, offset: shown.bytes, text });
+      if (text) bodies.push({ channel, call: call || undefined, name: name || undefined, offset: shown.bytes, text });
     }
     const mark = this.#flow.mark;
     if (withText && mark.at > this.#shown.at) {
@@ -116,4 +130,10 @@ export class Draft {
 export function checkText(text, what) {
   if (typeof text !== 'string') throw invalid(`${what} must be a text, not ${text === null ? 'null' : typeof text}`);
   if (text.includes('\0')) throw invalid(`${what} must have no NUL character; remove it`);
+}
+
+/** Throws for what cannot be the id or the name of a tool call. */
+export function checkLabel(text, what) {
+  checkText(text, what);
+  if (text === '' || bytesOf(text) > mostLabel) throw invalid(`${what} must have 1 to ${mostLabel} bytes`);
 }
