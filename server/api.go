@@ -52,7 +52,7 @@ func (s *Server) registerRoutes() {
 	rt.refineSchemas()
 	rt.applyBounds(&o)
 	rt.pages(o.Parts.Pages)
-	rt.reference(&referenceHandlers{api: rt.api.OpenAPI(), options: reference.Options{
+	rt.reference(&referenceHandlers{api: rt.api.OpenAPI(), page: o.Parts.Page, options: reference.Options{
 		URL: o.Access.URL, LimitsRate: func(route string) bool {
 			method, _, _ := strings.Cut(route, " ")
 			return limitsRate(method, s.mux.permissions[route])

@@ -97,6 +97,8 @@ type Parts struct {
 	Metrics *operate.Metrics
 	// Pages are static files for browsers, by path. GET and HEAD need no token.
 	Pages map[string]http.Handler
+	// Page returns the handler of a page that is rendered here, as Pages serve theirs. nil: there is no /docs/api.
+	Page func(html []byte) http.Handler
 	// Protocols are further protocols over the same operations, by route such as "POST /mcp".
 	Protocols map[string]Protocol
 }

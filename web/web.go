@@ -1,5 +1,6 @@
 // Package web has the pages that the server serves to browsers: the console, the chat, the page of a link in an
-// alert, the service worker that shows alerts, and the libraries that "make vendor" bundles. They are plain files in
+// alert, the styles of the API reference, the service worker that shows alerts, and the libraries that "make vendor"
+// bundles. They are plain files in
 // the binary and need no build step. They use the API like any other client, with the session of the browser or a
 // token that the user pastes; the files contain no secrets.
 package web
@@ -21,7 +22,7 @@ import (
 	js "mailroom/clients/js"
 )
 
-//go:embed chat console decide sw.js manifest.webmanifest llms.txt vendor/*.js vendor/*.css vendor/LICENSES.txt
+//go:embed chat console decide docs sw.js manifest.webmanifest llms.txt vendor/*.js vendor/*.css vendor/LICENSES.txt
 var files embed.FS
 
 // policy is the Content-Security-Policy: scripts, styles and calls of the same origin
@@ -61,6 +62,11 @@ func Pages() map[string]http.Handler {
 	return pages
 }
 
+// Page returns the handler of a page that another package renders. Its files are among [Pages].
+func Page(html []byte) http.Handler {
+	return makeFile(html, "text/html; charset=utf-8", policy+"'none'")
+}
+
 // file is one file of a page.
 type file struct {
 	body []byte
@@ -89,11 +95,15 @@ func newFile(at string, body []byte) (string, file, error) {
 	case ext == ".html":
 		at = path.Dir(at) // /chat/index.html is /chat
 	}
+	return at, makeFile(body, kinds[ext], csp), nil
+}
+
+func makeFile(body []byte, kind, csp string) file {
 	sum := sha256.Sum256(body)
 	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
-	return at, file{body: body, kind: kinds[ext], csp: csp, tag: tag, compressed: sync.OnceValue(func() []byte {
+	return file{body: body, kind: kind, csp: csp, tag: tag, compressed: sync.OnceValue(func() []byte {
 		return compress(body)
-	})}, nil
+	})}
 }
 
 func compress(body []byte) []byte {

@@ -74,7 +74,7 @@ func TestPagesReferToExistingFilesByRelativePaths(t *testing.T) {
 				t.Errorf("%s names %q, which is not relative", path, name)
 				continue
 			}
-			if to := at(from).ResolveReference(at(name)).Path; pages[to] == nil {
+			if to := at(from).ResolveReference(at(name)).Path; pages[to] == nil && to != "/docs/api" { // the server renders it
 				t.Errorf("%s names %s, which is not there", path, to)
 			}
 		}

@@ -180,7 +180,7 @@ func (a *assembly) newServer() *server.Server {
 		},
 		Parts: server.Parts{
 			Channels: n.channels, Pairings: newPairings(c, n.ledger), Alerts: a.alerts, Issues: issueBoard(c),
-			NoSearch: !c.Search, Metrics: a.numbers, Pages: web.Pages(), Protocols: protocols(a.hooks, a.log),
+			NoSearch: !c.Search, Metrics: a.numbers, Pages: web.Pages(), Page: web.Page, Protocols: protocols(a.hooks, a.log),
 		},
 		Limits: serverLimits(c), Ready: n.ready, Version: command.ReadVersion().Version, Log: a.log,
 	})

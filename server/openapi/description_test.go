@@ -81,6 +81,7 @@ type schema struct {
 	Required   []string           `json:"required"`
 	Properties map[string]*schema `json:"properties"`
 	Items      *schema            `json:"items"`
+	AnyOf      []*schema          `json:"anyOf"`
 	MinItems   int                `json:"minItems"`
 	MaxItems   *int               `json:"maxItems"`
 	MaxLength  *int               `json:"maxLength"`

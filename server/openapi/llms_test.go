@@ -7,14 +7,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"mailroom/server"
-	"mailroom/web"
 )
 
 // TestTheMapForLanguageModelsIsTrue checks that /llms.txt needs no token, and that each of its calls and links exists.
 func TestTheMapForLanguageModelsIsTrue(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Parts.Pages = web.Pages() })
+	f := start(t, withPages)
 	resp, err := f.http.RoundTrip(httptest.NewRequest(http.MethodGet, f.url+"/llms.txt", nil))
 	if err != nil {
 		t.Fatal(err)

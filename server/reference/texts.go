@@ -19,6 +19,7 @@ var operations string
 
 // text is the section of an operation.
 type text struct {
+	place    int // in the file, which is in the order of a reader
 	does     string
 	refusals []refusal
 }
@@ -41,7 +42,7 @@ func parseTexts(all string) (map[string]text, error) {
 			continue
 		}
 		id, rest, _ := strings.Cut(section, "\n")
-		t := text{}
+		t := text{place: len(sections)}
 		var does []string
 		for line := range strings.Lines(rest) {
 			line = strings.TrimSpace(line)
