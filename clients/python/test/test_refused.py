@@ -91,6 +91,25 @@ class TestRefused(Case):
             self.assertEqual(swallowed, [])
             self.assertEqual(sum("the disk is full" in line for line in logs.output), 1, logs.output)
 
+    def test_a_step_that_the_server_has_and_answers_with_faults_is_a_failure_once(self) -> None:
+        def handle(s: Session) -> None:
+            s.write("in the step")
+            s.checkpoint("kept")
+        worker = self.serve("half-done", handle)
+        send = worker.transport.once
+
+        def once(method: str, path: str, body: Any = None, **more: Any) -> Any:
+            found = send(method, path, body, **more)
+            if path.endswith("/entries"):
+                raise MailroomError("internal", "broken")
+            return found
+        with mock.patch.object(worker.transport, "once", once):
+            run = self.mailroom.send("x", agent="half-done", max_attempts=1)
+            self.failed(run, "broken")
+        self.assertEqual(run.data["attempt"], 1)
+        texts = [m.text for m in self.mailroom.messages(run.thread) if m.role == "assistant"]
+        self.assertEqual(texts, ["in the step"])
+
     def test_a_client_does_not_repeat_faults_for_ever(self) -> None:
         client = Mailroom(self.proxy.url, self.server.token)
         run = client.send("x", agent="echo")

@@ -57,6 +57,7 @@ class Attempt:
         self.entered = False  # the handler has begun
         self.forced = False  # the worker settles it, because its handler does not return
         self.flush_at = 0.0  # time.monotonic() before which nothing is flushed
+        self._unsure = False  # the server may have the step with the next number
         self._faults = 0  # flushes in a row that the server answered with a fault
         self._closed = False
         self._pid = os.getpid()
@@ -134,6 +135,9 @@ class Attempt:
     def _commit(self, body: Row) -> Row:
         try:
             return dict(self.post("entries", body))
+        except Ended:
+            self._unsure = True
+            raise
         except MailroomError as err:
             if "body.step.extend" not in err.places:
                 raise
@@ -256,6 +260,11 @@ class Attempt:
             try:
                 self._send("POST", "settle", body)
             except MailroomError as err:
+                if err.code == "conflict" and self._unsure:  # it has the step, and the message in it
+                    self._unsure, self.number = False, self.number + 1
+                    del body["number"]
+                    body.pop("message", None)
+                    return self.settle(body, text=False)
                 if isinstance(fate := self._fate(err), LeaseLost):
                     self.end(fate)
                     raise fate from None
