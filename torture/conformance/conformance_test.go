@@ -112,6 +112,9 @@ func (b *table) set(scenario, column, result string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cells[[2]string{scenario, column}] = result
+	if *tableFlag {
+		fmt.Fprintf(os.Stderr, "%s, %s: %s\n", scenario, column, result) // a full run takes minutes
+	}
 }
 
 // print shows the table.

@@ -69,14 +69,12 @@ func playEach(t testing.TB, g *stage, s *scenario) error {
 func playAt(t testing.TB, g *stage, s *scenario, f fault) error {
 	if !strings.HasPrefix(f.Do, "kill") {
 		g.proxy.reset()
-		g.proxy.arm(f)
-		return (&play{stage: g, s: s}).perform()
+		return (&play{stage: g, s: s}).performWith(f)
 	}
 	if g.column.name != inside {
 		own := newStage(t, g.column, g.server, fmt.Sprintf("%s.%s.%s.%d", g.agent, f.Do, f.At, f.Nth), nil)
 		own.proxy.reset()
-		own.proxy.arm(f)
-		return (&play{stage: own, s: s}).perform()
+		return (&play{stage: own, s: s}).performWith(f)
 	}
 	on := &server{binary: g.server.binary, data: t.TempDir(), dir: newNotes(t)}
 	on.env = []string{fmt.Sprintf("MAILROOM_TORTURE=%s %s %d", strings.TrimPrefix(f.Do, "kill-"), f.At, f.Nth)}
@@ -85,6 +83,19 @@ func playAt(t testing.TB, g *stage, s *scenario, f fault) error {
 	}
 	on.env = nil // of the next start
 	return (&play{stage: newStage(t, g.column, on, inside, nil), s: s}).perform()
+}
+
+// performWith plays the scenario with a fault, which must happen. Only the number of requests with text, and of reads,
+// differs between two runs.
+func (p *play) performWith(f fault) error {
+	p.proxy.arm(f)
+	if err := p.perform(); err != nil || !slices.Contains([]string{"claim", "step", "effect", "settle"}, f.At) {
+		return err
+	}
+	return p.until("the fault has happened", func() (bool, error) {
+		_, fired := p.proxy.history()
+		return len(fired) > 0, nil
+	})
 }
 
 // points returns the points of a run that has ended.

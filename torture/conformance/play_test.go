@@ -100,6 +100,8 @@ func actions() map[string]action {
 			return err
 		},
 		"attend": (*play).attend,
+		"pause":  func(p *play, _ operation) error { return p.pause(true) },
+		"resume": func(p *play, _ operation) error { return p.pause(false) },
 		// decide NAME VERDICT ANSWER: the ticket, once it is open.
 		"decide": (*play).decide,
 	}
@@ -112,7 +114,11 @@ func (p *play) perform() error {
 		moves = append([]operation{{json.RawMessage(`"submit"`)}}, moves...)
 	}
 	for _, op := range moves {
-		if err := actions()[op.verb()](p, op); err != nil {
+		do := actions()[op.verb()]
+		if do == nil {
+			return fmt.Errorf("unknown action %s", op)
+		}
+		if err := do(p, op); err != nil {
 			return fmt.Errorf("%s: %w", op, err)
 		}
 	}
@@ -146,28 +152,18 @@ func (p *play) submit(_ operation) error {
 	return nil
 }
 
-// maxPad is how much of the further input one submit carries: a body has 4 MiB at most, a message 1 MiB.
-const maxPad = 3 << 20
+// maxMessage is the length of the messages of further input: one has 1 MiB at most.
+const maxMessage = 1 << 20
 
 // send submits a script, and further messages with pad bytes.
 func (p *play) send(thread, script string, pad int) (run string, err error) {
-	in := api.Submit{Thread: thread, Agent: p.agent, Messages: []api.NewMessage{{Text: script}}}
-	for mode := mailroom.ModeQueue; ; mode = mailroom.ModeCollect {
-		for size := min(pad, maxPad); size > 0; size -= 1 << 20 {
-			in.Messages = append(in.Messages, api.NewMessage{Text: strings.Repeat("x", min(size, 1<<20))})
-		}
-		in.Mode = mode
-		in.Key = fmt.Sprint(thread, " ", pad, " ", len(script))
-		out, err := p.submitOnce(in)
-		if err != nil {
-			return "", err
-		}
-		run = out.Run
-		if pad -= maxPad; pad <= 0 {
-			return run, nil
-		}
-		in.Messages = nil
+	in := api.Submit{Thread: thread, Agent: p.agent, Messages: []api.NewMessage{{Text: script}},
+		Key: fmt.Sprint(thread, " ", len(script))}
+	for size := pad; size > 0; size -= maxMessage {
+		in.Messages = append(in.Messages, api.NewMessage{Text: strings.Repeat("x", min(size, maxMessage))})
 	}
+	out, err := p.submitOnce(in)
+	return out.Run, err
 }
 
 // submitOnce repeats a submit that the server did not answer. The server inside which the agent runs may have died of
@@ -306,6 +302,15 @@ func (p *play) refused(op operation) error {
 		return fmt.Errorf("the worker ended with %s and says %q", w.cmd.ProcessState, w.output())
 	}
 	return nil
+}
+
+// pause keeps runs of the agent in the queue, where further messages join them, or ends that.
+func (p *play) pause(begin bool) error {
+	if !begin {
+		return p.server.client().ResumeAgent(p.t.Context(), p.agent)
+	}
+	_, err := p.server.client().PauseAgent(p.t.Context(), p.agent, "more input comes")
+	return err
 }
 
 // awaitWorkers waits until so many workers serve the agent.
