@@ -18,6 +18,7 @@ import (
 type described struct {
 	routes *http.ServeMux
 	codes  map[string]map[int][]string // codes of refusals by route and status
+	ids    map[string]string           // of operations, by route
 	lists  map[string]bool             // fields of responses that are lists and never null
 }
 
@@ -32,6 +33,7 @@ var describeAPI = sync.OnceValue(func() described {
 	}
 	var d struct {
 		Paths map[string]map[string]struct {
+			ID        string            `json:"operationId"`
 			Responses map[string]answer `json:"responses"`
 		} `json:"paths"`
 		Components struct {
@@ -44,12 +46,13 @@ var describeAPI = sync.OnceValue(func() described {
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
 		panic(err)
 	}
-	out := described{routes: http.NewServeMux(), codes: map[string]map[int][]string{}, lists: map[string]bool{}}
+	out := described{routes: http.NewServeMux(), codes: map[string]map[int][]string{}, ids: map[string]string{},
+		lists: map[string]bool{}}
 	for path, operations := range d.Paths {
 		for method, op := range operations {
 			route := strings.ToUpper(method) + " " + path
 			out.routes.HandleFunc(route, func(http.ResponseWriter, *http.Request) {})
-			out.codes[route] = map[int][]string{}
+			out.codes[route], out.ids[route] = map[int][]string{}, op.ID
 			for status, a := range op.Responses {
 				if n, err := strconv.Atoi(status); err == nil {
 					out.codes[route][n] = d.Components.Responses[strings.TrimPrefix(a.Ref, "#/components/responses/")].Codes
