@@ -2,6 +2,13 @@
 
 GO ?= go
 
+# PATH=… of make module is the path of a module, and no list of folders: programs are found by the PATH that make itself
+# was started with. $(shell) has that one, or since make 4.4 the file of the process.
+ifeq ($(origin PATH),command line)
+MODULE_PATH := $(PATH)
+override PATH := $(shell p=$$(/usr/bin/tr '\0' '\n' 2>/dev/null </proc/$$PPID/environ | /usr/bin/sed -n 's/^PATH=//p'); echo "$${p:-$$PATH}")
+endif
+
 # The product needs no C; only the race detector does.
 export CGO_ENABLED = 0
 
@@ -24,7 +31,7 @@ endif
 # -race also makes the compiler check the use of unsafe, which costs up to a tenth of a test that reflects much. Our code
 # keeps this check; the standard library and the other modules are compiled without. No test reads debug information: stack
 # traces do not need it, and it takes a tenth of the compilation.
-RACE = -race '-gcflags=all=-dwarf=false -d=checkptr=0' -gcflags=mailroom/...=-dwarf=false \
+RACE = -race '-gcflags=all=-dwarf=false -d=checkptr=0' -gcflags=./...=-dwarf=false \
 	$(foreach p,modernc.org/libc modernc.org/sqlite/lib,'-gcflags=$(p)=-race=false -dwarf=false')
 
 # By default a process under the race detector sleeps a second before it exits, for
@@ -40,11 +47,11 @@ PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # those of the command, which need everything compiled: they run while the rest is compiled.
 QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat ./channel/chat/room ./internal/jsontext ./server/internal/request ./thread
 LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./torture ./store/postgres ./internal/proc ./channel/slack ./channel/matrix ./alert \
-	./channel/poll ./store/transfer ./store/sqlite ./channel/webhook ./internal/archtest ./channel/discord ./agent/exec ./bench/mailroom \
+	./channel/poll ./store/transfer ./store/sqlite ./channel/webhook ./internal/archtest ./channel/discord ./internal/suite ./agent/exec ./bench/mailroom \
 	./store/storetest ./channel/chat/adapter ./protocol/mcp ./stream
 
 .DEFAULT_GOAL := help
-.PHONY: conformance help build fakes run test racing modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
+.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -65,6 +72,9 @@ test: programs ## everything: format, vet, staticcheck, build, tests with the ra
 
 racing: # make test sets JSON; vet is a step of its own
 	CGO_ENABLED=1 $(GO) test $(RACE) $(JSON) -p $(PARALLEL) -parallel $(PARALLEL) -vet=off -timeout 40m $(QUICK) $(LONGEST) ./...
+
+module: ## set the path under which other Go programs import this module, everywhere; PATH=example.org/mailroom
+	@exec $(GO) run ./internal/suite "$(MODULE_PATH)"
 
 modules:
 	@export $(WORK); for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -vet=off .) || exit 1; done

@@ -46,7 +46,7 @@ func build(t *testing.T) (plain, tagged string) {
 	plain, tagged = filepath.Join(servers.dir, "mailroom"), filepath.Join(servers.dir, "mailroom-torture")
 	servers.once.Do(func() {
 		for binary, tags := range map[string]string{plain: "", tagged: "torture"} {
-			if err := machinetest.Build(binary, tags, "mailroom/cmd/mailroom"); err != nil {
+			if err := machinetest.Build(binary, tags, "../cmd/mailroom"); err != nil {
 				servers.built = err
 			}
 		}

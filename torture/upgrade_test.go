@@ -24,7 +24,7 @@ import (
 func buildNext(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mailroom-next")
-	if err := machinetest.Build(binary, "nextversion", "mailroom/cmd/mailroom"); err != nil {
+	if err := machinetest.Build(binary, "nextversion", "../cmd/mailroom"); err != nil {
 		t.Fatal(err)
 	}
 	return binary

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(machinetest.Main{M: m, Packages: []string{"mailroom/cmd/bd"}}, map[string]func(){"bd": main})
+	testscript.Main(machinetest.Main{M: m, Packages: []string{"."}}, map[string]func(){"bd": main})
 }
 
 // TestSessions runs each file of testdata as a session of a user.

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	commands := machinetest.Main{M: m, Packages: []string{"mailroom/cmd/mailroom", "mailroom/cmd/bd"}}
+	commands := machinetest.Main{M: m, Packages: []string{".", "../bd"}}
 	testscript.Main(commands, map[string]func(){"mailroom": crashingChild, "bd": func() {
 		os.Exit(bd.RunProcess(context.Background(), "bd", ""))
 	}})

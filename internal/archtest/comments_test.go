@@ -305,15 +305,16 @@ func TestStaleCommentsAreFound(t *testing.T) {
 	} {
 		e.run(t, checkFirstWords)
 	}
+	imports := "package x\nimport \"" + module + "/store\"\n"
 	other, err := parse("store/x.go", "package store\ntype Store struct{ Size int }\nfunc (s *Store) Read() {}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []example{
 		{"links", "",
-			"package x\nimport \"mailroom/store\"\n// f uses [store.Store], [store.Store.Read], [store.Store.Size], [f] and [T.m].\nfunc f() {}\ntype T int\nfunc (T) m() {}", 0},
+			imports + "// f uses [store.Store], [store.Store.Read], [store.Store.Size], [f] and [T.m].\nfunc f() {}\ntype T int\nfunc (T) m() {}", 0},
 		{"another module", "", "package x\nimport \"time\"\n// f uses [time.Nothing], list[0] and [words].\nfunc f() {}", 0},
-		{"a name that is gone", "", "package x\nimport \"mailroom/store\"\n// f uses [store.Reader] and [store.Store.Write].\nfunc f() {}", 2},
+		{"a name that is gone", "", imports + "// f uses [store.Reader] and [store.Store.Write].\nfunc f() {}", 2},
 		{"an own name that is gone", "", "package x\n// f uses [Reader], [openRun] and [T.n].\nfunc f() {}\ntype T int", 3},
 		{"a package that is not imported", "", "package x\n// f uses [store.Store].\nfunc f() {}", 1},
 		{"in a field", "", "package x\ntype T struct {\n// Size is as in [Reader].\nSize int\n}", 1},

@@ -77,7 +77,7 @@ text { fill: #f0f6fc } .note { fill: #9198a1 } rect { fill: #151b23; stroke: #3d
 			at := left + k*(each+gap)
 			name := x.folder
 			if name == "." {
-				name = module
+				name = "mailroom"
 			}
 			line(`<rect x="%d" y="%d" width="%d" height="%d" rx="6"/>`, at, y, each, high)
 			line(`<text class="name" x="%d" y="%d">%s</text>`, at+10, y+19, html.EscapeString(name))

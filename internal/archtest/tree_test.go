@@ -9,13 +9,15 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
 
-const module = "mailroom"
+// module is the path of this module.
+var module = strings.TrimSuffix(reflect.TypeFor[file]().PkgPath(), "/internal/archtest")
 
 // file is one parsed Go file. Its name is relative to the root of the tree.
 type file struct {

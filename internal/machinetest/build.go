@@ -13,7 +13,8 @@ import (
 // test program itself serves as the commands.
 const folder = "MAILROOM_TEST_COMMANDS"
 
-// Build writes the programs of packages to path, a file or an existing folder. It builds as make does, so that the
+// Build writes the programs of packages to path, a file or an existing folder. Packages are folders, from that of the
+// tests, because the path of the module is not fixed (make module). Build builds as make does, so that the
 // build cache is shared: tests with the race detector set CGO_ENABLED=1, with which much would be compiled again.
 func Build(path, tags string, packages ...string) error {
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", path},
@@ -30,7 +31,7 @@ func Build(path, tags string, packages ...string) error {
 // Program find. Otherwise the test program itself serves as the commands, because it starts as quickly.
 type Main struct {
 	M        *testing.M
-	Packages []string // import paths of the main packages
+	Packages []string // folders of the main packages, from that of the tests
 }
 
 // Run runs the tests and returns their exit code.

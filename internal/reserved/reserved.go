@@ -41,7 +41,7 @@ func ForServer(id string) bool {
 	return false
 }
 
-// operator is the owner of the server's threads, see [mailroom/auth.Operator].
+// operator is the owner of the server's threads, as in package auth.
 const operator = "admin"
 
 // Owner returns the owner that the server gives a thread that [ForServer] is true for. If a thread with this id has

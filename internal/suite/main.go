@@ -5,6 +5,8 @@
 // Make alone cannot do this: its output of parallel targets is either mixed or held back to their end, and go test
 // holds back the results of quick packages until a slow one before them has ended. The command uses the standard
 // library only, so that it is built in a second where nothing is compiled yet but that library.
+//
+// For make module, its argument is the path that the module of the working directory gets.
 package main
 
 import (
@@ -25,6 +27,13 @@ func main() {
 	// inherit that. This process catches interrupts, so those programs start with the default action.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 2 {
+		if err := moveModule(os.Stdout, ".", os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, "module:", err)
+			os.Exit(2)
+		}
+		return
+	}
 	s, err := newSuite(steps(), newScreen(os.Stdout))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "suite:", err)

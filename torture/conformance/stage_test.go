@@ -345,7 +345,7 @@ var programs struct {
 func binary(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(programs.dir, "mailroom")
-	programs.once.Do(func() { programs.failed = machinetest.Build(path, "torture", "mailroom/cmd/mailroom") })
+	programs.once.Do(func() { programs.failed = machinetest.Build(path, "torture", "../../cmd/mailroom") })
 	if programs.failed != nil {
 		t.Fatal(programs.failed)
 	}
