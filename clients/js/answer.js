@@ -26,7 +26,8 @@ const untrusted = /^(CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERR_TLS_CERT_|HOS
 
 /** The error of a call without an answer. What no repeat can mend is incompatible or certificate, not unavailable. */
 export function unanswered(cause, base) {
-  const { code = '', message = '' } = rootOf(cause);
+  const { code = '', message: said } = rootOf(cause);
+  const message = said || code; // of several failed connections there is only a code
   const { origin = base } = base;
   const told = (kind, detail) => new MailroomError(kind, detail, { cause });
   if (untrusted.test(code)) {

@@ -109,7 +109,7 @@ async function* serverSent(client, open, cursor, signal) {
       return;
     }
     const type = response.headers.get('Content-Type') ?? '';
-    if (type && !type.startsWith('text/event-stream')) throw strange(response.status, client.url);
+    if (!type.startsWith('text/event-stream')) throw strange(response.status, client.url);
     yield { kind: 'live' };
     reader = response.body.getReader();
     const parser = new Parser();

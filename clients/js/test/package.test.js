@@ -96,3 +96,23 @@ test('the worker in the README runs as it stands', async (t) => {
   for await (const _ of client.follow({ run: sent }));
   assert.match((await client.run(sent)).reply, /^Sent a lamp, order \d+\.$/);
 });
+
+test('what browsers load imports nothing of Node and no package, and every module of it is published', async () => {
+  const seen = new Set();
+  const load = async (name) => {
+    if (seen.has(name)) return;
+    seen.add(name);
+    const code = (await readFile(join(here, name), 'utf8')).replace(/^\s*(\/\/|\*|\/\*).*$/gm, '');
+    const imports = /\b(?:from|import)\s*\(?\s*['"]([^'"]+)['"]/g;
+    for (const [, from] of code.matchAll(imports)) {
+      assert.match(from, /^\.\.?\/[\w./]+\.js$/, `${name} imports ${from}, which no browser finds`);
+      await load(join(name, '..', from));
+    }
+    const free = code.replace(/globalThis\.process|process\.(once|off)\(name/g, '');
+    assert.doesNotMatch(free, /\b(process\.|Buffer\.|require\(|__dirname|global\.)/, `${name} uses what only Node has`);
+  };
+  await load('mailroom.js');
+  await load('worker/index.js');
+  assert.ok(seen.size > 15, [...seen].join());
+  for (const name of seen) assert.ok(files.includes(name), `${name} is not in the package`);
+});

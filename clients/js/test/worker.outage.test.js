@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 
 import { MailroomError } from '../errors.js';
 import { Lease } from '../worker/lease.js';
@@ -14,72 +14,118 @@ async function effects(bench, run) {
   return entries.map(({ kind }) => kind.slice('effect.'.length));
 }
 
-for (const [decision, reply, calls] of [['approve', '"again"', 1], ['answer', '"answered"', 0], ['deny', null, 0]]) {
-  test(`a process that is killed in an effect leaves it unknown, and a person decides: ${decision}`, async (t) => {
+// They wait for the end of a lease, all at the same time.
+describe('after the end of a lease', { concurrency: true }, () => {
+  for (const [decision, reply, calls] of [['approve', '"again"', 1], ['answer', '"answered"', 0], ['deny', null, 0]]) {
+    test(`a process that is killed in an effect leaves it unknown, and a person decides: ${decision}`, async (t) => {
+      const bench = await serve(t, null, { config: short });
+      const victim = await elsewhere(t, bench.server, 'inside');
+      const run = await bench.send('pay');
+      await victim.said('inside');
+      victim.child.kill('SIGKILL');
+      let called = 0;
+      const worker = bench.start(async (s) => JSON.stringify(await s.effect('pay', () => { called++; return 'again'; })));
+      t.after(() => worker.stop({ within: 0 }));
+      assert.equal((await bench.end(run, 'waiting')).status, 'waiting');
+      assert.deepEqual(await effects(bench, run), ['intended', 'unknown']);
+      const ticket = await bench.decide(run, decision, decision === 'answer' ? { answer: 'answered' } : {});
+      assert.equal(ticket.name, 'effect:pay#1');
+      const done = await bench.end(run);
+      assert.deepEqual([done.reply, called], [reply, calls]);
+      if (decision === 'deny') assert.deepEqual([done.status, done.error.class], ['failed', 'permanent']);
+    });
+  }
+
+  test('an idempotent effect is called again with the same key, and reconcile finds out about one', async (t) => {
     const bench = await serve(t, null, { config: short });
-    const victim = await elsewhere(t, bench.server, 'inside');
+    for (const [options, called, reply] of [
+      [{ idempotent: true }, (run) => [`${run}/pay`], 'called'],
+      [{ reconcile: () => ({ value: 'found' }) }, () => [], 'found'],
+      [{ reconcile: () => undefined }, (run) => [`${run}/pay`], 'called'],
+    ]) {
+      const victim = await elsewhere(t, bench.server, 'inside');
+      const run = await bench.send('pay');
+      await victim.said('inside');
+      victim.child.kill('SIGKILL');
+      const keys = [];
+      const worker = bench.start((s) => s.effect('pay', (key) => { keys.push(key); return 'called'; }, options));
+      const done = await bench.end(run);
+      assert.deepEqual([done.reply, keys], [reply, called(run)]);
+      await worker.stop();
+    }
+  });
+
+  test('a process that is stopped for longer than its lease is fenced, and another one goes on', async (t) => {
+    const bench = await serve(t, null, { config: short });
+    const frozen = await elsewhere(t, bench.server, 'after');
     const run = await bench.send('pay');
-    await victim.said('inside');
-    victim.child.kill('SIGKILL');
+    await frozen.said('after');
+    frozen.child.kill('SIGSTOP');
     let called = 0;
-    const worker = bench.start(async (s) => JSON.stringify(await s.effect('pay', () => { called++; return 'again'; })));
+    const worker = bench.start(async (s) => `paid ${await s.effect('pay', () => { called++; return 8; })}`);
     t.after(() => worker.stop({ within: 0 }));
-    assert.equal((await bench.end(run, 'waiting')).status, 'waiting');
-    assert.deepEqual(await effects(bench, run), ['intended', 'unknown']);
-    const ticket = await bench.decide(run, decision, decision === 'answer' ? { answer: 'answered' } : {});
-    assert.equal(ticket.name, 'effect:pay#1');
     const done = await bench.end(run);
-    assert.deepEqual([done.reply, called], [reply, calls]);
-    if (decision === 'deny') assert.deepEqual([done.status, done.error.class], ['failed', 'permanent']);
+    assert.deepEqual([done.reply, done.attempt, called], ['paid 7', 2, 0]);
+    frozen.child.kill('SIGCONT');
+    await frozen.said('LeaseLost');
+    assert.deepEqual(await effects(bench, run), ['intended', 'settled']);
+    assert.deepEqual(frozen.lines.filter((line) => line === 'paid'), ['paid']);
+    frozen.child.kill('SIGTERM');
+    await frozen.said('stopped');
+  });
+
+  test('a handler that blocks its process for longer than a lease loses its run, and the worker says so', async (t) => {
+    const bench = await serve(t, null, { config: short });
+    const blocked = await elsewhere(t, bench.server, 'blocked');
+    const run = await bench.send('go');
+    const done = await bench.end(run);
+    assert.deepEqual([done.reply, done.attempt], ['went on', 2]);
+    assert.ok(blocked.lines.some((line) => line.startsWith('worker stood still')), blocked.lines.join('\n'));
+  });
+
+  test('an outage longer than the lease ends the handler, and the worker goes on after it', async (t) => {
+    const begun = gate();
+    const lost = gate();
+    const bench = await serve(t, async (s) => {
+      if (s.run.attempt > 1) return 'went on';
+      begun.open();
+      return new Promise((_, reject) => {
+        s.signal.addEventListener('abort', () => { lost.open(s.signal.reason.name); reject(s.signal.reason); });
+      });
+    }, { config: short });
+    const run = await bench.send('go');
+    await begun.opened;
+    await bench.server.kill();
+    assert.equal(await lost.opened, 'LeaseLost');
+    await bench.server.start();
+    assert.equal((await bench.end(run)).reply, 'went on');
+  });
+
+  test('a handler that ends its process loses its run to the next worker, and its effect is not called again', async (t) => {
+    const bench = await serve(t, null, { config: short });
+    const victim = await elsewhere(t, bench.server, 'exits');
+    const ended = once(victim.child, 'exit');
+    const run = await bench.send('pay');
+    assert.equal((await ended)[0], 3);
+    let called = 0;
+    const worker = bench.start(async (s) => `again ${await s.effect('pay', () => { called++; return 8; })}`);
+    t.after(() => worker.stop({ within: 0 }));
+    const done = await bench.end(run);
+    assert.deepEqual([done.reply, done.attempt, called], ['again 7', 2, 0]);
+  });
+});
+
+for (const [mode, reply] of [['forks', 'paid 7'], ['closes', 'closed 7']]) {
+  test(`a handler that ${mode}, its child or its stdout, ends as if it had not, and its worker goes on`, async (t) => {
+    const bench = await serve(t);
+    await elsewhere(t, bench.server, mode);
+    for (const text of ['one', 'two']) {
+      const done = await bench.end(await bench.send(text));
+      assert.ok([reply, `idle ${text}`].includes(done.reply), done.reply ?? done.error?.message);
+      assert.equal(done.attempt, 1);
+    }
   });
 }
-
-test('an idempotent effect is called again with the same key, and reconcile finds out about one', async (t) => {
-  const bench = await serve(t, null, { config: short });
-  for (const [options, called, reply] of [
-    [{ idempotent: true }, (run) => [`${run}/pay`], 'called'],
-    [{ reconcile: () => ({ value: 'found' }) }, () => [], 'found'],
-    [{ reconcile: () => undefined }, (run) => [`${run}/pay`], 'called'],
-  ]) {
-    const victim = await elsewhere(t, bench.server, 'inside');
-    const run = await bench.send('pay');
-    await victim.said('inside');
-    victim.child.kill('SIGKILL');
-    const keys = [];
-    const worker = bench.start((s) => s.effect('pay', (key) => { keys.push(key); return 'called'; }, options));
-    const done = await bench.end(run);
-    assert.deepEqual([done.reply, keys], [reply, called(run)]);
-    await worker.stop();
-  }
-});
-
-test('a process that is stopped for longer than its lease is fenced, and another one goes on', async (t) => {
-  const bench = await serve(t, null, { config: short });
-  const frozen = await elsewhere(t, bench.server, 'after');
-  const run = await bench.send('pay');
-  await frozen.said('after');
-  frozen.child.kill('SIGSTOP');
-  let called = 0;
-  const worker = bench.start(async (s) => `paid ${await s.effect('pay', () => { called++; return 8; })}`);
-  t.after(() => worker.stop({ within: 0 }));
-  const done = await bench.end(run);
-  assert.deepEqual([done.reply, done.attempt, called], ['paid 7', 2, 0]);
-  frozen.child.kill('SIGCONT');
-  await frozen.said('LeaseLost');
-  assert.deepEqual(await effects(bench, run), ['intended', 'settled']);
-  assert.deepEqual(frozen.lines.filter((line) => line === 'paid'), ['paid']);
-  frozen.child.kill('SIGTERM');
-  await frozen.said('stopped');
-});
-
-test('a handler that blocks its process for longer than a lease loses its run, and the worker says so', async (t) => {
-  const bench = await serve(t, null, { config: short });
-  const blocked = await elsewhere(t, bench.server, 'blocked');
-  const run = await bench.send('go');
-  const done = await bench.end(run);
-  assert.deepEqual([done.reply, done.attempt], ['went on', 2]);
-  assert.ok(blocked.lines.some((line) => line.startsWith('worker stood still')), blocked.lines.join('\n'));
-});
 
 test('a run goes on across a kill of the server', async (t) => {
   const begun = gate();
@@ -100,24 +146,6 @@ test('a run goes on across a kill of the server', async (t) => {
   await bench.server.start();
   const done = await bench.end(run);
   assert.deepEqual([done.status, done.reply, calls], ['completed', 'after', 1]);
-});
-
-test('an outage longer than the lease ends the handler, and the worker goes on after it', async (t) => {
-  const begun = gate();
-  const lost = gate();
-  const bench = await serve(t, async (s) => {
-    if (s.run.attempt > 1) return 'went on';
-    begun.open();
-    return new Promise((_, reject) => {
-      s.signal.addEventListener('abort', () => { lost.open(s.signal.reason.name); reject(s.signal.reason); });
-    });
-  });
-  const run = await bench.send('go');
-  await begun.opened;
-  await bench.server.kill();
-  assert.equal(await lost.opened, 'LeaseLost');
-  await bench.server.start();
-  assert.equal((await bench.end(run)).reply, 'went on');
 });
 
 test('lost answers to a claim, a step, an effect and a settle change nothing', async (t) => {

@@ -1,7 +1,9 @@
 // One attempt of one run: its claim, its numbered writes, and how it ends.
 
-import { invalid, LeaseLost, Parked, Stopped } from './errors.js';
+import { Failure, invalid, LeaseLost, Parked, Stopped } from './errors.js';
 import { current, Flusher } from './flush.js';
+
+const longest = 2 ** 31 - 1; // ms; a longer timer fires at once
 
 /** Codes after which no write can succeed. */
 const unusable = new Set(['lease_lost', 'unauthenticated', 'forbidden', 'not_found', 'gone']);
@@ -25,11 +27,16 @@ export class Attempt {
   settling = false;
   /** A write has had no usable answer: nothing more may go out under its number. */
   unsure = false;
+  /** What the handler waits for while it is silent; the next text or step forgets it. */
+  waitsOn = '';
   #link;
   #path;
   #number;
   #tail = Promise.resolve(); // of the queue of writes
   #calls = new Set(); // calls of the handler that are under way
+  #begun = performance.now();
+  #deadline = 0; // in the time of performance.now, once it is watched
+  #timer = null; // of the deadline
   #ending = new AbortController(); // of the handler
   #lost = new AbortController(); // of the writes
 
@@ -43,6 +50,24 @@ export class Attempt {
     this.steered = (claim.steers ?? []).length > 0;
     this.#number = claim.run.steps + 1;
     this.#path = `v1/claims/${encodeURIComponent(claim.claim)}`;
+  }
+
+  /** Ends the attempt at its deadline, which a step can move. The function that it returns ends that. */
+  watch() {
+    if (this.claim.deadline_ms > 0) this.#moveDeadline(this.#begun + this.claim.deadline_ms);
+    return () => clearTimeout(this.#timer);
+  }
+
+  #moveDeadline(end) {
+    if (end <= this.#deadline) return;
+    this.#deadline = end;
+    clearTimeout(this.#timer);
+    const look = () => {
+      const rest = this.#deadline - performance.now();
+      if (rest > 0) this.#timer = setTimeout(look, Math.min(Math.ceil(rest), longest));
+      else this.end(new Failure(`the attempt took longer than ${Math.round(this.#deadline - this.#begun)} ms`));
+    };
+    look();
   }
 
   get signal() { return this.#ending.signal; }
@@ -122,13 +147,15 @@ export class Attempt {
    */
   commit(body, { text = false, parts } = {}) {
     const taken = text ? this.text.take() : null;
+    this.waitsOn = '';
     return this.inTurn(async () => {
       const draft = taken && current(taken);
       const message = (draft && messageOf(draft, parts)) ?? undefined;
       let ended = false; // the message
       try {
         if (this.over && !this.lost) throw new LeaseLost('the attempt has ended');
-        await this.#write({ number: this.#number, ...body, message, covers: this.handed || undefined });
+        const answer = await this.#write({ number: this.#number, ...body, message, covers: this.handed || undefined });
+        if (body.step?.extend && answer.deadline_ms > 0) this.#moveDeadline(performance.now() + answer.deadline_ms);
         ended = message !== undefined;
         this.#number++;
       } finally {
@@ -142,8 +169,9 @@ export class Attempt {
   async #write(body) {
     const text = this.#link.encode(body);
     try {
-      await this.post('entries', text);
+      return await this.post('entries', text);
     } catch (error) {
+      if (knowsNoExtend(error)) return this.#write({ ...body, step: { ...body.step, extend: undefined } });
       if (this.lost || isRefusal(error)) throw error;
       this.unsure = true;
       const reason = `the server did not say whether it has step ${body.number} (${error.detail ?? error.message})`;
@@ -182,6 +210,12 @@ function messageOf(draft, parts = []) {
   const { text, truncated } = draft.whole;
   if (text === '' && parts.length === 0) return undefined;
   return { text, truncated: truncated || undefined, parts: parts.length > 0 ? parts : undefined };
+}
+
+/** Whether a server that is older has refused a step because it asks for more time. */
+function knowsNoExtend({ status, fields = [] }) {
+  const isUnknown = ({ location, message }) => location === 'body.step.extend' && message === 'unknown field';
+  return status === 422 && fields.some(isUnknown);
 }
 
 /** Whether the server has said that it did not do what it was asked for. */

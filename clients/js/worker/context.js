@@ -1,5 +1,5 @@
-// Which effects a call is made within, also across awaits. Only a runtime with AsyncLocalStorage knows, such as Node; in
-// a browser nothing is found.
+// Which effects a call is made within, also across awaits. Only a runtime with AsyncLocalStorage knows, such as Node:
+// in a browser nothing is found.
 
 const hooks = globalThis.process?.getBuiltinModule?.('node:async_hooks'); // not an import, which a browser cannot load
 const storage = hooks?.AsyncLocalStorage && new hooks.AsyncLocalStorage();

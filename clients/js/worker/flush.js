@@ -19,11 +19,13 @@ export class Flusher {
   constructor(attempt) { this.#attempt = attempt; }
 
   write(text) {
+    this.#attempt.waitsOn = '';
     this.draft.write(text);
     return this.#wrote();
   }
 
   show(text, channel, call, name) {
+    this.#attempt.waitsOn = '';
     this.draft.show(text, channel, call, name);
     return this.#wrote();
   }

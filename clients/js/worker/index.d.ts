@@ -103,6 +103,11 @@ export interface Session {
   reasoning(text: string): Promise<void>;
   /** Shows the arguments of a tool call while a model writes them. Not stored; tool.started stores them. */
   toolArguments(call: string, name: string, text: string): Promise<void>;
+  /**
+   * Says what the handler waits for while it writes nothing, such as 'cargo test', to those who look at the run: with
+   * the next renewal of the lease, and until the next text or step.
+   */
+  waitsOn(text: string): void;
   readonly tool: {
     /** Records that a tool call begins. The text written before it becomes an internal message. */
     started(call: string, name: string, args?: unknown): Promise<void>;
@@ -193,6 +198,11 @@ export interface Step {
   progress?: number;
   /** The message being written is internal: no reply, and not delivered to a chat. */
   aside?: boolean;
+  /**
+   * Asks for more time: from this step on the attempt may take that long, in milliseconds or text such as '10m', within
+   * the bound of the server. It never takes time away.
+   */
+  extend?: number | string;
 }
 
 export type MessagePart = Omit<Part, 'type'> & { type: 'reasoning' | 'data' | 'file' };

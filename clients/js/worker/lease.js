@@ -2,6 +2,8 @@
 
 import { LeaseLost, Stopped } from './errors.js';
 
+const contractWaits = 3; // of servers that show what attempts wait for
+
 /** Codes of a worker that the server no longer knows. */
 const ended = new Set(['lease_lost', 'not_found', 'gone', 'conflict']);
 
@@ -16,6 +18,8 @@ export class Lease {
   attempts = new Map();
   /** The last round of claims that was answered, and whose attempts have started. */
   round = 0;
+  /** The number of the worker contract of the server, with its last answer to a claim. */
+  contract;
   #link;
   #log;
   #renewed;
@@ -23,11 +27,12 @@ export class Lease {
   #end = new AbortController();
 
   /** asked is when the registration was sent: the lease of the server is never shorter than this one. */
-  constructor(link, log, { worker, lease_ms: length }, asked) {
+  constructor(link, log, { worker, contract, lease_ms: length }, asked) {
     this.#link = link;
     this.#log = log;
     this.id = worker;
     this.length = length;
+    this.contract = contract;
     this.#renewed = asked;
     this.#schedule(length / 3);
   }
@@ -95,7 +100,7 @@ export class Lease {
     try {
       const timeout = Math.min(this.length / 3, Math.max(this.#left, 1));
       const options = { once: true, timeout, signal: this.signal };
-      const answer = await this.#link.post(`v1/workers/${this.id}/renew`, {}, options);
+      const answer = await this.#send(options);
       this.#renewed = asked;
       this.length = answer.lease_ms;
       this.#apply(before, answer);
@@ -105,6 +110,18 @@ export class Lease {
       this.#log.warn('lease not renewed; retrying', { error: error.message });
       this.#schedule(Math.min(this.length / 15, this.#left));
     }
+  }
+
+  // What attempts wait for goes to servers that know it. One of a cluster may be older: that must not cost the lease.
+  async #send(options) {
+    const path = `v1/workers/${this.id}/renew`;
+    const silent = [...this.attempts].filter(([, { waitsOn }]) => waitsOn);
+    if (silent.length === 0 || !(this.contract >= contractWaits)) return this.#link.post(path, {}, options);
+    const waits = Object.fromEntries(silent.map(([claim, { waitsOn }]) => [claim, waitsOn]));
+    return this.#link.post(path, { waits_on: waits }, options).catch((error) => {
+      if (error.code !== 'invalid') throw error;
+      return this.#link.post(path, {}, options);
+    });
   }
 
   #apply(before, { claims, stop, steered }) {

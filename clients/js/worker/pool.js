@@ -135,7 +135,9 @@ export class Pool {
       signal.addEventListener('abort', abort, { once: true });
       try {
         const options = { once: true, timeout: patience, signal: cut.signal };
-        return (await this.#link.post('v1/claims', { ...ask, max, alone, wait: `${wait}s` }, options)).claims ?? [];
+        const answer = await this.#link.post('v1/claims', { ...ask, max, alone, wait: `${wait}s` }, options);
+        lease.contract = answer.contract;
+        return answer.claims ?? [];
       } catch (error) {
         if (lease.signal.aborted) return [];
         if (this.#stopping) break;

@@ -4,7 +4,6 @@ import { Failure, LeaseLost, Stopped, messageOf } from './errors.js';
 import { duration } from './json.js';
 import { Session } from './session.js';
 
-const longest = 2 ** 31 - 1; // ms; a longer timer fires at once
 const longestMessage = 16_384; // characters
 
 /**
@@ -31,9 +30,7 @@ async function handle(attempt, handler) {
 }
 
 async function conclude(attempt, work, grace, log) {
-  const { deadline_ms: limit } = attempt.claim;
-  const late = new Failure(`the attempt took longer than ${limit} ms`);
-  const deadline = limit && setTimeout(() => attempt.end(late), Math.min(limit, longest));
+  const unwatch = attempt.watch();
   const cut = cutOff(attempt.signal, grace);
   try {
     const ended = await Promise.race([work, cut.passed]);
@@ -52,7 +49,7 @@ async function conclude(attempt, work, grace, log) {
     return lost && !attempt.unsure;
   } finally {
     attempt.over = true;
-    clearTimeout(deadline);
+    unwatch();
     cut.clear();
   }
 }

@@ -4,11 +4,12 @@ import { noteSends, question, send, waitFor } from './asks.js';
 import { checkName } from './attempt.js';
 import { Effects } from './effects.js';
 import { invalid } from './errors.js';
-import { encode, KiB, plain } from './json.js';
+import { duration, encode, KiB, plain, wellFormed } from './json.js';
 import { checkLabel, checkText } from './text.js';
 
 const limitEntry = 256 * KiB;
 const limitState = 16 * KiB;
+const longestWait = 200; // characters of what a handler waits for
 const noUsage = { input_tokens: 0, output_tokens: 0, cost_usd: 0 };
 
 export class Session {
@@ -46,6 +47,12 @@ export class Session {
       if (name !== '') checkLabel(name, 'the name of the tool');
       return this.#attempt.text.show(text, 'tool', call, name);
     });
+  }
+
+  waitsOn(text) {
+    checkText(text, 'what the handler waits for');
+    this.#attempt.check();
+    this.#attempt.waitsOn = wellFormed(text).slice(0, longestWait);
   }
 
   step(step = {}, options = {}) { return this.#attempt.track(this.#step(step, options)); }
@@ -141,12 +148,13 @@ export class Session {
     return this.#attempt.track((async () => read(await waitFor(this.#attempt, ask())))());
   }
 
-  async #step({ name, state, checkpoint, usage, entries, sends, parts, progress, aside }, { afterStop = false }) {
+  async #step(step, { afterStop = false }) {
+    const { name, state, checkpoint, usage, entries, sends, parts, progress, aside, extend } = step;
     const attempt = this.#attempt;
     attempt.check({ stopped: afterStop });
     for (const one of sends ?? []) checkName(one?.name, 'a send');
     const body = {
-      name, progress, aside, sends,
+      name, progress, aside, sends, extend: extend === undefined ? undefined : duration(extend),
       state: state === undefined ? undefined : plain(state, 'the state', limitState),
       checkpoint: checkpoint === undefined ? undefined : plain(checkpoint, 'the checkpoint', limitEntry),
       usage: usage && { ...noUsage, ...usage },
