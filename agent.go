@@ -42,9 +42,9 @@ type Session interface {
 	// store about once a second. The next Append, or the end of the run, turns it into a message in
 	// the log.
 	Stream(ctx context.Context, text string) error
-	// Show shows what the agent is doing to the readers that follow the run now: its thinking, or the
-	// arguments of a tool call. Nothing stores it, and it is no part of a message; an agent that wants it
-	// kept appends it.
+	// Show shows what the agent is doing to the readers that follow the run now: its thinking, the
+	// arguments of a tool call, or what it waits for. It is no part of a message, and no log has it; an agent
+	// that wants it kept appends it.
 	Show(ctx context.Context, l Live) error
 	// Append commits one durable step, after the message being written, if there is one.
 	Append(ctx context.Context, step Step) error
@@ -75,6 +75,10 @@ type Live struct {
 	Call string
 	Name string // of the tool
 	Text string
+	// WaitsOn says, without the other fields, what the agent waits for while it is silent: "tool call: cargo
+	// test". Readers that come later see it too, until the agent shows, streams or appends something else. It
+	// becomes one line of at most MaxWaitsOn bytes.
+	WaitsOn string
 }
 
 // LogQuery selects entries of a log.

@@ -23,6 +23,7 @@ const (
 	MaxEffect     = 1 << 20          // stored value of an effect
 	MaxQueued     = 1000             // runs in one thread's queue, by default
 	MaxAnswer     = 64 << 10         // of a ticket
+	MaxWaitsOn    = 200              // what a silent agent says that it waits for
 	MaxJoin       = 10 * time.Second // that messages delay their run, to be joined by more of their sender
 
 	DefaultPriority = 128

@@ -150,6 +150,10 @@ type Run struct {
 	JoinSince time.Time `json:",omitzero"`
 	// ClaimSpare is by how much steps of the current attempt may still move ClaimEnds, see Step.Extend.
 	ClaimSpare time.Duration `json:",omitzero"`
+	// WaitsOn is what the agent of the current attempt says that it waits for, see Live.WaitsOn, and WaitsSince when
+	// a renewal first said so.
+	WaitsOn    string    `json:",omitempty"`
+	WaitsSince time.Time `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the

@@ -43,12 +43,19 @@ type Run struct {
 	ErrorGroup   *string            `json:"error_group" doc:"Equal for failed runs whose errors differ only in ids, numbers, paths, addresses and quoted text."`
 	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
+	WaitsOn      *WaitsOn           `json:"waits_on,omitempty" doc:"What its silent agent waits for."`
 	Steps        int                `json:"steps" doc:"Durable steps so far."`
 	Progress     float64            `json:"progress" doc:"Reported by the agent, 0 to 1; 1 when completed."`
 	Usage        *Usage             `json:"usage" doc:"Consumed over all attempts; null until the agent reports any."`
 	CreatedAt    time.Time          `json:"created_at" doc:"Of a steered message that became a run: the time when it became one."`
 	StartedAt    *time.Time         `json:"started_at"`
 	FinishedAt   *time.Time         `json:"finished_at"`
+}
+
+// WaitsOn says what a silent agent waits for.
+type WaitsOn struct {
+	Text  string    `json:"text" doc:"In the words of the agent, one line." example:"tool call: cargo test"`
+	Since time.Time `json:"since" doc:"When a renewal of its worker first said so."`
 }
 
 // Wait says what a parked run waits for.

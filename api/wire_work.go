@@ -17,7 +17,8 @@ import (
 //	1  renewals without held, parts_only, the log of a claim, memos, parts of messages, live arguments of tools, and all
 //	   fields of a submit in sends
 //	2  more time for an attempt: extend of a step
-const WorkerContract = 2
+//	3  what silent agents wait for: waits_on of a renewal
+const WorkerContract = 3
 
 // ClaimRequest claims due runs for a remote worker.
 type ClaimRequest struct {
@@ -79,6 +80,8 @@ type Steer struct {
 type Renewal struct {
 	Round int64    `json:"round" required:"false" minimum:"0" doc:"With held: the last round whose answer the worker has."`
 	Held  []string `json:"held,omitzero" nullable:"false" maxItems:"10000" doc:"All claims. See the operation."`
+
+	WaitsOn map[string]string `json:"waits_on,omitempty" maxProperties:"10000" doc:"By claim. See the operation."`
 }
 
 // Renewed is the answer to a Renewal.

@@ -93,6 +93,9 @@ func (p *checker) limits(r *mailroom.Run) {
 		p.badRun(Limit, r.ID, "run %s: its claim has %v to spare, which should be zero without a claim, and never below",
 			r.ID, r.ClaimSpare)
 	}
+	if r.WaitsOn != "" && r.Status != mailroom.StatusRunning {
+		p.badRun(Limit, r.ID, "run %s is %s and says that it waits for %q", r.ID, r.Status, r.WaitsOn)
+	}
 	since := r.CreatedAt
 	if r.JoinSince.After(since) {
 		since = r.JoinSince

@@ -144,6 +144,7 @@ func runViolations() []violation {
 		{"delays that shrink", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Minute, time.Second }, doctor.Limit, "its retries are delayed by 1m0s to 1s"},
 		{"a delay beyond the longest", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Second, retry.MaxDelay+1 }, doctor.Limit, "its retries are delayed by 1s to 8760h0m0"},
 		{"time to spare without a claim", func(r *rows) { r.run("off").ClaimSpare = time.Second }, doctor.Limit, "1s to spare"},
+		{"a wait without a claim", func(r *rows) { r.run("off").WaitsOn = "tests" }, doctor.Limit, `says that it waits for "tests"`},
 		{"time overspent", func(r *rows) { r.run("now").ClaimSpare = -time.Second }, doctor.Limit, "its claim has -1s to spare"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
 	}

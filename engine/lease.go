@@ -102,10 +102,14 @@ func (e *Engine) registration() func(context.Context) renewal {
 }
 
 func (e *Engine) renewal() func(context.Context) renewal {
-	in := thread.Renewal{Worker: e.lease.worker, Round: e.answered}
+	in := thread.Renewal{Worker: e.lease.worker, Round: e.answered, WaitsOn: map[mailroom.Claim]string{}}
 	for _, s := range e.active {
-		if s.worker == in.Worker {
-			in.Held = append(in.Held, s.claim)
+		if s.worker != in.Worker {
+			continue
+		}
+		in.Held = append(in.Held, s.claim)
+		if text := s.waitsOn.Load(); text != nil {
+			in.WaitsOn[s.claim] = *text
 		}
 	}
 	return func(ctx context.Context) renewal {

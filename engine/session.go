@@ -13,6 +13,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/entry"
 	"mailroom/internal/recovery"
 	"mailroom/thread"
 )
@@ -33,8 +34,9 @@ type session struct {
 	row atomic.Pointer[mailroom.Run] // what Run returns
 	// deadline is set by work before the agent is entered.
 	deadline *deadline
-	steered  atomic.Bool // there may be steered messages to read
-	freed    atomic.Bool // its slot was given back
+	waitsOn  atomic.Pointer[string] // what the agent says that it waits for; nil: nothing
+	steered  atomic.Bool            // there may be steered messages to read
+	freed    atomic.Bool            // its slot was given back
 	// unanswered is set when a call to the store had no answer for the duration of a lease.
 	unanswered atomic.Bool
 	closed     atomic.Bool   // every call fails from now on; set within turn
@@ -157,6 +159,7 @@ func (s *session) Stream(ctx context.Context, text string) error {
 	if d.Text == "" {
 		return nil
 	}
+	s.waitsOn.Store(nil)
 	s.engine.bus.Publish(bus.Notice{Thread: s.claim.Thread, Delta: &d})
 	if !s.started {
 		s.started = true
@@ -169,7 +172,10 @@ func (s *session) Stream(ctx context.Context, text string) error {
 }
 
 func (s *session) Show(ctx context.Context, l mailroom.Live) error {
-	for _, text := range []string{l.Call, l.Name, l.Text} {
+	if l.WaitsOn != "" && l != (mailroom.Live{WaitsOn: l.WaitsOn}) {
+		return mailroom.Errorf(mailroom.CodeInvalid, "what the agent waits for is shown alone")
+	}
+	for _, text := range []string{l.Call, l.Name, l.Text, l.WaitsOn} {
 		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
 			return mailroom.Errorf(mailroom.CodeInvalid, "live text must be valid UTF-8 without NUL")
 		}
@@ -181,7 +187,13 @@ func (s *session) Show(ctx context.Context, l mailroom.Live) error {
 		return err
 	}
 	defer s.turn.leave()
-	if d := s.text.show(l); d.Text != "" {
+	d := s.text.show(l)
+	s.waitsOn.Store(nil)
+	if text := thread.WaitsOn(l.WaitsOn); text != "" {
+		s.waitsOn.Store(&text)
+		d.Channel, d.Text = entry.ChannelWaits, text
+	}
+	if d.Text != "" {
 		s.engine.bus.Publish(bus.Notice{Thread: s.claim.Thread, Delta: &d})
 	}
 	return nil
@@ -224,6 +236,7 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 		return s.lost(err)
 	}
 	s.step++
+	s.waitsOn.Store(nil)
 	if left := min(done.Left, step.Extend); left > 0 {
 		s.deadline.extend(left)
 		s.showDeadline()

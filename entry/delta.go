@@ -5,6 +5,7 @@ package entry
 const (
 	ChannelText     = "text"     // of the message itself
 	ChannelThinking = "thinking" // what the agent thinks before it writes the message
+	ChannelWaits    = "waits"    // what the silent agent waits for, whole, until anything else of its run comes
 	ChannelTool     = "tool"     // the arguments of the tool call Call, as a model writes them
 )
 

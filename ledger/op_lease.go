@@ -96,7 +96,7 @@ func (tx *transaction) renew(in thread.Renewal, threads []string,
 	tx.checkClock(w)
 	w.LeaseUntil = tx.now().Add(tx.options.Lease)
 	tx.saveWorker(w)
-	out := thread.Renewed{Until: w.LeaseUntil}
+	out := thread.Renewed{Until: w.LeaseUntil, WaitsOn: map[mailroom.Claim]string{}}
 	for _, id := range threads {
 		t := tx.rows.thread(id)
 		if in.Keep && t.Worker == in.Worker {
@@ -116,6 +116,9 @@ func (tx *transaction) renew(in thread.Renewal, threads []string,
 		if !t.Holds(in.Worker, c) {
 			out.Lost = append(out.Lost, c)
 			continue
+		}
+		if text := thread.WaitsOn(in.WaitsOn[c]); thread.SetWaitsOn(t, c, text, tx.now()) && text != "" {
+			out.WaitsOn[c] = text
 		}
 		r := t.Run(c.Run)
 		if r.Stop != "" {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,5 +100,39 @@ func TestAStepThatAsksForTimeLearnsItsNewDeadline(t *testing.T) {
 	f.call("POST /v1/runs/"+c.Run.ID+"/cancel", "")
 	if got := step(5, `,"extend":"10h"`).DeadlineMS; got != 0 {
 		t.Errorf("a step after the stop: %d ms, want no more time", got)
+	}
+}
+
+func TestARenewalSaysWhatASilentAgentWaitsFor(t *testing.T) {
+	f := start(t)
+	worker, c := f.claimRemote()
+	sub := f.bus.Subscribe(c.Run.Thread, 10)
+	defer sub.Close()
+	renew := func(texts map[string]string) {
+		t.Helper()
+		raw, err := json.Marshal(api.Renewal{Round: 1, Held: []string{c.Claim}, WaitsOn: texts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", string(raw))
+	}
+	long := strings.Repeat("x", 10_000)
+	for _, w := range []struct{ text, want string }{
+		{"tool call:\ncargo test", "tool call: cargo test"}, {long, long[:197] + "…"}, {"", ""},
+	} {
+		renew(map[string]string{c.Claim: w.text, "no claim": "x", "01890000-0000-7000-8000-000000000000:1": "x"})
+		run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
+		if w.want == "" {
+			if run.WaitsOn != nil {
+				t.Errorf("it waits on %+v", run.WaitsOn)
+			}
+			continue
+		}
+		if run.WaitsOn == nil || run.WaitsOn.Text != w.want || run.WaitsOn.Since.IsZero() {
+			t.Errorf("it waits on %+v, want %q", run.WaitsOn, w.want)
+		}
+		if d := (<-sub.C).Delta; d == nil || d.Channel != entry.ChannelWaits || d.Text != w.want || d.Run != c.Run.ID {
+			t.Errorf("live: %+v", d)
+		}
 	}
 }

@@ -70,6 +70,8 @@ type Renewal struct {
 	Round  int64 // last claim round whose answer it received
 	Held   []mailroom.Claim
 	Keep   bool // releases nothing; Round and Held are not set
+	// WaitsOn is what the agents of claims say that they wait for; the others say nothing.
+	WaitsOn map[mailroom.Claim]string
 }
 
 // Renewed is the answer to a Renewal.
@@ -79,6 +81,8 @@ type Renewed struct {
 	Claims []mailroom.Claim // with Keep: all that the worker holds
 	Stops  []Stop           // held runs that were asked to stop
 	Steer  []string         // held runs with steered messages
+	// WaitsOn has the texts of the renewal that are new, as they were recorded.
+	WaitsOn map[mailroom.Claim]string
 }
 
 // Stop reports that a run was asked to stop.

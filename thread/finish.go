@@ -84,6 +84,7 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 func (t *State) release(r *mailroom.Run) {
 	t.Worker, t.Round = "", 0
 	r.ClaimEnds, r.StopGrace, r.ClaimSpare = time.Time{}, 0, 0
+	r.WaitsOn, r.WaitsSince = "", time.Time{}
 	if t.Partials.drop(r) || r.LastMessage != "" {
 		r.LastMessage = ""
 		t.touchRun(r)

@@ -295,6 +295,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
 	lengthen(r, a.Step.Extend, now)
+	r.WaitsOn, r.WaitsSince = "", time.Time{}
 	dropCovered(r, a.Covers)
 	r.LastStep = mailroom.StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.sum, Seq: t.LastSeq}
 	t.touchRun(r)

@@ -98,16 +98,23 @@ func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, 
 	if err != nil {
 		return thread.Renewed{}, err
 	}
-	ask := api.Renewal{Round: in.Round, Held: []string{}}
+	ask := api.Renewal{Round: in.Round, Held: []string{}, WaitsOn: map[string]string{}}
 	of := map[string]mailroom.Claim{}
 	for _, c := range in.Held {
 		id := api.ClaimID(c)
 		of[id] = c
 		ask.Held = append(ask.Held, id)
+		if text := in.WaitsOn[c]; text != "" {
+			ask.WaitsOn[id] = text
+		}
 	}
 	try, cancel := context.WithTimeout(ctx, l.lease/3)
 	defer cancel()
 	got, err := l.client.Work.Renew(try, worker, ask)
+	if len(ask.WaitsOn) > 0 && mailroom.CodeOf(err) == mailroom.CodeInvalid {
+		ask.WaitsOn = nil // the server is of an older version, which refuses the field
+		got, err = l.client.Work.Renew(try, worker, ask)
+	}
 	if err != nil {
 		return thread.Renewed{}, l.leaseError(ctx, err)
 	}

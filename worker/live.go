@@ -51,7 +51,7 @@ func (l *Ledger) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case n := <-sub.C:
-			if n.Delta != nil {
+			if n.Delta != nil && n.Delta.Channel != entry.ChannelWaits { // renewals carry that
 				buffer(runs, n.Thread, n.Delta)
 			}
 		case s := <-sent:

@@ -184,6 +184,12 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 			return err
 		}
 	}
+	switch event.(type) {
+	case program.ToolStarted, program.ToolFinished:
+		if text := l.calls.waitsOn(); text != "" {
+			return l.t.session.Show(ctx, mailroom.Live{WaitsOn: text})
+		}
+	}
 	return nil
 }
 

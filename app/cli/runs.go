@@ -299,7 +299,10 @@ func detail(con *command.Console, r api.Run) string {
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
 func waitsFor(r api.Run) string {
-	if r.Wait == nil {
+	switch {
+	case r.WaitsOn != nil:
+		return r.WaitsOn.Text + ", since " + r.WaitsOn.Since.Local().Format(time.DateTime)
+	case r.Wait == nil:
 		return "-"
 	}
 	return r.Wait.Until + " of " + strings.Join(r.Wait.Tickets, " ")

@@ -189,6 +189,8 @@ export interface Run {
   error_group: string | null;
   reason: string | null;
   wait: { tickets: string[]; until: 'all' | 'any' } | null;
+  /** What its silent agent waits for, in the agent's words, while it is running. */
+  waits_on?: { text: string; since: string };
   steps: number;
   progress: number;
   created_at: string;
@@ -408,9 +410,10 @@ export interface Delta {
   offset: number;
   /**
    * thinking and tool (the arguments of a tool call, as a model writes them) are live only and no part of the message.
-   * Of several servers, only that of the run shows them.
+   * waits is what the silent agent waits for, until anything else of its run comes. Of several servers, only that of
+   * the run shows them.
    */
-  channel: 'text' | 'thinking' | 'tool';
+  channel: 'text' | 'thinking' | 'tool' | 'waits';
   /** With tool: the call, as in the tool.started that follows, and the name of the tool. */
   call?: string;
   name?: string;
@@ -542,6 +545,7 @@ export class Transcript {
   readonly tickets: Map<string, Extract<Item, { kind: 'ticket' }>>;
   readonly current: FoldedRun | null;
   /** What the agent of the current run thinks; live only, null after its message or the end of the attempt. */
+  readonly waitsOn: { run: string; attempt: number; text: string; since: string } | null;
   readonly thinking: { run: string; attempt: number; message: string; text: string; bytes: number } | null;
   readonly queued: number;
   readonly firstSeq: number;

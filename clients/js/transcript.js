@@ -39,6 +39,8 @@ export class Transcript {
     this.live = null; // { item, bytes } of the message being written
     /** What the agent thinks before or within the message being written, live only: `{ run, attempt, message, text, bytes }`. */
     this.thinking = null;
+    /** What a silent agent waits for, in its words, until anything else of its run comes: `{ run, attempt, text, since }`. */
+    this.waitsOn = null;
     this.messages = new Map(); // id → item
     this.bySeq = new Map(); // seq of a message or its edit → item
     /** Seqs of older messages, not loaded, that were read within the loaded entries; pass them to know(). */
@@ -78,7 +80,7 @@ export class Transcript {
 
   /** Prepends older entries, in order of seq. */
   prepend(older) {
-    const { live, thinking, firstSeq } = this;
+    const { live, thinking, waitsOn, firstSeq } = this;
     const entries = [...older.filter(({ seq }) => !firstSeq || seq < firstSeq), ...this.#entries];
     this.#reset();
     this.#entries = [];
@@ -86,6 +88,7 @@ export class Transcript {
     this.unread = []; // messages that were read are placed while folding
     for (const entry of entries) this.#append(entry);
     this.thinking = thinking;
+    this.waitsOn = waitsOn;
     if (!live || this.messages.has(live.item.id)) return;
     this.live = live;
     live.item.sender ||= this.#run(live.item.run).agent ?? '';
@@ -104,8 +107,9 @@ export class Transcript {
   }
 
   #recall({ runs, tickets, entries }) {
-    for (const { id, agent, status, attempt, stopping, available_at: until, started_at: at } of runs) {
+    for (const { id, agent, status, attempt, stopping, available_at: until, started_at: at, waits_on: waits } of runs) {
       const run = this.#run(id);
+      if (waits && attempt >= run.attempt && !FINISHED.includes(run.status)) this.waitsOn = { run: id, attempt, ...waits };
       if (!run.status) Object.assign(run, { agent, status, attempt: Math.max(attempt, run.attempt), stopping, until, started: Boolean(at) });
     }
     for (const ticket of tickets) {
@@ -122,6 +126,7 @@ export class Transcript {
     const [family, what] = entry.kind.split('.');
     const run = entry.run ? this.#run(entry.run) : null;
     if (run && entry.attempt > 0) {
+      if (this.waitsOn?.run === run.id) this.waitsOn = null;
       run.attempt = Math.max(run.attempt, entry.attempt);
       if (family !== 'message') run.started = true;
       run.status ||= 'running'; // its start is older than the loaded entries
@@ -293,6 +298,12 @@ export class Transcript {
   // until it comes again or the message's entry arrives.
   #write({ run: id, attempt, message, offset, channel, text }) {
     const run = this.#run(id);
+    if (channel === 'waits') {
+      if (attempt < run.attempt || FINISHED.includes(run.status)) return;
+      if (this.waitsOn?.run !== id || this.waitsOn.text !== text) this.waitsOn = { run: id, attempt, text, since: new Date().toISOString() };
+      return;
+    }
+    if (this.waitsOn?.run === id) this.waitsOn = null;
     if (channel === 'thinking') {
       this.#think({ run: id, attempt, message, offset, text });
       return;

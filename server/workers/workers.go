@@ -15,6 +15,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/bus"
+	"mailroom/entry"
 	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
@@ -166,6 +167,9 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 	if q.Held, out.Lost, err = ops.resolveClaims(ctx, in.Body.Held); err != nil {
 		return nil, err
 	}
+	if q.WaitsOn, err = ops.resolveTexts(ctx, in.Body.WaitsOn); err != nil {
+		return nil, err
+	}
 	renewed, err := ops.options.Leases.Renew(ctx, q)
 	if err != nil {
 		return nil, err
@@ -181,6 +185,10 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 	}
 	for _, stop := range renewed.Stops {
 		out.Stop = append(out.Stop, api.StopOrder{Claim: of[stop.Run], Reason: stop.Reason})
+	}
+	for c, text := range renewed.WaitsOn {
+		ops.publish(bus.Notice{Thread: c.Thread,
+			Delta: &entry.Delta{Run: c.Run, Attempt: c.Attempt, Channel: entry.ChannelWaits, Text: text}})
 	}
 	for _, run := range renewed.Steer {
 		out.Steered = append(out.Steered, of[run])
@@ -234,6 +242,23 @@ func (ops *Operations) resolveClaims(
 		known = append(known, c)
 	}
 	return known, lost, nil
+}
+
+// resolveTexts adds the thread to the claim of each text. It passes over what names no claim: an error would end the
+// lease for a text.
+func (ops *Operations) resolveTexts(ctx context.Context, texts map[string]string) (map[mailroom.Claim]string, error) {
+	var ids []string
+	for id := range texts {
+		if _, ok := api.ParseClaim(id); ok {
+			ids = append(ids, id)
+		}
+	}
+	claims, _, err := ops.resolveClaims(ctx, ids)
+	out := map[mailroom.Claim]string{}
+	for _, c := range claims {
+		out[c] = texts[api.ClaimID(c)]
+	}
+	return out, err
 }
 
 type leaveInput struct{ WorkerPath }

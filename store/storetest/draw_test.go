@@ -135,8 +135,11 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 	}
 	r.Joins = rapid.Bool().Draw(t, "joins")
 	r.JoinUntil, r.JoinSince = moment().Draw(t, "join until"), moment().Draw(t, "join since")
-	if !r.ClaimEnds.IsZero() {
+	if r.Status == mailroom.StatusRunning {
 		r.ClaimSpare = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "spare"))
+		if r.WaitsOn = word().Draw(t, "waits on"); r.WaitsOn != "" {
+			r.WaitsSince = moment().Draw(t, "waits since")
+		}
 	}
 	r.AgentAttempts = rapid.Bool().Draw(t, "attempts of the agent")
 	r.RetryFirst = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "first delay"))

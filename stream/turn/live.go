@@ -67,7 +67,7 @@ func (p *Part) end() int { return p.From + len(p.Text) }
 func (s *State) ApplyDelta(d entry.Delta) []Event {
 	s.out = nil
 	s.resume() // the stream sends live text after all entries
-	if d.Run == "" || d.Text == "" || d.Offset < 0 || d.Offset > mailroom.MaxText {
+	if d.Run == "" || d.Text == "" || d.Channel == entry.ChannelWaits || d.Offset < 0 || d.Offset > mailroom.MaxText {
 		return nil
 	}
 	t := s.byRun[d.Run]

@@ -95,7 +95,7 @@ export class Composer {
     const asks = [...transcript.tickets.values()].filter(({ ticket }) => ticket.state === 'open');
     this.#asked = run?.status === 'waiting' && asks.some(({ ticket }) => ticket.kind === 'input');
     const behind = transcript.queued - (run && !run.started ? 1 : 0);
-    let words = [run ? doing(run, asks.length > 0) : '', behind > 0 ? `${behind} more queued` : ''].filter(Boolean).join(' · ');
+    let words = [run ? doing(run, asks.length > 0, transcript.waitsOn) : '', behind > 0 ? `${behind} more queued` : ''].filter(Boolean).join(' · ');
     if (words && !live) words = `Last seen: ${words}`;
     if ($('doing').textContent !== words) $('doing').textContent = words;
     $('doing').classList.toggle('busy', live && run?.status === 'running' && !run.stopping);
@@ -120,10 +120,10 @@ export class Composer {
   }
 }
 
-function doing({ agent, status, started, stopping, until }, asks) {
+function doing({ id, agent, status, started, stopping, until }, asks, waitsOn) {
   const who = agent ?? 'The agent';
   if (stopping) return `${who} was asked to stop`;
-  if (status === 'running') return `${who} is working`;
+  if (status === 'running') return `${who} is working${waitsOn?.run === id ? `: ${waitsOn.text} (since ${when(waitsOn.since)})` : ''}`;
   if (status === 'waiting' && asks) return `${who} is waiting for you`;
   if (status === 'waiting') return until ? `${who} is waiting until ${when(until)} at most` : `${who} is waiting for another run`;
   if (started) return `${who} retries${until && new Date(until) - Date.now() > 5_000 ? ` at ${when(until)}` : ' shortly'}`;

@@ -322,3 +322,32 @@ test('a gap is shown', () => {
   t.take({ kind: 'gap', cursor: '7', gap: { after: 0, oldest: 8, last: 20 } });
   assert.equal(t.items[0].kind, 'gap');
 });
+
+test('what an agent waits for is known until anything else of its run comes', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  const t = fold(l.entries);
+  const waits = (attempt, text) => t.take({ kind: 'delta', cursor: '3:0', delta: { run: 'r1', attempt, message: '', offset: 0, channel: 'waits', text } });
+  waits(1, 'cargo test');
+  assert.equal(t.waitsOn.text, 'cargo test');
+  const { since } = t.waitsOn;
+  waits(1, 'cargo test');
+  assert.equal(t.waitsOn.since, since, 'a repeat is new');
+  t.prepend([]);
+  assert.equal(t.waitsOn.text, 'cargo test', 'older entries ended it');
+  waits(0, 'an older attempt');
+  assert.equal(t.waitsOn.text, 'cargo test');
+  live(t, 'r1', 1, 'm', 0, 'Hello');
+  assert.equal(t.waitsOn, null);
+  t.know({ runs: [{ id: 'r1', agent: 'a', status: 'running', attempt: 1, stopping: false, available_at: '', started_at: 'x', waits_on: { text: 'tests', since: 'y' } }] });
+  assert.deepEqual(t.waitsOn, { run: 'r1', attempt: 1, text: 'tests', since: 'y' });
+  l.answers('m', 'r1', 1, 'Hello');
+  fold(l.entries, t);
+  assert.equal(t.waitsOn, null);
+  waits(1, 'more');
+  l.append('run.completed', 'r1', 1, {});
+  fold(l.entries, t);
+  assert.equal(t.waitsOn, null);
+  waits(1, 'late');
+  assert.equal(t.waitsOn, null);
+});

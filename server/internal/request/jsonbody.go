@@ -150,7 +150,7 @@ func isFieldName(name []byte) bool {
 // isFreeForm reports whether the field of this name holds the caller's own JSON.
 func isFreeForm(name []byte) bool {
 	switch string(name) {
-	case "options", "metadata", "data", "answer", "agents", "arguments", "body", "checkpoint", "state":
+	case "options", "metadata", "data", "answer", "agents", "arguments", "body", "checkpoint", "state", "waits_on":
 		return true
 	}
 	return false

@@ -21,6 +21,9 @@ func ShowRuns(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	out := make([]api.Run, 0, len(rows))
 	for _, r := range rows {
 		shown := showRun(r)
+		if r.WaitsOn != "" {
+			shown.WaitsOn = &api.WaitsOn{Text: r.WaitsOn, Since: r.WaitsSince}
+		}
 		if w := holders[r.ID]; w != nil {
 			shown.Worker, shown.LeaseUntil = &w.ID, Known(w.LeaseUntil)
 		}

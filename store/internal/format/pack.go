@@ -171,7 +171,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.time(&r.JoinUntil)
 	p.time(&r.JoinSince)
 	p.usageDetails(&r.Usage)
-	p.claimSpare(r)
+	p.ofClaim(r)
 	p.newer(&r.Newer)
 }
 
@@ -258,17 +258,19 @@ func (p *packer) deadline(r *mailroom.Run) {
 	}
 }
 
-// claimSpare packs the time that a claim has to spare with the attempt. An older version may end that attempt and start
-// the next one, and keeps both; then it has nothing to spare.
-func (p *packer) claimSpare(r *mailroom.Run) {
+// ofClaim packs what holds for one claim, with the attempt. An older version may end that attempt and start the next
+// one, and keeps all of it; then it does not hold.
+func (p *packer) ofClaim(r *mailroom.Run) {
 	number(p, &r.ClaimSpare)
 	attempt := 0
-	if !p.reading && r.ClaimSpare != 0 {
+	if !p.reading && (r.ClaimSpare != 0 || r.WaitsOn != "") {
 		attempt = r.Attempt
 	}
 	number(p, &attempt)
-	if p.reading && (attempt != r.Attempt || r.ClaimEnds.IsZero()) {
-		r.ClaimSpare = 0
+	text(p, &r.WaitsOn)
+	p.time(&r.WaitsSince)
+	if p.reading && (attempt != r.Attempt || r.Status != mailroom.StatusRunning) {
+		r.ClaimSpare, r.WaitsOn, r.WaitsSince = 0, "", time.Time{}
 	}
 }
 

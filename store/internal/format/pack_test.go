@@ -57,25 +57,27 @@ func TestARetryByAnOlderVersionRemovesTheDeadline(t *testing.T) {
 	}
 }
 
-func TestAClaimByAnOlderVersionHasNoTimeToSpare(t *testing.T) {
+func TestAClaimByAnOlderVersionTakesNothingFromTheOneBefore(t *testing.T) {
 	at := time.UnixMicro(5).UTC()
-	was := mailroom.Run{ID: "r", Attempt: 1, ClaimEnds: at, ClaimSpare: time.Hour,
+	was := mailroom.Run{ID: "r", Attempt: 1, Status: mailroom.StatusRunning,
+		ClaimSpare: time.Hour, WaitsOn: "w", WaitsSince: at,
 		Usage: mailroom.Usage{Model: "m"}} // the last field that the older version knows
 	older := was
-	older.ClaimSpare = 0
+	older.ClaimSpare, older.WaitsOn, older.WaitsSince = 0, "", time.Time{}
 	tail := strings.TrimPrefix(string(AppendRun(nil, &was)), string(AppendRun(nil, &older)))
 	for _, c := range []struct {
 		attempt int
-		ends    time.Time
+		status  mailroom.Status
 		want    time.Duration
-	}{{1, at, time.Hour}, {1, at.Add(time.Second), time.Hour}, {1, time.Time{}, 0}, {2, at, 0}} {
-		older.Attempt, older.ClaimEnds = c.attempt, c.ends
+	}{{1, was.Status, time.Hour}, {1, mailroom.StatusQueued, 0}, {2, was.Status, 0}} {
+		older.Attempt, older.Status = c.attempt, c.status
 		var read mailroom.Run
 		if err := ParseRun(string(AppendRun(nil, &older))+tail, &read); err != nil {
 			t.Fatal(err)
 		}
-		if read.ClaimSpare != c.want {
-			t.Errorf("attempt %d until %s: %v to spare, want %v", c.attempt, c.ends, read.ClaimSpare, c.want)
+		if read.ClaimSpare != c.want || (read.WaitsOn != "") != (c.want > 0) || read.WaitsSince.IsZero() != (c.want == 0) {
+			t.Errorf("attempt %d, %s: %v to spare, waits on %q since %s", c.attempt, c.status, read.ClaimSpare,
+				read.WaitsOn, read.WaitsSince)
 		}
 	}
 }
