@@ -27,8 +27,8 @@ func (f AgentFunc) Run(ctx context.Context, s Session) error { return f(ctx, s) 
 // carries the run's claim and fails with CodeLeaseLost once the claim has been taken away.
 type Session interface {
 	// Run returns the run as it was claimed, with the Checkpoint of the last step. The caller must
-	// not change it.
-	Run() *Run
+	// not change what it refers to.
+	Run() RunView
 	// Input returns the messages that started the run.
 	Input(ctx context.Context) ([]Message, error)
 	// Transcript returns the last messages that were read before this run's input, at most limit,
@@ -181,14 +181,6 @@ var (
 
 // Class classifies an agent's error and decides whether the run is retried.
 type Class string
-
-const (
-	ClassTransient   Class = "transient"   // retried, counted as a failure
-	ClassUnavailable Class = "unavailable" // retried for up to a day, not counted as a failure
-	ClassPermanent   Class = "permanent"   // a dead letter after one attempt
-	ClassExhausted   Class = "exhausted"   // attempts used up, or an outage that lasted too long
-	ClassCrashed     Class = "crashed"     // its worker was lost too often
-)
 
 // Failure is an agent's error with its class. RetryAfter is the least delay before a retry, as a
 // provider asked for it. Agent says that the fault is the agent's own, such as an expired login: each

@@ -1,5 +1,4 @@
-// Package mailroom has the nouns and errors of the system, and the seam between an
-// agent and its run. It does no I/O. docs/design.md begins with a map of the tree.
+// Package mailroom has the nouns of the system, and the seam of agents. No I/O.
 //
 //	submit ─► queued ──claim──► running ──settle──► completed, failed, cancelled
 //	           ▲  ▲                │ │

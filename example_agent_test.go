@@ -82,12 +82,12 @@ type fakeSession struct {
 	text  string // of the message that started the run
 	steps int    // that Append accepts
 
-	run  mailroom.Run
+	run  mailroom.RunView
 	said string   // streamed and not appended
 	log  []string // appended messages
 }
 
-func (f *fakeSession) Run() *mailroom.Run { return &f.run }
+func (f *fakeSession) Run() mailroom.RunView { return f.run }
 
 func (f *fakeSession) Input(context.Context) ([]mailroom.Message, error) {
 	return []mailroom.Message{{Role: mailroom.RoleUser, Text: f.text}}, nil

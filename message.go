@@ -26,14 +26,6 @@ type Message struct {
 	CreatedAt  time.Time `json:"created_at"`
 }
 
-// Types of parts. Only agents write reasoning: what a model thought before it answered.
-const (
-	PartText      = "text"
-	PartData      = "data"
-	PartFile      = "file"
-	PartReasoning = "reasoning"
-)
-
 // Part is one part of a message: text, data, a reference to a file, or reasoning, which is text too.
 type Part struct {
 	Type     string          `json:"type"` // PartText, PartData, PartFile or PartReasoning
@@ -44,8 +36,13 @@ type Part struct {
 	Name     string          `json:"name,omitempty"`
 }
 
-// Values of Message.Role, Message.Visibility and Message.State. A state is derived from the run, not stored.
+// Values of Part.Type, and of a message's Role, Visibility and State. A state is derived from the run, not stored.
 const (
+	PartText      = "text"
+	PartData      = "data"
+	PartFile      = "file"
+	PartReasoning = "reasoning" // what a model thought before it answered; only agents write it
+
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
 	RoleSystem    Role = "system"

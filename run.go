@@ -15,7 +15,7 @@ type Mode string
 // Reason is why a run was cancelled or asked to stop.
 type Reason string
 
-// Values of a run's Status, Mode and Reason.
+// Values of a run's Status, Mode and Reason, of the Answer of a send, and of the Class of an error.
 const (
 	StatusQueued    Status = "queued"  // never started, or between two attempts
 	StatusRunning   Status = "running" // claimed by a worker
@@ -36,6 +36,16 @@ const (
 	ReasonInterrupted Reason = "interrupted"
 	ReasonRetracted   Reason = "retracted"
 	ReasonDeadline    Reason = "deadline" // its Deadline has passed
+
+	AnswerNone AnswerMode = ""     // not at all
+	AnswerWait AnswerMode = "wait" // as the answer of a ticket with the send's name
+	AnswerWake AnswerMode = "wake" // as an internal message to the sender's thread
+
+	ClassTransient   Class = "transient"   // retried, counted as a failure
+	ClassUnavailable Class = "unavailable" // retried for up to a day, not counted as a failure
+	ClassPermanent   Class = "permanent"   // a dead letter after one attempt
+	ClassExhausted   Class = "exhausted"   // attempts used up, or an outage that lasted too long
+	ClassCrashed     Class = "crashed"     // its worker was lost too often
 )
 
 // Finished reports whether a run with this status has ended.
@@ -187,12 +197,6 @@ type Caller struct {
 
 // AnswerMode is how the end of a sent run is reported to its sender.
 type AnswerMode string
-
-const (
-	AnswerNone AnswerMode = ""     // not at all
-	AnswerWait AnswerMode = "wait" // as the answer of a ticket with the send's name
-	AnswerWake AnswerMode = "wake" // as an internal message to the sender's thread
-)
 
 // Usage sums up what a run consumed.
 type Usage struct {

@@ -236,7 +236,7 @@ type handover struct {
 // resume ends a run whose earlier attempt passed its alert on; the error is this target's refusal, if the target
 // refused the alert. Such a run sends nothing, because the next target sends the alert. retried reports that an
 // operator has retried the run since; the run then sends the alert.
-func resume(r *mailroom.Run) (retried bool, refusal error) {
+func resume(r mailroom.RunView) (retried bool, refusal error) {
 	var h handover
 	// an older version stored the target only
 	if r.Checkpoint == nil || json.Unmarshal(r.Checkpoint, &h) != nil || h.Refusal == "" {
@@ -249,7 +249,7 @@ func resume(r *mailroom.Run) (retried bool, refusal error) {
 }
 
 // attemptsSince returns when the run was started, for the first time since it was submitted or retried by hand.
-func attemptsSince(r *mailroom.Run) time.Time { return r.StartedAt.UTC().Truncate(time.Microsecond) }
+func attemptsSince(r mailroom.RunView) time.Time { return r.StartedAt.UTC().Truncate(time.Microsecond) }
 
 // passOn decides what happens to an alert that was not sent. After a permanent error the run fails, so that an
 // operator sees the error, and the next target sends the alert. Without another target, the alert stays with this
@@ -338,7 +338,7 @@ func (a *Agent) read(ctx context.Context, s mailroom.Session) (*Alert, error) {
 }
 
 // delivered returns the alert of a message of a thread that delivers to the target.
-func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailroom.Message) (*Alert, error) {
+func (a *Agent) delivered(ctx context.Context, run mailroom.RunView, input []mailroom.Message) (*Alert, error) {
 	what := &Alert{Kind: KindReply, Text: a.options.Text, At: run.CreatedAt, Count: 1, Zone: a.options.Zone.String(),
 		Run: run.Parent, Ended: true}
 	err := a.options.Ledger.View(ctx, func(r store.Reader) error {

@@ -37,7 +37,10 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 		return d, err
 	}
 	if own {
-		d.Run, d.Origin = run, run
+		if d.Run, _, err = r.findOrigin(ctx, run.ID); err != nil {
+			return d, err
+		}
+		d.Origin = d.Run
 		for _, m := range input {
 			d.Text = m.Text
 			if len(m.Parts) > 0 && m.Parts[0].MimeType == plainText {

@@ -123,7 +123,7 @@ func (e *Engine) deliver(s *session) {
 func (e *Engine) read(life context.Context, unread []*session) {
 	runs := make([]*mailroom.Run, len(unread))
 	for i, s := range unread {
-		runs[i] = s.Run()
+		runs[i] = s.row.Load()
 	}
 	var inputs [][]mailroom.Message
 	err := recovery.Call(e.options.Log, "reading the input of runs", func() (err error) {

@@ -95,7 +95,7 @@ func (s *session) effect(ctx context.Context, name string) (*effect, error) {
 	defer s.turn.leave()
 	if s.effects == nil {
 		states, err := ask(ctx, s, func(ctx context.Context) (map[string]*entry.EffectState, error) {
-			return s.engine.ledger.Effects(ctx, s.Run())
+			return s.engine.ledger.Effects(ctx, s.row.Load())
 		})
 		if err != nil {
 			return nil, err

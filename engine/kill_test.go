@@ -22,7 +22,7 @@ type called struct {
 	attempts map[string]int // of the last call
 }
 
-func (c *called) call(run *mailroom.Run, name string) (pause time.Duration) {
+func (c *called) call(run mailroom.RunView, name string) (pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attempts[run.ID+"/"+name] = run.Attempt

@@ -31,7 +31,7 @@ type session struct {
 	cancel  context.CancelCauseFunc
 	hints   *bus.Subscription // notices of its thread, from right behind the claim
 
-	row atomic.Pointer[mailroom.Run] // what Run returns
+	row atomic.Pointer[mailroom.Run] // as it was claimed, with the last checkpoint
 	// deadline is set by work before the agent is entered.
 	deadline *deadline
 	waitsOn  atomic.Pointer[string] // what the agent says that it waits for; nil: nothing
@@ -82,7 +82,13 @@ func (e *Engine) newSession(life context.Context, worker string, w thread.Claime
 	return s
 }
 
-func (s *session) Run() *mailroom.Run { return s.row.Load() }
+func (s *session) Run() mailroom.RunView {
+	v := s.row.Load().View()
+	if s.deadline != nil {
+		v.Ends = s.deadline.at()
+	}
+	return v
+}
 
 func (s *session) Input(ctx context.Context) ([]mailroom.Message, error) {
 	if err := s.enter(ctx); err != nil {
@@ -93,7 +99,7 @@ func (s *session) Input(ctx context.Context) ([]mailroom.Message, error) {
 		return s.input, nil
 	}
 	inputs, err := ask(ctx, s, func(ctx context.Context) ([][]mailroom.Message, error) {
-		return s.engine.ledger.Inputs(ctx, []*mailroom.Run{s.Run()})
+		return s.engine.ledger.Inputs(ctx, []*mailroom.Run{s.row.Load()})
 	})
 	if err != nil {
 		return nil, err
@@ -110,7 +116,7 @@ func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message
 		return nil, nil
 	}
 	return ask(ctx, s, func(ctx context.Context) ([]mailroom.Message, error) {
-		return s.engine.ledger.TranscriptBefore(ctx, s.Run(), limit)
+		return s.engine.ledger.TranscriptBefore(ctx, s.row.Load(), limit)
 	})
 }
 
@@ -124,7 +130,7 @@ func (s *session) Log(ctx context.Context, q mailroom.LogQuery) ([]mailroom.Entr
 		q.Limit = limit - len(all)
 		var next int64
 		page, err := ask(ctx, s, func(ctx context.Context) (page []mailroom.Entry, err error) {
-			page, next, err = s.engine.ledger.LogOf(ctx, s.Run(), q)
+			page, next, err = s.engine.ledger.LogOf(ctx, s.row.Load(), q)
 			return page, err
 		})
 		if err != nil {
@@ -239,13 +245,12 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 	s.waitsOn.Store(nil)
 	if left := min(done.Left, step.Extend); left > 0 {
 		s.deadline.extend(left)
-		s.showDeadline()
 	}
 	if in.Message != nil {
 		s.text.next()
 	}
 	if step.Checkpoint != nil {
-		run := *s.Run()
+		run := *s.row.Load()
 		run.Checkpoint = append(json.RawMessage(nil), step.Checkpoint...)
 		s.row.Store(&run)
 	}
@@ -253,13 +258,6 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 		s.state = append(json.RawMessage(nil), step.State...)
 	}
 	return nil
-}
-
-// showDeadline shows the agent when its attempt ends.
-func (s *session) showDeadline() {
-	run := *s.Run()
-	run.ClaimEnds, run.StopGrace = s.deadline.at(), 0
-	s.row.Store(&run)
 }
 
 func (s *session) State() json.RawMessage {

@@ -217,8 +217,8 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 						for _, m := range got {
 							handed.add(m.Text)
 						}
-						if s.Run().Status != mailroom.StatusRunning {
-							t.Errorf("got status %s", s.Run().Status)
+						if s.Run().Thread != "t" {
+							t.Errorf("got thread %s", s.Run().Thread)
 						}
 						_, err = s.Transcript(ctx, 3)
 						h.expect(err)

@@ -45,21 +45,21 @@ func (s *session) work() {
 	defer s.cancel(context.Canceled)
 	begin := time.Now()
 	defer s.hints.Close()
-	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.ctx, s.Run())
+	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.ctx, s.row.Load())
 	limit := cmp.Or(agent.Deadline, s.engine.options.Deadline, s.claimed.Limit, time.Hour)
 	unsure := s.drainHints()
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
 	s.deadline = newDeadline(limit, s.engine.options.Log, func() { cancel(mailroom.ErrDeadline) })
 	defer s.deadline.stop()
-	s.showDeadline()
 	if err := cmp.Or(context.Cause(ctx), unsure, unkept); err != nil { // the agent must not be entered
 		out := s.outcome(ctx, err, false)
 		s.releaseInstead(&out)
 		s.settle(out, err, begin)
 		return
 	}
-	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.claimed.Due, Claimed: s.claimed.At, Entered: time.Now()})
+	s.engine.options.Observe.Started(
+		Start{Run: s.row.Load(), Due: s.claimed.Due, Claimed: s.claimed.At, Entered: time.Now()})
 	done := make(chan error, 1)
 	s.agentDone = done
 	go func() { // await and awaitAbandoned wait for it while the engine lives
@@ -77,7 +77,7 @@ func (s *session) work() {
 		s.parkInstead(&out)
 	}
 	s.releaseInstead(&out)
-	out.Entered = out.Outcome == thread.OutcomeRelease && s.Run().MaxCrashes() == 0
+	out.Entered = out.Outcome == thread.OutcomeRelease && s.row.Load().MaxCrashes() == 0
 	s.settle(out, err, begin)
 	if forced {
 		s.awaitAbandoned()

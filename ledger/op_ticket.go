@@ -86,7 +86,7 @@ func (l *Ledger) CancelTree(ctx context.Context, id string, who *auth.Token) (*m
 			return nil, err
 		}
 		for _, c := range children {
-			if thread.IsDelivery(c) {
+			if thread.IsDelivery(c.View()) {
 				continue
 			}
 			todo = append(todo, c.ID)

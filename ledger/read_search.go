@@ -277,7 +277,7 @@ func foundMessages(r store.Reader, matches []store.Match) (found []mailroom.Mess
 // isPresent sets the state of a message, whose text is in the entry content. It reports whether that is its
 // present text, and whether the message is not of a delivery or an alert.
 func isPresent(m *mailroom.Message, content int64, runs map[string]*mailroom.Run) bool {
-	if run := runs[m.Run]; reserved.ForServer(m.Thread) || run != nil && thread.IsDelivery(run) {
+	if run := runs[m.Run]; reserved.ForServer(m.Thread) || run != nil && thread.IsDelivery(run.View()) {
 		return false
 	}
 	if m.Role == mailroom.RoleAssistant {

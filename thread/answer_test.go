@@ -244,7 +244,7 @@ func TestRepliesAreDeliveredUnlessBlank(t *testing.T) {
 		}
 		wantEqual(t, "reply "+reply, sent.Messages[0].Parts[0].Type == "text", reply == "hello")
 		r := mailroom.Run{ID: sent.Run, Parent: sent.Parent, SubmitKey: sent.Key}
-		wantEqual(t, "is a delivery", thread.IsDelivery(&r), true)
+		wantEqual(t, "is a delivery", thread.IsDelivery(r.View()), true)
 	}
 }
 

@@ -59,7 +59,7 @@ func DeliveryID(run string, seq int64) string {
 
 // IsDelivery reports whether the run delivers a message of its parent to a chat, or the end of a
 // child to its parent's thread. Such a run continues when its parent is cancelled.
-func IsDelivery(r *mailroom.Run) bool {
+func IsDelivery(r mailroom.RunView) bool {
 	if r.Origin.Via == "wake" {
 		return true
 	}

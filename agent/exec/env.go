@@ -36,7 +36,7 @@ const (
 const maxSource = 4 << 10
 
 // sourceOf returns the variables that show who sent the run's message and how.
-func sourceOf(run *mailroom.Run) []string {
+func sourceOf(run mailroom.RunView) []string {
 	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxSource)], "") }
 	env := []string{
 		envSender + "=" + cut(run.Origin.Sender), envVia + "=" + cut(run.Origin.Via),
@@ -50,7 +50,7 @@ func sourceOf(run *mailroom.Run) []string {
 
 // attemptOf returns the attempt of run that started a process, given lookup for the process's environment. ok is
 // false if no attempt of run did.
-func attemptOf(run *mailroom.Run, lookup func(string) (string, bool)) (attempt int, ok bool) {
+func attemptOf(run mailroom.RunView, lookup func(string) (string, bool)) (attempt int, ok bool) {
 	if id, _ := lookup(envRun); id != run.ID {
 		return 0, false
 	}
@@ -67,7 +67,7 @@ type secret struct{ name, value string }
 const minSecret = 6
 
 // environment returns the environment of the command and the secrets in it, longest first.
-func (a *agent) environment(run *mailroom.Run) (env []string, secrets []secret) {
+func (a *agent) environment(run mailroom.RunView) (env []string, secrets []secret) {
 	env, secrets = a.variables()
 	if a.options.Mark != "" {
 		env = append(env, envMark+"="+a.options.Mark)

@@ -25,7 +25,7 @@ func TestOnlyLongValuesOfOtherVariablesAreSecrets(t *testing.T) {
 
 // An attempt kills what an earlier attempt of its run left, and nothing of another run.
 func TestAProcessBelongsToTheRunInItsEnvironment(t *testing.T) {
-	run := &mailroom.Run{ID: "mine"}
+	run := mailroom.RunView{ID: "mine"}
 	for name, tc := range map[string]struct {
 		env     map[string]string
 		attempt int

@@ -243,7 +243,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 }
 
 // spec describes the process of an attempt, which can read the files in shown.
-func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret, shown []string) proc.Spec {
+func (a *agent) spec(run mailroom.RunView, env []string, secrets []secret, shown []string) proc.Spec {
 	o := a.options
 	return proc.Spec{
 		Command: o.Command, Dir: o.Dir, Env: env, Isolation: a.isolation(shown),
@@ -268,7 +268,7 @@ func isLeaseLost(why error) bool {
 
 // killEarlierAttempts kills what earlier attempts of the run left on this host and returns the
 // number of processes.
-func killEarlierAttempts(ctx context.Context, run *mailroom.Run, last checkpoint) (int, error) {
+func killEarlierAttempts(ctx context.Context, run mailroom.RunView, last checkpoint) (int, error) {
 	if run.Attempt <= 1 && last.Process == nil {
 		return 0, nil
 	}

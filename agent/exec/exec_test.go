@@ -176,7 +176,7 @@ func TestAStopIsRecorded(t *testing.T) {
 func TestAPassedDeadlineIsRecordedWithItsLength(t *testing.T) {
 	s := newSession(1, "go")
 	begin := time.Now()
-	s.run.ClaimEnds = begin.Add(time.Hour)
+	s.run.Ends = begin.Add(time.Hour)
 	ctx := s.stopOn(t, "ready", mailroom.ErrDeadline)
 	if err := command(t, "echo ready; exec sleep 1000", exec.Options{}).Run(ctx, s); !errors.Is(err,
 		mailroom.ErrDeadline) {

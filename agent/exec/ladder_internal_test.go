@@ -13,7 +13,7 @@ import (
 func TestASilentTurnEscalates(t *testing.T) {
 	for _, hang := range []error{proc.ErrIdle, proc.ErrStart} {
 		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")},
-			run: &mailroom.Run{}}
+			run: mailroom.RunView{}}
 		turn := func(resume bool) *runningTurn {
 			return &runningTurn{t: a, plan: plan{session: "s", resume: resume}, ending: ending{why: hang}}
 		}
@@ -46,7 +46,7 @@ func TestTurnsThatEndForOtherReasonsDoNotEscalate(t *testing.T) {
 		"a call that was stopped": {ending: ending{why: proc.ErrBusy}, worked: true},
 	} {
 		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")},
-			run: &mailroom.Run{}}
+			run: mailroom.RunView{}}
 		for range 3 {
 			l.t, l.plan = a, plan{session: "s", resume: true}
 			if why := a.climb(l); why != "" || a.state.Doubts != 0 {

@@ -31,7 +31,7 @@ func TestAModelOfOptionsIsCheckedAndMustBeAllowed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := built.(*programAgent).model(&mailroom.Run{Options: json.RawMessage(c.options)})
+			got, err := built.(*programAgent).model(mailroom.RunView{Options: json.RawMessage(c.options)})
 			if got != c.want || (err != nil) != c.fails {
 				t.Errorf("%s, takes %q, options %s: %q, %v", p.Name, c.takes, c.options, got, err)
 			}

@@ -157,13 +157,13 @@ func (l limits) exceeded(why error) (name string, length time.Duration) {
 }
 
 // limits returns the limits of an attempt that starts now.
-func (a *agent) limits(run *mailroom.Run) limits {
+func (a *agent) limits(run mailroom.RunView) limits {
 	l := limits{start: a.options.StartTimeout, idle: a.options.IdleTimeout, total: a.options.TotalTimeout}
 	if l.start == 0 {
 		l.start = l.idle
 	}
-	if end := run.ClaimEnds.Add(-run.StopGrace); !run.ClaimEnds.IsZero() {
-		l.deadline = time.Until(end).Round(10 * time.Millisecond) // the configured length, not the remainder
+	if !run.Ends.IsZero() {
+		l.deadline = time.Until(run.Ends).Round(10 * time.Millisecond) // the configured length, not the remainder
 	}
 	return l
 }

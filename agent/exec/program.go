@@ -179,14 +179,14 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 }
 
 // programLimits returns the limits of an attempt that starts now.
-func (a *programAgent) programLimits(run *mailroom.Run) limits {
+func (a *programAgent) programLimits(run mailroom.RunView) limits {
 	l := a.limits(run)
 	l.call = a.callTimeout
 	return l
 }
 
 // model returns the model that the options of a run ask for, or "" to use the configured model.
-func (a *programAgent) model(run *mailroom.Run) (string, error) {
+func (a *programAgent) model(run mailroom.RunView) (string, error) {
 	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
 		return "", err
 	}
@@ -198,7 +198,7 @@ func (a *programAgent) model(run *mailroom.Run) (string, error) {
 type attempt struct {
 	agent      *programAgent
 	session    mailroom.Session
-	run        *mailroom.Run
+	run        mailroom.RunView
 	limits     limits
 	input      []mailroom.Message
 	files      *localFiles

@@ -18,7 +18,7 @@ import (
 type session struct {
 	mailroom.Session // nil: commands must not call other methods
 
-	run   *mailroom.Run
+	run   mailroom.RunView
 	input []mailroom.Message
 
 	// Called before the method of that name, which returns its error; may be nil.
@@ -46,14 +46,14 @@ func (s *session) exited(t *testing.T) *exec.Exited {
 }
 
 func newSession(attempt int, texts ...string) *session {
-	s := &session{run: &mailroom.Run{ID: "run-1", Thread: "a thread", Attempt: attempt}}
+	s := &session{run: mailroom.RunView{ID: "run-1", Thread: "a thread", Attempt: attempt}}
 	for _, text := range texts {
 		s.input = append(s.input, mailroom.Message{Text: text, Parts: mailroom.Text(text)})
 	}
 	return s
 }
 
-func (s *session) Run() *mailroom.Run { return s.run }
+func (s *session) Run() mailroom.RunView { return s.run }
 
 func (s *session) Input(context.Context) ([]mailroom.Message, error) { return s.input, nil }
 

@@ -154,16 +154,16 @@ func (d *driver) newSubmit(n int64, called time.Duration) thread.Submit {
 	}
 }
 
-// latency returns the time since a run was submitted. ok is false for a run that the load did not submit.
-func (d *driver) latency(r *mailroom.Run) (took time.Duration, urgent, ok bool) {
-	called, urgent := strings.CutPrefix(r.Origin.RequestID, urgentPrefix)
+// latency returns the time since a run of this origin was submitted. ok is false if the load did not submit it.
+func (d *driver) latency(of mailroom.Origin) (took time.Duration, urgent, ok bool) {
+	called, urgent := strings.CutPrefix(of.RequestID, urgentPrefix)
 	ns, err := strconv.ParseInt(called, 10, 64)
 	return time.Since(d.created) - time.Duration(ns), urgent, err == nil
 }
 
 // onAgentStart records the start of an agent.
-func (d *driver) onAgentStart(r *mailroom.Run) {
-	took, urgent, ok := d.latency(r)
+func (d *driver) onAgentStart(r mailroom.RunView) {
+	took, urgent, ok := d.latency(r.Origin)
 	switch {
 	case !ok || !d.recording.Load():
 	case urgent:
@@ -175,7 +175,7 @@ func (d *driver) onAgentStart(r *mailroom.Run) {
 
 // onRunEnd records the durable end of a run.
 func (d *driver) onRunEnd(r *mailroom.Run) {
-	if took, urgent, ok := d.latency(r); ok && !urgent && d.recording.Load() {
+	if took, urgent, ok := d.latency(r.Origin); ok && !urgent && d.recording.Load() {
 		d.recorded.Dones.add(took)
 	}
 	if d.ended.Add(1) == 1 {

@@ -242,10 +242,10 @@ func (h *fixture) closeStore() error {
 // timedAgent is the echo agent without pauses. It reports when a run enters it.
 type timedAgent struct {
 	echo    mailroom.Agent
-	entered func(*mailroom.Run)
+	entered func(mailroom.RunView)
 }
 
-func newTimedAgent(entered func(*mailroom.Run)) mailroom.Agent {
+func newTimedAgent(entered func(mailroom.RunView)) mailroom.Agent {
 	return timedAgent{echo: builtin.NewEcho(0), entered: entered}
 }
 

@@ -115,7 +115,7 @@ func (b *bench) logGrowth(ctx context.Context, dir string, g *Growth) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, a.fixture.close()) }()
-	a.fixture.startEngine(newTimedAgent(func(*mailroom.Run) {}), b.Slots)
+	a.fixture.startEngine(newTimedAgent(func(mailroom.RunView) {}), b.Slots)
 	short, long := b.scaled(shortLog, 10), b.scaled(longLog, 20)
 	b.Progress("growth: logs of %d and %d entries", short, long)
 	if err := b.growLogs(ctx, a, short, long); err != nil {

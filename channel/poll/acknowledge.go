@@ -116,7 +116,7 @@ func deliveriesDone(children []*mailroom.Run, agent string, now time.Time) (all 
 	all = true
 	for _, c := range children {
 		switch {
-		case c.Agent != agent || !thread.IsDelivery(c):
+		case c.Agent != agent || !thread.IsDelivery(c.View()):
 		case !c.Status.Finished():
 			all = false
 		case c.Status == mailroom.StatusFailed && (c.Error == nil || c.Error.Class != mailroom.ClassPermanent):

@@ -42,7 +42,7 @@ type scriptRun struct {
 	point      *KillPoint
 	file       string
 	session    mailroom.Session
-	run        *mailroom.Run
+	run        mailroom.RunView
 	script     Script
 	checkpoint checkpoint
 }

@@ -94,7 +94,7 @@ func filterRow(r *mailroom.Run, of *mailroom.Thread) request.FilterRow {
 		case "via":
 			return r.Origin.Via
 		case "delivery":
-			if thread.IsDelivery(r) || alert.IsAgent(r.Agent) {
+			if thread.IsDelivery(r.View()) || alert.IsAgent(r.Agent) {
 				return deliveryYes
 			}
 			return deliveryNo

@@ -148,7 +148,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 }
 
 // record records a run's message once, although an attempt that is stopped early may be repeated.
-func (a *agent) record(run *mailroom.Run, m mailroom.Message) {
+func (a *agent) record(run mailroom.RunView, m mailroom.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.runs[run.ID] {

@@ -155,7 +155,7 @@ func (c *commands) findSending(ctx context.Context, room string, conversations [
 		}
 		for _, run := range runs {
 			begun := run.Status != mailroom.StatusQueued || run.Attempt > 0
-			if n := len(run.Lineage); id == "" && begun && thread.IsDelivery(run) && n > 0 &&
+			if n := len(run.Lineage); id == "" && begun && thread.IsDelivery(run.View()) && n > 0 &&
 				slices.Contains(conversations, run.Lineage[n-1]) {
 				id = run.ID
 			}

@@ -162,7 +162,7 @@ func (d *decisions) shownTickets(ctx context.Context, out string) (all []*mailro
 		asked := map[string]bool{} // ids
 		var threads []string
 		for _, run := range sent {
-			if !thread.IsDelivery(run) || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
+			if !thread.IsDelivery(run.View()) || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
 				continue
 			}
 			id, err := sentTicket(r, run)

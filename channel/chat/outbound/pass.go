@@ -51,7 +51,7 @@ func (x *attempt) findPasser(ctx context.Context) (id string, err error) {
 			case own.Priority < mailroom.DefaultPriority: // it passed a reply; questions do not pass each other
 				continue
 			case q.Metadata[labelDecided] != "":
-			case thread.IsDelivery(q) && asks[q.Parent]:
+			case thread.IsDelivery(q.View()) && asks[q.Parent]:
 			default:
 				continue
 			}
@@ -71,7 +71,7 @@ func findAsking(r store.Reader, queued []*mailroom.Run) (map[string]bool, error)
 	found := map[string]bool{}
 	var parents []string
 	for _, q := range queued {
-		if thread.IsDelivery(q) && !slices.Contains(parents, q.Parent) {
+		if thread.IsDelivery(q.View()) && !slices.Contains(parents, q.Parent) {
 			parents = append(parents, q.Parent)
 		}
 	}
