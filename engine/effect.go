@@ -35,7 +35,7 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect,
 	if eff.state.Last == "" {
 		eff.state.EffectEntry = body
 	}
-	if eff.state.Input != body.Input {
+	if !eff.state.BeganWith(e, body) {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was started with different input", e.Name)
 	}
 	for {

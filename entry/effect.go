@@ -15,7 +15,7 @@ type EffectEntry struct {
 	Effect string          `json:"effect"` // id, derived from the run and the name
 	Name   string          `json:"name"`
 	Key    string          `json:"key"`   // idempotency key for the external system
-	Input  string          `json:"input"` // digest of Effect.Input
+	Input  string          `json:"input"` // digest of Effect.Input; see DigestInput
 	Result json.RawMessage `json:"result,omitempty"`
 	Cut    bool            `json:"cut,omitempty"` // the value exceeded MaxEffect and was not stored
 	Error  string          `json:"error,omitempty"`
@@ -43,14 +43,13 @@ func NewEffect(run string, e mailroom.Effect) (EffectEntry, error) {
 	if e.Name == "" || !check.IsClean(e.Name) {
 		return EffectEntry{}, check.Invalid("name", "of an effect must be text without NUL", e.Name)
 	}
-	if e.Input != nil {
-		if err := check.JSON("input", e.Input, mailroom.MaxEffect); err != nil {
-			return EffectEntry{}, err
-		}
+	input, err := DigestInput(e.Input)
+	if err != nil {
+		return EffectEntry{}, err
 	}
 	return EffectEntry{
 		Effect: digest.ID("effect", run, e.Name), Name: e.Name,
-		Key: run + "/" + e.Name, Input: digest.Short(e.Input),
+		Key: run + "/" + e.Name, Input: input,
 	}, nil
 }
 

@@ -102,11 +102,19 @@ func readEffect(run string, n api.AgentEntry) (out entry.EffectEntry, err error)
 	default:
 		return out, request.Invalid("kind", "must be effect.intended, effect.settled or effect.unknown", n.Kind)
 	}
+	var in struct {
+		*entry.EffectEntry
+		Input json.RawMessage `json:"input"`
+	}
+	in.EffectEntry = &out
 	dec := json.NewDecoder(strings.NewReader(string(n.Body)))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&out); err != nil {
+	if err := dec.Decode(&in); err != nil {
 		return out, request.Invalid("body", "must be an object with name, input, result, cut and error: "+
 			request.Truncate(err.Error()), nil)
+	}
+	if err := readInput(&out, in.Input); err != nil {
+		return out, request.Locate("body.", err)
 	}
 	own, err := entry.NewEffect(run, mailroom.Effect{Name: out.Name})
 	switch {
@@ -122,6 +130,19 @@ func readEffect(run string, n api.AgentEntry) (out entry.EffectEntry, err error)
 	}
 	out.Effect, out.Key = own.Effect, own.Key
 	return out, nil
+}
+
+// readInput sets what the entries record of an effect's input. A string is the digest that the worker has computed. Of
+// any other value, the server computes the digest.
+func readInput(out *entry.EffectEntry, input json.RawMessage) (err error) {
+	if len(input) == 0 || string(input) == "null" || input[0] == '"' {
+		if len(input) > 0 {
+			err = json.Unmarshal(input, &out.Input)
+		}
+		return err
+	}
+	out.Input, err = entry.DigestInput(input)
+	return err
 }
 
 func plainText(s string) bool { return strings.IndexByte(s, 0) < 0 }

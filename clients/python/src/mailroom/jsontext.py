@@ -42,8 +42,43 @@ def surrogates(text: str) -> str:
 
 
 def digest(value: Any) -> str:
-    """Names the input of an effect: 32 hex digits of the SHA-256 of its canonical JSON."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:32]
+    """Names the input of an effect: 32 hex digits of the SHA-256 of its JSON in the form of RFC 8785, with all digits.
+
+    The server and the workers in other languages have the same digest for an equal value.
+    """
+    parsed = json.loads(canonical(value), parse_int=_Number, parse_float=_Number)
+    return hashlib.sha256(_form(parsed).encode()).hexdigest()[:32]
+
+
+class _Number(str):
+    """The text of a number."""
+
+
+def _form(value: Any) -> str:
+    if isinstance(value, dict):
+        members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
+        return "{" + ",".join([json.dumps(k, ensure_ascii=False) + ":" + _form(v) for k, v in members]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([_form(v) for v in value]) + "]"
+    return _number(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+
+
+def _number(text: str) -> str:
+    """A number as JavaScript writes it. Its value is 0.DIGITS times ten to the power of point."""
+    sign = "-" if text.startswith("-") else ""
+    mantissa, _, power = text.lstrip("-").lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(digits) - len(fraction) + int(power or 0)
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0"
+    if point > 21 or point <= -6:
+        rest = "." + digits[1:] if digits[1:] else ""
+        return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
+    if point <= 0:
+        return sign + "0." + "0" * -point + digits
+    return sign + digits[:point].ljust(point, "0") + ("." + digits[point:] if digits[point:] else "")
 
 
 def size(value: Any) -> int:
