@@ -46,7 +46,7 @@ PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
 # those of the command, which need everything compiled: they run while the rest is compiled.
 QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat ./channel/chat/room ./internal/jsontext ./server/internal/request ./thread
-LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./torture ./store/postgres ./internal/proc ./channel/slack ./channel/matrix ./alert \
+LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./engine ./torture ./store/postgres ./internal/proc ./channel/slack ./channel/matrix ./alert \
 	./channel/poll ./store/transfer ./store/sqlite ./channel/webhook ./internal/archtest ./channel/discord ./internal/suite ./agent/exec ./bench/mailroom \
 	./store/storetest ./channel/chat/adapter ./protocol/mcp ./stream
 
@@ -175,8 +175,8 @@ ifeq ($(NODES),)
 endif
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(NODES),-nodes "$$NODES") $(if $(OLD),-old "$$OLD") $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
-conformance: ## every worker against every scenario, on a real server; prints the table; COLUMNS=go,python RUN=name
-	$(GO) test ./torture/conformance -count 1 -timeout 30m -parallel 8 -run 'Conforms' -full -table $(if $(COLUMNS),-columns $(COLUMNS)) $(if $(RUN),-only "$(RUN)")
+conformance: ## every worker against every scenario, on a real server; prints the table; WORKERS=go,python RUN=name
+	$(GO) test ./torture/conformance -count 1 -timeout 30m -parallel 8 -run 'Conforms' -full -table $(if $(WORKERS),-columns $(WORKERS)) $(if $(RUN),-only "$(RUN)")
 
 attack: build ## attack a server as hostile clients would; ONLY=name SERVER=program JUDGE=false
 	$(GO) build -o bin/attack ./torture/attack
