@@ -77,6 +77,25 @@ test('the client does not load the worker', async () => {
   assert.match(embedded, /go:embed \*\.js\n/, 'pages are served the modules of the client alone');
 });
 
+test('the worker of the first page runs as it stands, installed from its folder', async (t) => {
+  const server = await open(t);
+  const page = await readFile(join(here, '..', '..', 'README.md'), 'utf8');
+  const [, example] = /```js\n(import { work }.*?)```/s.exec(page);
+  const empty = await mkdtemp(join(folder, 'shout-'));
+  await writeFile(join(empty, 'shout.mjs'), example);
+  await run('npm', ['install', '--offline', '--no-audit', '--no-fund', here], empty);
+  const child = spawn(process.execPath, ['shout.mjs'], {
+    cwd: empty, env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token },
+    stdio: ['ignore', 'inherit', 'pipe'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  for await (const line of createInterface({ input: child.stderr })) if (line.includes('worker registered')) break;
+  const client = new Mailroom(server);
+  const { run: sent } = await client.send('hello', { agent: 'shout' });
+  for await (const _ of client.follow({ run: sent }));
+  assert.equal((await client.run(sent)).reply, 'HELLO');
+});
+
 test('the worker in the README runs as it stands', async (t) => {
   const server = await open(t);
   const readme = await readFile(join(here, 'README.md'), 'utf8');

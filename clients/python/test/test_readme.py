@@ -13,17 +13,17 @@ from fixture import HERE, PATIENCE, Case
 
 
 class TestReadme(Case):
-    def block(self, n: int) -> list[str]:
+    def block(self, n: int, page: Path = HERE.parent / "README.md") -> list[str]:
         """A command that runs the nth block of Python."""
-        text = re.findall(r"```python\n(.*?)```", (HERE.parent / "README.md").read_text(), re.S)[n]
+        text = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)[n]
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = Path(folder.name) / "block.py"
         path.write_text(text)
         return [sys.executable, str(path)]
 
-    def start(self, n: int, agent: str) -> None:
-        process = subprocess.Popen(self.block(n), env=self.env(), stderr=subprocess.DEVNULL)
+    def start(self, n: int, agent: str, page: Path = HERE.parent / "README.md") -> None:
+        process = subprocess.Popen(self.block(n, page), env=self.env(), stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
         self.registered(agent)
@@ -33,6 +33,11 @@ class TestReadme(Case):
         out = subprocess.run(self.block(1), env=self.env(), stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout
         self.assertIn("May I shout 'hello world'?", out.decode())
         self.assertRegex(out.decode(), r"HELLO WORLD \n$")
+
+    def test_the_worker_of_the_first_page(self) -> None:
+        self.start(0, "shout", HERE.parents[2] / "README.md")
+        run = self.mailroom.send("hello", agent="shout")
+        self.assertEqual(self.done(run), "HELLO")
 
     def test_the_async_agent_with_a_decorated_effect(self) -> None:
         self.start(2, "shop")
