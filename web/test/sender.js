@@ -13,7 +13,7 @@ function post(url, { headers, body, signal }) {
       let text = '';
       answer.setEncoding('utf8').on('data', (piece) => { text += piece; }).on('error', reject).on('end', () => {
         const { statusCode: status } = answer;
-        resolve({ status, ok: status >= 200 && status < 300, headers: new Headers(), json: async () => JSON.parse(text) });
+        resolve({ status, ok: status >= 200 && status < 300, headers: new Headers(), text: async () => text });
       });
     });
     sent.on('error', reject).end(body);
