@@ -272,5 +272,7 @@ func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 		return barred()
 	}
 	return request.Invalid("body.agent",
-		fmt.Sprintf("unknown agent %q; use one of %s", request.Truncate(name), strings.Join(known, ", ")), name)
+		fmt.Sprintf("unknown agent %q; use one of %s, or start the worker that serves it (messages to an agent that the "+
+			"configuration declares with kind = %q wait for its worker)", request.Truncate(name), strings.Join(known, ", "),
+			"remote"), name)
 }
