@@ -258,18 +258,19 @@ func (p *packer) deadline(r *mailroom.Run) {
 	}
 }
 
-// ofClaim packs what holds for one claim, with the attempt. An older version may end that attempt and start the next
-// one, and keeps all of it; then it does not hold.
+// ofClaim packs what holds for one claim, with the attempt and whether it ran. An older version may end that attempt
+// and start the next one, and keeps all of it; then it does not hold.
 func (p *packer) ofClaim(r *mailroom.Run) {
 	number(p, &r.ClaimSpare)
-	attempt := 0
+	attempt, ran := 0, false
 	if !p.reading && (r.ClaimSpare != 0 || r.WaitsOn != "") {
-		attempt = r.Attempt
+		attempt, ran = r.Attempt, r.Status == mailroom.StatusRunning
 	}
 	number(p, &attempt)
 	text(p, &r.WaitsOn)
 	p.time(&r.WaitsSince)
-	if p.reading && (attempt != r.Attempt || r.Status != mailroom.StatusRunning) {
+	p.flag(&ran)
+	if p.reading && (attempt != r.Attempt || ran && r.Status != mailroom.StatusRunning) {
 		r.ClaimSpare, r.WaitsOn, r.WaitsSince = 0, "", time.Time{}
 	}
 }
