@@ -54,9 +54,13 @@ class _Number(str):
     """The text of a number."""
 
 
+def _order(member: tuple[str, Any]) -> bytes:
+    return member[0].encode("utf-16-be")
+
+
 def _form(value: Any) -> str:
     if isinstance(value, dict):
-        members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
+        members = sorted(value.items(), key=_order)
         return "{" + ",".join([json.dumps(k, ensure_ascii=False) + ":" + _form(v) for k, v in members]) + "}"
     if isinstance(value, list):
         return "[" + ",".join([_form(v) for v in value]) + "]"
