@@ -226,8 +226,7 @@ func TestTheLastCommentAndTheCloseAreOneWrite(t *testing.T) {
 	w.rename(away, w.folder.File())
 	w.deliver(channel.Delivery{Run: run, Text: "done"}) // no other writer runs
 	it := w.issue("x-a")
-	if it.Status != tracker.StatusClosed || len(it.Comments) != 1 ||
-		!it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
+	if it.Status != tracker.StatusClosed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) {
 		t.Errorf("issue is %s, closed at %v, comments %+v", it.Status, it.ClosedAt, it.Comments)
 	}
 }

@@ -40,8 +40,11 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 		if !ours {
 			m = marker{}
 		}
+		at := writeTime(it.UpdatedAt) // of the comment and of the end, which are one write
+		if at.Before(d.Run.FinishedAt) {
+			at = d.Run.FinishedAt
+		}
 		if text != "" && !hasComment(it, author, text, d.Run.CreatedAt) {
-			at := writeTime(it.UpdatedAt)
 			if err := updateIssue(t, claim{it, m}, at, func(it *tracker.Issue, _ *marker) {
 				addComment(it, author, text, d.Run.CreatedAt, at)
 			}); err != nil {
@@ -53,7 +56,7 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 			m, _ = markerOf(it, server)
 		}
 		if c := (claim{it, m}); ours && m.Key == d.Run.SubmitKey && c.isOutdated(d.Run) {
-			return w.conclude(t, c, d.Run)
+			return w.conclude(t, c, d.Run, at)
 		}
 		return nil
 	})

@@ -71,7 +71,7 @@ func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run
 	return r.update(ctx, r.host, func(t *tracker.Tracker) error {
 		for _, c := range ownClaims(t, r.server) {
 			if run := runs[c.Key]; !r.abandoned[c.Key] && c.isOutdated(run) {
-				if err := r.conclude(t, c, run); err != nil {
+				if err := r.conclude(t, c, run, writeTime(run.FinishedAt)); err != nil {
 					r.abandon(c.issue, c.Key, err)
 				}
 			}
@@ -113,8 +113,8 @@ func (r *receiver) claim(t *tracker.Tracker, it *tracker.Issue, key string) erro
 
 // conclude records the end of a claim's run in its issue. If a person has closed or reassigned the
 // issue since, only the comment is added.
-func (w *Watcher) conclude(t *tracker.Tracker, c claim, run *mailroom.Run) error {
-	own, at := c.isUnchanged(run), writeTime(run.FinishedAt)
+func (w *Watcher) conclude(t *tracker.Tracker, c claim, run *mailroom.Run, at time.Time) error {
+	own := c.isUnchanged(run)
 	return updateIssue(t, c, at, func(it *tracker.Issue, m *marker) {
 		switch {
 		case !run.Status.Finished():
