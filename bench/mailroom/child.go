@@ -84,3 +84,15 @@ func (c *child) kill() error {
 	}
 	return nil
 }
+
+// untilInputEnds returns a context of a child process that ends with its standard input, which the parent closes.
+func untilInputEnds(ctx context.Context, stdin io.Reader) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		// This goroutine ends with the process, because reading standard input cannot be
+		// interrupted. An error counts as the end.
+		_, _ = io.Copy(io.Discard, stdin)
+		stop()
+	}()
+	return ctx, stop
+}

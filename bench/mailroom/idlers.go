@@ -23,14 +23,8 @@ const idlersReady = "waiting"
 
 // runIdlers registers n workers, which wait for runs that never come, until stdin ends. Their leases outlive them.
 func runIdlers(ctx context.Context, stdin io.Reader, w io.Writer, url, token string, n int) error {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := untilInputEnds(ctx, stdin)
 	defer stop()
-	go func() {
-		// This goroutine ends with the process, because reading standard input cannot be
-		// interrupted. An error counts as the end.
-		_, _ = io.Copy(io.Discard, stdin)
-		stop()
-	}()
 	c := client.New(url, token, client.WithHTTPClient(&http.Client{
 		Transport: &http.Transport{MaxIdleConns: n, MaxIdleConnsPerHost: n},
 	}))

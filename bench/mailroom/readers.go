@@ -78,14 +78,8 @@ func RunReaders(ctx context.Context, stdin io.Reader, w io.Writer, what ReaderOp
 	if n < 1 || n > MaxReaders {
 		return fmt.Errorf("invalid number of readers %d: use 1 to %d", n, MaxReaders)
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := untilInputEnds(ctx, stdin)
 	defer stop()
-	go func() {
-		// This goroutine ends with the process, because reading standard input cannot be
-		// interrupted. An error counts as the end.
-		_, _ = io.Copy(io.Discard, stdin)
-		stop()
-	}()
 	all := make(chan struct{})
 	r := readers{count: int64(n), w: w}
 	group, connected := errgroup.WithContext(ctx)
