@@ -344,8 +344,9 @@ func TestAPositionIsBoundedAndAMalformedPositionIsIgnored(t *testing.T) {
 		ann.Sends(dev, mention+" a thread of its own")
 	}
 	fx.AwaitEvents(300)
+	recorded := fx.Recorded() // once, because repetitions of the same events still arrive
 	var at map[string]string
-	last := fx.Recorded()[len(fx.Recorded())-1].Position
+	last := recorded[len(recorded)-1].Position
 	if err := json.Unmarshal([]byte(last), &at); err != nil || len(at) > 200 || len(last) > 16<<10 {
 		t.Errorf("%d rooms in %d bytes, %v", len(at), len(last), err)
 	}

@@ -8,8 +8,8 @@ import { launch, openPage } from './browser.js';
 import { Person, shots } from './person.js';
 import { below } from './proxy.js';
 
-// The agent halting repeats its input word by word. After twenty words it waits until the test releases
-// it.
+// The agent halting repeats its input word by word. After twenty words it waits until the test releases it, so that what
+// a test does before that may take as long as a busy machine needs. An exec agent is not steered: for that, slow takes minutes.
 const halting = 'n=0; for word in $(cat); do printf "%s " "$word"; n=$((n+1)); if [ $n = 20 ]; then until [ -e "$GATE" ]; do sleep 0.02; done; fi; sleep 0.005; done';
 
 const config = (folder) => `
@@ -20,6 +20,9 @@ env = { GATE = "${folder}/gate" }
 [agents.echo]
 kind = "echo"
 pace = "40ms"
+[agents.slow]
+kind = "echo"
+pace = "1s"
 [agents.tour]
 kind = "tour"
 pace = "2ms"
@@ -81,7 +84,8 @@ describe('the chat page', () => {
   test('a stop in a second tab keeps the text in both', async (t) => {
     const { server, person, client } = await arrive(t);
     await person.enter('stop');
-    await person.say(words(400));
+    await person.page.getByLabel('Agent').selectOption('halting');
+    await person.say(words(40));
     await person.answer(5);
     const second = await (await visit(t, server)).come('stop');
     await second.answer(8);
@@ -96,7 +100,7 @@ describe('the chat page', () => {
     }
     await second.shot('stopped');
     await person.press('Try again');
-    await second.see(() => document.querySelector('#doing').textContent === 'echo is working');
+    await second.see(() => document.querySelector('#doing').textContent === 'halting is working');
     await second.press('Stop');
     await person.rest();
   });
@@ -165,7 +169,8 @@ describe('the chat page', () => {
     await person.come('mine');
     await person.paste(token);
     await person.page.locator('#door').waitFor({ state: 'hidden' }); // before that no key gets past it
-    await person.say(words(400));
+    await person.page.getByLabel('Agent').selectOption('halting');
+    await person.say(words(40));
     await person.answer(3);
     await person.live();
     await server.command('token', 'revoke', 'web');
@@ -207,6 +212,7 @@ describe('the chat page', () => {
   test('messages queue, steer the current run, or interrupt it', async (t) => {
     const { person, client } = await arrive(t);
     await person.enter('line');
+    await person.page.getByLabel('Agent').selectOption('slow');
     await person.say(words(300));
     await person.answer(3);
     await person.say('next please');
