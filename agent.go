@@ -51,6 +51,8 @@ type Session interface {
 	// State returns the agent's state for this thread, nil at first. An Append with Step.State
 	// replaces it.
 	State() json.RawMessage
+	// Blobs returns the agent's blobs in this thread, for what is larger than a checkpoint or the state.
+	Blobs() Blobs
 	// Do calls f once per name and stores its value. The name must come from something durable,
 	// such as a tool call's id. A later attempt returns the stored value without a call, or nil if
 	// the value was larger than MaxEffect. Errors are not stored. If an earlier attempt ended
@@ -107,6 +109,9 @@ type Step struct {
 	// Otherwise an agent that records its child process before each attempt would reset the count
 	// forever.
 	NoProgress bool `json:"Record"` // the name is part of the digest of a step
+	// Blobs are written with the step, by name; nil deletes a blob. Their content is stored before the step, and seen
+	// from its commit on.
+	Blobs map[string][]byte `json:"-"`
 	// Parts go with the text of the message being written, or are a message without text: reasoning before
 	// the text, data and files after it. Other threads, chats among them, get the addresses of the files.
 	Parts []Part `json:",omitempty"`

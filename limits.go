@@ -19,6 +19,9 @@ const (
 	MaxSends      = 100 // in one step
 	MaxHops       = 16  // threads that a run was sent through, one after the other
 	MaxState      = 16 << 10
+	MaxBlob       = 16 << 20
+	MaxBlobs      = 64 << 20 // of an agent in a thread, with 512 for each blob
+	MaxBlobName   = 256
 	MaxPosition   = 1 << 20          // of a channel's cursor
 	MaxEffect     = 1 << 20          // stored value of an effect
 	MaxQueued     = 1000             // runs in one thread's queue, by default

@@ -36,27 +36,5 @@ type Part struct {
 	Name     string          `json:"name,omitempty"`
 }
 
-// Values of Part.Type, and of a message's Role, Visibility and State. A state is derived from the run, not stored.
-const (
-	PartText      = "text"
-	PartData      = "data"
-	PartFile      = "file"
-	PartReasoning = "reasoning" // what a model thought before it answered; only agents write it
-
-	RoleUser      Role = "user"
-	RoleAssistant Role = "assistant"
-	RoleSystem    Role = "system"
-
-	VisibleAll      = "all"
-	VisibleInternal = "internal"
-
-	MessageAccepted   = "accepted"   // durable; no run has claimed it yet
-	MessageDelivered  = "delivered"  // its run was claimed
-	MessageRead       = "read"       // the agent has committed a step since, or its attempt has ended
-	MessageDone       = "done"       // its run completed, or the agent wrote it
-	MessageSuperseded = "superseded" // replaced by a newer message before it was read
-	MessageRetracted  = "retracted"  // withdrawn by its sender before it was read
-)
-
 // Text returns the parts of a plain text message.
 func Text(s string) []Part { return []Part{{Type: "text", Text: s}} }

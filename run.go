@@ -15,39 +15,6 @@ type Mode string
 // Reason is why a run was cancelled or asked to stop.
 type Reason string
 
-// Values of a run's Status, Mode and Reason, of the Answer of a send, and of the Class of an error.
-const (
-	StatusQueued    Status = "queued"  // never started, or between two attempts
-	StatusRunning   Status = "running" // claimed by a worker
-	StatusWaiting   Status = "waiting" // parked until its tickets are decided; holds no claim
-	StatusCompleted Status = "completed"
-	StatusFailed    Status = "failed" // a dead letter
-	StatusCancelled Status = "cancelled"
-
-	ModeQueue     Mode = "queue"     // queues a run behind the others
-	ModeSteer     Mode = "steer"     // hands the messages to the current run at its next step
-	ModeInterrupt Mode = "interrupt" // replaces everything queued and stops the current run
-	ModeLatest    Mode = "latest"    // replaces everything queued
-	ModeCollect   Mode = "collect"   // adds the messages to the newest run that has not started
-	ModeReject    Mode = "reject"    // refused unless the thread is idle
-
-	ReasonCancelled   Reason = "cancelled"
-	ReasonSuperseded  Reason = "superseded"
-	ReasonInterrupted Reason = "interrupted"
-	ReasonRetracted   Reason = "retracted"
-	ReasonDeadline    Reason = "deadline" // its Deadline has passed
-
-	AnswerNone AnswerMode = ""     // not at all
-	AnswerWait AnswerMode = "wait" // as the answer of a ticket with the send's name
-	AnswerWake AnswerMode = "wake" // as an internal message to the sender's thread
-
-	ClassTransient   Class = "transient"   // retried, counted as a failure
-	ClassUnavailable Class = "unavailable" // retried for up to a day, not counted as a failure
-	ClassPermanent   Class = "permanent"   // a dead letter after one attempt
-	ClassExhausted   Class = "exhausted"   // attempts used up, or an outage that lasted too long
-	ClassCrashed     Class = "crashed"     // its worker was lost too often
-)
-
 // Finished reports whether a run with this status has ended.
 func (s Status) Finished() bool {
 	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled

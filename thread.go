@@ -34,7 +34,7 @@ type Thread struct {
 	FirstSeq  int64 // first entry that is kept; 1 until a purge
 	LastSeq   int64 // last entry; 0: none
 	NextPlace int64 // place of the next submit, from 1
-	Bytes     int64 // size of the JSON of the kept entries
+	Bytes     int64 // size of the JSON of the kept entries, and what blobs count
 
 	// Of a project: the number of inboxes, and the number of unread notifications by the name of
 	// the sending token, one per inbox. Notifications up to the seq Lapsed have expired and are in
@@ -45,6 +45,12 @@ type Thread struct {
 
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// BlobBytes has, by agent, what its blobs count, with the uploads of the current attempt. It is part of Bytes.
+	BlobBytes map[string]int64
+	// Uploads are the uploads of the current attempt that no step has written as a blob yet. Their Name is an id, and
+	// Digest is "" until the last piece is stored.
+	Uploads []Blob
+
 	// DeletedAt is when the thread was deleted, zero if it was not. A deleted thread is in no list
 	// and never changes; its rows are dropped in steps.
 	DeletedAt time.Time

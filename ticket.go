@@ -14,24 +14,6 @@ type TicketState string
 // Verdict is a decision on a ticket.
 type Verdict string
 
-// Values of a ticket's Kind, State and Decision.
-const (
-	TicketApproval TicketKind = "approval" // a person approves or denies an action
-	TicketInput    TicketKind = "input"    // a person answers
-	TicketChildren TicketKind = "children" // a run that was sent to another thread ends
-	TicketTimer    TicketKind = "timer"    // a time is reached
-	TicketEvent    TicketKind = "event"    // an external event
-
-	TicketOpen    TicketState = "open"
-	TicketDecided TicketState = "decided"
-	TicketExpired TicketState = "expired" // not decided in time; never counts as an approval
-	TicketVoid    TicketState = "void"    // its run ended first
-
-	VerdictApprove Verdict = "approve"
-	VerdictDeny    Verdict = "deny"
-	VerdictAnswer  Verdict = "answer"
-)
-
 // Ticket is the row of a decision or event that a run needs before it continues.
 type Ticket struct {
 	Key       int64           `json:"-"` // set by the store; 0 until written

@@ -36,6 +36,7 @@ const (
 	Child   Invariant = "child"   // a child that a run waits for and its ticket agree
 	Send    Invariant = "send"    // a send in the log has its run
 	Key     Invariant = "key"     // a submit key is remembered for the one submit that used it
+	Blob    Invariant = "blob"    // a blob is whole, and the row of its thread counts it
 	Partial Invariant = "partial" // only a running run has flushed text, in adjacent pieces
 	// a reservation row is in the log as open, and no other holds the same names
 	Reserve           = Invariant(fold.RuleReservation)

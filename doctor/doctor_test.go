@@ -63,6 +63,7 @@ func TestEachViolationIsFound(t *testing.T) {
 	w := newFixture(t).fill()
 	for of, list := range map[string][]violation{
 		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(),
+		"blobs":         blobViolations(),
 		"reservations":  reservationViolations(),
 		"notifications": notificationViolations(),
 	} {

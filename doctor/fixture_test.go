@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,23 @@ func (w *fixture) reserve() {
 	w.must(err)
 }
 
+// blobs writes two blobs of agent a, and leaves an upload that no step has written.
+func (w *fixture) blobs(c mailroom.Claim) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	a := thread.StepCommit{Claim: c, Number: 2, Step: mailroom.Step{NoProgress: true}}
+	for _, name := range []string{"long", "short"} {
+		content := strings.Repeat("x", map[string]int{"long": 2*store.BlobPieceBytes + 3, "short": 5}[name])
+		stored, err := w.Upload(ctx, c, strings.NewReader(content))
+		w.must(err)
+		a.Blobs = append(a.Blobs, thread.BlobChange{Name: name, Upload: stored.Name})
+	}
+	_, err := w.Append(ctx, a)
+	w.must(err)
+	_, err = w.Upload(ctx, c, strings.NewReader("later"))
+	w.must(err)
+}
+
 // fill creates the contents of the fixture.
 func (w *fixture) fill() *fixture {
 	w.t.Helper()
@@ -168,6 +186,7 @@ func (w *fixture) fill() *fixture {
 	w.submit("t", "aside", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
 	w.must(w.Flush(ctx, c, store.Partial{Message: "now.2-1", Text: "once "}))
 	w.must(w.Flush(ctx, c, store.Partial{Message: "now.2-1", Text: "upon", Offset: 5}))
+	w.blobs(c)
 	w.submit("t", "q1")
 	w.submit("t", "q2", func(in *thread.Submit) { p := 1; in.Priority = &p })
 	w.submit("t", "later", func(in *thread.Submit) { in.NotBefore = time.Now().Add(time.Hour) })
@@ -216,6 +235,7 @@ func (w *fixture) rows() *rows {
 			if err != nil {
 				return err
 			}
+			w.must(out.readBlobs(r, t))
 			for _, e := range log {
 				c.Entries = append(c.Entries, []mailroom.Entry{e}) // one batch each, so that a test can leave one out
 			}
@@ -244,6 +264,29 @@ func (w *fixture) rows() *rows {
 		return err
 	}))
 	return out
+}
+
+// readBlobs adds the blobs of a thread and their pieces.
+func (r *rows) readBlobs(from store.Reader, t *mailroom.Thread) error {
+	found, sizes := store.BlobQuery{}, store.BlobQuery{Sizes: true}
+	for _, q := range []*store.BlobQuery{&found, &sizes} {
+		if _, err := from.Keys(store.KeyQuery{Thread: t.ID, Blobs: q}); err != nil {
+			return err
+		}
+	}
+	r.Blobs = append(r.Blobs, found.Found...)
+	for _, u := range sizes.Uploads {
+		for n := range u.Pieces {
+			p := store.BlobPiece{Thread: t.ID, Upload: u.Upload, Number: n}
+			q := store.BlobQuery{Piece: &p}
+			if _, err := from.Keys(store.KeyQuery{Thread: t.ID, Blobs: &q}); err != nil {
+				return err
+			}
+			p.Body = q.Body
+			r.BlobPieces = append(r.BlobPieces, p)
+		}
+	}
+	return nil
 }
 
 // store writes the rows into a new store.
@@ -353,6 +396,9 @@ func check(t *testing.T, v doctor.Viewer) doctor.Report {
 func (r *rows) measure(thread string) {
 	row := r.thread(thread)
 	row.Bytes = 0
+	for _, n := range row.BlobBytes {
+		row.Bytes += n
+	}
 	for _, list := range r.Entries {
 		for _, e := range list {
 			if e.Thread == thread {

@@ -58,6 +58,9 @@ func (p *checker) whole() error {
 	if err := p.inboxes(); err != nil {
 		return err
 	}
+	if err := p.blobs(); err != nil {
+		return err
+	}
 	p.bytes()
 	var current *mailroom.Run
 	if p.t.Current != "" {

@@ -54,10 +54,14 @@ func inWords(u auth.Use) string {
 		u.Notifications, u.Workers)
 }
 
-// bytes compares the size of the log with the size in the thread's row. It skips a log that was purged during the
-// check.
+// bytes compares the size of the log and the blobs with the size in the thread's row. It skips a log that was purged
+// during the check.
 func (p *checker) bytes() {
-	if p.log.First == p.t.FirstSeq && p.log.Bytes != p.t.Bytes {
-		p.bad(Use, "its log has %d bytes, its row says %d", p.log.Bytes, p.t.Bytes)
+	want := p.log.Bytes
+	for _, n := range p.t.BlobBytes {
+		want += n
+	}
+	if p.log.First == p.t.FirstSeq && want != p.t.Bytes {
+		p.bad(Use, "its log and its blobs have %d bytes, its row says %d", want, p.t.Bytes)
 	}
 }

@@ -1,7 +1,9 @@
 package doctor_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/digest"
 	"mailroom/internal/retry"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -92,6 +95,41 @@ func (r *rows) cutAfterwards(run string) {
 	r.replace(e, func(e *mailroom.Entry) { e.Kind, e.Run = entry.KindEdited, "done" })
 }
 
+func blobViolations() []violation {
+	return []violation{
+		{"a blob without its row", func(r *rows) { r.Blobs = r.Blobs[1:] }, doctor.Blob, "belong to no blob"},
+		{"a blob without a piece", func(r *rows) {
+			r.BlobPieces = slices.DeleteFunc(r.BlobPieces, func(p store.BlobPiece) bool { return p.Number == 1 })
+		}, doctor.Blob, "has 262147 bytes in 2 pieces, which should be 524291 in 3"},
+		{"a blob without any piece", func(r *rows) {
+			r.BlobPieces = slices.DeleteFunc(r.BlobPieces, func(p store.BlobPiece) bool { return p.Upload == r.Blobs[1].Upload })
+		}, doctor.Blob, "the 5 bytes of upload now:2:"},
+		{"a piece cut", func(r *rows) { r.BlobPieces[0].Body = []byte("x") }, doctor.Blob, "bytes in"},
+		{"another content", func(r *rows) {
+			i := slices.IndexFunc(r.BlobPieces, func(p store.BlobPiece) bool { return p.Number == 2 })
+			r.BlobPieces[i].Body = bytes.ToUpper(r.BlobPieces[i].Body)
+		}, doctor.Blob, `the content of blob "long" of agent "a" has the digest`},
+		{"two blobs of one upload", func(r *rows) {
+			b := r.Blobs[0]
+			b.Name = "again"
+			r.Blobs = append(r.Blobs, b)
+		}, doctor.Blob, `has the pieces of another blob`},
+		{"blobs that are not counted", func(r *rows) { r.thread("t").BlobBytes = nil }, doctor.Blob, `its row says 0`},
+		{"blobs counted wrongly", func(r *rows) {
+			r.thread("t").BlobBytes = map[string]int64{"a": 5, "": 517}
+		}, doctor.Blob, "its row says 5"},
+		{"an upload that its thread does not name", func(r *rows) {
+			r.thread("t").Uploads = nil
+		}, doctor.Blob, "5 bytes of upload now:2:"},
+		{"an upload of another size", func(r *rows) {
+			r.thread("t").Uploads[0].Size = 4
+		}, doctor.Blob, "has 5 bytes in 1 pieces, which should be 4 in 1"},
+		{"too many blobs", func(r *rows) {
+			r.thread("t").BlobBytes["a"] = mailroom.MaxBlobs + 1
+		}, doctor.Limit, "the limit is 67108864"},
+	}
+}
+
 func runViolations() []violation {
 	return []violation{
 		{"another status", func(r *rows) { r.run("done").Status = mailroom.StatusCancelled }, doctor.Log, "run done is cancelled, the log leaves it completed"},
@@ -111,7 +149,7 @@ func runViolations() []violation {
 		{"failures without end", func(r *rows) { r.run("now").Failures = 5 }, doctor.Attempt, "is running with 5 failures; at 5 it is a dead letter"},
 		{"crashes without end", func(r *rows) { r.run("now").Crashes = 3 }, doctor.Attempt, "with 3 crashes; at 3"},
 		{"crashes that were not lost", func(r *rows) { r.run("now").Crashes = 1 }, doctor.Attempt, "has 1 crashes in a row but only 0 lost claims"},
-		{"a step of the future", func(r *rows) { r.run("now").LastStep.Attempt = 9 }, doctor.Attempt, "has last step 1 of attempt 9"},
+		{"a step of the future", func(r *rows) { r.run("now").LastStep.Attempt = 9 }, doctor.Attempt, "has last step 2 of attempt 9"},
 		{"a place twice", func(r *rows) { r.run("q1").Place = r.run("q2").Place }, doctor.Order, "have the same place"},
 		{"a place of the future", func(r *rows) { r.run("q1").Place = 99 }, doctor.Order, "run q1 has place 99, the next one of the thread is"},
 		{"a wait without end", func(r *rows) {

@@ -209,7 +209,7 @@ func (s *session) record(eff *effect, kind string, value json.RawMessage, failed
 	}
 	// A failed call is no progress: it does not end a series of failures.
 	step := mailroom.Step{NoProgress: kind != entry.KindEffectSettled || failed != nil}
-	if err := s.append(step, []mailroom.AgentEntry{{Kind: kind, Body: raw}}); err != nil {
+	if err := s.append(step, []mailroom.AgentEntry{{Kind: kind, Body: raw}}, nil); err != nil {
 		return err
 	}
 	eff.state.EffectEntry, eff.state.Last = body, kind

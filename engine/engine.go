@@ -81,6 +81,7 @@ type Options struct {
 	// NoLastAttempts leaves runs on their last attempt to another engine of this process, so that one
 	// that kills the process takes no other with it.
 	NoLastAttempts bool
+	Blobs          Blobs // of the agents; nil, as for a remote worker: they keep none
 	Observe        Observe
 	Log            *slog.Logger
 }

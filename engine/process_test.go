@@ -80,7 +80,10 @@ func (p *process) start(o engine.Options) *worker {
 }
 
 // startLocal runs an engine over the process's own ledger.
-func (p *process) startLocal(o engine.Options) *worker { return p.begin(p.ledger.Workers(), p.bus, o) }
+func (p *process) startLocal(o engine.Options) *worker {
+	o.Blobs = p.ledger.Workers()
+	return p.begin(p.ledger.Workers(), p.bus, o)
+}
 
 func (p *process) begin(l engine.Ledger, b *bus.Bus, o engine.Options) *worker {
 	ctx, quit := context.WithCancel(context.Background())

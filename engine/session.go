@@ -206,6 +206,10 @@ func (s *session) Show(ctx context.Context, l mailroom.Live) error {
 }
 
 func (s *session) Append(ctx context.Context, step mailroom.Step) error {
+	changes, err := s.upload(ctx, step)
+	if err != nil {
+		return err
+	}
 	if err := s.flushing.enter(ctx); err != nil {
 		return s.refused(err)
 	}
@@ -214,18 +218,18 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 		return err
 	}
 	defer s.turn.leave()
-	return s.append(step, nil)
+	return s.append(step, nil, changes)
 }
 
 // append commits a step. The caller holds both gates.
-func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) error {
+func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry, changes []thread.BlobChange) error {
 	in := thread.StepCommit{
-		Claim: s.claim, Number: s.step + 1, Step: step, Effects: effects, Covers: s.handed,
+		Claim: s.claim, Number: s.step + 1, Step: step, Effects: effects, Covers: s.handed, Blobs: changes,
 	}
 	if s.engine.options.Agents[s.agent].Sticky {
 		in.Node = s.engine.options.sharedNode()
 	}
-	in.Step.Parts = nil
+	in.Step.Parts, in.Step.Blobs = nil, nil
 	if !step.NoProgress {
 		in.Message = s.text.with(step.Parts)
 	} else if len(step.Parts) > 0 {

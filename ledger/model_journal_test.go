@@ -25,6 +25,7 @@ type journal struct {
 	ended    map[string]mailroom.Status   // runs, as settled
 	effects  map[string]entry.EffectEntry // by "run name", with a recorded result
 	begun    map[string]entry.EffectEntry // by "run name", intended and not settled
+	blobs    map[store.BlobRef]string     // digests
 }
 
 // sentMessage is an accepted message.
@@ -38,7 +39,7 @@ type sentMessage struct {
 func newJournal() *journal {
 	return &journal{
 		decided: map[string]*mailroom.Ticket{}, ended: map[string]mailroom.Status{},
-		effects: map[string]entry.EffectEntry{}, begun: map[string]entry.EffectEntry{},
+		effects: map[string]entry.EffectEntry{}, begun: map[string]entry.EffectEntry{}, blobs: map[store.BlobRef]string{},
 	}
 }
 

@@ -37,7 +37,7 @@ func (m *model) outcomes() {
 // refusal and end of a run occurs in them, because the random tests check only those that occur. No refusal changes
 // anything. -v prints the counts.
 func TestTheHistoriesReachEveryOperation(t *testing.T) {
-	setFlag(t, "rapid.seed", "16")
+	setFlag(t, "rapid.seed", "20")
 	setFlag(t, "rapid.checks", "140")
 	setFlag(t, "rapid.steps", "60")
 	came, ran := coverage{}, coverage{}
@@ -109,6 +109,8 @@ func operationNames(t *testing.T) (names []string) {
 func coveredOperations() (names []string) {
 	for _, of := range []string{
 		"append, append again, append: conflict, ask, ask: conflict, ask: invalid, flush, steered, effect, effects",
+		"blob written, blob repeated, blob replaced, blob deleted",
+		"upload, upload: conflict, drop upload, late upload: lease_lost",
 		"late append: lease_lost, late flush: lease_lost, late settle: lease_lost, late steered: lease_lost",
 		"settle complete, settle fail, settle release, settle again, park, park: conflict, park: invalid",
 		"cancel, cancel: conflict, cancel tree, interrupt, interrupt: not_found, retry, retry: conflict",

@@ -43,6 +43,9 @@ func (m *model) lateWrite(t *rapid.T) {
 		"late flush": func(l *ledger.Ledger) error {
 			return l.Workers().Flush(m.ctx, c, store.Partial{Message: "late", Text: "late"})
 		},
+		"late upload": func(l *ledger.Ledger) error {
+			return l.Workers().AddPiece(m.ctx, &thread.Piece{Claim: c, Upload: thread.UploadID(c, "late"), Digest: "late"})
+		},
 		"late steered": func(l *ledger.Ledger) error { _, err := l.Workers().MarkSteersRead(m.ctx, c); return err },
 		"late settle": func(l *ledger.Ledger) error {
 			_, err := l.Workers().Settle(m.ctx, thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomeComplete,
@@ -411,6 +414,7 @@ func (m *model) checkCrashes(t *rapid.T, r *mailroom.Run) {
 func (m *model) check(t *rapid.T) {
 	m.checkTickets(t)
 	m.checkEnds(t)
+	m.checkBlobs(t)
 	m.dropPurged()
 	for thread, log := range m.before.Logs {
 		row, was := m.after.Threads[thread], m.before.Threads[thread]

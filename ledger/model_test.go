@@ -98,7 +98,7 @@ func (m *model) step(t *rapid.T) {
 		{1, m.lateWrite, lost}, {2, m.cancel, runs}, {1, m.cancelTree, runs}, {4, m.retry, runs},
 		{3, m.edit, heard}, {3, m.retract, heard}, {6, m.decide, asked}, {4, m.submitDecisions, asked},
 		{3, m.renew, working}, {1, m.leave, working}, {8, m.side, nil},
-		{3, m.giveWay, claimed},
+		{3, m.giveWay, claimed}, {4, m.upload, claimed}, {6, m.keep, claimed}, {1, m.dropUpload, claimed},
 	} {
 		for range a.weight {
 			if a.when == nil || a.when() {
@@ -408,6 +408,9 @@ func (m *model) append(t *rapid.T) {
 		}
 		a.Step.Sends = append(a.Step.Sends, send)
 	}
+	if chance(t, 40, "blobs") {
+		a.Blobs = m.drawBlobs(t, c)
+	}
 	m.write(t, "append", a)
 }
 
@@ -417,6 +420,7 @@ func (m *model) write(t *rapid.T, name string, a thread.StepCommit) {
 		func(l *ledger.Ledger) (thread.Appended, error) { return l.Workers().Append(m.ctx, a) })
 	if err == nil {
 		m.steps[a.Claim] = a
+		m.recordBlobs(a)
 		m.checkTime(t, was, a, out.Left, a.Number == number)
 	}
 }

@@ -75,6 +75,9 @@ func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 			if t.DeletedAt.IsZero() {
 				return false, nil // already dropped
 			}
+			if more, err := tx.dropSomeBlobs(t); err != nil || more {
+				return more, err
+			}
 			if !isLong(t) {
 				tx.dropThread(t)
 				return false, nil

@@ -20,8 +20,8 @@ const deadRetention = 24 * time.Hour
 // and agents. Until then the worker learns that its lease was lost.
 const duplicateRetention = 10 * time.Minute
 
-// expireBatch is how many claims of a dead worker one operation takes away, and expireBytes how
-// much flushed text it reads before it stops at the next run.
+// expireBatch is how many claims of a dead worker one operation takes away, and expireBytes how much flushed text it
+// reads, and content of uploads it drops, before it stops at the next run.
 const (
 	expireBatch = 100
 	expireBytes = 4 << 20
@@ -324,8 +324,8 @@ func (ws Workers) freeClaims(ctx context.Context, w *store.Worker) error {
 	}
 }
 
-// expire takes away the claims of a dead worker on threads. After reading expireBytes of flushed
-// text it leaves the rest to the next operation.
+// expire takes away the claims of a dead worker on threads. After expireBytes of flushed text and of uploads it leaves
+// the rest to the next operation.
 func (tx *transaction) expire(worker *store.Worker, threads []string) error {
 	read := 0
 	for _, id := range threads {
@@ -343,7 +343,7 @@ func (tx *transaction) expire(worker *store.Worker, threads []string) error {
 		if err != nil {
 			return err
 		}
-		read += textBytes(stored)
+		read += textBytes(stored) + thread.UploadBytes(t)
 		text := t.Partials.Text(t.Current, stored)
 		t.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker.ID, Uncharged: worker.Uncharged, Text: text},
 			tx.now())

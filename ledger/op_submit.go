@@ -222,6 +222,9 @@ func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (thread.Appen
 
 func (tx *transaction) append(a *thread.StepCommit) (int64, error) {
 	t := tx.rows.thread(a.Thread)
+	if err := tx.loadBlobs(t, a.Run, a.Blobs); err != nil {
+		return 0, err
+	}
 	seq, repeat, err := t.CheckStep(a)
 	if err != nil || repeat {
 		return seq, err

@@ -33,7 +33,7 @@ func (ws Workers) endOverruns(ctx context.Context, self string) error {
 }
 
 // endOverdueClaims returns how many overdue claims it found: expireBatch or more if there may be
-// others, also if it stopped after reading expireBytes of text.
+// others, also if it stopped after expireBytes of text and uploads.
 func (tx *transaction) endOverdueClaims(self string) (int, error) {
 	want := store.Capacity{Slots: expireBatch}
 	var due []*thread.State
@@ -65,7 +65,7 @@ func (tx *transaction) endOverdueClaims(self string) (int, error) {
 			if err != nil {
 				return 0, err
 			}
-			read += textBytes(stored)
+			read += textBytes(stored) + thread.UploadBytes(t)
 			text = t.Partials.Text(t.Current, stored)
 		}
 		t.Revoke(thread.Revoke{Cause: thread.RevokeOverdue, Text: text}, tx.now())

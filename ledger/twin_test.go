@@ -354,6 +354,7 @@ type contents struct {
 	Cursors  []store.Cursor
 	Reserved []store.Reservation
 	Ended    []store.Summary // of days
+	Blobs    map[string]threadBlobs
 }
 
 // keyNames returns the submit keys that histories use.
@@ -364,7 +365,7 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 	all := contents{
 		Threads: map[string]*mailroom.Thread{}, Runs: map[string]*mailroom.Run{},
 		Logs: map[string][]string{}, Partials: map[string][]store.Partial{}, Tickets: map[string]*mailroom.Ticket{},
-		Keys: map[string]store.SubmitKey{},
+		Keys: map[string]store.SubmitKey{}, Blobs: map[string]threadBlobs{},
 	}
 	err := s.View(ctx, func(r store.Reader) (err error) {
 		if all.Workers, err = r.Workers(); err != nil {
@@ -407,12 +408,8 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 			for _, e := range entries {
 				all.Logs[row.ID] = append(all.Logs[row.ID], string(e.Raw))
 			}
-			keys, err := r.Keys(store.KeyQuery{Thread: row.ID, Keys: keyNames()})
-			if err != nil {
+			if err := all.readNamed(r, row.ID); err != nil {
 				return err
-			}
-			for _, k := range keys {
-				all.Keys[row.ID+" "+k.Key] = k
 			}
 		}
 		tickets, err := r.Tickets(store.TicketQuery{})

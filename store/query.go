@@ -174,6 +174,9 @@ type KeyQuery struct {
 	All    bool
 	After  string // with All only; "": from the first
 	Limit  int    // with All only; 0: no limit
+	// Blobs selects blobs of the thread. The query sets the result fields of Blobs and returns no keys. Of the other
+	// fields only Thread may be set.
+	Blobs *BlobQuery
 }
 
 // ReservationQuery selects reservations that match all fields that are set, ordered by Thread,

@@ -164,6 +164,7 @@ type Changes struct {
 	// Insertions. No row with the same name exists, except that a definition may exist already.
 
 	Entries     [][]mailroom.Entry // one slice per thread
+	BlobPieces  []BlobPiece        // by Thread, Upload and Number; their threads exist or are in Threads
 	Keys        []SubmitKey
 	Definitions []Definition // an existing Agent and Version is not changed
 
@@ -174,6 +175,7 @@ type Changes struct {
 	Pauses       []Pause       // by Agent
 	Cursors      []Cursor      // by Channel and Identity
 	Reservations []Reservation // by ID; their threads exist or are in Threads
+	Blobs        []Blob        // by Thread, Agent and Name; their threads exist or are in Threads
 
 	// Sums. They are added to what a row has, so additions of several handles commute and lock
 	// nothing.
@@ -197,6 +199,8 @@ type Changes struct {
 	DropCursors      []Cursor          // by Channel and Identity
 	DropTokens       []string          // names
 	DropReservations []string          // ids
+	DropBlobs        []BlobRef         // without their pieces
+	DropUploads      []UploadRef       // the pieces
 	DropSummaries    []SummariesBefore // the rows of a step before a time
 }
 
@@ -206,7 +210,7 @@ func (c *Changes) Empty() bool {
 		len(c.Tokens)+len(c.Use)+len(c.Definitions)+len(c.Pauses)+len(c.Cursors)+len(c.Reservations)+
 		len(c.Summaries)+len(c.DropPartials)+len(c.DropWorkers)+len(c.DropThreads)+len(c.DropEntries)+
 		len(c.DropDefinitions)+len(c.DropPauses)+len(c.DropCursors)+len(c.DropTokens)+len(c.DropReservations)+
-		len(c.DropSummaries) == 0 && c.Index == nil
+		len(c.DropSummaries)+len(c.Blobs)+len(c.BlobPieces)+len(c.DropBlobs)+len(c.DropUploads) == 0 && c.Index == nil
 }
 
 // SummariesBefore selects the rows of the summary with this step whose period begins before At.

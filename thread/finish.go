@@ -80,9 +80,11 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	t.touchRun(r)
 }
 
-// release removes the claim from the thread's row, and the limits of the claim and the flushed text from the run.
+// release removes the claim from the thread's row, and the limits of the claim and the flushed text from the run. It
+// drops the uploads of the attempt.
 func (t *State) release(r *mailroom.Run) {
 	t.Worker, t.Round = "", 0
+	dropUploads(t)
 	r.ClaimEnds, r.StopGrace, r.ClaimSpare = time.Time{}, 0, 0
 	r.WaitsOn, r.WaitsSince = "", time.Time{}
 	if t.Partials.drop(r) || r.LastMessage != "" {

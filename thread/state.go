@@ -30,6 +30,7 @@ type State struct {
 	Tickets  Tickets
 	Keys     Keys
 	Partials Partials
+	Blobs    Blobs
 
 	// ServedSince is when this server read its store for the first time. A run that waited for more messages before
 	// then waits again, see [State.promote].
@@ -82,6 +83,7 @@ func (t *State) Collect(c *store.Changes) {
 	}
 	c.DropPartials = append(c.DropPartials, t.Partials.dropped...)
 	c.Partials = append(c.Partials, t.Partials.added...)
+	t.Blobs.collect(c)
 }
 
 // Trim prepares t for reuse by a later transaction, after its changes were written: it drops the
@@ -93,7 +95,7 @@ func (t *State) Trim() bool {
 	}
 	t.touched, t.entries, t.ends, t.known = false, nil, nil, nil
 	t.Attempts = Attempts{}
-	t.Keys, t.Partials, t.Outbox = Keys{}, Partials{}, Outbox{}
+	t.Keys, t.Partials, t.Outbox, t.Blobs = Keys{}, Partials{}, Outbox{}, Blobs{}
 	return t.Runs.trim(t.current())
 }
 

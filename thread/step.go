@@ -25,6 +25,7 @@ type StepCommit struct {
 	Message *PartialText          // the message being written, complete
 	Covers  int64                 // seq of the last steered message that the agent had read
 	Effects []mailroom.AgentEntry // entries of kind effect.*; only a Session writes them
+	Blobs   []BlobChange          // of the run's agent, in the order of their names
 	// Node is the only server that can use the State of the Step, see [mailroom.Thread]. If it is "", any server can.
 	Node string
 
@@ -100,6 +101,12 @@ func (a *StepCommit) Check() error {
 		return err
 	}
 	if err := a.Message.check(); err != nil {
+		return err
+	}
+	if len(a.Step.Blobs) > 0 { // a session has uploaded them
+		return check.Invalid("blobs", "are uploaded before the step", len(a.Step.Blobs))
+	}
+	if err := checkBlobs(a.Blobs); err != nil {
 		return err
 	}
 	if a.Step.NoProgress && a.Message != nil && len(a.Message.Parts) > 0 {
@@ -212,7 +219,8 @@ func (a *StepCommit) digest() string {
 		Message *PartialText
 		Covers  int64
 		Effects []mailroom.AgentEntry
-	}{a.Step, a.Message, a.Covers, a.Effects})
+		Blobs   []BlobChange `json:",omitempty"` // an older version may repeat a step without any
+	}{a.Step, a.Message, a.Covers, a.Effects, a.Blobs})
 }
 
 // CheckStep returns an error unless the claim is valid and the number follows the last step. For a
@@ -231,6 +239,9 @@ func (t *State) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
 		return 0, false, err
 	}
 	if err := a.checkTargets(t.ID, r); err != nil {
+		return 0, false, err
+	}
+	if err := checkUploads(t, a.Claim, a.Blobs); err != nil {
 		return 0, false, err
 	}
 	return 0, false, t.Tickets.checkAsks(r.ID, a.asks)
@@ -288,6 +299,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 			entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
 	}
 	applyStep(&t.Thread, r, &a.Step)
+	writeBlobs(t, r, a.Blobs, now)
 	if a.Step.State != nil {
 		keepSession(&t.Thread, r.Agent, a.Node)
 	}

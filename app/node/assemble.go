@@ -157,6 +157,7 @@ func (a *assembly) engineOptions(agents map[string]engine.Agent, runs int) engin
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: a.agents.remote,
 		Node: c.Mark, Program: command.ReadVersion().Version, Tables: a.options.Tables, Local: !a.node.shared, Log: a.log,
+		Blobs: a.node.ledger.Workers(),
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { a.numbers.Entered(s.Claimed, s.Entered) },
 			Renewal: a.numbers.Renewal,

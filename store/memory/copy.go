@@ -47,6 +47,11 @@ func copyThread(t *mailroom.Thread) *mailroom.Thread {
 	c.Metadata = cloneText(t.Metadata)
 	c.State = maps.Clone(t.State)
 	c.Unread = maps.Clone(t.Unread)
+	c.BlobBytes = maps.Clone(t.BlobBytes)
+	c.Uploads = slices.Clone(t.Uploads)
+	for i := range c.Uploads {
+		cut(&c.Uploads[i].WrittenAt)
+	}
 	for agent, state := range c.State {
 		c.State[agent] = bytes.Clone(state)
 	}

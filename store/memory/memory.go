@@ -42,6 +42,8 @@ type state struct {
 	pauses   table[string, store.Pause]
 	cursors  table[cursorID, store.Cursor]
 	reserved table[string, store.Reservation] // by id
+	blobs    table[store.BlobRef, store.Blob]
+	pieces   table[pieceID, []byte]
 	summary  table[store.SummaryKey, store.Sums]
 	indexed  table[indexKey, indexRow]
 
@@ -89,6 +91,8 @@ func New() *Store {
 		pauses:   newTable[string, store.Pause](),
 		cursors:  newTable[cursorID, store.Cursor](),
 		reserved: newTable[string, store.Reservation](),
+		blobs:    newTable[store.BlobRef, store.Blob](),
+		pieces:   newTable[pieceID, []byte](),
 		summary:  newTable[store.SummaryKey, store.Sums](),
 		indexed:  newTable[indexKey, indexRow](),
 	})
@@ -114,8 +118,8 @@ func (st *state) share() *state {
 		logs: st.logs.share(), commits: st.commits.share(), keys: st.keys.share(), partials: st.partials.share(),
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
 		tokens: st.tokens.share(), kept: st.kept.share(), pauses: st.pauses.share(), cursors: st.cursors.share(),
-		reserved: st.reserved.share(),
-		summary:  st.summary.share(), indexed: st.indexed.share(), index: st.index,
+		reserved: st.reserved.share(), blobs: st.blobs.share(), pieces: st.pieces.share(),
+		summary: st.summary.share(), indexed: st.indexed.share(), index: st.index,
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 		order: st.order, lastCommit: st.lastCommit, removed: st.removed,
 	}

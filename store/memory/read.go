@@ -415,6 +415,10 @@ func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 }
 
 func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
+	if q.Blobs != nil {
+		r.readBlobs(q.Thread, q.Blobs)
+		return nil, nil
+	}
 	if q.All {
 		return r.allKeys(q), nil
 	}

@@ -166,7 +166,7 @@ func (t *tx) Write(c *store.Changes) error {
 		t.reserved.put(row.ID, row)
 	}
 	t.addSummaries(c)
-	return t.writeIndex(c.Index)
+	return cmp.Or(t.writeBlobs(c), t.writeIndex(c.Index))
 }
 
 // drop removes rows before anything is written.
@@ -198,6 +198,7 @@ func (t *tx) drop(c *store.Changes) {
 	for _, id := range c.DropReservations {
 		t.reserved.drop(id)
 	}
+	t.dropBlobs(c)
 	for _, old := range c.DropSummaries {
 		for key := range t.summary.all() {
 			if key.Step == old.Step && key.At.Before(old.At) {
@@ -415,6 +416,7 @@ func (t *tx) dropThread(id string) {
 	if row, ok := t.threads.get(id); ok {
 		t.dropIndexed(row.Key, math.MaxInt64)
 	}
+	t.dropBlobsOf(id)
 	t.runsOf.drop(id)
 	t.logs.drop(id)
 	t.commits.drop(id)

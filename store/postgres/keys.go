@@ -15,6 +15,9 @@ const (
 
 // Keys implements [store.Reader].
 func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
+	if q.Blobs != nil {
+		return nil, r.blobs(q.Thread, q.Blobs)
+	}
 	var s sqlstore.Select
 	if q.All {
 		s.Add("SELECT k.key, k.digest, k.result, k.joined_seq FROM submit_key k")

@@ -53,7 +53,7 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	budget := q.Bytes
 	if q.Prefix != "" {
 		s.Cond("t.id >= ? AND t.id > ? AND t.deleted IS NULL", q.Prefix, q.After)
-		if end := prefixEnd(q.Prefix); end != "" {
+		if end := sqlstore.PrefixEnd(q.Prefix); end != "" {
 			s.Cond("t.id < ?", end)
 		}
 		s.Add(" ORDER BY t.id")
@@ -74,22 +74,6 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	}
 	s.ByKey("t.key", q.From, q.Oldest)
 	return list(r, "read threads", &s, q.Limit, budget, scanThread)
-}
-
-// prefixEnd returns the first text behind all texts with a prefix, in the order of bytes, or "". It
-// is valid UTF-8: it has the next code point in place of the prefix's last one.
-func prefixEnd(prefix string) string {
-	runes := []rune(prefix)
-	for i := len(runes) - 1; i >= 0; i-- {
-		next := runes[i] + 1
-		if next == 0xD800 {
-			next = 0xE000 // behind the surrogates
-		}
-		if next <= 0x10FFFF {
-			return string(runes[:i]) + string(next)
-		}
-	}
-	return ""
 }
 
 // threadColumns has the values of threads, one array per column.

@@ -79,6 +79,8 @@ func (w *writing) write(c *store.Changes) error {
 		}
 	}
 	w.writePartials(c.Partials)
+	w.writeBlobs(c.Blobs)
+	w.writePieces(c.BlobPieces)
 	w.writeWorkers(c.Workers)
 	w.writeTickets(c.Tickets)
 	w.writeTokens(c)
@@ -106,6 +108,7 @@ func (w *writing) drop(c *store.Changes) {
 	w.dropNamed(dropPauses, c.DropPauses)
 	w.dropNamed(dropTokens, c.DropTokens)
 	w.dropNamed(dropReservations, c.DropReservations)
+	w.dropBlobs(c.DropBlobs, c.DropUploads)
 	w.dropSummaries(c.DropSummaries)
 }
 

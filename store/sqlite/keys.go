@@ -15,6 +15,9 @@ const (
 )
 
 func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
+	if q.Blobs != nil {
+		return nil, r.blobs(q.Thread, q.Blobs)
+	}
 	var found []store.SubmitKey
 	add := func(c *columns) (bool, error) {
 		k := store.SubmitKey{Thread: q.Thread, Key: c.Text(), Digest: c.Text()}

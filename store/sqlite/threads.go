@@ -219,7 +219,8 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 // removeThread drops a thread behind the rows that refer to it.
 func removeThread(t *tx, id string) error {
 	for _, text := range [...]string{
-		dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns, dropThread,
+		dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns,
+		dropThreadBlobs, dropThreadPieces, dropThread,
 	} {
 		if _, err := t.exec(text, id); err != nil {
 			return err

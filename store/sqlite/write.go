@@ -33,6 +33,8 @@ func (t *tx) write(c *store.Changes) error {
 	}
 	err = each(t, err, c.Keys, func(t *tx, k store.SubmitKey) error { return t.writeKey(&k, among) })
 	err = each(t, err, c.Partials, writePartial)
+	err = each(t, err, c.Blobs, writeBlob)
+	err = each(t, err, c.BlobPieces, writePiece)
 	err = each(t, err, c.Workers, writeWorker)
 	err = each(t, err, c.Tickets, writeTicket)
 	err = each(t, err, c.Tokens, writeToken)
@@ -61,6 +63,8 @@ func (t *tx) drop(c *store.Changes) error {
 	err = each(t, err, c.DropPauses, removePause)
 	err = each(t, err, c.DropTokens, dropNamed(dropToken))
 	err = each(t, err, c.DropReservations, dropNamed(dropReservation))
+	err = each(t, err, c.DropBlobs, removeBlob)
+	err = each(t, err, c.DropUploads, removeUpload)
 	return each(t, err, c.DropSummaries, func(t *tx, old store.SummariesBefore) error {
 		return t.run(dropSummaries, old.Step.Microseconds(), old.At.UnixMicro())
 	})

@@ -103,7 +103,7 @@ func (k postgresKeys) exec(text string, args ...any) {
 func (k postgresKeys) wipe() {
 	for _, table := range []string{
 		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally",
-		"cursor", "reservation",
+		"cursor", "reservation", "blob", "blob_piece",
 		"failure",
 	} {
 		k.exec("DELETE FROM " + table)
@@ -140,7 +140,7 @@ func (k postgresKeys) save() (restore func()) {
 func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
 		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run",
-		"DELETE FROM reservation",
+		"DELETE FROM reservation", "DELETE FROM blob", "DELETE FROM blob_piece",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
 		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM tally",
 		"DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
@@ -242,6 +242,8 @@ type history struct {
 	use      []store.UseChange
 	cursors  []store.Cursor
 	reserved []store.Reservation
+	blobs    []store.Blob
+	uploads  []store.UploadRef // that get another piece
 	kept     []store.Definition
 	pieces   []string // runs that get another partial
 	workers  []*store.Worker
@@ -329,10 +331,12 @@ func (h history) apply(tx store.Tx, said *answers) error {
 	}
 	c := &store.Changes{
 		Threads: rows, Workers: h.workers, Keys: h.keys, Definitions: h.kept, Cursors: h.cursors, Reservations: h.reserved,
+		Blobs:       h.blobs,
 		Use:         h.use,
 		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
 		DropEntries: h.drops.DropEntries, DropDefinitions: h.drops.DropDefinitions,
 		DropCursors: h.drops.DropCursors, DropReservations: h.drops.DropReservations,
+		DropBlobs: h.drops.DropBlobs, DropUploads: h.drops.DropUploads,
 	}
 	if err := h.change(tx, c); err != nil {
 		return err
@@ -406,7 +410,7 @@ func (h history) change(tx store.Tx, c *store.Changes) error {
 		}
 		c.Runs = append(c.Runs, &run)
 	}
-	if err := h.addTickets(tx, c); err != nil {
+	if err := errors.Join(h.addTickets(tx, c), h.addPieces(tx, c)); err != nil {
 		return err
 	}
 	for _, id := range h.pieces {
@@ -430,6 +434,25 @@ func (h history) change(tx store.Tx, c *store.Changes) error {
 		if thread != "" {
 			c.Partials = append(c.Partials, store.Partial{Thread: thread, Run: id, Offset: end, Text: "piece"})
 		}
+	}
+	return nil
+}
+
+// addPieces adds the next piece of each upload.
+func (h history) addPieces(r store.Reader, c *store.Changes) error {
+	for _, u := range h.uploads {
+		q := store.BlobQuery{Sizes: true}
+		if _, err := r.Keys(store.KeyQuery{Thread: u.Thread, Blobs: &q}); err != nil {
+			return err
+		}
+		piece := store.BlobPiece{Thread: u.Thread, Upload: u.Upload, Body: []byte("piece\x00")}
+		dropped := slices.Contains(h.drops.DropUploads, u) || slices.Contains(h.drops.DropThreads, u.Thread)
+		for _, there := range q.Uploads {
+			if there.Upload == u.Upload && !dropped {
+				piece.Number = there.Pieces
+			}
+		}
+		c.BlobPieces = append(c.BlobPieces, piece)
 	}
 	return nil
 }

@@ -212,6 +212,7 @@ func drawHistory(t *rapid.T) history {
 		fails: rapid.IntRange(0, 4).Draw(t, "fails") == 4,
 	}
 	threads := ids("t", 5).Draw(t, "threads")
+	h.drawBlobs(t, threads)
 	for _, id := range threads {
 		h.threads = append(h.threads, drawThread(t, id))
 		h.lines[id] = rapid.IntRange(0, 4).Draw(t, "lines")
@@ -231,13 +232,7 @@ func drawHistory(t *rapid.T) history {
 		}
 		h.pieces = ids("r", 7).Draw(t, "pieces")
 		h.repeated = rapid.Bool().Draw(t, "repeated")
-		for _, name := range ids("v", 3).Draw(t, "reservations") {
-			h.reserved = append(h.reserved, store.Reservation{
-				ID: name, Thread: of.Draw(t, "thread"), Name: word().Draw(t, "name"), Holder: word().Draw(t, "holder"), Owner: word().Draw(t, "owner"),
-				Shared: rapid.Bool().Draw(t, "shared"), Advisory: rapid.Bool().Draw(t, "advisory"), Reason: word().Draw(t, "reason"),
-				Fence: rapid.Int64Range(0, 3).Draw(t, "fence"), TakenAt: moment().Draw(t, "taken"), ExpiresAt: moment().Draw(t, "expires"),
-			})
-		}
+		h.drawReservations(t, of)
 		for _, name := range ids("q", 5).Draw(t, "tickets") {
 			h.tickets = append(h.tickets, drawTicket(t, name, id("r", 7).Draw(t, "run")))
 		}
@@ -265,6 +260,7 @@ func drawHistory(t *rapid.T) history {
 			DropThreads: ids("t", 5).Draw(t, "drop threads"), DropWorkers: ids("w", 3).Draw(t, "drop workers"),
 			DropPartials: ids("r", 7).Draw(t, "drop partials"), DropDefinitions: definitions().Draw(t, "drop kept"),
 			DropReservations: ids("v", 3).Draw(t, "drop reservations"),
+			DropBlobs:        h.drops.DropBlobs, DropUploads: h.drops.DropUploads,
 		}
 		for _, name := range ids("c", 3).Draw(t, "drop cursors") {
 			h.drops.DropCursors = append(h.drops.DropCursors, store.Cursor{Channel: name, Identity: word().Draw(t, "of")})
@@ -285,6 +281,44 @@ func drawHistory(t *rapid.T) history {
 		h.ahead, h.aheadAt = h.due, moment().Draw(t, "ahead at")
 	}
 	return h
+}
+
+func (h *history) drawReservations(t *rapid.T, of *rapid.Generator[string]) {
+	for _, name := range ids("v", 3).Draw(t, "reservations") {
+		h.reserved = append(h.reserved, store.Reservation{
+			ID: name, Thread: of.Draw(t, "thread"), Name: word().Draw(t, "name"), Holder: word().Draw(t, "holder"), Owner: word().Draw(t, "owner"),
+			Shared: rapid.Bool().Draw(t, "shared"), Advisory: rapid.Bool().Draw(t, "advisory"), Reason: word().Draw(t, "reason"),
+			Fence: rapid.Int64Range(0, 3).Draw(t, "fence"), TakenAt: moment().Draw(t, "taken"), ExpiresAt: moment().Draw(t, "expires"),
+		})
+	}
+}
+
+// drawBlobs draws blobs and pieces of uploads.
+func (h *history) drawBlobs(t *rapid.T, threads []string) {
+	if h.drawBlobDrops(t); len(threads) == 0 {
+		return
+	}
+	of := rapid.SampledFrom(threads)
+	for _, name := range ids("b", 3).Draw(t, "blobs") {
+		h.blobs = append(h.blobs, store.Blob{
+			Thread: of.Draw(t, "thread"), Agent: agent().Draw(t, "agent"), Name: name, Upload: word().Draw(t, "upload"),
+			Size: 5, Digest: word().Draw(t, "digest"),
+			WrittenAt: time.Date(2026, 1, 2, 3, 4, rapid.IntRange(0, 2).Draw(t, "written"), 5000, time.UTC),
+		})
+	}
+	for _, name := range ids("u", 2).Draw(t, "uploads") {
+		h.uploads = append(h.uploads, store.UploadRef{Thread: of.Draw(t, "thread"), Upload: name})
+	}
+}
+
+func (h *history) drawBlobDrops(t *rapid.T) {
+	for _, name := range ids("b", 3).Draw(t, "drop blobs") {
+		h.drops.DropBlobs = append(h.drops.DropBlobs,
+			store.BlobRef{Thread: id("t", 3).Draw(t, "of"), Agent: "a", Name: name})
+	}
+	for _, name := range ids("u", 2).Draw(t, "drop uploads") {
+		h.drops.DropUploads = append(h.drops.DropUploads, store.UploadRef{Thread: id("t", 3).Draw(t, "of"), Upload: name})
+	}
 }
 
 func drawWants(t *rapid.T) []store.Capacity {
@@ -413,6 +447,12 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 		kq.Thread = q.keysOf
 		keys, err := r.Keys(kq)
 		note(keys, err)
+	}
+	for _, bq := range []store.BlobQuery{{}, {Agent: "a", Prefix: "b", Limit: 1},
+		{Agent: "a", Names: []string{"b2", "b1"}},
+		{After: store.BlobRef{Agent: "a", Name: "b1"}}, {Sizes: true}, {Piece: &store.BlobPiece{Upload: "u1", Number: 1}}} {
+		_, err := r.Keys(store.KeyQuery{Thread: q.keysOf, Blobs: &bq})
+		note(bq, err)
 	}
 	for _, runs := range [][]string{{"r1"}, {"r2"}, {"r3"}, {}} {
 		pieces, err := r.Partials(runs...)

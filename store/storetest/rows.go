@@ -83,6 +83,8 @@ func fullChanges() *store.Changes {
 	a.Key, a.Name = 0, "ann"
 	v := filled[store.Reservation](10)
 	v.ID, v.Thread = "v", "t"
+	b := filled[store.Blob](13)
+	b.Thread, b.Upload = "t", "1"
 	y := filled[store.Summary](12)
 	y.Key.Step, y.Key.At = store.StepMinute, base()
 	return &store.Changes{
@@ -100,6 +102,8 @@ func fullChanges() *store.Changes {
 		Summaries:   []store.Summary{y},
 
 		Reservations: []store.Reservation{v},
+		Blobs:        []store.Blob{b},
+		BlobPieces:   []store.BlobPiece{piece("t", "1", 0, "blob")},
 	}
 }
 

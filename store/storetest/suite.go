@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Tokens", tokenCases()},
 		{"Cursors", cursorCases()},
 		{"Reservations", reservationCases()},
+		{"Blobs", append(blobCases(), pieceCases()...)},
 		{"Drop", dropCases()},
 		{"DropEntries", purgeCases()},
 	}
@@ -152,6 +153,7 @@ type contents struct {
 	Reserved []store.Reservation
 	Pauses   []store.Pause
 	Ended    []store.Summary
+	Blobs    map[string]store.BlobQuery // with the sizes of the pieces
 	Agents   []string
 }
 
@@ -168,6 +170,7 @@ func read(t *testing.T, r store.Reader) contents {
 		Threads:  get(r.Threads(store.ThreadQuery{}))(t),
 		Runs:     get(r.Runs(store.RunQuery{}))(t),
 		Entries:  make(map[string][]mailroom.Entry),
+		Blobs:    make(map[string]store.BlobQuery),
 		Partials: make(map[string][]store.Partial),
 		Workers:  get(r.Workers())(t),
 		Tickets:  get(r.Tickets(store.TicketQuery{}))(t),
@@ -182,6 +185,11 @@ func read(t *testing.T, r store.Reader) contents {
 	all.Threads = append(all.Threads, get(r.Threads(store.ThreadQuery{Deleted: true}))(t)...)
 	for _, row := range all.Threads {
 		all.Entries[row.ID] = get(r.Entries(store.EntryQuery{Thread: row.ID}))(t)
+		found := blobsOf(t, r, row.ID, store.BlobQuery{})
+		found.Uploads = blobsOf(t, r, row.ID, store.BlobQuery{Sizes: true}).Uploads
+		if len(found.Found)+len(found.Uploads) > 0 {
+			all.Blobs[row.ID] = found
+		}
 	}
 	for _, run := range all.Runs {
 		all.Partials[run.ID] = get(r.Partials(run.ID))(t)

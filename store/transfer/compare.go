@@ -126,11 +126,13 @@ const (
 	partTickets
 	partKeys
 	partReservations
+	partBlobs
 	parts
 )
 
 func partNames() [parts]string {
-	return [parts]string{"the fields", "the entries", "the runs", "the tickets", "the submit keys", "the reservations"}
+	return [parts]string{"the fields", "the entries", "the runs", "the tickets", "the submit keys", "the reservations",
+		"the blobs"}
 }
 
 type threadDigest struct {
@@ -176,6 +178,12 @@ func digest(r store.Reader, t *mailroom.Thread) (threadDigest, error) {
 		partRuns:         func(h hasher) (err error) { asked, err = addRuns(h, r, t.ID); return err },
 		partKeys:         func(h hasher) error { return addKeys(h, r, t.ID) },
 		partReservations: func(h hasher) error { return addReservations(h, r, t.ID) },
+		partBlobs: func(h hasher) error {
+			if !hasBlobs(t) {
+				return nil
+			}
+			return addBlobs(h, r, t)
+		},
 	} {
 		h := newHasher()
 		if err := read(h); err != nil {

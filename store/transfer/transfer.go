@@ -30,6 +30,7 @@ type Rows struct {
 	Keys         int `json:"keys"`
 	Partials     int `json:"partials"`
 	Reservations int `json:"reservations"`
+	Blobs        int `json:"blobs"`
 	Tokens       int `json:"tokens"`
 	Cursors      int `json:"cursors"`
 	Definitions  int `json:"definitions"`
@@ -110,6 +111,7 @@ func (c *copier) count(changes *store.Changes) {
 	}
 	d.Runs, d.Tickets, d.Keys = d.Runs+len(changes.Runs), d.Tickets+len(changes.Tickets), d.Keys+len(changes.Keys)
 	d.Partials, d.Reservations = d.Partials+len(changes.Partials), d.Reservations+len(changes.Reservations)
+	d.Blobs += len(changes.Blobs)
 	d.Tokens, d.Cursors = d.Tokens+len(changes.Tokens), d.Cursors+len(changes.Cursors)
 	d.Definitions, d.Workers = d.Definitions+len(changes.Definitions), d.Workers+len(changes.Workers)
 }
@@ -217,7 +219,7 @@ func (c *copier) cursors(ctx context.Context) error {
 	}
 }
 
-// threads copies the threads, each with its log, keys and reservations. Threads that are being
+// threads copies the threads, each with its log, keys, reservations and blobs. Threads that are being
 // deleted, which no list has, come last.
 func (c *copier) threads(ctx context.Context) error {
 	for _, deleted := range []bool{false, true} {
@@ -354,6 +356,8 @@ type threadScan struct {
 	seq int64            // last entry that was read
 	log bool             // its log was read
 	key string           // last submit key that was read
+	own bool             // its keys and reservations were read
+	blobScan
 }
 
 // fill adds rows to b until it is full or there are no more.
@@ -368,9 +372,12 @@ func (s *threadScan) fill(r store.Reader, b *batch) error {
 			b.Threads = append(b.Threads, s.at)
 			b.rows++
 		}
-		step := s.readKeys
-		if !s.log {
+		step := s.readBlobs
+		switch {
+		case !s.log:
 			step = s.readLog
+		case !s.own:
+			step = s.readKeys
 		}
 		if err := step(r, b); err != nil {
 			return err
@@ -420,7 +427,10 @@ func (s *threadScan) readKeys(r store.Reader, b *batch) error {
 	}
 	rows, err := reservations(r, s.at.ID)
 	b.Reservations, b.rows = append(b.Reservations, rows...), b.rows+len(rows)
-	s.at = nil
+	s.own = true
+	if !hasBlobs(s.at) {
+		s.at = nil
+	}
 	return err
 }
 

@@ -1,8 +1,10 @@
 package transfer_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -145,6 +147,18 @@ func fill(t *testing.T, s store.Store, small int) {
 	project := newThread("project:p")
 	c.Threads = append(c.Threads, project)
 	c.Reservations = []store.Reservation{{ID: "v", Thread: project.ID, Name: "src/**", Holder: "x", Owner: "ann", Shared: true, Fence: 4, TakenAt: at(1), ExpiresAt: at(9)}}
+	blobs := newThread("blobs")
+	blobs.BlobBytes = map[string]int64{"a": 1}
+	c.Threads = append(c.Threads, blobs)
+	for i := range 501 {
+		name := fmt.Sprintf("b%03d", i)
+		c.Blobs = append(c.Blobs, store.Blob{Thread: blobs.ID, Agent: "a", Name: name, Upload: "1", WrittenAt: at(i)})
+	}
+	for i := range 5 {
+		body := bytes.Repeat([]byte{byte(i)}, store.BlobPieceBytes)
+		c.BlobPieces = append(c.BlobPieces, store.BlobPiece{Thread: blobs.ID, Upload: "1", Number: i, Body: body})
+	}
+	c.BlobPieces = append(c.BlobPieces, store.BlobPiece{Thread: blobs.ID, Upload: "2", Body: []byte("x")})
 	r.write(c)
 	r.write(&store.Changes{DropThreads: []string{"t3", "t4"}}) // gaps in the keys
 }
@@ -163,13 +177,14 @@ type contents struct {
 	Pauses       []store.Pause
 	Cursors      []store.Cursor
 	Reservations []store.Reservation
+	Blobs        map[string][]any // rows, and pieces by upload and number
 	Counts       store.Counts
 	Summaries    []store.Summary
 }
 
 func read(t *testing.T, v transfer.Viewer) *contents {
 	t.Helper()
-	c := &contents{Entries: map[string][]string{}, Keys: map[string][]store.SubmitKey{},
+	c := &contents{Blobs: map[string][]any{}, Entries: map[string][]string{}, Keys: map[string][]store.SubmitKey{},
 		Partials: map[string][]store.Partial{}}
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
@@ -187,6 +202,8 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 				c.Entries[row.ID] = append(c.Entries[row.ID], string(e.Raw))
 			}
 			c.Keys[row.ID], err = r.Keys(store.KeyQuery{Thread: row.ID, All: true})
+			note(err)
+			c.Blobs[row.ID], err = readBlobs(r, row.ID)
 			note(err)
 		}
 		c.Runs, err = r.Runs(store.RunQuery{})
@@ -232,6 +249,29 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// readBlobs returns the rows of the blobs of a thread, and their pieces.
+func readBlobs(r store.Reader, thread string) (all []any, err error) {
+	rows, sizes := store.BlobQuery{}, store.BlobQuery{Sizes: true}
+	for _, q := range []*store.BlobQuery{&rows, &sizes} {
+		if _, err := r.Keys(store.KeyQuery{Thread: thread, Blobs: q}); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range rows.Found {
+		all = append(all, b)
+	}
+	for _, u := range sizes.Uploads {
+		for n := range u.Pieces {
+			q := store.BlobQuery{Piece: &store.BlobPiece{Upload: u.Upload, Number: n}}
+			if _, err := r.Keys(store.KeyQuery{Thread: thread, Blobs: &q}); err != nil {
+				return nil, err
+			}
+			all = append(all, u, sha256.Sum256(q.Body))
+		}
+	}
+	return all, nil
 }
 
 // wantSame compares each kind of rows. cmp calls functions by reflection for each field of each row, so it
@@ -421,6 +461,10 @@ func differences() []difference {
 		}, transfer.DifferenceError{Thread: "busy", What: "the tickets"}},
 		{"a key", thread("t60", func(_ *mailroom.Thread, c *store.Changes) { c.Keys = []store.SubmitKey{{Thread: "t60", Key: "more"}} }),
 			transfer.DifferenceError{Thread: "t60", What: "the submit keys"}},
+		{"a blob", fixed(store.Changes{DropBlobs: []store.BlobRef{{Thread: "blobs", Agent: "a", Name: "b007"}}}),
+			transfer.DifferenceError{Thread: "blobs", What: "the blobs"}},
+		{"a piece", fixed(store.Changes{DropUploads: []store.UploadRef{{Thread: "blobs", Upload: "2"}}}),
+			transfer.DifferenceError{Thread: "blobs", What: "the blobs"}},
 		{"a reservation", fixed(store.Changes{DropReservations: []string{"v"}}),
 			transfer.DifferenceError{Thread: "project:p", What: "the reservations"}},
 		{"a worker", fixed(store.Changes{DropWorkers: []string{"v"}}), transfer.DifferenceError{What: "the workers"}},
@@ -464,7 +508,7 @@ func TestEachDifferenceIsFound(t *testing.T) {
 		copyAll(t, from, to)
 		rows{t, to}.write(&store.Changes{DropThreads: []string{"t9"}})
 		_, err := transfer.Compare(t.Context(), from, to, func(int) {})
-		if err == nil || !strings.Contains(err.Error(), "(72 threads") || !strings.Contains(err.Error(), "(71 threads") {
+		if err == nil || !strings.Contains(err.Error(), "(73 threads") || !strings.Contains(err.Error(), "(72 threads") {
 			t.Errorf("got %v, want the counts", err)
 		}
 	})

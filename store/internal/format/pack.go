@@ -99,6 +99,8 @@ func (p *packer) thread(t *mailroom.Thread) {
 	pairs(p, &t.Unread, number[int64])
 	number(p, &t.Lapsed)
 	pairs(p, &t.Nodes, text[string])
+	pairs(p, &t.BlobBytes, number[int64])
+	list(p, &t.Uploads, (*packer).upload)
 	p.newer(&t.Newer)
 }
 
@@ -173,6 +175,13 @@ func (p *packer) run(r *mailroom.Run) {
 	p.usageDetails(&r.Usage)
 	p.ofClaim(r)
 	p.newer(&r.Newer)
+}
+
+func (p *packer) upload(u *mailroom.Blob) {
+	text(p, &u.Name)
+	number(p, &u.Size)
+	text(p, &u.Digest)
+	p.time(&u.WrittenAt)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {
