@@ -18,7 +18,8 @@ import (
 //	   fields of a submit in sends
 //	2  more time for an attempt: extend of a step
 //	3  what silent agents wait for: waits_on of a renewal
-const WorkerContract = 3
+//	4  claims that were never entered: entered of a leave
+const WorkerContract = 4
 
 // ClaimRequest claims due runs for a remote worker.
 type ClaimRequest struct {
@@ -92,6 +93,11 @@ type Renewed struct {
 	Claims     []string    `json:"claims,omitzero" nullable:"false" doc:"Without held: all claims of the worker, maybe none."`
 	Stop       []StopOrder `json:"stop" doc:"Claims whose run was asked to stop: end them soon."`
 	Steered    []string    `json:"steered" doc:"Claims with unread steered messages."`
+}
+
+// Leave ends a worker's lease. Without Entered, all claims that it still holds are lost.
+type Leave struct {
+	Entered []string `json:"entered,omitzero" nullable:"false" maxItems:"10000" doc:"Claims whose agents have begun. Others are released."`
 }
 
 // StopOrder says that a run was asked to stop.

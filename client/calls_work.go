@@ -35,9 +35,11 @@ func (w Work) Renew(ctx context.Context, worker string, in api.Renewal) (api.Ren
 		body: in})
 }
 
-// Leave ends a worker's lease.
-func (w Work) Leave(ctx context.Context, worker string) error {
-	return w.c.call(ctx, request{method: http.MethodPost, path: path("v1", "workers", worker, "leave")}, nil)
+// Leave ends a worker's lease. The server releases the claims that are not among entered, as the worker never began to
+// work on them; the others are lost. With nil all are lost.
+func (w Work) Leave(ctx context.Context, worker string, entered []string) error {
+	return w.c.call(ctx, request{method: http.MethodPost, path: path("v1", "workers", worker, "leave"),
+		body: api.Leave{Entered: entered}}, nil)
 }
 
 // callClaim posts in to the resource what of a claim, and returns the answer.

@@ -43,7 +43,7 @@ func ExampleWork() {
 	run, err := c.Run(ctx, sent.Run)
 	check(err)
 	fmt.Println(run.Status)
-	check(c.Work.Leave(ctx, worker.Worker))
+	check(c.Work.Leave(ctx, worker.Worker, []string{}))
 	// Output:
 	// lease_lost
 	// completed

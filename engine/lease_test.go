@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // renewals returns a hook that calls verdict for each write of a live worker's row, with n counting
@@ -281,7 +282,7 @@ func TestWorkerWhoseLeaseWasRevokedRegistersAgain(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		old := h.onlyWorker().ID
-		h.must(h.ledger.Workers().Deregister(context.Background(), old)) // as a sweep would
+		h.must(h.ledger.Workers().Deregister(context.Background(), thread.Leave{Worker: old})) // as a sweep would
 		if cause := <-causes; cause != mailroom.ErrLeaseLost {
 			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
 		}

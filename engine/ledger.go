@@ -29,7 +29,7 @@ type Leases interface {
 	// the named round and that the worker does not hold.
 	Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error)
 	// Deregister ends the lease.
-	Deregister(ctx context.Context, worker string) error
+	Deregister(ctx context.Context, in thread.Leave) error
 	// SweepFor frees the claims of lost workers, and fails due runs of agents that have no worker.
 	SweepFor(ctx context.Context, in thread.Sweep) error
 	// ServeClaims claims due runs for t until ctx ends. It returns after the last OnClaimed.

@@ -289,7 +289,7 @@ func TestStoreThatClosesCancelsRunsAndEndsTheEngine(t *testing.T) {
 		if err := p.engines[0].err; !errors.Is(err, store.ErrClosed) {
 			t.Errorf("got %v, want %v", err, store.ErrClosed)
 		}
-		h.must(h.ledger.Workers().Deregister(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Workers().Deregister(context.Background(), thread.Leave{Worker: h.onlyWorker().ID}))
 		h.serve(streaming("again"))
 		h.wait(3 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)

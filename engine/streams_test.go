@@ -14,6 +14,7 @@ import (
 	"mailroom/bus"
 	"mailroom/entry"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // flushed joins the flushed text of the message that a run is writing.
@@ -131,7 +132,7 @@ func TestFlushWhoseResponseWasLostLosesAndDoublesNothing(t *testing.T) {
 		}
 		p.line.onWrite(nil, nil)
 		p.kill()
-		h.must(h.ledger.Workers().Deregister(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Workers().Deregister(context.Background(), thread.Leave{Worker: h.onlyWorker().ID}))
 		h.serve(streaming("whole"))
 		h.wait(5 * time.Second)
 		if diff := cmp.Diff([]string{"hello", want, "whole"}, h.texts("t")); diff != "" {
@@ -234,7 +235,7 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(3200 * time.Millisecond)
 		p.kill()
-		h.must(h.ledger.Workers().Deregister(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Workers().Deregister(context.Background(), thread.Leave{Worker: h.onlyWorker().ID}))
 		h.serve(streaming("whole"))
 		h.wait(3 * time.Second)
 		r := h.status(out.Run, mailroom.StatusCompleted)

@@ -72,7 +72,7 @@ func (e *Engine) deregister(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.Renew)
 	defer cancel()
-	if err := e.ledger.Deregister(ctx, e.lease.worker); err != nil {
+	if err := e.ledger.Deregister(ctx, thread.Leave{Worker: e.lease.worker}); err != nil {
 		return fmt.Errorf("give up the lease: %w", err)
 	}
 	return nil

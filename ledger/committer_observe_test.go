@@ -205,7 +205,7 @@ func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 	d.settle(complete(d.claimOne("w").Claim, "done"))
 	d.submit(text("v", "three"))
 	d.claimOne("w")
-	if err := d.Deregister(d.ctx, "w"); err != nil {
+	if err := d.Deregister(d.ctx, thread.Leave{Worker: "w"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Sweep(d.ctx, ""); err != nil { // takes its claim away

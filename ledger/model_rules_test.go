@@ -226,10 +226,23 @@ func (m *model) renew(t *rapid.T) {
 	}
 }
 
+// leave checks that a worker that says what it has entered gives back the rest at once, and that no run is charged.
 func (m *model) leave(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
-	if err := m.do(t, "leave", func(l *ledger.Ledger) error { return l.Workers().Deregister(m.ctx, id) }); err != nil {
+	in := thread.Leave{Worker: id, Release: m.n%2 == 0, Entered: m.workers[id].held} // as in renew, not drawn
+	if err := m.do(t, "leave", func(l *ledger.Ledger) error { return l.Workers().Deregister(m.ctx, in) }); err != nil {
 		t.Fatalf("leave: %v", err)
+	}
+	for name, row := range m.before.Threads {
+		if row.Worker != id || slices.ContainsFunc(in.Entered, func(c mailroom.Claim) bool { return c.Run == row.Current }) {
+			continue
+		}
+		now := m.after.Threads[name]
+		was, r := m.before.Runs[row.Current], m.after.Runs[row.Current]
+		if in.Release == (now.Worker == id) || r.Lost != was.Lost || r.Crashes != was.Crashes {
+			t.Fatalf("worker %s left (release: %t), and thread %s with a claim that it never entered is held by %q; lost %d, was %d",
+				id, in.Release, name, now.Worker, r.Lost, was.Lost)
+		}
 	}
 	if rapid.Bool().Draw(t, "swept at once") {
 		m.sweep(t)

@@ -73,7 +73,7 @@ func TestAClaimNeedsALiveWorker(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.submit(text("t", "hello"))
 	d.register("w")
-	if err := d.Deregister(t.Context(), "w"); err != nil {
+	if err := d.Deregister(t.Context(), thread.Leave{Worker: "w"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, worker := range []string{"w", "unknown"} {
@@ -195,7 +195,7 @@ func TestARunOnItsLastAttemptStartsAlone(t *testing.T) {
 			w := fmt.Sprint("w", i)
 			d.register(w)
 			wantEqual(t, "claims", len(d.claim(w, 10)), 2)
-			if err := d.Deregister(d.ctx, w); err != nil {
+			if err := d.Deregister(d.ctx, thread.Leave{Worker: w}); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Sweep(d.ctx, ""); err != nil {

@@ -145,9 +145,47 @@ func (ws Workers) claimedThreads(ctx context.Context, worker string, limit int) 
 	return ids, err
 }
 
-// Deregister ends a worker's lease. The next sweep takes away its remaining claims.
-func (ws Workers) Deregister(ctx context.Context, worker string) error {
-	return ws.endWorker(ctx, worker, false, func(*store.Worker, time.Time) bool { return true })
+// Deregister ends a worker's lease. The next sweep takes away its remaining claims. With in.Release the same
+// transaction gives back those that the worker has not begun to work on.
+func (ws Workers) Deregister(ctx context.Context, in thread.Leave) error {
+	if !in.Release {
+		return ws.endWorker(ctx, in.Worker, false, func(*store.Worker, time.Time) bool { return true })
+	}
+	threads, err := ws.claimedThreads(ctx, in.Worker, 0)
+	if err != nil {
+		return err
+	}
+	o := op{name: "end_lease", rank: rankRenew, workers: []string{in.Worker}, threads: threads}
+	return perform(ctx, ws.ledger, o, func(tx *transaction) error { return tx.leave(in) })
+}
+
+// leave releases claims that were never entered, and ends the lease. It looks for claims again: one may have been
+// committed since the operation named its threads.
+func (tx *transaction) leave(in thread.Leave) error {
+	w := tx.rows.workers[in.Worker]
+	if w == nil || w.Dead {
+		return nil
+	}
+	held, err := tx.rows.stored.Threads(store.ThreadQuery{Worker: in.Worker})
+	if err != nil {
+		return err
+	}
+	for _, row := range held {
+		t, err := tx.rows.lock(row.ID)
+		if err != nil {
+			return err
+		}
+		if t == nil || t.Worker != in.Worker ||
+			slices.ContainsFunc(in.Entered, func(c mailroom.Claim) bool { return c.Run == t.Current && t.Holds(in.Worker, c) }) {
+			continue
+		}
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
+			return err
+		}
+		t.Revoke(thread.Revoke{Cause: thread.RevokeUnentered, Worker: in.Worker}, tx.now())
+	}
+	endLease(tx, w, false)
+	return nil
 }
 
 // EndLocalWorkers ends the leases of the workers of the process that used this store before, so

@@ -31,7 +31,7 @@ func (d *fixture) renew(worker string, round int64, held ...mailroom.Claim) thre
 
 func (d *fixture) deregister(worker string) {
 	d.t.Helper()
-	if err := d.Deregister(d.ctx, worker); err != nil {
+	if err := d.Deregister(d.ctx, thread.Leave{Worker: worker}); err != nil {
 		d.t.Fatal(err)
 	}
 }

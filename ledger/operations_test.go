@@ -263,7 +263,9 @@ func threadOperations() []operation {
 		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return l.Workers().Renew(ctx, thread.Renewal{Worker: "w", Round: 100}) // it names no claims
 		}},
-		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().Deregister(ctx, "w") })},
+		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			return l.Workers().Deregister(ctx, thread.Leave{Worker: "w"})
+		})},
 		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().EndLocalWorkers(ctx, false) })},
 		{name: "sweep", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().Sweep(ctx, "") })},
 		{name: "orphans", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {

@@ -360,7 +360,7 @@ func TestALostAttemptCannotWriteTheStateOfItsThread(t *testing.T) {
 		return err
 	}
 	must(0, keep(zombie.Claim, 1, `{"session":1}`))(t)
-	must(0, d.Deregister(d.ctx, "z"))(t)
+	must(0, d.Deregister(d.ctx, thread.Leave{Worker: "z"}))(t)
 	must(0, d.Sweep(d.ctx, ""))(t)
 	work := d.claimOne("w")
 	wantEqual(t, "state", string(work.Thread.State["echo"]), `{"session":1}`)

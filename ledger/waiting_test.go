@@ -152,7 +152,7 @@ func TestAWaitingClaimOfALostWorkerFails(t *testing.T) {
 			refused <- err
 		}()
 		synctest.Wait()
-		if err := d.Deregister(t.Context(), "w"); err != nil {
+		if err := d.Deregister(t.Context(), thread.Leave{Worker: "w"}); err != nil {
 			t.Fatal(err)
 		}
 		wantCode(t, <-refused, mailroom.CodeLeaseLost)

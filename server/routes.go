@@ -251,7 +251,7 @@ func (rt router) workers(h *workers.Operations) {
 		"Extend the lease of a worker, and learn which claims to stop or have been lost. A body without held releases "+
 			"nothing; with held, claims of answered rounds that it leaves out are released", h.Renew)
 	route(rt, auth.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker",
-		"End the lease of a worker; the claims it still holds are lost", h.Leave)
+		"End the lease of a worker; the claims it still holds are lost, or with entered, those in it", h.Leave)
 	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run",
 		h.Append)
 	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/deltas", "write",

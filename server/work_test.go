@@ -553,6 +553,8 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 		{"POST /v1/claims", `{"worker":"unknown","round":1}`, 404, "unknown"},
 		{"POST /v1/workers/" + worker + "/renew", `{"round":1}`, 422, "held"},
 		{"POST /v1/workers/" + worker + "/renew", `{"round":1,"held":["x"]}`, 422, "body.held[0]"},
+		{"POST /v1/workers/" + worker + "/leave", `{"entered":["x"]}`, 422, "body.entered[0]"},
+		{"POST /v1/workers/" + worker + "/leave", `{"held":[]}`, 422, "body.held"},
 		{"POST /v1/claims/nothing/settle", `{"number":1,"outcome":"release"}`, 404, "nothing"},
 		{"POST /v1/claims/" + c.Run.ID + ":2/settle", `{"number":1,"outcome":"release"}`, 404, "no claim"},
 		{"POST /v1/claims/" + c.Run.ID + ":01/settle", `{"number":1,"outcome":"release"}`, 404, "no claim"},

@@ -85,6 +85,15 @@ type Renewed struct {
 	WaitsOn map[mailroom.Claim]string
 }
 
+// Leave ends a worker's lease.
+type Leave struct {
+	Worker string
+	// Release gives back the claims that are not among Entered: the worker has not begun to work on them, because the
+	// answer to its claim request was lost. Its last claim request must have ended. The other claims are lost.
+	Release bool
+	Entered []mailroom.Claim
+}
+
 // Stop reports that a run was asked to stop.
 type Stop struct {
 	Run    string

@@ -305,6 +305,7 @@ func TestAtMostMaxCrashesLostClaimsAreFollowedByAnotherAttempt(t *testing.T) {
 		{"a lost worker", lose(thread.Revoke{Cause: thread.RevokeDead}), [...]int{1, 1, 2, 3}},
 		{"one that no run is charged with", lose(thread.Revoke{Cause: thread.RevokeDead, Uncharged: true}), [...]int{1, 0, 0, 0}},
 		{"a claim that its worker does not hold", lose(thread.Revoke{Cause: thread.RevokeUnheld}), [...]int{1, 0, 0, 0}},
+		{"one that it has not begun to work on", lose(thread.Revoke{Cause: thread.RevokeUnentered}), [...]int{0, 0, 0, 0}},
 		{"given back after the start", func(w *fixture) { w.end(entered) }, [...]int{1, 0, 0, 0}},
 		{"given back before the start", func(w *fixture) { w.end(released()) }, [...]int{0, 0, 0, 0}},
 	} {

@@ -14,16 +14,17 @@ type Revoke struct {
 	Worker    string       // holder of the claim; not with RevokeOverdue
 	Uncharged bool         // with RevokeDead: the claim does not count as a crash of the run
 	Round     int64        // with RevokeUnheld: the claim is of this round or an earlier one
-	Text      *PartialText // what the run had flushed, see [Partials.Text]; not with RevokeUnheld
+	Text      *PartialText // what the run had flushed, see [Partials.Text]; with RevokeDead and RevokeOverdue
 }
 
 // RevokeCause is why a claim is taken away.
 type RevokeCause int
 
 const (
-	RevokeDead    RevokeCause = iota // its worker is dead
-	RevokeOverdue                    // it has outlived ClaimEnds
-	RevokeUnheld                     // its worker does not know it: the answer to the claim request was lost
+	RevokeDead      RevokeCause = iota // its worker is dead
+	RevokeOverdue                      // it has outlived ClaimEnds
+	RevokeUnheld                       // its worker does not know it: the answer to the claim request was lost
+	RevokeUnentered                    // its worker leaves and has never begun to work on it
 )
 
 // errOverrun is the failure of a run whose claim was overdue.
@@ -48,6 +49,8 @@ func (in *Revoke) followUp(r *mailroom.Run, now time.Time) followUp {
 	case RevokeUnheld:
 		// true: the worker may have started the run, and its settle did not arrive.
 		return afterRelease(r, true, now)
+	case RevokeUnentered:
+		return afterRelease(r, false, now)
 	}
 	return afterLostClaim(r, !in.Uncharged, now)
 }
@@ -57,7 +60,7 @@ func (in *Revoke) outcome() Outcome {
 	switch in.Cause {
 	case RevokeOverdue:
 		return OutcomeFail
-	case RevokeUnheld:
+	case RevokeUnheld, RevokeUnentered:
 		return OutcomeRelease
 	}
 	return OutcomeLost

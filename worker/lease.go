@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"mailroom"
@@ -54,6 +56,7 @@ func (l *Ledger) setWorker(local, worker string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.local, l.worker = local, worker
+	clear(l.entered) // they ended with the lease before
 	l.options.Log.Info("worker registered", "worker", worker, "agents", l.options.Agents)
 }
 
@@ -121,6 +124,7 @@ func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, 
 	_ = l.onAnswer(nil) // resets the count of failures
 	out := thread.Renewed{Until: got.LeaseUntil}
 	for _, id := range got.Lost {
+		l.forget(of[id])
 		out.Lost = append(out.Lost, of[id])
 	}
 	for _, stop := range got.Stop {
@@ -132,20 +136,30 @@ func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, 
 	return out, nil
 }
 
-// Deregister implements engine.Leases. It first releases claims whose answer never arrived here, so that the server
-// does not count them as lost claims.
-func (l *Ledger) Deregister(ctx context.Context, worker string) error {
-	id, err := l.serverID(worker)
+// contractEntered is the number of the contract whose leave names what the worker has begun to work on.
+const contractEntered = 4
+
+// Deregister implements engine.Leases. The server releases claims whose answer never arrived here, and does not count
+// them as lost. A renewal that holds nothing gives back those that the engine could not settle. An older server
+// releases all claims by it.
+func (l *Ledger) Deregister(ctx context.Context, in thread.Leave) error {
+	id, err := l.serverID(in.Worker)
 	if err != nil {
 		return nil // its lease has ended
 	}
 	l.mu.Lock()
-	round := l.round
-	l.mu.Unlock()
-	if _, err := l.client.Work.Renew(ctx, id, api.Renewal{Round: round, Held: []string{}}); err != nil {
-		return l.onAnswer(err)
+	round, older := l.answered, l.contract < contractEntered
+	entered := slices.AppendSeq([]string{}, maps.Values(l.entered))
+	if older {
+		round, entered = l.round, nil
 	}
-	return l.onAnswer(l.client.Work.Leave(ctx, id))
+	l.mu.Unlock()
+	if older || len(entered) > 0 {
+		if _, err := l.client.Work.Renew(ctx, id, api.Renewal{Round: round, Held: []string{}}); err != nil {
+			return l.onAnswer(err)
+		}
+	}
+	return l.onAnswer(l.client.Work.Leave(ctx, id, entered))
 }
 
 // SweepFor implements engine.Leases. It does nothing, because the server sweeps.

@@ -61,7 +61,9 @@ type Ledger struct {
 	worker   string              // the server's id of that worker
 	contract int                 // the server's, of the last answer to a claim
 	round    int64               // the last round of claims
+	answered int64               // the last one with an answer
 	held     map[string]*holding // by run: its last claim
+	entered  map[string]string   // ids of claims, by run, that the engine has got and the server has not settled
 	failures int                 // unanswered calls in a row
 	refused  error               // why the server rejects this worker for good
 }
@@ -93,7 +95,7 @@ func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o LedgerOptions) (*
 	}
 	l := &Ledger{
 		client: c, bus: b, options: o, agents: agents,
-		wake: make(chan struct{}, 1), held: map[string]*holding{},
+		wake: make(chan struct{}, 1), held: map[string]*holding{}, entered: map[string]string{},
 	}
 	for first := true; ; first = false {
 		out, err := l.register(ctx)

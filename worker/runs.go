@@ -178,6 +178,9 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 	}
 	out, err := l.client.Work.Settle(ctx, s.Claim, in)
 	err = l.onAnswer(err)
+	if err == nil || mailroom.CodeOf(err) == mailroom.CodeLeaseLost {
+		l.forget(s.Claim)
+	}
 	if begun != nil && !retryable(err) {
 		begun() // only after the settle: the next claim may be of the same thread
 		l.AskClaimers()
@@ -186,6 +189,15 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 		return nil, err
 	}
 	return api.Claim{Run: out}.Mailroom(), nil
+}
+
+// forget records that the server no longer has the claim.
+func (l *Ledger) forget(c mailroom.Claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.entered[c.Run] == api.ClaimID(c) {
+		delete(l.entered, c.Run)
+	}
 }
 
 // forwardOrders publishes the orders in an answer of the server on the bus. Inside the server, the engine gets the

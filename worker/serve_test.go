@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -107,6 +108,47 @@ func TestAWorkerReleasesWhatDoesNotFinishWithinItsGrace(t *testing.T) {
 		t.Errorf("attempt %d has the reply %q, want the second worker's", r.Attempt, *r.Reply)
 	}
 }
+
+// TestAWorkerThatLeavesGivesBackAClaimWhoseAnswerWasLost has a run that may be started once only.
+func TestAWorkerThatLeavesGivesBackAClaimWhoseAnswerWasLost(t *testing.T) {
+	h := newHost(t)
+	lost := make(chan struct{})
+	losing := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil || r.URL.Path != "/v1/claims" {
+			return answer, err
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body = io.NopCloser(bytes.NewReader(body))
+		if !bytes.Contains(body, []byte(`"claims":[{`)) {
+			return answer, err
+		}
+		close(lost)
+		<-r.Context().Done() // the worker ends before it can ask again
+		return nil, r.Context().Err()
+	})}
+	end, _ := h.serve(t, worker.Options{HTTP: losing}, agents("slow", shout))
+	sent, err := h.admin.Submit(t.Context(), api.Submit{Agent: "slow", Text: "one", MaxCrashes: new(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-lost
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	r, err := h.admin.Run(t.Context(), sent.Run)
+	if err != nil || r.Status != mailroom.StatusQueued || r.Crashes != 0 {
+		t.Errorf("the run is %s after %d crashes (%v), want it queued without one", r.Status, r.Crashes, err)
+	}
+	h.serve(t, worker.Options{}, agents("slow", shout))
+	if r := h.waitRun(t, sent.Run); r.Attempt != 2 || r.Crashes != 0 || *r.Reply != "ONE" {
+		t.Errorf("attempt %d has the reply %v, want the second worker's", r.Attempt, r.Reply)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestAWorkerSaysWhyItCannotServe has each fault of a caller or a server. The error is one sentence that names the
 // cause and what to do.

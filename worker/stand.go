@@ -150,10 +150,12 @@ func (l *Ledger) claimedRuns(out api.Claims) []thread.ClaimedRun {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.answered = max(l.answered, out.Round)
 	for _, c := range out.Claims {
 		run := c.Mailroom()
 		claim := mailroom.Claim{Thread: run.Thread, Run: run.ID, Attempt: run.Attempt}
 		l.held[run.ID] = &holding{claim: claim}
+		l.entered[run.ID] = c.Claim
 		of := &mailroom.Thread{ID: run.Thread}
 		if s := c.State; len(s) > 0 && string(s) != "null" {
 			of.State = map[string]json.RawMessage{run.Agent: s}

@@ -27,6 +27,7 @@ func bodies() map[string]string {
 		"pause-agent":      `{"reason":"The provider has an outage."}`,
 		"claim":            `{"worker":"{worker}","agents":["coder"],"max":1,"round":1,"wait":"20s"}`,
 		"renew-worker":     `{"round":2,"held":["{claim}"]}`,
+		"leave-worker":     `{"entered":["{claim}"]}`,
 		"append": `{"number":1,"step":{"name":"outline","checkpoint":{"chapter":1},"progress":0.5,` +
 			`"usage":{"input_tokens":900,"output_tokens":120,"cost_usd":0.004}},` +
 			`"effects":[{"kind":"effect.intended","body":{"name":"publish","input":"page notes"}}]}`,

@@ -29,7 +29,7 @@ type Leases interface {
 	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
 	Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.ClaimedRun, error)
 	Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error)
-	Deregister(ctx context.Context, worker string) error
+	Deregister(ctx context.Context, in thread.Leave) error
 }
 
 // Options are the parts of the server that the operations need. All fields but Bus, Version and LocalAgents are
@@ -164,7 +164,7 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 	}
 	out := api.Renewed{LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{},
 		Steered: []string{}}
-	if q.Held, out.Lost, err = ops.resolveClaims(ctx, in.Body.Held); err != nil {
+	if q.Held, out.Lost, err = ops.resolveClaims(ctx, "body.held", in.Body.Held); err != nil {
 		return nil, err
 	}
 	if q.WaitsOn, err = ops.resolveTexts(ctx, in.Body.WaitsOn); err != nil {
@@ -205,16 +205,17 @@ func claimIDs(claims []mailroom.Claim) []string {
 	return ids
 }
 
-// resolveClaims adds the thread to each claim in held. Claims of runs that do not exist are lost.
+// resolveClaims adds the thread to each claim in held, a list at location in the body. Claims of runs that do not exist
+// are lost.
 func (ops *Operations) resolveClaims(
-	ctx context.Context, held []string,
+	ctx context.Context, location string, held []string,
 ) (claims []mailroom.Claim, lost []string, err error) {
 	lost = []string{}
 	var runs []string
 	for i, text := range held {
 		c, ok := api.ParseClaim(text)
 		if !ok {
-			return nil, nil, request.Invalid(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
+			return nil, nil, request.Invalid(fmt.Sprintf("%s[%d]", location, i), "must be RUN:ATTEMPT", text)
 		}
 		claims = append(claims, c)
 		runs = append(runs, c.Run)
@@ -253,7 +254,7 @@ func (ops *Operations) resolveTexts(ctx context.Context, texts map[string]string
 			ids = append(ids, id)
 		}
 	}
-	claims, _, err := ops.resolveClaims(ctx, ids)
+	claims, _, err := ops.resolveClaims(ctx, "body.waits_on", ids)
 	out := map[mailroom.Claim]string{}
 	for _, c := range claims {
 		out[c] = texts[api.ClaimID(c)]
@@ -261,13 +262,29 @@ func (ops *Operations) resolveTexts(ctx context.Context, texts map[string]string
 	return out, err
 }
 
-type leaveInput struct{ WorkerPath }
+type leaveInput struct {
+	WorkerPath
+	Body *api.Leave
+}
 
-// Leave ends the lease of a worker. The claims that it still holds are lost.
+// Leave ends the lease of a worker. The claims that it has entered are lost, and without a body all that it holds. The
+// others are released: a claim request that still waits ends first, so that it claims nothing afterwards.
 func (ops *Operations) Leave(ctx context.Context, in *leaveInput) (*empty, error) {
 	w, err := ops.worker(ctx, in.Worker)
 	if err != nil {
 		return nil, err
 	}
-	return nil, ops.options.Leases.Deregister(ctx, w.ID)
+	q := thread.Leave{Worker: w.ID, Release: in.Body != nil && in.Body.Entered != nil}
+	if !q.Release {
+		return nil, ops.options.Leases.Deregister(ctx, q)
+	}
+	if q.Entered, _, err = ops.resolveClaims(ctx, "body.entered", in.Body.Entered); err != nil {
+		return nil, err
+	}
+	_, end, err := ops.rounds.begin(ctx, w.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	return nil, ops.options.Leases.Deregister(ctx, q)
 }

@@ -143,7 +143,7 @@ func (h *byHand) work(s *server, run string) {
 	h.post(h.under("settle"), `{"number": 4, "outcome": "complete", "text": "Shipped."}`)
 	h.post(h.under("entries"), `{"number": 5, "step": {"name": "too late"}}`)
 	h.post("/v1/workers/"+h.worker+"/renew", `{"round": 2, "held": []}`)
-	h.post("/v1/workers/"+h.worker+"/leave", ``)
+	h.post("/v1/workers/"+h.worker+"/leave", `{"entered": []}`)
 }
 
 // under returns a path under the claim.

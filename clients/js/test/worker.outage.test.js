@@ -181,12 +181,15 @@ test('a claim whose answer is lost while the worker stops is given back', async 
   const worker = bench.start(() => 'done', { url: proxy.url });
   await worker.ready;
   const claimed = proxy.cut(/"round":1/);
-  const run = await bench.send('go');
+  const run = await bench.send('go', { max_crashes: 0 }); // it never starts twice
   assert.match(await claimed, new RegExp(run));
   await worker.stop();
   const given = await bench.client.run(run);
   assert.ok(given.status === 'queued' || given.status === 'completed', given.status);
   assert.deepEqual([given.crashes, given.failures], [0, 0]);
+  const next = bench.start(() => 'done');
+  assert.equal((await bench.end(run)).reply, 'done');
+  await next.stop();
 });
 
 test('a worker that stops does not wait for a server that is gone', async (t) => {
@@ -196,7 +199,8 @@ test('a worker that stops does not wait for a server that is gone', async (t) =>
   const failing = async (url, options) => {
     gone ||= String(url).endsWith('/settle');
     if (gone) throw new TypeError('fetch failed');
-    const answer = await (await fetch(url, options)).json();
+    const { contract, ...answer } = await (await fetch(url, options)).json(); // of an older server
+    if (contract) answer.contract = 3;
     if (answer.claims?.length > 0 && !claimed.passed) {
       claimed.passed = true;
       claimed.open();
@@ -240,20 +244,28 @@ test('a worker on SIGTERM finishes its run and ends by itself', async (t) => {
   assert.equal((await bench.client.run(run)).status, 'cancelled');
 });
 
-test('a worker that is stopped before it repeats a claim does not wait for another run', async (t) => {
-  const bench = await serve(t);
-  const [failed, asked] = [gate(), []];
-  const failing = async (url, { body, ...options }) => {
-    const { round, agents } = JSON.parse(body ?? '{}');
-    if (!round) return fetch(url, { body, ...options });
-    asked.push(agents);
-    if (asked.length > 1) return fetch(url, { body, ...options });
-    failed.open();
-    throw new TypeError('fetch failed');
-  };
-  const worker = bench.start({ js: () => {} }, { fetch: failing });
-  await failed.opened;
-  await bench.logged('claim not answered');
-  await worker.stop();
-  assert.deepEqual(asked, [undefined, { js: 0 }], 'it is repeated for no slot');
-});
+for (const [contract, want, how] of [
+  [3, [undefined, { js: 0 }, {}], 'to an older server it is repeated for no slot'],
+  [99, [undefined, { entered: [] }], 'the server releases what it claimed'],
+]) {
+  test(`a worker that is stopped before it repeats a claim waits for no other run: ${how}`, async (t) => {
+    const bench = await serve(t);
+    const [failed, asked] = [gate(), []];
+    const failing = async (url, { body, ...options }) => {
+      const { round, agents, ...rest } = JSON.parse(body ?? '{}');
+      if (round) asked.push(agents);
+      if (String(url).endsWith('/leave')) asked.push(rest);
+      if (round && asked.length === 1) {
+        failed.open();
+        throw new TypeError('fetch failed');
+      }
+      const answer = await fetch(url, { body, ...options });
+      return String(url).endsWith('/claims') ? Response.json({ ...await answer.json(), contract }) : answer;
+    };
+    const worker = bench.start({ js: () => {} }, { fetch: failing });
+    await failed.opened;
+    await bench.logged('claim not answered');
+    await worker.stop();
+    assert.deepEqual(asked, want);
+  });
+}

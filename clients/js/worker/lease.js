@@ -3,6 +3,7 @@
 import { LeaseLost, Stopped } from './errors.js';
 
 const contractWaits = 3; // of servers that show what attempts wait for
+const contractEntered = 4; // of servers that release the claims which a worker that leaves has not entered
 
 /** Codes of a worker that the server no longer knows. */
 const ended = new Set(['lease_lost', 'not_found', 'gone', 'conflict']);
@@ -20,6 +21,7 @@ export class Lease {
   round = 0;
   /** The number of the worker contract of the server, with its last answer to a claim. */
   contract;
+  #unsettled = new Set(); // claims that have ended here, and could not be given back
   #link;
   #log;
   #renewed;
@@ -49,22 +51,27 @@ export class Lease {
     for (const attempt of this.attempts.values()) attempt.end(this.signal.reason);
   }
 
-  /** Tells the server that the worker has gone. */
+  /** Whether leave gives back claims whose answer was lost. */
+  get releases() { return this.contract >= contractEntered; }
+
+  /** Tells the server that the worker has gone, and which claims it has begun to work on. The others are released. */
   async leave() {
     if (this.signal.aborted) return;
+    const entered = [...this.attempts.keys(), ...this.#unsettled];
     this.end('the worker has stopped');
-    await this.#tell('leave', {}); // else the lease runs out
+    await this.#tell('leave', this.releases ? { entered } : {}); // else the lease runs out
   }
 
   /** Gives a claim back that could not be settled. Naming the last round keeps a claim whose answer is under way. */
   async giveBack(claim) {
     const held = [...this.attempts.keys()].filter((id) => id !== claim);
-    if (!this.signal.aborted) await this.#tell('renew', { round: this.round, held });
+    if (!this.signal.aborted && !await this.#tell('renew', { round: this.round, held })) this.#unsettled.add(claim);
   }
 
-  async #tell(what, body) {
+  // Returns whether the server has answered.
+  #tell(what, body) {
     const options = { once: true, timeout: this.length / 3 };
-    await this.#link.post(`v1/workers/${this.id}/${what}`, body, options).catch(() => {});
+    return this.#link.post(`v1/workers/${this.id}/${what}`, body, options).then(() => true, () => false);
   }
 
   /** Decides what a failed claim or renewal means. Returns whether the call may be made again. */

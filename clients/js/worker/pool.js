@@ -121,8 +121,8 @@ export class Pool {
   }
 
   // A round without an answer is repeated under its number, and returns what it has claimed. So is one that waits
-  // without runs on their last attempt, once such a run could be handled. When the worker stops, it is repeated for no
-  // slot, and what it had claimed is given back.
+  // without runs on their last attempt, once such a run could be handled. When the worker stops, its last
+  // request releases what the round had claimed. For an older server it is repeated for no slot, and given back.
   async #round(lease, round, signal) {
     const ask = { worker: lease.id, round, retry: this.#options.retry };
     for (;;) {
@@ -150,6 +150,7 @@ export class Pool {
         signal.removeEventListener('abort', abort);
       }
     }
+    if (lease.releases) return [];
     const none = Object.fromEntries(Object.keys(this.#handlers).map((name) => [name, 0]));
     try {
       const { claims } = await this.#link.post('v1/claims', { ...ask, max: 1, agents: none }, { signal: lease.signal });

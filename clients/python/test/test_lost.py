@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from fixture import PATIENCE, Case
+from fixture import PATIENCE, Case, until
 from mailroom import Mailroom, Session
 from proxy import Proxy
 
@@ -38,6 +38,21 @@ class TestLost(Case):
 
     def test_a_lost_answer_to_a_claim(self) -> None:
         self.lossy("lossy-claim", "POST /v1/claims HTTP")
+
+    def test_a_worker_that_leaves_gives_back_a_claim_whose_answer_was_lost(self) -> None:
+        """The run may be started once only. It starts at the next worker, because the first one never had it."""
+        started: list[str] = []
+        worker = self.serve("left", lambda s: started.append("first"), url=self.proxy.url)
+        self.proxy.lose("POST /v1/claims HTTP")
+        body = {"text": "x", "agent": "left", "max_crashes": 0}
+        run = self.mailroom.run(self.mailroom.transport.call("POST", "/v1/messages", body)["run"])
+        self.assertTrue(self.proxy.lost.wait(PATIENCE))
+        worker.stop()  # while it waits to ask again
+        until("it has left", lambda: run.refresh().status != "running")
+        self.assertEqual((run.status, run.data["crashes"], started), ("queued", 0, []))
+        self.serve("left", lambda s: "second")
+        self.assertEqual(self.done(run), "second")
+        self.assertEqual((run.data["attempt"], run.data["crashes"]), (2, 0))
 
     def test_a_lost_answer_to_a_step(self) -> None:
         self.lossy("lossy-step", "/entries HTTP")

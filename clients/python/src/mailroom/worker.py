@@ -27,6 +27,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 CLAIM_WAIT = 55  # seconds that a claim waits for a due run
 CONTRACT = 1  # the worker contract that this package needs
 CONTRACT_WAITS = 3  # that of a server whose renewals take what attempts wait for
+CONTRACT_ENTERED = 4  # that of a server that releases the claims which a worker that leaves has not entered
 LOOK_EVERY = 0.1  # seconds
 PAUSE = 5.0  # seconds at most between two tries
 GONE = ("lease_lost", "not_found", "gone")  # codes of a worker that the server no longer knows
@@ -113,7 +114,7 @@ class Worker:
             self._renew_now.set()
             renewals.join(self._lease)
             watches.join(self._lease)
-            self._leave()
+            self._leave(claims.is_alive())
         finally:
             self._ended.set()
             for attempt in list(self._running):  # else their requests would be repeated, and keep the process
@@ -401,16 +402,24 @@ class Worker:
             while self._held and (left := end - time.monotonic()) > 0:
                 self._change.wait(min(left, 1))
 
-    def _leave(self) -> None:
-        """Gives up the lease. First it releases claims whose answer never arrived, or they would count as lost."""
+    def _leave(self, claiming: bool) -> None:
+        """Gives up the lease. The server releases claims whose answer never arrived; they would count as lost else.
+
+        A renewal that holds nothing goes before it in two cases: it gives back attempts that could not be settled, and
+        to an older server all claims.
+        """
         if not self._id or isinstance(self._error, MailroomError) and self._error.code == "unauthenticated":
             return
-        released = {"round": self._round, "held": []}
+        with self._lock:
+            entered, answered = sorted({*self._held, *self._unsettled}), self._answered
+        newer = self._contract >= CONTRACT_ENTERED and not claiming  # it may still start what it claims
         try:
-            self.transport.once("POST", at("v1", "workers", self._id, "renew"), released, timeout=5)
-            self.transport.once("POST", at("v1", "workers", self._id, "leave"), {}, timeout=5)
+            if entered or not newer:
+                released = {"round": answered if newer else self._round, "held": []}
+                self.transport.once("POST", at("v1", "workers", self._id, "renew"), released, timeout=5)
+            body = {"entered": entered} if newer else {}
+            self.transport.once("POST", at("v1", "workers", self._id, "leave"), body, timeout=5)
         except MailroomError as err:
             self.log(logging.WARNING, "worker left without an answer", worker=self._id, error=str(err))
         else:
             self.log(logging.INFO, "worker left", worker=self._id)
-
