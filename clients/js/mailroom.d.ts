@@ -518,9 +518,14 @@ interface ItemOf<Kind extends string> {
 export type Item =
   | ItemOf<'message'> & {
     id: string; seq: number; at: string | null; attempt: number; role: Message['role']; sender: string; text: string; parts: Part[]; run: string;
-    state: 'accepted' | 'read' | 'superseded'; partial: boolean; again: boolean; live: boolean; aside: boolean;
+    state: 'accepted' | 'read' | 'superseded' | 'unread'; partial: boolean; again: boolean; live: boolean; aside: boolean;
   }
-  | ItemOf<'note'> & { run: string; about: 'step' | 'tool' | 'effect' | 'send' | 'timer'; name: string; detail?: unknown; ok?: boolean; result?: string }
+  | ItemOf<'note'> & {
+    run: string; about: 'step' | 'tool' | 'effect' | 'send' | 'timer'; name: string; detail?: unknown;
+    /** Of a tool, an effect or a message to another thread. A tool is live while its arguments are written. */
+    progress?: 'live' | 'open' | 'done' | 'failed' | 'expired' | 'void';
+    result?: string; output?: unknown; status?: RunStatus;
+  }
   | ItemOf<'ticket'> & { run: string; ticket: Ticket }
   | ItemOf<'retry'> & { run: string; at: string; attempt: number; reason: string; error: Run['error']; until: string }
   | ItemOf<'end'> & { run: string; at: string; status: 'failed' | 'cancelled'; reason: string | null; error: Run['error']; forced: boolean }

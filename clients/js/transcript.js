@@ -1,8 +1,15 @@
-// The view of a thread, folded from the events of Mailroom.follow.
+// The view of a thread, folded from the events of Mailroom.follow. What an entry means for a conversation is decided by
+// stream/turn of the server; testdata/turns.json holds this file to it.
 
 const FINISHED = ['completed', 'failed', 'cancelled'];
 // The tickets that people decide. A program, not a person, ends an event that holds the queue.
 const asks = ({ kind, holds }) => ['approval', 'input'].includes(kind) || (kind === 'event' && !holds);
+const BREAKS = ['waiting', 'rescheduled', 'retried', ...FINISHED]; // ends of an attempt
+const CALLS = 64; // calls whose arguments are shown while they are written
+const TEXT = 2 ** 20; // bytes of them together, and of thinking: an agent writes them, so they have any length
+
+/** Text that an agent wrote: whatever else is in its place counts as empty. */
+const textOf = (value) => (typeof value === 'string' ? value : '');
 
 /**
  * Transcript folds entries and live text into items, in the order in which the agent
@@ -10,11 +17,13 @@ const asks = ({ kind, holds }) => ['approval', 'input'].includes(kind) || (kind 
  *
  * - message: id, role, sender, text, parts, at, state (accepted, read, superseded),
  *   partial, again (cut off by an attempt that was repeated), live (being written),
- *   aside (written before the reply, such as before a tool call).
- *   Unread messages come last.
+ *   aside (written before the reply, such as before a tool call). A message in the state
+ *   unread was not read before its run ended. Those that may still be read come last.
  * - ticket: ticket, a question of a run with its outcome.
- * - note: an activity of a run: about (step, tool, effect, send, timer), name, detail,
- *   and ok (undefined: not known yet).
+ * - note: an activity of a run: about (step, tool, effect, send, timer), name, detail, and
+ *   progress: live (its arguments, so far in detail, are being written), open (it goes on),
+ *   done, failed, expired, void (its run ended first, or the call began again). A tool
+ *   has result, a line, and output; a send that is waited for has status and result.
  * - retry: an attempt will be repeated at until: reason, error.
  * - end: its run failed or was cancelled: status, reason, error, forced.
  * - gap: gap, entries that are no longer kept.
@@ -36,9 +45,9 @@ export class Transcript {
     this.read = []; // items in order of reading
     this.unread = []; // messages that no run has taken
     this.asked = []; // tickets whose entries are not loaded
-    this.live = null; // { item, bytes } of the message being written
-    /** What the agent thinks before or within the message being written, live only: `{ run, attempt, message, text, bytes }`. */
-    this.thinking = null;
+    // What is not in the log yet: { run, attempt, message, text, thinking, calls }. text is the item of the message, and
+    // how many bytes it has; calls are the same by call.
+    this.writing = null;
     /** What a silent agent waits for, in its words, until anything else of its run comes: `{ run, attempt, text, since }`. */
     this.waitsOn = null;
     this.messages = new Map(); // id → item
@@ -46,11 +55,21 @@ export class Transcript {
     /** Seqs of older messages, not loaded, that were read within the loaded entries; pass them to know(). */
     this.missing = new Set();
     this.tickets = new Map(); // id → item
-    this.calls = new Map(); // call or effect → item
+    this.calls = new Map(); // run and call → item of the newest
+    this.sends = new Map(); // ticket → item of a message to another thread whose answer the run waits for
+    this.awaited = []; // tickets of sends whose entries follow: { id, run, thread }
+    this.keys = new Map(); // how many items there were under a key: a retried run asks its questions again
   }
 
+  /** The message being written, `{ item, bytes }`, or null. */
+  get live() { return this.writing?.text ?? null; }
+
+  /** What the agent thinks before or within the message being written, live only: `{ run, attempt, message, text, bytes }`. */
+  get thinking() { return this.writing?.thinking ?? null; }
+
   get items() {
-    return [...this.read, ...(this.live ? [this.live.item] : []), ...this.asked, ...this.unread];
+    const written = [this.live, ...(this.writing?.calls.values() ?? [])].filter(Boolean);
+    return [...this.read, ...written.map(({ item }) => item), ...this.asked, ...this.unread];
   }
 
   /** The items that are new or have changed since the last call. */
@@ -80,18 +99,16 @@ export class Transcript {
 
   /** Prepends older entries, in order of seq. */
   prepend(older) {
-    const { live, thinking, waitsOn, firstSeq } = this;
+    const { writing, waitsOn, firstSeq } = this;
     const entries = [...older.filter(({ seq }) => !firstSeq || seq < firstSeq), ...this.#entries];
     this.#reset();
     this.#entries = [];
     this.#recall(this.#known);
     this.unread = []; // messages that were read are placed while folding
     for (const entry of entries) this.#append(entry);
-    this.thinking = thinking;
+    this.writing = writing;
     this.waitsOn = waitsOn;
-    if (!live || this.messages.has(live.item.id)) return;
-    this.live = live;
-    live.item.sender ||= this.#run(live.item.run).agent ?? '';
+    if (this.live) this.live.item.sender ||= this.#run(writing.run).agent ?? '';
   }
 
   /**
@@ -113,14 +130,15 @@ export class Transcript {
       if (!run.status) Object.assign(run, { agent, status, attempt: Math.max(attempt, run.attempt), stopping, until, started: Boolean(at) });
     }
     for (const ticket of tickets) {
-      if (ticket.state === 'open' && asks(ticket) && !this.tickets.has(ticket.id)) this.#asks(this.asked, ticket);
+      if (ticket.state === 'open' && asks(ticket) && !this.tickets.has(ticket.id)) this.#asks(this.asked, ticket, `ticket:${ticket.id}`);
     }
     for (const entry of entries) this.#said(entry.kind.split('.')[1], entry);
   }
 
-  #append(entry) {
-    if (entry.seq <= this.lastSeq) return;
-    this.#entries.push(entry);
+  #append(received) {
+    if (received.seq <= this.lastSeq) return;
+    this.#entries.push(received);
+    const entry = typeof received.body === 'object' && received.body ? received : { ...received, body: {} };
     this.firstSeq ||= entry.seq;
     this.lastSeq = entry.seq;
     const [family, what] = entry.kind.split('.');
@@ -142,9 +160,10 @@ export class Transcript {
     return this.runs.get(id);
   }
 
-  #said(what, { seq, at, attempt, body }) {
+  #said(what, entry) {
+    const { seq, body } = entry;
     if (what === undefined) {
-      this.#message(body, seq, at, attempt);
+      this.#message(entry);
       return;
     }
     if (what === 'read') {
@@ -163,15 +182,13 @@ export class Transcript {
     }
   }
 
-  #message(m, seq, at, attempt) {
-    const own = this.live?.item.id === m.id;
-    const item = own ? this.live.item : { kind: 'message', key: `message:${m.id}` };
-    if (own) this.live = null;
-    if (this.thinking?.message === m.id) this.thinking = null;
+  #message({ seq, at, run, attempt, body: m }) {
+    if (typeof m.role !== 'string') return;
+    const item = (m.role === 'assistant' && this.#takeMessage(m.id, run, attempt)) || { kind: 'message', key: `message:${m.id}` };
     const aside = m.visibility === 'internal';
     if (aside && m.role !== 'assistant') return;
     Object.assign(item, {
-      id: m.id, seq, at, attempt, role: m.role, sender: m.sender, text: m.text, parts: m.parts, run: m.run,
+      id: m.id, seq, at, attempt, role: m.role, sender: m.sender, text: m.text, parts: m.parts, run,
       state: 'read', partial: m.partial, again: false, live: false, aside,
     });
     this.messages.set(m.id, item);
@@ -180,19 +197,33 @@ export class Transcript {
     this.#put(m.role === 'assistant' ? this.read : this.unread, item);
   }
 
-  #ran(what, { seq, at, body }, run) {
-    if (this.thinking?.run === run.id && what !== 'stop_requested') this.thinking = null;
-    if (this.live?.item.run === run.id && what !== 'stop_requested') this.live = null; // its entry came before, if it had one
+  // takeMessage ends what was shown of a message that is in the log now, and returns its item. Arguments stay: the entries
+  // of the calls follow. If another message was shown, nothing of it is in the log.
+  #takeMessage(id, run, attempt) {
+    const { writing } = this;
+    if (!writing || writing.run !== run || writing.attempt > attempt) return null;
+    if (writing.message !== id) {
+      this.writing = null;
+      return null;
+    }
+    const { text } = writing;
+    writing.text = writing.thinking = null;
+    return text?.item;
+  }
+
+  #ran(what, { seq, at, attempt, body }, run) {
+    if (this.writing?.run === run.id && BREAKS.includes(what)) this.writing = null; // its entries came before, if it had any
     switch (what) {
       case 'queued':
         Object.assign(run, { agent: body.agent, status: 'queued', until: body.available_at });
-        for (const id of body.messages) {
+        for (const id of body.messages ?? []) {
           const item = this.messages.get(id);
           if (item) item.run = run.id;
         }
         return;
       case 'started':
       case 'resumed':
+        if (this.writing && (this.writing.run !== run.id || this.writing.attempt < attempt)) this.writing = null; // one run at a time works
         Object.assign(run, { status: 'running', started: true, until: null });
         for (const place of body.messages ?? []) this.#readAt(place);
         return;
@@ -212,7 +243,10 @@ export class Transcript {
       case 'retried':
         Object.assign(run, { status: 'queued', started: false, stopping: false, until: null });
         this.#again(run);
-        for (const item of this.read) if (item.kind === 'end' && item.run === run.id) this.#changed.add(item);
+        for (const item of this.read.filter((one) => one.run === run.id)) {
+          if (item.kind === 'end') this.#changed.add(item);
+          if (item.state === 'unread') this.#place(item, 'accepted');
+        }
         return;
       case 'completed':
       case 'failed':
@@ -224,45 +258,74 @@ export class Transcript {
   #ended(status, { seq, at, body }, run) {
     const began = run.started;
     Object.assign(run, { status, stopping: false, until: null });
+    for (const item of this.read) {
+      if (item.run === run.id && item.progress === 'open') this.#progress(item, { progress: 'void' });
+    }
     for (const item of this.tickets.values()) {
       if (item.run === run.id && item.ticket.state === 'open') this.#settle(item, { state: 'void' });
     }
+    this.awaited = this.awaited.filter((one) => one.run !== run.id);
     if (status === 'completed') return;
-    if (began) {
+    if (!began) this.#neverRead(status, body.reason, run);
+    if (began || status === 'failed' || body.reason === 'cancelled' || body.reason === 'deadline') {
       this.#put(this.read, {
         kind: 'end', key: `end:${seq}`, run: run.id, at, status, reason: body.reason ?? null, error: body.error ?? null, forced: Boolean(body.forced),
       });
-    } else if (body.reason !== 'merged') { // else the run that took over its messages shows them
-      for (const item of this.unread.filter((one) => one.run === run.id)) this.#place(item, 'superseded');
     }
+  }
+
+  // A run that took over the messages of another one shows them.
+  #neverRead(status, reason, run) {
+    if (reason === 'merged') return;
+    const state = reason === 'superseded' || reason === 'interrupted' ? 'superseded' : 'unread';
+    for (const item of this.unread.filter((one) => one.run === run.id)) this.#place(item, state);
   }
 
   // Text of an attempt that broke off is not part of the reply.
   #again(run) {
-    const item = this.read.findLast(({ kind, run: id }) => kind === 'message' && id === run.id);
+    const item = this.read.findLast(({ kind, role, run: id }) => kind === 'message' && role === 'assistant' && id === run.id);
     if (!item?.partial) return;
     item.again = true;
     this.#changed.add(item);
   }
 
-  #decided(what, { seq, body }) {
+  #decided(what, { seq, run, body }) {
     if (what === 'opened') {
       if (asks(body)) {
-        this.asked = this.asked.filter(({ key }) => key !== `ticket:${body.id}`);
-        this.#asks(this.read, body);
+        this.asked = this.asked.filter(({ ticket }) => ticket.id !== body.id);
+        this.#asks(this.read, { ...body, run, state: 'open' }, this.#key(`ticket:${body.id}`));
       } else if (body.kind === 'timer') {
-        this.#note(seq, { run: body.run, about: 'timer', name: body.name, detail: body.expires_at });
+        this.#note(seq, { run, about: 'timer', name: body.name, detail: body.expires_at });
+      } else if (body.kind === 'children') {
+        this.awaited.push({ id: body.id, run, thread: body.arguments?.thread });
       }
       return;
     }
+    const child = this.sends.get(body.ticket);
+    if (child?.progress === 'open') this.#answered(child, what, body);
     const item = this.tickets.get(body.ticket);
-    if (!item) return;
+    if (item?.ticket.state !== 'open') return;
     if (what === 'expired') this.#settle(item, { state: 'expired' });
     else this.#settle(item, { state: 'decided', decision: body.decision, answer: body.answer, reason: body.reason, decided_by: body.decided_by });
   }
 
-  #asks(list, ticket) {
-    const item = { kind: 'ticket', key: `ticket:${ticket.id}`, run: ticket.run, ticket: { ...ticket } };
+  // answered ends a wait for another thread. Only the end of its run says how that went, and not a person's decision.
+  #answered(item, what, { answer, decided_by: by }) {
+    if (what === 'expired') {
+      this.#progress(item, { progress: 'expired' });
+      return;
+    }
+    const { status, reply } = (textOf(by).startsWith('run:') && answer) || {};
+    this.#progress(item, { progress: ['failed', 'cancelled'].includes(status) ? 'failed' : 'done', status, result: textOf(reply) });
+  }
+
+  #progress(item, fields) {
+    Object.assign(item, fields);
+    this.#changed.add(item);
+  }
+
+  #asks(list, ticket, key) {
+    const item = { kind: 'ticket', key, run: ticket.run, ticket: { ...ticket } };
     this.tickets.set(ticket.id, item);
     this.#put(list, item);
   }
@@ -272,31 +335,59 @@ export class Transcript {
     this.#changed.add(item);
   }
 
-  #did(family, what, { seq, run, body }) {
+  #did(family, what, { seq, run, attempt, body }) {
     if (family === 'step') {
-      this.#note(seq, { run, about: 'step', name: body.name, ok: true });
+      this.awaited = [];
+      this.#note(seq, { run, about: 'step', name: textOf(body.name), progress: 'done' });
     } else if (family === 'send') {
-      this.#note(seq, { run, about: 'send', name: body.thread, detail: body.answer ? 'waits for its answer' : '', ok: true });
+      this.#sent(seq, run, body);
     } else if (family === 'tool' && what === 'started') {
-      this.calls.set(`${run}/${body.call}`, this.#note(seq, { run, about: 'tool', name: body.name, detail: body.arguments }));
-    } else if (family === 'tool') {
-      const item = this.calls.get(`${run}/${body.call}`) ?? this.#note(seq, { run, about: 'tool', name: body.call });
-      Object.assign(item, { ok: body.ok, result: body.summary });
-      this.#changed.add(item);
+      this.#calls(run, attempt, body);
+    } else if (family === 'tool' && what === 'finished') {
+      const call = textOf(body.call);
+      const item = this.calls.get(`${run}/${call}`) ?? this.#calls(run, attempt, { call });
+      this.#progress(item, { progress: body.ok === true ? 'done' : 'failed', result: textOf(body.summary), output: body.output });
     } else if (family === 'effect' && what === 'unknown') {
-      this.#note(seq, { run, about: 'effect', name: body.name, detail: 'outcome unknown', ok: false });
+      this.#note(seq, { run, about: 'effect', name: body.name, detail: 'outcome unknown', progress: 'failed' });
     } else if (family === 'effect' && what === 'settled' && body.error) {
-      this.#note(seq, { run, about: 'effect', name: body.name, detail: body.error, ok: false });
+      this.#note(seq, { run, about: 'effect', name: body.name, detail: body.error, progress: 'failed' });
     }
+  }
+
+  #sent(seq, run, { thread, answer }) {
+    const i = answer ? this.awaited.findIndex((one) => one.run === run && one.thread === thread) : -1;
+    const item = this.#note(seq, { run, about: 'send', name: thread, progress: i < 0 ? 'done' : 'open' });
+    if (i >= 0) this.sends.set(this.awaited.splice(i, 1)[0].id, item);
+  }
+
+  // calls begins a call. One that begins again, in another attempt or by mistake, is another item.
+  #calls(run, attempt, { call: given, name, arguments: detail }) {
+    const call = textOf(given);
+    const id = `${run}/${call}`;
+    const old = this.calls.get(id);
+    if (old?.progress === 'open') this.#progress(old, { progress: 'void' });
+    if (this.writing?.run === run) this.writing.calls.delete(call);
+    const item = this.#put(this.read, {
+      kind: 'note', key: this.#key(`tool:${id}`), run, attempt, about: 'tool', name: textOf(name), detail, progress: 'open',
+    });
+    this.calls.set(id, item);
+    return item;
   }
 
   #note(seq, fields) {
     return this.#put(this.read, { kind: 'note', key: `note:${seq}`, ...fields });
   }
 
-  // Live text is positional: a repeated part is cut off, and text after a hole is dropped
-  // until it comes again or the message's entry arrives.
-  #write({ run: id, attempt, message, offset, channel, text }) {
+  // key returns the key of the next item under a name.
+  #key(name) {
+    const n = (this.keys.get(name) ?? 0) + 1;
+    this.keys.set(name, n);
+    return n === 1 ? name : `${name}#${n}`;
+  }
+
+  // Live text is positional: a repeated part is cut off. Text of the message after a hole is dropped until it comes again
+  // or the message's entry arrives; thinking and arguments, which may have no entry, go on after it.
+  #write({ run: id, attempt, message, offset, channel, call, name, text }) {
     const run = this.#run(id);
     if (channel === 'waits') {
       if (attempt < run.attempt || FINISHED.includes(run.status)) return;
@@ -304,42 +395,74 @@ export class Transcript {
       return;
     }
     if (this.waitsOn?.run === id) this.waitsOn = null;
-    if (channel === 'thinking') {
-      this.#think({ run: id, attempt, message, offset, text });
-      return;
+    if (!text || !this.#isNew(run, attempt, message, channel)) return;
+    if (channel === 'text' || !channel) {
+      this.#writeText(this.#writes(run, attempt, message, offset), offset, text);
+    } else if (channel === 'thinking') {
+      const writing = this.#writes(run, attempt, message);
+      writing.thinking = this.#beside(writing.thinking ?? { run: id, attempt, message, text: '', bytes: 0 }, offset, text);
+    } else if (channel === 'tool' && !(this.calls.get(`${id}/${call}`)?.attempt >= attempt)) {
+      this.#writeCall(this.#writes(run, attempt, message), { call, name, offset, text });
     }
-    if (channel !== 'text' || attempt < run.attempt || FINISHED.includes(run.status) || this.messages.has(message)) return;
-    run.attempt = attempt;
-    run.status ||= 'running';
-    if (this.live?.item.id !== message) {
-      if (offset > 0) return;
-      const item = {
-        kind: 'message', key: `message:${message}`, id: message, seq: 0, at: null, attempt, role: 'assistant', sender: run.agent ?? '',
-        text: '', parts: [], run: id, state: 'read', partial: false, again: false, live: true, aside: false,
-      };
-      this.live = { item, bytes: 0 };
-    }
-    const bytes = new TextEncoder().encode(text);
-    const had = this.live.bytes - offset;
-    if (had < 0 || had >= bytes.length) return;
-    this.live.item.text += had === 0 ? text : new TextDecoder().decode(bytes.subarray(had));
-    this.live.bytes += bytes.length - had;
-    this.#changed.add(this.live.item);
   }
 
-  /** Appends thinking; a repeat changes nothing, and what follows a gap replaces it. */
-  #think({ run: id, attempt, message, offset, text }) {
-    const run = this.#run(id);
-    if (attempt < run.attempt || FINISHED.includes(run.status) || this.messages.has(message)) return;
-    const bytes = new TextEncoder().encode(text);
-    const { thinking } = this;
-    const follows = thinking?.message === message && thinking.bytes >= offset;
-    if (follows && thinking.bytes >= offset + bytes.length) return;
-    const had = follows ? thinking.bytes - offset : 0;
-    this.thinking = {
-      run: id, attempt, message, bytes: offset + bytes.length,
-      text: (follows ? thinking.text : '') + new TextDecoder().decode(bytes.subarray(had)),
+  // isNew reports whether live text can be new: its attempt goes on, and its message is not in the log.
+  #isNew(run, attempt, message, channel) {
+    if (channel !== 'tool' && this.messages.has(message)) return false;
+    if (this.writing?.run === run.id && this.writing.attempt > attempt) return false;
+    if (!run.status) return true;
+    return attempt > run.attempt ? !FINISHED.includes(run.status) : attempt === run.attempt && run.status === 'running';
+  }
+
+  // writes makes a message the one being written. Text of another one that begins after a hole does not.
+  #writes(run, attempt, message, offset = 0) {
+    const { writing } = this;
+    if (writing?.run === run.id && writing.attempt === attempt && writing.message === message) return writing;
+    if (offset > 0) return null;
+    run.status ||= 'running';
+    this.writing = { run: run.id, attempt, message, text: null, thinking: null, calls: new Map() };
+    return this.writing;
+  }
+
+  #writeText(writing, offset, text) {
+    if (!writing || (!writing.text && offset > 0)) return;
+    writing.text ??= {
+      bytes: 0,
+      item: {
+        kind: 'message', key: `message:${writing.message}`, id: writing.message, seq: 0, at: null, attempt: writing.attempt,
+        role: 'assistant', sender: this.#run(writing.run).agent ?? '', text: '', parts: [], run: writing.run, state: 'read',
+        partial: false, again: false, live: true, aside: false,
+      },
     };
+    const { item, bytes: shown } = writing.text;
+    const bytes = new TextEncoder().encode(text);
+    const had = shown - offset;
+    if (had < 0 || had >= bytes.length) return;
+    item.text += had === 0 ? text : new TextDecoder().decode(bytes.subarray(had));
+    writing.text.bytes += bytes.length - had;
+    this.#changed.add(item);
+  }
+
+  #writeCall({ run, attempt, calls }, { call, name, offset, text }) {
+    if (!calls.has(call) && calls.size >= CALLS) return;
+    const old = calls.get(call);
+    const item = old?.item ?? {
+      kind: 'note', key: `calling:${run}/${call}`, run, attempt, about: 'tool', name: textOf(name), detail: '', progress: 'live',
+    };
+    const { bytes, text: detail } = this.#beside({ text: item.detail, bytes: old?.bytes ?? 0 }, offset, text);
+    calls.set(call, { item, bytes });
+    if (detail !== item.detail) this.#progress(item, { detail });
+  }
+
+  // beside appends to what the log may never have; a repeat changes nothing, and what follows a hole replaces it.
+  #beside(had, offset, text) {
+    const bytes = new TextEncoder().encode(text);
+    if (had.bytes >= offset + bytes.length) return had;
+    const follows = had.bytes >= offset;
+    const fresh = new TextDecoder().decode(bytes.subarray(follows ? had.bytes - offset : 0));
+    const before = follows ? had.text : '';
+    if (before.length + fresh.length > TEXT) return had;
+    return { ...had, bytes: offset + bytes.length, text: before + fresh };
   }
 
   #put(list, item) {
@@ -357,7 +480,7 @@ export class Transcript {
   #place(item, state) {
     this.#remove(item);
     item.state = state;
-    this.#put(this.read, item);
+    this.#put(state === 'accepted' ? this.unread : this.read, item);
   }
 
   #remove(item) {

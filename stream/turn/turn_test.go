@@ -31,7 +31,9 @@ func checkRows(t *testing.T, rows []kindRow) {
 }
 
 // TestEachKindOfEntryIsItsParts folds a log for each kind of entry. No live text came.
-func TestEachKindOfEntryIsItsParts(t *testing.T) {
+func TestEachKindOfEntryIsItsParts(t *testing.T) { checkRows(t, kinds()) }
+
+func kinds() []kindRow {
 	h := queuedAndStarted
 	newer := func() *history { return h().log("run.frozen", `{}`).log("x.mine", `{}`) }
 	odd := h().log(entry.KindToolStarted, `{"call":7,"name":["x"],"arguments":{}}`).
@@ -46,7 +48,7 @@ func TestEachKindOfEntryIsItsParts(t *testing.T) {
 		Arguments: []byte(`{"f":1}`), Digest: "d1"}
 	deny := entry.TicketDecision{Ticket: "k", Decision: mailroom.VerdictDeny, DecidedBy: "ann"}
 	usage := mailroom.Usage{InputTokens: 7}
-	checkRows(t, []kindRow{
+	return []kindRow{
 		{"queued", (&history{}).of("r", 0, entry.KindQueued, entry.RunQueued{Agent: "a"}), []string{"r queued 0"}},
 		{"text", h().say(mailroom.Message{ID: "m1", Text: "hello"}), []string{"r running 1", `text done "hello"`}},
 		{"all parts of a message", h().say(all),
@@ -86,17 +88,19 @@ func TestEachKindOfEntryIsItsParts(t *testing.T) {
 			[]string{"r running 1", `child failed in t2 failed "42"`}},
 		{"kinds of a newer server", newer(), []string{"r running 1"}},
 		{"bodies that cannot be read", odd, []string{"r running 1", "tool failed in {}", "step done"}},
-	})
+	}
 }
 
 // TestEachEndOfAnAttemptIsShown folds logs whose attempt ends.
-func TestEachEndOfAnAttemptIsShown(t *testing.T) {
+func TestEachEndOfAnAttemptIsShown(t *testing.T) { checkRows(t, ends()) }
+
+func ends() []kindRow {
 	h := queuedAndStarted
 	partial := func() *history { return h().say(mailroom.Message{ID: "m1", Text: "he", Partial: true}) }
 	lost := entry.RunRescheduled{Reason: "lease_lost"}
 	retry := entry.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Class: "transient", Message: "no luck"}}
 	bad := entry.RunFailed{Error: mailroom.RunError{Class: "permanent", Message: "bad"}}
-	checkRows(t, []kindRow{
+	return []kindRow{
 		{"a retry", partial().log(entry.KindRescheduled, retry),
 			[]string{"r retrying 1", `text done "he" partial superseded`, `error done transient "no luck" retry again true`}},
 		{"a lost worker", h().log(entry.KindRescheduled, lost), []string{"r retrying 1", "error done lease_lost again true"}},
@@ -109,7 +113,7 @@ func TestEachEndOfAnAttemptIsShown(t *testing.T) {
 			[]string{"r queued 1", `text done "he" partial superseded`, `error done permanent "bad" again false`}},
 		{"text that a cancel cut off", partial().log(entry.KindStop, entry.RunStop{}).log(entry.KindCancelled, nil),
 			[]string{"r cancelled 1", `text done "he" partial`}},
-	})
+	}
 }
 
 func raw(v any) json.RawMessage {
@@ -142,12 +146,14 @@ func checkLive(t *testing.T, rows []liveRow) {
 
 // TestLiveTextIsReplacedByItsEntry shows the events of each way in which live text becomes an entry. A number is
 // SEQ:PLACE; a place above 1048576 belongs to an event of the next entry, before its last one.
-func TestLiveTextIsReplacedByItsEntry(t *testing.T) {
+func TestLiveTextIsReplacedByItsEntry(t *testing.T) { checkLive(t, replaced()) }
+
+func replaced() []liveRow {
 	h := queuedAndStarted
 	said := func(text string) mailroom.Message { return mailroom.Message{ID: "m1", Text: text} }
 	shortened := mailroom.Message{ID: "m1", Text: "he", Partial: true}
 	began, he, hello := "- part.began m1/text", `3:2 part.grew m1/text 0 "he"`, `3:5 part.grew m1/text 0 "hello"`
-	checkLive(t, []liveRow{
+	return []liveRow{
 		{"as it was shown", h().write("m1", 0, "he").write("m1", 2, "llo").say(said("hello")),
 			[]string{began, he, `3:5 part.grew m1/text 2 "llo"`, "4:0 part.ended m1/text"}},
 		{"with more text", h().write("m1", 0, "he").say(said("hello")),
@@ -167,11 +173,13 @@ func TestLiveTextIsReplacedByItsEntry(t *testing.T) {
 		{"a run that is queued in between", h().write("m1", 0, "he").of("r2", 0, entry.KindQueued, nil).write("m1", 2, "y").
 			say(said("hey")),
 			[]string{began, he, "4:2 turn.began queued", `4:3 part.grew m1/text 2 "y"`, "5:0 part.ended m1/text"}},
-	})
+	}
 }
 
 // TestThinkingAndArgumentsAreNoCursor shows live text that the log does not have, until its entry comes, or none does.
-func TestThinkingAndArgumentsAreNoCursor(t *testing.T) {
+func TestThinkingAndArgumentsAreNoCursor(t *testing.T) { checkLive(t, besides()) }
+
+func besides() []liveRow {
 	h := queuedAndStarted
 	think := func(offset int, text string) entry.Delta {
 		return entry.Delta{Message: "m1", Offset: offset, Channel: entry.ChannelThinking, Text: text}
@@ -183,7 +191,7 @@ func TestThinkingAndArgumentsAreNoCursor(t *testing.T) {
 		{Type: "reasoning", Text: "hm"}, {Type: "text", Text: "hello"},
 	}}
 	began, hm, call := "- part.began m1/reasoning", `- part.grew m1/reasoning 0 "hm"`, "- part.began tool:c"
-	checkLive(t, []liveRow{
+	return []liveRow{
 		{"thinking that is kept", h().live(think(0, "h")).live(think(1, "m")).say(reasoned),
 			[]string{began, `- part.grew m1/reasoning 0 "h"`, `- part.grew m1/reasoning 1 "m"`,
 				"3:1048580 part.ended m1/reasoning", "3:1048581 part.began m1/text",
@@ -202,7 +210,7 @@ func TestThinkingAndArgumentsAreNoCursor(t *testing.T) {
 				"4:0 part.changed tool:c", "5:0 part.ended tool:c"}},
 		{"a call that was never made", h().live(args(0, `{"p`)).log(entry.KindCompleted, nil),
 			[]string{call, `- part.grew tool:c 0 "{\"p"`, "- part.gone tool:c", "4:0 turn.ended completed"}},
-	})
+	}
 }
 
 func TestAReaderThatBeginsInTheMiddleHasATurnWithoutABeginning(t *testing.T) {

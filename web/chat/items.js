@@ -1,7 +1,7 @@
 // Renders each kind of transcript item. The element of an item is created once and
 // updated in place, so that it keeps its position and focus.
 
-import { cut, el, plain, showText, tell, when } from './text.js';
+import { cut, el, plain, showText, tail, tell, when } from './text.js';
 
 /** Creates the element of an item. act has the actions of its buttons: retry(run), decide(ticket, decision), open(thread). */
 export function make(item, act) {
@@ -37,6 +37,7 @@ function remarkOn({ state, partial, again, live, role }) {
   if (state === 'sending') return 'Sending';
   if (state === 'accepted') return 'Queued';
   if (state === 'superseded') return 'Superseded before it was read';
+  if (state === 'unread') return 'Never read';
   if (again) return 'Cut off here, then retried';
   if (partial && !live && role === 'assistant') return 'Cut off here';
   return '';
@@ -54,18 +55,28 @@ function attach(body, parts = []) {
   ))));
 }
 
+const ENDED = { completed: 'answered', failed: 'failed', cancelled: 'was cancelled' };
+const OUTCOMES = { expired: ', and got no answer in time', void: ', which did not end' };
+
 function note(node, first, { open }) {
   const mark = el('span', { class: 'mark', 'aria-hidden': 'true' });
   const words = el('span', { class: 'words' });
   node.append(mark, words);
-  return ({ about, name, detail, ok, result }) => {
-    node.dataset.ok = ok === undefined ? '' : String(ok);
+  return ({ about, name, detail, progress = '', result, output, status }) => {
+    node.dataset.progress = progress;
     const parts = {
       step: [`step ${name}`],
-      tool: [el('b', {}, name), ' ', detail === undefined ? '' : el('code', {}, cut(plain(detail), 120)), result ? ` → ${cut(result, 160)}` : ''],
+      tool: [
+        el('b', {}, name || 'tool'), ' ', detail === undefined ? '' : el('code', {}, progress === 'live' ? tail(detail, 120) : cut(plain(detail), 120)),
+        result || output !== undefined ? ` → ${cut(result || plain(output), 160)}` : '', OUTCOMES[progress] ?? '',
+      ],
       effect: [el('b', {}, name), `: ${cut(detail, 200)}`],
       timer: [`waiting until ${when(detail)}`],
-      send: ['asked ', el('button', { type: 'button', class: 'link', onclick: () => open(name) }, 'another thread'), detail ? ' and is waiting for the answer' : ''],
+      send: [
+        'asked ', el('button', { type: 'button', class: 'link', onclick: () => open(name) }, 'another thread'),
+        progress === 'open' ? ' and is waiting for the answer' : '', status ? `, which ${ENDED[status] ?? status}` : '',
+        result ? ` → ${cut(result, 160)}` : '', OUTCOMES[progress] ?? '',
+      ],
     }[about];
     words.replaceChildren(...parts.filter((part) => part !== ''));
   };

@@ -142,6 +142,12 @@ export function cut(text, n) {
   return characters.length > n ? `${characters.slice(0, n).join('')}…` : line;
 }
 
+/** The last n characters of text on one line. */
+export function tail(text, n) {
+  const characters = [...displayLine(text.slice(-4 * n)).replace(/\s+/g, ' ').trim()];
+  return characters.length > n ? `…${characters.slice(-n).join('')}` : characters.join('');
+}
+
 /**
  * Whether a keydown is an Enter of the user, and not one that accepts the suggestion of an input method. Safari ends the
  * composition before that event, which leaves only the key code of input methods.

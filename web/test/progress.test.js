@@ -62,6 +62,41 @@ test('the chat shows what an agent thinks, folded, until its message is there', 
   await thinking.waitFor({ state: 'detached' });
 });
 
+test('the chat shows a tool call while its arguments are written, and how it ended', async (t) => {
+  const server = await open(t);
+  const claim = await work(t, server);
+  const client = new Mailroom(server);
+  const { thread, run: id } = await client.send({ thread: 'tools', text: 'tidy up', agent: 'js' });
+  const run = await claim();
+  const person = await new Person(await openPage(t, context), server).enter(thread);
+  await person.live();
+  const note = (text) => person.page.locator('.note', { hasText: text });
+  const write = (offset, text) => run.write('deltas', { channel: 'tool', call: 'c1', name: 'write_file', offset, text });
+  const first = '{"path": "<b>notes</b>.md", ';
+  await write(0, first);
+  await write(first.length, '"text": "one');
+  await note(`write_file ${first}"text": "one`).waitFor();
+  assert.equal(await note('write_file').getAttribute('data-progress'), 'live');
+  await person.shot('chat-call');
+  const calls = ['c1', 'c2', 'c3'].map((call) => ({ call, name: 'write_file', arguments: { path: `${call}.md` } }));
+  await run.write('entries', {
+    number: run.number,
+    step: {
+      entries: [
+        ...calls.map((body) => ({ kind: 'tool.started', body })),
+        { kind: 'tool.finished', body: { call: 'c2', ok: false, summary: 'the disk is full' } },
+      ],
+    },
+  });
+  await note('c1.md').and(person.page.locator('[data-progress="open"]')).waitFor();
+  await note('the disk is full').and(person.page.locator('[data-progress="failed"]')).waitFor();
+  assert.equal(await note('write_file').count(), 3, 'the call that was shown is that of the log');
+  await run.write('settle', { number: run.number + 1, outcome: 'complete', text: 'Not all.' });
+  await note('"c1.md" }, which did not end').and(person.page.locator('[data-progress="void"]')).waitFor();
+  assert.equal((await client.run(id)).status, 'completed');
+  await person.shot('chat-calls');
+});
+
 test('the chat folds the reasoning that a message keeps, and names its files', async (t) => {
   const server = await open(t);
   const claim = await work(t, server);

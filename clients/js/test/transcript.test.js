@@ -177,6 +177,54 @@ for (const { name, entries, read } of JSON.parse(readFileSync(new URL('../../../
   });
 }
 
+// The turns of a transcript, in the words of the server's own fold.
+function turns(t) {
+  const lines = new Map();
+  for (const run of t.runs.values()) if (run.status) lines.set(run.id, [`${run.id} ${run.status}`]);
+  const json = (value) => (value === undefined || value === null ? '' : JSON.stringify(value));
+  for (const item of t.read) lines.get(item.run)?.push(...(WORDS[item.kind]?.(item, json) ?? []));
+  const { writing } = t;
+  if (writing) {
+    const more = lines.get(writing.run);
+    if (writing.thinking) more.push(`reasoning live ${json(writing.thinking.text)}`);
+    if (writing.text) more.push(`text live ${json(writing.text.item.text)}`);
+    for (const { item } of writing.calls.values()) more.push(words('tool live', item.name, json(item.detail)));
+  }
+  return [...lines.values()].flat();
+}
+
+const words = (...list) => list.filter(Boolean).join(' ');
+
+const WORDS = {
+  message: ({ role, parts, partial, again, aside }, json) => (role === 'assistant' ? parts : [])
+    .filter(({ type }) => ['text', 'reasoning', 'data', 'file'].includes(type))
+    .map(({ type, name, text, data, uri }) => words(
+      type, 'done', name, text && json(text), json(data), uri, aside && 'internal', partial && 'partial', again && 'superseded')),
+  note: ({ about, name, detail, progress, result, output, status }, json) => ({
+    step: [words('step', progress, name)],
+    tool: [words('tool', progress, name, detail !== undefined && `in ${json(detail)}`, result && json(result), output !== undefined && `out ${json(output)}`)],
+    send: [words('child', progress, 'in', name, status, result && json(result))],
+  }[about] ?? []),
+  ticket: ({ ticket: { state, name, prompt, kind, arguments: given, digest, decision, decided_by: by, answer } }, json) => [words(
+    'question', state === 'decided' ? 'done' : state, name, prompt && json(prompt), kind, json(given), digest && `digest ${digest}`,
+    decision, by && `by ${by}`, json(answer))],
+  retry: ({ reason, error }, json) => [words('error done', error?.class, error?.message && json(error.message), reason, 'again true')],
+  end: ({ status, error }, json) => (status === 'failed' ? [words('error done', error?.class, error?.message && json(error.message), 'again false')] : []),
+};
+
+// The server's turns are tested with the same logs.
+for (const { name, events, turns: want } of JSON.parse(readFileSync(new URL('../../../testdata/turns.json', import.meta.url), 'utf8'))) {
+  test(`turns: ${name}`, () => {
+    const t = new Transcript();
+    for (const { entry, delta } of events) t.take(entry ? { kind: 'entry', entry } : { kind: 'delta', delta });
+    assert.deepEqual(turns(t), want);
+    const keys = t.items.map(({ key }) => key);
+    assert.equal(new Set(keys).size, keys.length, 'keys are unique');
+    t.prepend([]);
+    assert.deepEqual(turns(t), want, 'folded again');
+  });
+}
+
 test('text of an interrupted attempt is marked when the next one starts', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
@@ -188,6 +236,23 @@ test('text of an interrupted attempt is marked when the next one starts', () => 
   assert.deepEqual([t.items[1].partial, t.items[1].again], [true, true]);
   assert.equal(t.items[2].kind, 'retry');
   assert.equal(t.current.status, 'queued');
+});
+
+test('a run that ends before it starts shows why, and its message was not read', () => {
+  for (const [what, body, status] of [
+    ['run.failed', { error: { class: 'permanent', message: 'its deadline has passed' } }, 'failed'],
+    ['run.cancelled', { reason: 'cancelled' }, 'cancelled'],
+    ['run.cancelled', { reason: 'deadline' }, 'cancelled'],
+  ]) {
+    const l = log();
+    l.asks('r1', 'one');
+    l.append(what, 'r1', 0, body);
+    const t = fold(l.entries);
+    assert.deepEqual(t.items.map(({ kind, state, status: end }) => state ?? `${kind} ${end}`), ['unread', `end ${status}`]);
+    l.append('run.retried', 'r1', 0, { by: 'anna' });
+    fold(l.entries, t);
+    assert.deepEqual(t.items.filter(({ kind }) => kind === 'message').map(({ state }) => state), ['accepted']);
+  }
 });
 
 test('a stopped or failed run ends with its reason and can be retried', () => {
@@ -231,11 +296,11 @@ test('a tool call becomes its result', () => {
   l.started('r1', 1, l.asks('r1', 'one'));
   l.append('tool.started', 'r1', 1, { call: 'c', name: 'look', arguments: { at: 'sea' } });
   const t = fold(l.entries);
-  assert.equal(t.items.at(-1).ok, undefined);
+  assert.equal(t.items.at(-1).progress, 'open');
   l.append('tool.finished', 'r1', 1, { call: 'c', ok: true, summary: 'grey' });
   fold(l.entries, t);
   assert.equal(t.items.length, 2);
-  assert.deepEqual([t.items[1].name, t.items[1].ok, t.items[1].result], ['look', true, 'grey']);
+  assert.deepEqual([t.items[1].name, t.items[1].progress, t.items[1].result], ['look', 'done', 'grey']);
 });
 
 test('prepended pages give the same as the whole log, for every cut', () => {
