@@ -18,7 +18,7 @@ func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 	none := 0
 	out, err := l.client.Work.Claim(ctx, api.ClaimRequest{
 		Agents: l.agents, Max: &none, Host: l.options.Host, PID: l.options.PID,
-		Retry: api.FormatRetryPolicy(l.options.Retry), // a server that refuses it does so before the first claim
+		Retry: api.FormatRetryPolicy(l.options.Retry), // checked by the server at registration, before the first claim
 	}, 0)
 	switch {
 	case err != nil && retryable(err):
@@ -36,7 +36,7 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 	worker := l.spare
 	l.spare = ""
 	l.mu.Unlock()
-	if worker != "" { // registered by Dial, maybe some time ago
+	if worker != "" { // Dial has registered this worker, maybe some time ago
 		if out, err := l.client.Work.Renew(ctx, worker, api.Renewal{Held: []string{}}); err == nil {
 			l.setWorker(w.ID, worker)
 			return out.LeaseUntil, nil
@@ -56,7 +56,7 @@ func (l *Ledger) setWorker(local, worker string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.local, l.worker = local, worker
-	clear(l.entered) // they ended with the lease before
+	clear(l.entered) // the claims ended with the lease of the worker before
 	l.options.Log.Info("worker registered", "worker", worker, "agents", l.options.Agents)
 }
 
@@ -94,8 +94,8 @@ func (l *Ledger) leaseError(ctx context.Context, err error) error {
 	return err
 }
 
-// Renew implements engine.Leases. One attempt gets a third of a lease, which leaves time
-// for another one over a new connection.
+// Renew implements engine.Leases. One request gets a third of a lease, which leaves time for a second request over a
+// new connection.
 func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error) {
 	worker, err := l.serverID(in.Worker)
 	if err != nil {
@@ -115,13 +115,13 @@ func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, 
 	defer cancel()
 	got, err := l.client.Work.Renew(try, worker, ask)
 	if len(ask.WaitsOn) > 0 && mailroom.CodeOf(err) == mailroom.CodeInvalid {
-		ask.WaitsOn = nil // the server is of an older version, which refuses the field
+		ask.WaitsOn = nil // a server of an older version refuses the field waits_on
 		got, err = l.client.Work.Renew(try, worker, ask)
 	}
 	if err != nil {
 		return thread.Renewed{}, l.leaseError(ctx, err)
 	}
-	_ = l.onAnswer(nil) // resets the count of failures
+	_ = l.onAnswer(nil) // an answer resets the count of failed calls
 	out := thread.Renewed{Until: got.LeaseUntil}
 	for _, id := range got.Lost {
 		l.forget(of[id])
@@ -136,16 +136,17 @@ func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, 
 	return out, nil
 }
 
-// contractEntered is the number of the contract whose leave names what the worker has begun to work on.
+// contractEntered is the first number of the worker contract under which a leaving worker names the claims that it has
+// begun to work on.
 const contractEntered = 4
 
-// Deregister implements engine.Leases. The server releases claims whose answer never arrived here, and does not count
-// them as lost. A renewal that holds nothing gives back those that the engine could not settle. An older server
-// releases all claims by it.
+// Deregister implements engine.Leases. The server releases claims whose answer never arrived at this worker, and does
+// not count them as lost. A renewal that holds no claim first gives back the claims that the engine could not settle.
+// An older server releases all claims of the worker at that renewal.
 func (l *Ledger) Deregister(ctx context.Context, in thread.Leave) error {
 	id, err := l.serverID(in.Worker)
 	if err != nil {
-		return nil // its lease has ended
+		return nil // the lease of this worker has ended
 	}
 	l.mu.Lock()
 	round, older := l.answered, l.contract < contractEntered

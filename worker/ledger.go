@@ -21,8 +21,8 @@ import (
 // LedgerOptions are options of a Ledger.
 type LedgerOptions struct {
 	Agents []string // names of the agents that the worker serves
-	Host   string   // for display
-	PID    int      // for display
+	Host   string   // name of the machine, shown in the list of workers
+	PID    int      // process id, shown in the list of workers
 	// Retry says how failures of the runs are retried. A field that is zero is taken from the server.
 	Retry retry.Policy
 	// Wait bounds one long poll for claims; 0 is 20 s. Proxies close connections
@@ -54,16 +54,16 @@ type Ledger struct {
 
 	wake chan struct{} // one slot: the engine may have more free slots
 
-	// Guarded by mu.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	spare    string              // id of the worker that Dial registered, until Register uses it
 	local    string              // the engine's id of its current worker
-	worker   string              // the server's id of that worker
-	contract int                 // the server's, of the last answer to a claim
-	round    int64               // the last round of claims
-	answered int64               // the last one with an answer
-	held     map[string]*holding // by run: its last claim
-	entered  map[string]string   // ids of claims, by run, that the engine has got and the server has not settled
+	worker   string              // the server's id of the engine's current worker
+	contract int                 // number of the worker contract in the server's last answer
+	round    int64               // number of the last round of claims
+	answered int64               // number of the last round of claims that was answered
+	held     map[string]*holding // by run: the last claim of the run
+	entered  map[string]string   // by run: the claim that the engine has got and the server has not settled
 	failures int                 // unanswered calls in a row
 	refused  error               // why the server rejects this worker for good
 }
@@ -81,7 +81,7 @@ const (
 
 // Dial registers a worker with the server. It fails at once if the server rejects the worker (an unknown token, a
 // missing scope, an agent that the server runs itself), or if something other than a Mailroom server answers. While the
-// server is unreachable, it retries until ctx ends. Hints and live text travel on b, which the engine must use too.
+// server is unreachable, Dial retries until ctx ends. Hints and live text travel on b, which the engine must use too.
 func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o LedgerOptions) (*Ledger, error) {
 	if o.Wait == 0 {
 		o.Wait = defaultWait
@@ -119,7 +119,8 @@ func Dial(ctx context.Context, c *client.Client, b *bus.Bus, o LedgerOptions) (*
 // LeaseTime returns the server's lease time, which becomes Options.Lease of the engine.
 func (l *Ledger) LeaseTime() time.Duration { return l.lease }
 
-// Refused returns why the server rejects this worker for good, or nil if it does not. A rejection ends the engine.
+// Refused returns why the server rejects this worker for good, or nil if the server accepts it. A rejection ends the
+// engine.
 func (l *Ledger) Refused() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +144,7 @@ func (l *Ledger) onAnswer(err error) error {
 		l.failures++
 	}
 	switch mailroom.CodeOf(err) {
-	case mailroom.CodeNotFound: // purged or deleted
+	case mailroom.CodeNotFound: // the thread or the run was deleted
 		return mailroom.Errorf(mailroom.CodeLeaseLost, "unknown to the server: %w", err)
 	case mailroom.CodeUnauthenticated:
 		return l.refuse(err)
@@ -153,12 +154,12 @@ func (l *Ledger) onAnswer(err error) error {
 		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server is rate limiting this worker",
 			RetryAfter: retryAfter(err), Cause: err}
 	case mailroom.CodeUnavailable:
-		l.client.CloseIdle() // other connections may be dead too
+		l.client.CloseIdle() // other kept connections to the server may be dead too
 	}
 	return err
 }
 
-// explain says what to do if err is that an older server does not know a part of a request. The caller holds mu.
+// explain adds what to do to an error of an older server that does not know a part of a request. The caller holds mu.
 func (l *Ledger) explain(err error) error {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok || e.Code != mailroom.CodeInvalid || l.contract >= api.WorkerContract {
@@ -173,7 +174,7 @@ func (l *Ledger) explain(err error) error {
 	return err
 }
 
-// requireContract refuses a call that the server is too old for.
+// requireContract returns an error if the server's worker contract is older than a call needs.
 func (l *Ledger) requireContract(needed int, what string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,13 +202,13 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// pause waits before the next attempt: exponential backoff with jitter, at most longest,
-// but at least the server's Retry-After. It ends with ctx.
+// pause waits before the next request: exponential backoff with jitter, at most longest, but at least the server's
+// Retry-After. The wait ends early with ctx.
 func (l *Ledger) pause(ctx context.Context, err error, longest time.Duration) {
 	l.mu.Lock()
 	wait := min(firstPause<<min(l.failures, 12), longest)
 	l.mu.Unlock()
-	wait = wait/2 + rand.N(wait/2+1) // many workers lose the same server at the same time
+	wait = wait/2 + rand.N(wait/2+1) // jitter, because many workers lose the same server at the same time
 	timer := time.NewTimer(max(wait, retryAfter(err)))
 	defer timer.Stop()
 	select {
@@ -216,7 +217,7 @@ func (l *Ledger) pause(ctx context.Context, err error, longest time.Duration) {
 	}
 }
 
-// retryRead repeats a read until it is answered or a lease has passed, because then the claim is lost anyway.
+// retryRead repeats a read until the server answers or a lease has passed, because then the claim is lost anyway.
 func retryRead[T any](ctx context.Context, l *Ledger, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.lease)
 	defer cancel()

@@ -13,13 +13,13 @@ import (
 
 const (
 	liveEvery = 50 * time.Millisecond
-	liveDepth = 4096        // buffered notices
-	liveMost  = 256 << 10   // buffered bytes per run
-	liveCalls = 16          // concurrent requests
+	liveDepth = 4096        // most notices in the buffer
+	liveMost  = 256 << 10   // most buffered bytes of one run
+	liveCalls = 16          // most concurrent requests
 	liveRest  = time.Second // pause after a failed request
 )
 
-// liveText buffers the text of one run since the last request.
+// liveText buffers the text that one run has produced since the last request.
 //
 // Live text is sent in chunks, and dropped if it cannot be sent in time. No text is lost by that, because the next
 // flush stores it, and the server accepts a flush only where it continues the stored text.
@@ -27,7 +27,7 @@ type liveText struct {
 	claim   mailroom.Claim
 	message string
 	channel string
-	call    string // of the channel tool, with the name of the tool
+	call    string // name of the tool, if the channel is tool
 	name    string
 	offset  int
 	text    []byte
@@ -41,7 +41,7 @@ func (l *Ledger) Run(ctx context.Context) {
 	defer sub.Close()
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
-	runs := map[string]*liveText{} // by run, channel and call
+	runs := map[string]*liveText{} // key: run, channel and call
 	sent := make(chan sentText, liveCalls)
 	calls, pausedUntil := 0, time.Time{}
 	var wg sync.WaitGroup
@@ -51,7 +51,7 @@ func (l *Ledger) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case n := <-sub.C:
-			if n.Delta != nil && n.Delta.Channel != entry.ChannelWaits { // renewals carry that
+			if n.Delta != nil && n.Delta.Channel != entry.ChannelWaits { // renewals carry what an agent waits for
 				buffer(runs, n.Thread, n.Delta)
 			}
 		case s := <-sent:
@@ -63,7 +63,7 @@ func (l *Ledger) Run(ctx context.Context) {
 			for run, p := range runs {
 				switch {
 				case p.busy:
-				case len(p.text) == 0, !l.holds(p.claim): // its message is in the log, or arrives with the settle
+				case len(p.text) == 0, !l.holds(p.claim): // the text is in the log already, or arrives with the settle
 					delete(runs, run)
 				case now.Before(pausedUntil):
 					p.text = nil
@@ -129,7 +129,7 @@ func (l *Ledger) sendLive(ctx context.Context, c mailroom.Claim, in api.Text) er
 		l.forwardOrders(c, out.Orders)
 	}
 	if in.Channel == entry.ChannelTool && mailroom.CodeOf(err) == mailroom.CodeInvalid {
-		return nil // an older server does not know the channel; that must not delay the text of the message
+		return nil // an older server does not know the channel; its refusal must not delay the text of the message
 	}
 	return err
 }

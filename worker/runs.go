@@ -143,8 +143,8 @@ func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (thread.Append
 	return thread.Appended{Seq: out.Seq, Left: time.Duration(out.DeadlineMS) * time.Millisecond}, nil
 }
 
-// refusesExtend reports whether err is the refusal of a server that does not know the field, because it is of an older
-// version. The attempt then ends at its first deadline. A wrong value was not sent.
+// refusesExtend reports whether err is the refusal of an older server that does not know the field extend. A worker
+// sends no value that a newer server would refuse. Without the field, the attempt ends at its first deadline.
 func refusesExtend(err error) bool {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	return ok && e.Code == mailroom.CodeInvalid &&
@@ -182,7 +182,7 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 		l.forget(s.Claim)
 	}
 	if begun != nil && !retryable(err) {
-		begun() // only after the settle: the next claim may be of the same thread
+		begun() // only after the settle, because the next claim may be of the same thread
 		l.AskClaimers()
 	}
 	if err != nil {

@@ -62,25 +62,25 @@ const (
 	defaultURL = "http://127.0.0.1:8420"
 
 	defaultSlots = 4
-	maxSlots     = 1000 // the most that a server grants in one claim
+	maxSlots     = 1000 // most runs that a server grants in one claim
 
-	// callTimeout bounds one call, so that a repeat fits into the lease.
+	// callTimeout bounds one call, so that a second one fits into the lease.
 	callTimeout = 10 * time.Second
 
-	// claimWait is how long a request for due runs waits at the server: an idle worker sends two of them a minute.
+	// claimWait is how long a request for due runs waits at the server. An idle worker sends two requests a minute.
 	claimWait = 30 * time.Second
 
 	// renewInterval is the longest time between renewals, whose answers also stop silent agents.
 	renewInterval = 2 * time.Second
 
-	// spareConns are kept connections beside one for each slot: claims, renewals and live text.
+	// spareConns is the number of connections for claims, renewals and live text, kept beside one for each slot.
 	spareConns = 28
 )
 
-// Serve serves agents until ctx ends. Then it claims nothing more, lets runs finish for the grace, releases the rest,
-// and returns nil. While the server cannot be reached it retries. It returns an error that says what to do if the
-// server refuses the worker for good: a token that is missing, revoked or without the scope work, an agent that the
-// server runs itself, an address where something else answers.
+// Serve serves agents until ctx ends. Then it claims no more runs, lets the running ones finish for the grace, releases
+// those that remain, and returns nil. While the server cannot be reached, Serve retries. It returns an error that says
+// what to do if the server refuses the worker for good: a token that is missing, revoked or without the scope work, an
+// agent that the server runs itself, an address where another program answers.
 func Serve(ctx context.Context, o Options, agents map[string]mailroom.Agent) error {
 	if err := o.fill(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func Serve(ctx context.Context, o Options, agents map[string]mailroom.Agent) err
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil // it has ended before it began
+		return nil // ctx ended before the worker was registered
 	case err != nil:
 		return o.explain(err)
 	}
@@ -134,13 +134,13 @@ func (o *Options) run(ctx context.Context, l *Ledger, b *bus.Bus, served map[str
 	return err
 }
 
-// fill sets the defaults, and checks what the server does not.
+// fill sets the defaults, and checks the options that the server does not check.
 func (o *Options) fill() error {
 	o.URL = strings.TrimRight(cmp.Or(o.URL, os.Getenv("MAILROOM_URL"), defaultURL), "/")
 	o.Token = cmp.Or(o.Token, os.Getenv("MAILROOM_TOKEN"))
 	o.Slots = cmp.Or(o.Slots, defaultSlots)
 	if o.Host == "" {
-		o.Host, _ = os.Hostname() // only for display; may be ""
+		o.Host, _ = os.Hostname() // the name is only displayed, and may be empty
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -239,7 +239,7 @@ func workClient(h *http.Client, conns int) *http.Client {
 	}
 	given, ok := through.(*http.Transport)
 	if !ok {
-		return &http.Client{Transport: through} // of the caller's own making
+		return &http.Client{Transport: through} // a RoundTripper of the caller's own is used unchanged
 	}
 	transport := given.Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, conns

@@ -29,10 +29,10 @@ func (l *Ledger) AskClaimers() {
 // ServeClaims implements engine.Leases with one long poll after another. A round whose answer is lost is repeated
 // under its number, so that the server returns the runs that it has claimed for the round.
 func (l *Ledger) ServeClaims(ctx context.Context, t thread.Claimer) error {
-	var round thread.ClaimRequest // the unanswered one; its Slots are 0 if there is none
+	var round thread.ClaimRequest // the unanswered round; its Slots are 0 if every round was answered
 	defer func() {
 		if round.Slots > 0 {
-			t.OnClaimed(round, nil, nil) // the next renewal releases what it has claimed
+			t.OnClaimed(round, nil, nil) // the next renewal releases the runs that the server claimed for this round
 		}
 	}()
 	for ctx.Err() == nil {
@@ -64,7 +64,7 @@ func (l *Ledger) ServeClaims(ctx context.Context, t thread.Claimer) error {
 			done := round
 			round = thread.ClaimRequest{}
 			t.OnClaimed(done, nil, err)
-			l.waitForSlots(ctx) // the engine handles the error first
+			l.waitForSlots(ctx) // gives the engine time to handle the error
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.Claim
 	if err != nil {
 		return api.Claims{}, err
 	}
-	slots := map[string]int{} // a remote worker claims no guests
+	slots := map[string]int{} // a remote worker claims no guests: they run only inside the server
 	for name, n := range round.Agents {
 		slots[name] = min(n, round.Slots)
 	}
@@ -108,7 +108,7 @@ func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.Claim
 		err error
 	}
 	answered := make(chan answer, 1)
-	go func() { // ends with ctx; waited for below
+	go func() { // ends with ctx; this function waits for it below
 		defer recovery.Handle(l.options.Log, "a claim", func(p *recovery.Panic) { answered <- answer{err: p} })
 		out, err := l.client.Work.Claim(ctx, api.ClaimRequest{
 			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt,
@@ -144,7 +144,7 @@ func outgrown(round, now thread.ClaimRequest) bool {
 
 // claimedRuns converts the server's answer and records its claims as held by the engine.
 func (l *Ledger) claimedRuns(out api.Claims) []thread.ClaimedRun {
-	_ = l.onAnswer(nil) // resets the count of failures
+	_ = l.onAnswer(nil) // an answer resets the count of failed calls
 	l.setContract(out.Contract)
 	var work []thread.ClaimedRun
 	now := time.Now()
