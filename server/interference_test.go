@@ -54,15 +54,7 @@ func eachStore(t *testing.T, test func(t *testing.T, open func(t *testing.T) sto
 		})
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
-		cluster, err := pgtest.Start(t.Context(), pgtest.Options{Settings: []string{"fsync=off"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := cluster.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		cluster := pgtest.Own(t)
 		test(t, func(t *testing.T) store.Store {
 			s, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t),
 				AllowUnsafe: true})
