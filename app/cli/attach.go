@@ -95,7 +95,7 @@ func startCursor(ctx context.Context, c *client.Client, t api.Thread) (string, e
 	if run == nil && t.Status == api.ThreadIdle {
 		run = t.LatestRun
 	}
-	if run == nil { // nothing has started: follow from the end of the log
+	if run == nil { // no run has started yet: follow from the end of the log
 		return fmt.Sprint(t.LastSeq), nil
 	}
 	for first, err := range c.EachEntry(ctx, t.ID,

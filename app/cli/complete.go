@@ -27,7 +27,7 @@ type source func(ctx context.Context, c *client.Client) ([]cobra.Completion, err
 // AddCompletions makes a shell complete arguments and flags of the commands below root: with names and ids that the
 // server knows, or with fixed words. If no server answers, the shell completes only the fixed words.
 func AddCompletions(con *command.Console, root *cobra.Command) {
-	first := map[string][]source{ // of the first argument, by command
+	first := map[string][]source{ // by command: the sources of its first argument
 		"attach": {threadNames, runIDs("")}, "interrupt": {threadNames}, "threads show": {threadNames},
 		"threads delete": {threadNames},
 		"run show":       {runIDs("")}, "run retry": {runIDs("-status:completed")},

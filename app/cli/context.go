@@ -49,7 +49,7 @@ their tokens. Only its owner may read it.`,
 // contextItem is a context in the JSON output, without its token.
 type contextItem struct {
 	Name    string `json:"name"`
-	URL     string `json:"url"` // "" for local
+	URL     string `json:"url"` // "" for the context local
 	Current bool   `json:"current"`
 }
 

@@ -23,7 +23,7 @@ const (
 // entryFormatter formats entries as single lines for a person who waits for a reply. It remembers
 // the names of tools and tickets.
 type entryFormatter struct {
-	names map[string]string // by call or ticket
+	names map[string]string // names of tools and questions by call or ticket
 }
 
 // format returns a line for an entry, or "" if the entry is not shown.
@@ -166,7 +166,7 @@ func (t entryFormatter) activityLine(e mailroom.Entry) (string, error) {
 		return fmt.Sprintf("tool %s %s", b.Name, formatJSON(b.Arguments)), nil
 	case entry.KindToolDone:
 		var b entry.ToolDone
-		_ = e.Decode(&b) // as above
+		_ = e.Decode(&b) // written by an agent; print the readable fields
 		if !b.OK {
 			return fmt.Sprintf("tool %s failed: %s", t.name(b.Call), b.Summary), nil
 		}

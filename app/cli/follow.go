@@ -59,7 +59,7 @@ func followUntilDone(
 // followState is the state of the followed thread or run.
 type followState struct {
 	waiting string // the waiting run, or ""
-	done    bool   // no run is open
+	done    bool   // no run is open any more
 	last    mailroom.Status
 }
 

@@ -40,7 +40,7 @@ func (l list[T]) command(con *command.Console, cmd *cobra.Command, usual string)
 func (l list[T]) print(
 	ctx context.Context, con *command.Console, c *client.Client, q client.ListQuery, all bool, output command.Format,
 ) error {
-	header := [][]string{l.header} // not printed yet
+	header := [][]string{l.header} // the header if it was not printed yet
 	for {
 		page, err := l.fetch(c, ctx, q)
 		if err != nil {

@@ -17,14 +17,14 @@ import (
 type replyPrinter struct {
 	con       *command.Console
 	output    command.Format
-	last      mailroom.Status // of the run that ended last, or ""
-	waiting   bool            // the last printed change of a run is that it waits
-	cursor    string          // of the last printed event
+	last      mailroom.Status // status of the run that ended last, or ""
+	waiting   bool            // the last printed change of a run says that it waits
+	cursor    string          // cursor of the last printed event
 	formatter entryFormatter
 	pending   []string // lines to print after the current message
 
 	// The message that is being streamed.
-	message string // its id, "" between messages
+	message string // id of the message being printed; "" between messages
 	attempt int
 	printed int // bytes of its text on Stdout
 	shown   display.Stream

@@ -74,7 +74,7 @@ func revokeAll(ctx context.Context, con *command.Console, c *client.Client, canc
 			}
 			out, err := c.Accounts().EndToken(ctx, row.Name, cancel && named)
 			switch {
-			case mailroom.CodeOf(err) == mailroom.CodeNotFound: // it went with another one
+			case mailroom.CodeOf(err) == mailroom.CodeNotFound: // the server revoked this token together with another one
 			case err != nil:
 				return err
 			case named:

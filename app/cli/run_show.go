@@ -27,8 +27,8 @@ const (
 // runDetails is the JSON output of run show: the fields of a run, and what belongs to it.
 type runDetails struct {
 	api.Run
-	Input    []mailroom.Message `json:"input"`    // the first messages that it was started for
-	Attempts []attempt          `json:"attempts"` // the last ones, oldest first
+	Input    []mailroom.Message `json:"input"`    // the first messages that the run was started for
+	Attempts []attempt          `json:"attempts"` // the last attempts, oldest first
 	Children []api.Run          `json:"children"` // the newest ones, newest first
 	// Hidden is set if the token may see only the run, so that the other fields are missing.
 	Hidden bool `json:"hidden"`

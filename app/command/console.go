@@ -22,8 +22,8 @@ type Console struct {
 	Stdin   io.Reader
 	Stdout  io.Writer           // data
 	Stderr  io.Writer           // messages for people
-	Env     func(string) string // as os.Getenv
-	Environ func() []string     // as os.Environ; nil: no variables
+	Env     func(string) string // reads a variable, as os.Getenv does
+	Environ func() []string     // lists variables, as os.Environ does; nil: no variables
 	// Unsetenv removes a variable from the environment of the process, so that child
 	// processes do not inherit it. nil: does nothing.
 	Unsetenv func(name string) error

@@ -14,7 +14,7 @@ const mayBeEmpty = "mailroom_may_be_empty"
 func AllowEmpty(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := flags.SetAnnotation(name, mayBeEmpty, []string{"true"}); err != nil {
-			panic("allow an empty value: " + err.Error()) // no such flag: a bug
+			panic("allow an empty value: " + err.Error()) // the command has no such flag: a bug
 		}
 	}
 }

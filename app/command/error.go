@@ -20,8 +20,8 @@ const (
 	ExitDone        = 0
 	ExitFailed      = 1  // also: cancelled
 	ExitUsage       = 2  // or invalid input
-	ExitWaiting     = 3  // for a decision
-	ExitServer      = 4  // no server, or not authorized
+	ExitWaiting     = 3  // the run waits for a decision
+	ExitServer      = 4  // no server answers, or it does not authorize the call
 	ExitRestart     = 75 // server: restart it (EX_TEMPFAIL)
 	ExitConfig      = 78 // server: fix the configuration first (EX_CONFIG)
 	ExitInterrupted = 130
@@ -30,7 +30,7 @@ const (
 // Error is an error with an exit code.
 type Error struct {
 	Code int
-	Hint string // what to do; "" without a hint
+	Hint string // says what to do; "" without a hint
 	Err  error
 }
 

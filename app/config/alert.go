@@ -18,12 +18,12 @@ import (
 // Target is one [targets.NAME] table: where alerts go.
 type Target struct {
 	Kind     target.Kind
-	Settings *target.Settings // of the kind
+	Settings *target.Settings // settings of the kind of target
 	Decide   bool             // alerts have links and buttons that decide
-	LinkLife time.Duration    // of these links
+	LinkLife time.Duration    // how long the links in the alerts are valid
 	// Text is how much of the replies of threads that subscribe is sent.
 	Text alert.Text
-	Zone *time.Location // of times in these replies
+	Zone *time.Location // zone of the times in these replies
 	// Tokens are the names of the tokens whose threads may subscribe, beside the operator's.
 	Tokens []string
 }

@@ -19,17 +19,17 @@ type Channel struct {
 	Kind  kind.Kind
 	Agent string // handles the messages
 	ReconnectSettings
-	Chat     chat.Options   // if the kind is a chat
-	Settings *kind.Settings // of the kind
+	Chat     chat.Options   // used only if the kind is a chat
+	Settings *kind.Settings // settings of the kind of channel
 }
 
 // ReconnectSettings holds the reconnect policy of a channel.
 type ReconnectSettings struct {
 	RetryFirst  time.Duration
 	RetryMost   time.Duration
-	Attempts    int // 0: never park
+	Attempts    int // failures before the channel parks; 0: never park
 	ProbeEvery  time.Duration
-	GiveUpAfter int // 0: never give up
+	GiveUpAfter int // failures before the channel gives up; 0: never give up
 }
 
 // Values of when_all_down: what a server does when no channel is connected and none will

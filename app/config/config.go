@@ -26,7 +26,7 @@ import (
 // missing file is a complete configuration.
 type Config struct {
 	Listen       string // HOST:PORT; port 0 picks a free one
-	DefaultAgent string // for submits to new threads that name no agent
+	DefaultAgent string // agent of submits to new threads that name no agent
 	LogLevel     slog.Level
 
 	TLSCert     string // file; with TLSKey it enables https
@@ -46,16 +46,16 @@ type Config struct {
 	Lease         time.Duration // time after which a dead worker loses its runs
 	Renew         time.Duration // how often a worker renews its lease
 	Sweep         time.Duration // interval of checking for expired leases
-	StopGrace     time.Duration // from a stop or a passed deadline to the forced end
-	ShutdownGrace time.Duration // for runs to finish before they are released
-	RunDeadline   time.Duration // of one attempt
-	LongestRun    time.Duration // of one attempt whose agent asks for more time
-	AgentGrace    time.Duration // before due runs of an agent without a worker fail
+	StopGrace     time.Duration // time from a stop or a passed deadline to the forced end
+	ShutdownGrace time.Duration // time for runs to finish before they are released
+	RunDeadline   time.Duration // longest time of one attempt
+	LongestRun    time.Duration // longest time of one attempt whose agent asks for more time
+	AgentGrace    time.Duration // time before due runs of an agent without a worker fail
 	MaxQueued     int           // runs in the queue of one thread; 0: unlimited
-	Retention     time.Duration // of entries; 0: forever
+	Retention     time.Duration // how long entries are kept; 0: forever
 	Search        bool          // messages are indexed and can be found
-	Isolation     string        // of agents that set none
-	Retry         retry.Policy  // of agents that set none; see Agent.Retry
+	Isolation     string        // default of agents that set no isolation
+	Retry         retry.Policy  // default of agents that set no retries; see Agent.Retry
 
 	Agents   map[string]*Agent
 	Channels map[string]*Channel
@@ -63,7 +63,7 @@ type Config struct {
 	Targets  map[string]*Target
 	Rules    map[string]*Rule
 
-	ReconnectSettings        // of channels that set none
+	ReconnectSettings        // Defaults of channels that set none.
 	WhenAllDown       string // AllDownStay or AllDownExit
 
 	// Command is the beginning of a command line for this server, which hints show to users.
@@ -91,8 +91,8 @@ type Config struct {
 type Agent struct {
 	Kind     string        // one of the kinds below, or the name of a program's profile
 	Limit    int           // concurrent runs in this process
-	Deadline time.Duration // of one attempt
-	Retry    retry.Policy  // of failed attempts; a worker or a submit may say otherwise
+	Deadline time.Duration // longest time of one attempt
+	Retry    retry.Policy  // how failed attempts are retried, unless a worker or a submit says otherwise
 
 	// For agents of kinds echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
@@ -102,7 +102,7 @@ type Agent struct {
 
 	// For agents that run a program with a profile.
 	Program     string   // path, or name in PATH
-	Model       string   // "" is the program's own choice
+	Model       string   // "": the program chooses its model
 	Args        []string // further arguments
 	Permissions string   // a mode of the profile
 
@@ -110,9 +110,9 @@ type Agent struct {
 	Dir          string // working folder; "" is the server's own
 	Env          map[string]string
 	EnvAllow     []string      // environment variables to pass on
-	StartTimeout time.Duration // to its first output; 0: none
+	StartTimeout time.Duration // longest time to the first output; 0: no limit
 	IdleTimeout  time.Duration // between two outputs; 0: none
-	TotalTimeout time.Duration // 0: none but the deadline
+	TotalTimeout time.Duration // longest time of the program; 0: only the deadline limits it
 	CallTimeout  time.Duration // between two outputs while a tool works, for programs with a profile; 0: none
 	// Options names the options that a submit may pass to the agent; exec.AnyOption allows all.
 	Options []string
@@ -126,8 +126,8 @@ type Agent struct {
 type Confinement struct {
 	Isolation    string // one of the values below
 	User         string // system user; "" is the server's own
-	MaxProcesses int    // of that user; 0: as many as the server's
-	MaxOpenFiles int    // 0: as many as the server's
+	MaxProcesses int    // most processes of that user; 0: as many as the server's
+	MaxOpenFiles int    // most open files of the program; 0: as many as the server's
 	MaxFileSize  int    // bytes; 0: unlimited
 }
 
@@ -339,7 +339,7 @@ func (a *Agent) settings() []setting.Setting {
 				"demonstrates runs; codex and claude run those programs; remote is served by workers elsewhere only.",
 			setting.OneOf(&a.Kind, kinds()...)),
 	}
-	if a.Kind == KindRemote { // its workers know the rest
+	if a.Kind == KindRemote { // the workers of a remote agent know its other settings
 		return append(all, agentRetrySettings(&a.Retry)...)
 	}
 	all = append(all,

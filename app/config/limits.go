@@ -16,10 +16,10 @@ import (
 type Limits struct {
 	Connections   int // open at the same time
 	PerAddress    int // connections from one address
-	Bodies        int // of all requests in progress together
+	Bodies        int // bytes of the bodies of all requests in progress together
 	Body          int
 	Header        int
-	Frame         int // of a WebSocket
+	Frame         int // bytes of a frame of a WebSocket
 	HeaderTimeout time.Duration
 	BodyTimeout   time.Duration
 	WriteTimeout  time.Duration
@@ -27,9 +27,9 @@ type Limits struct {
 	Streams       int // concurrent streams and waits of a token
 	Unread        int // buffered for all readers of streams and WebSockets
 	TokenUnread   int // buffered for the readers of one token
-	Submits       int // of a token per second; 0: unlimited
+	Submits       int // submits of a token per second; 0: unlimited
 	SubmitBurst   int // burst of a token
-	Threads       int // of one token; 0: unlimited, as for the next three
+	Threads       int // threads that one token may create; 0: unlimited, as for the next three fields
 	Stored        int // size of their logs
 	Notifications int // sent and still unread
 	Workers       int // alive at a time

@@ -31,7 +31,7 @@ type Error struct {
 type problem struct {
 	line     int
 	key      string
-	variable string // that set the key, or ""
+	variable string // environment variable that set the key, or ""
 	what     string
 }
 

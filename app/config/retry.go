@@ -36,7 +36,7 @@ func agentRetrySettings(p *retry.Policy) []setting.Setting {
 	}
 }
 
-const oldRetryFirst = "retry_pause" // of programs, until there was retry_first
+const oldRetryFirst = "retry_pause" // name of the setting for programs before there was retry_first
 
 // isOldName reports whether a key is an older name of another one. It is read and never shown: two names for one
 // value could contradict each other in the printed file.
@@ -63,7 +63,7 @@ func (r *reader) agentRetry(key string, a *Agent) {
 	case set[old] && set[first]:
 		r.report(old, "is the older name of retry_first; remove it")
 	case set[old]:
-		if set[first] = a.Retry.First != 0; set[first] { // 0 was no pause
+		if set[first] = a.Retry.First != 0; set[first] { // 0 meant no pause in older versions
 			a.Retry.First = max(a.Retry.First, retry.MinDelay)
 		}
 	}

@@ -88,7 +88,7 @@ var connectionSecret = lazyregexp.New(`\b(?:sslkey|passfile|servicefile)\s*=\s*(
 func connectionSecrets(address string) (files []string) {
 	if _, rest, isURL := strings.Cut(address, "://"); isURL {
 		_, query, _ := strings.Cut(rest, "?")
-		named, _ := url.ParseQuery(query) // without the pairs that are invalid, which no connection accepts
+		named, _ := url.ParseQuery(query) // leaves out invalid pairs, which no connection accepts either
 		for _, key := range []string{"sslkey", "passfile", "servicefile"} {
 			files = append(files, named[key]...)
 		}

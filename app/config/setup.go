@@ -53,19 +53,19 @@ func TargetCommands(o SetupOptions) (all []*cobra.Command) {
 
 // thing describes what a wizard adds: a channel or a target.
 type thing struct {
-	table    string // of the configuration
-	what     string // in messages
+	table    string // table of the configuration
+	what     string // how messages name the object that is set up
 	kind     string
-	keys     []setting.Setting // of the table, with their defaults, and the same again
+	keys     []setting.Setting // settings of the table with their defaults; defaults is a copy
 	defaults []setting.Setting
 	setup    *kind.Setup
 	exists   func(c *Config, name string) bool
 	secret   func(d datadir.Dir, name, of string) string // path of a secret's file
-	check    func() error                                // of the settings of a target; nil accepts all
+	check    func() error                                // checks the settings of a target; nil accepts all
 
-	// For a target only.
-	leaves string // what leaves the machine, and to whom
-	own    bool   // see [target.Kind]
+	// The fields below are for a target only.
+	leaves string // says what leaves the machine, and to whom
+	own    bool   // see the field Own of [target.Kind]
 }
 
 const (
@@ -133,7 +133,7 @@ func (w *wizard) command(line, text string) *cobra.Command {
 type answer struct {
 	kind.Question
 	value  setting.Value
-	secret *setting.Secret // in the file that value names, or nil
+	secret *setting.Secret // secret in the file that value names, or nil
 	// given returns the value of the flag, or nil if it is not set.
 	given func() any
 }
@@ -161,7 +161,7 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 		}
 	case []string:
 		list := flags.StringArray(a.Flag, nil, q.Usage)
-		command.AllowEmpty(flags, a.Flag) // as below
+		command.AllowEmpty(flags, a.Flag) // the command line may set an empty list
 		a.given = func() any {
 			if len(*list) == 0 {
 				return nil
@@ -170,7 +170,7 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 		}
 	case string:
 		text := flags.String(a.Flag, before, q.Usage)
-		command.AllowEmpty(flags, a.Flag) // none, where the setting may be missing
+		command.AllowEmpty(flags, a.Flag) // the command line may clear the setting
 		a.given = func() any {
 			if !flags.Changed(a.Flag) || *text == "" && (a.secret != nil || a.Resolve != nil) {
 				return nil

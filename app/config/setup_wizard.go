@@ -25,7 +25,7 @@ import (
 type wizard struct {
 	options SetupOptions
 	thing
-	asksAgent bool // it is a channel, whose messages an agent handles
+	asksAgent bool // the wizard sets up a channel, whose messages an agent handles
 
 	// Set by the flags.
 	name, agent string
@@ -70,7 +70,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 		return err
 	}
 	after := w.extend(before, now)
-	c, err := w.parse(after) // before a secret is sent anywhere
+	c, err := w.parse(after) // checks the settings before a secret is sent anywhere
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	}
 	found, err := w.setup.Probe(ctx, place)
 	if err != nil {
-		if f, ok := errors.AsType[*mailroom.Failure](err); ok { // its class is for runs
+		if f, ok := errors.AsType[*mailroom.Failure](err); ok { // the class of the error matters only to runs
 			err = f.Err
 		}
 		return command.Errorf(command.ExitFailed, nothingWritten, "%w", err)

@@ -52,7 +52,7 @@ func (c *Config) TOML(reveal bool) string {
 
 // section is a table of the file.
 type section struct {
-	path     []string // of the table, such as agents and its name; empty for the top level
+	path     []string // keys that lead to the table, such as agents and a name; empty for the top level
 	settings []setting.Setting
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Server is the [server] table.
 type Server struct {
-	URL string // of the server for browsers, used in links; "": derived from its address
+	URL string // address of the server for browsers, used in links; "": derived from the address it listens on
 }
 
 func (s *Server) settings() []setting.Setting {
@@ -73,12 +73,12 @@ func (n *Node) settings() []setting.Setting {
 
 // Postgres is the [postgres] table: the database of a store of StorePostgres.
 type Postgres struct {
-	URL               string // without a password; "": URLFile
+	URL               string // URL of the database without a password; "": read URLFile
 	URLFile           string // file with the URL, read at each connection
 	Schema            string
 	Writers           int           // connections for writing
 	Readers           int           // connections for reading
-	StartTimeout      time.Duration // from the start until the database answers; 0: one try
+	StartTimeout      time.Duration // longest time from the start until the database answers; 0: one try
 	ConnectTimeout    time.Duration
 	LockTimeout       time.Duration
 	StatementTimeout  time.Duration

@@ -13,9 +13,9 @@ import (
 type Tracker struct {
 	Folder    string   // project folder, or its .beads
 	Agent     string   // default agent of the issues
-	Agents    []string // other agents, which an issue can select
+	Agents    []string // other agents that an issue can select
 	Labels    []string // an issue must have all of them
-	Types     []string // of the issues to process; empty is all
+	Types     []string // types of the issues to process; empty: all types
 	MaxClaims int      // issues in progress at once
 	KeepOpen  bool     // a person closes finished issues
 	Interval  time.Duration

@@ -39,7 +39,7 @@ func (h *Lock) PrepareCopy() (path string, err error) {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return "", fmt.Errorf("prepare the copy: %w", err)
-		case suffix == revisionSuffix && again: // of FinishCopy
+		case suffix == revisionSuffix && again: // a file of FinishCopy
 		case info.Size() > 0:
 			return "", &StoreExistsError{h.Dir.Database() + suffix}
 		}

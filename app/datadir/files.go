@@ -151,7 +151,7 @@ const expiringSuffix = "-expiring"
 func (f Files) RemoveBefore(ctx context.Context, before time.Time) (dropped int, err error) {
 	err = filepath.WalkDir(string(f), func(path string, at fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // no files yet, or removed concurrently
+			return nil // the folder does not exist yet, or was removed concurrently
 		}
 		if err != nil || at.IsDir() {
 			return errors.Join(err, ctx.Err())
@@ -160,7 +160,7 @@ func (f Files) RemoveBefore(ctx context.Context, before time.Time) (dropped int,
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		left := strings.HasSuffix(path, expiringSuffix) // by a server that was killed
+		left := strings.HasSuffix(path, expiringSuffix) // a file that a killed server left
 		if err != nil || !left && !info.ModTime().Before(before) {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 type Lock struct {
 	Dir      Dir
 	disk     disk
-	locks    []*flock.Flock // in the order of locking
+	locks    []*flock.Flock // locks, in the order of locking
 	isServer bool           // this process is the folder's server and owns server.json
 	// serverLock holds the record lock of MarkServer, or is nil. The process must not open this file a second time:
 	// closing any descriptor of the file releases the lock.
@@ -94,7 +94,7 @@ func (f Dir) inUseError() *InUseError {
 	held := &InUseError{Dir: f}
 	var err error
 	if held.Address, err = f.Address(); err != nil {
-		held.Address = Address{} // its server has not written its address yet
+		held.Address = Address{} // the server that holds the lock has not written its address yet
 	}
 	return held
 }

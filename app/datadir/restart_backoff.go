@@ -12,7 +12,7 @@ import (
 // A service manager restarts a server that exits with an error. To avoid a tight restart
 // loop, a server pauses at its start after too many rapid restarts.
 const (
-	maxRapidStarts   = 5 // in rapidStartWindow, without a pause
+	maxRapidStarts   = 5 // starts within rapidStartWindow that need no pause
 	rapidStartWindow = 120 * time.Second
 	minRestartPause  = 10 * time.Second
 	maxRestartPause  = 5 * time.Minute

@@ -35,7 +35,7 @@ func (c Context) Endpoint(con *command.Console) (e Endpoint, err error) {
 
 // Contexts is the file of a user's contexts.
 type Contexts struct {
-	Current  string             `toml:"current,omitempty"` // "": the data folder
+	Current  string             `toml:"current,omitempty"` // name of the current context; "": the data folder
 	Contexts map[string]Context `toml:"contexts,omitempty"`
 }
 

@@ -23,7 +23,7 @@ func pinnedClient(file string) *http.Client {
 		InsecureSkipVerify: true, // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) (err error) {
 			defer recovery.Error(nil, "certificate check", &err) // runs on the transport's goroutine
-			data, err := setting.ReadFile(file)                  // for each connection, because it may have been renewed
+			data, err := setting.ReadFile(file)                  // for each connection: the file may have been renewed
 			if err != nil {
 				return fmt.Errorf("read the server's certificate: %w", err)
 			}
@@ -32,7 +32,7 @@ func pinnedClient(file string) *http.Client {
 					if len(state.PeerCertificates) > 0 && bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
 						return nil
 					}
-					break // the first certificate is the server's own
+					break // compares only the first certificate of the file, which is the server's own
 				}
 			}
 			return fmt.Errorf("the server's certificate is not the one in %s", file)

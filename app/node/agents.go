@@ -31,10 +31,10 @@ import (
 type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
-	retries  map[string]retry.Policy // of the configured agents
-	exits    map[string]exitClasses  // of the commands among them
+	retries  map[string]retry.Policy // retries of the configured agents, by name
+	exits    map[string]exitClasses  // exit codes of the agents that run a command, by name
 	remote   []string                // agents that only workers elsewhere serve
-	options  map[string][]string     // that agents take of a submit; an agent that is missing here takes all
+	options  map[string][]string     // by agent: the submit options that it accepts; an agent not in it accepts all
 	programs *programs
 	sandbox  *sandbox
 	versions *versions
@@ -103,7 +103,7 @@ func newAgentSet(
 		}
 		r.old = append(r.old, d)
 		if !present {
-			continue // its due runs fail with an unknown agent
+			continue // due runs of this agent fail with an unknown agent
 		}
 		if err := r.versions.add(d); err != nil {
 			log.Warn("agent version cannot be rebuilt; runs pinned to it fail for good",
@@ -165,7 +165,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 			return r.versions.find(ctx, agentVersion{name, version})
 		},
 	}
-	if a.Kind != config.KindInbox { // its readers see the run with its options
+	if a.Kind != config.KindInbox { // readers of an inbox see the run with its options
 		r.options[name] = append([]string{}, a.Options...)
 	}
 	return nil

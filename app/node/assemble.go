@@ -114,7 +114,7 @@ func (a *assembly) newJanitor() *janitor {
 		ledger: a.node.maintenance.restricted(), files: a.options.Files, shared: a.options.SharedFiles,
 		oldDefinitions: a.agents.old, retention: a.config.Retention, log: a.log,
 	}
-	if a.node.shared { // other servers store and use versions that are not current here
+	if a.node.shared { // on a shared store, other servers store and use versions that are not current here
 		k.oldDefinitions = nil
 		a.agents.versions.read = a.node.ledger.Definitions
 	}

@@ -95,7 +95,7 @@ type secretFile struct {
 	file    string
 
 	// Owned by the goroutine of watch.
-	seen os.FileInfo // nil: the file did not exist
+	seen os.FileInfo // state of the file when it was read; nil: the file did not exist
 }
 
 // watch polls the file until ctx is done.

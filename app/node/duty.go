@@ -24,11 +24,11 @@ const releaseTimeout = 5 * time.Second
 // takes the duty, and ends before the worker's lease ends.
 type duty struct {
 	name   string
-	ledger *ledger.Ledger // not restricted
-	shared bool           // other servers may wait for the duty
+	ledger *ledger.Ledger // used without restriction, as the server's own
+	shared bool           // several servers share the store, and may wait for the duty
 	log    *slog.Logger
 
-	worker atomic.Pointer[string] // that took it last; nil: none yet
+	worker atomic.Pointer[string] // worker id that took the duty last; nil: none yet
 }
 
 // restricted returns a ledger for the job, whose writes fail unless this server holds the duty.
@@ -100,7 +100,7 @@ func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Co
 		}
 		return
 	}
-	if !d.shared { // no other server waits for it, and replies in progress may finish
+	if !d.shared { // no other server waits for the duty, and replies in progress may finish
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)

@@ -16,7 +16,7 @@ import (
 // time.
 type indexer struct {
 	on      bool
-	commits atomic.Int64 // of this server, without the indexer's
+	commits atomic.Int64 // counts the commits of this server, without the indexer's own
 	log     *slog.Logger
 }
 
@@ -42,7 +42,7 @@ func (x *indexer) observe(next func(operations int, took time.Duration)) func(in
 
 // follow indexes the messages of a ledger until ctx is done.
 func (x *indexer) follow(ctx context.Context, l *ledger.Ledger) {
-	last, commits := time.Now(), x.commits.Load() // of the part before
+	last, commits := time.Now(), x.commits.Load() // time and number of commits at the end of the part before
 	for x.on && ctx.Err() == nil {
 		began := time.Now()
 		read := 0
@@ -59,7 +59,7 @@ func (x *indexer) follow(ctx context.Context, l *ledger.Ledger) {
 			pause = indexRetry
 		case err != nil || read == 0:
 			pause = indexInterval
-		case float64(commits-before) > busyCommits*since.Seconds()+1: // one may be of the sweep
+		case float64(commits-before) > busyCommits*since.Seconds()+1: // the + 1 allows one commit of the sweep
 			pause = min((indexShare-1)*took, maxIndexPause)
 		}
 		select {

@@ -25,9 +25,9 @@ import (
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files
-	shared         *postgres.Files    // nil: none
-	oldDefinitions []store.Definition // not current
-	retention      time.Duration      // 0: entries are kept forever
+	shared         *postgres.Files    // files of a shared store; nil: the store is not shared
+	oldDefinitions []store.Definition // definitions of agents that are not current
+	retention      time.Duration      // how long entries are kept; 0: forever
 	log            *slog.Logger
 }
 
@@ -71,7 +71,7 @@ func (n *Node) cleanFiles(ctx context.Context) error {
 func (n *Node) maintain(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		defer recovery.Log(n.log, "janitor") // the next start repeats its work
+		defer recovery.Log(n.log, "janitor") // the next start repeats the work of the janitor
 		n.janitor.cleanStore(ctx)
 	})
 	parts.Go(func() {
@@ -207,11 +207,11 @@ func (k *janitor) purgeEntries(ctx context.Context) error {
 		var threads []string
 		for _, t := range page {
 			q.From = t.Key
-			if t.CreatedAt.After(before) { // so are all later threads
+			if t.CreatedAt.After(before) { // all later threads were created later too
 				page = nil
 				break
 			}
-			if t.FirstSeq <= t.LastSeq { // its log is not empty
+			if t.FirstSeq <= t.LastSeq { // the log of the thread is not empty
 				threads = append(threads, t.ID)
 			}
 		}

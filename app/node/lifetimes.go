@@ -11,7 +11,7 @@ import (
 
 // part is one of the jobs that a server does at the same time.
 type part struct {
-	name    string // in the log of a panic
+	name    string // names the part in the log of a panic
 	begins  beginning
 	lives   lifetime
 	panics  consequence
@@ -39,10 +39,10 @@ const (
 type lifetime int
 
 const (
-	lifeOfNode    lifetime = iota // until the server is to stop, or another part fails
-	lifeOfDuties                  // the same; it uses duties of this server, which need the lease of its engine
-	lifeOfServer                  // then the server accepts nothing more
-	lifeOfEngines                 // then the engines settle or release their runs
+	lifeOfNode    lifetime = iota // until the server must stop, or another part fails
+	lifeOfDuties                  // as lifeOfNode; uses duties of this server, which need the lease of its engine
+	lifeOfServer                  // ends after lifeOfNode; then the server accepts no requests
+	lifeOfEngines                 // ends after lifeOfServer; then the engines settle or release their runs
 	lifeOfLedger                  // until the server and the engines have ended; it commits the remaining operations
 )
 

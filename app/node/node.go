@@ -23,14 +23,14 @@ type Options struct {
 	Store  store.Store
 	Lanes  []store.Store // further handles, see [ledger.Options]
 	Shared bool          // other servers may use the store at the same time
-	Wire   bus.Wire      // to these servers; nil: none
+	Wire   bus.Wire      // carries hints to other servers of the store; nil: there are none
 	Tables int64         // version of the tables that this program knows, for these servers; 0: unknown
 	Config *config.Config
 	Token  string        // the operator's
 	Files  datadir.Files // attachments
 	// SharedFiles has the attachments for all servers on the store. If it is nil, attachments are only in Files.
 	SharedFiles *postgres.Files
-	TLS         *tls.Config // nil: no TLS
+	TLS         *tls.Config // nil: the server speaks HTTP without TLS
 	Log         *slog.Logger
 	Lock        *datadir.Lock           // stores crash reports; nil: none are stored
 	Agents      map[string]engine.Agent // instead of the agents of the configuration; nil: those
@@ -39,28 +39,28 @@ type Options struct {
 // Node is one server: the parts on one store, see [Node.parts].
 type Node struct {
 	ledger      *ledger.Ledger
-	relay       *bus.Relay // nil: no wire
+	relay       *bus.Relay // nil: the node has no wire
 	channels    channelSet
-	receivers   channelSet // that every server runs; none if the store has one server
+	receivers   channelSet // channels that every server runs; none if the store has one server
 	secretFiles []*secretFile
 	janitor     *janitor
 	indexer     *indexer
-	follower    *alert.Follower  // nil: no rules
-	lanes       []*engine.Engine // of the ledger; the duties need the lease of the first
-	deliveries  *engine.Engine   // nil: nothing to send
+	follower    *alert.Follower  // nil: no alert rules are configured
+	lanes       []*engine.Engine // engines, one for each lane of the ledger; the duties need the lease of the first
+	deliveries  *engine.Engine   // engine that sends deliveries; nil: there is nothing to send
 	server      *server.Server
 	agents      *agentSet
 
-	duties      map[string]*duty // of the channels, by their names
-	maintenance *duty            // of the janitor, the indexer and the follower
+	duties      map[string]*duty // duties of the channels, by channel name
+	maintenance *duty            // duty of the janitor, the indexer and the follower
 
 	// Set when the node is built.
 	log           *slog.Logger
-	lock          *datadir.Lock // nil: no crash reports are stored
-	shared        bool          // other servers use the store
-	id            string        // of this server among them
+	lock          *datadir.Lock // lock of the data folder; nil: no crash reports are stored
+	shared        bool          // other servers use the store too
+	id            string        // id of this server in the shared store
 	conversations []string      // prefixes of the ids of the chats of channels
-	exitWhenDown  bool          // if no channel is connected and none will reconnect by itself
+	exitWhenDown  bool          // end if no channel is connected and none will reconnect by itself
 
 	prepared chan struct{} // closed by work
 	stopping atomic.Bool   // set at the begin of the shutdown

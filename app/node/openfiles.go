@@ -29,7 +29,7 @@ func (k *janitor) removeFiles(ctx context.Context, in fileKeeper) error {
 		return func() error { return in.Keep(ctx, names, now.Add(-k.interval())) }, nil
 	})
 	if err != nil {
-		return err // nothing is removed: a file of an open run may be among the old ones
+		return err // remove nothing: a file of an open run may be among the old ones
 	}
 	_, err = in.RemoveBefore(ctx, now.Add(-k.retention-k.interval()))
 	return err

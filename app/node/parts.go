@@ -43,7 +43,7 @@ func (n *Node) parts(ln net.Listener, lost <-chan error) []part {
 		{"channels", prepared, lifeOfDuties, stopsServer, n.serveChannels, nil},
 		{"receivers", prepared, lifeOfNode, stopsServer, n.runReceivers, nil},
 	}
-	if n.relay != nil { // until the last run is released, which another server may start
+	if n.relay != nil { // lives until the last run is released, because another server may start that run
 		all = append(all, part{"relay", atOnce, lifeOfLedger, stopsServer, n.relay.Run, nil})
 	}
 	return all

@@ -18,8 +18,8 @@ import (
 type programs struct {
 	// Set before queryVersions is called.
 	log      *slog.Logger
-	commands map[string]*config.Agent       // of kind exec, by agent
-	present  map[string]exec.ProgramOptions // by agent
+	commands map[string]*config.Agent       // agents of kind exec, by name
+	present  map[string]exec.ProgramOptions // programs found on this machine, by agent
 	notFound map[string]exec.ProgramOptions
 
 	mu            sync.Mutex // guards what follows

@@ -30,13 +30,13 @@ type sandbox struct {
 	data     string          // the data folder, or ""
 	hide     []string        // paths that programs cannot access
 	secrets  []string        // environment variables that programs do not get
-	source   exec.FileSource // of files that the data folder may not have yet, or nil
+	source   exec.FileSource // gives files that the data folder may not have yet, or nil
 	log      *slog.Logger
-	cgroup   func() (*proc.Cgroup, error) // of the server, prepared when it is first asked for
+	cgroup   func() (*proc.Cgroup, error) // control group of the server, prepared at the first call
 
 	// Used only while agents are built.
 	tried      map[proc.Kind]error
-	chosen     map[string]string // by agent, for display
+	chosen     map[string]string // chosen isolation by agent, for display
 	unisolated []string          // agents that run without isolation
 	reason     error             // why the last of them is not isolated
 }
@@ -62,7 +62,7 @@ func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 		log: log, cgroup: sync.OnceValues(proc.OpenCgroup), tried: map[proc.Kind]error{}, chosen: map[string]string{},
 		secrets: append(c.SecretVariables(), c.DatabaseVariables()...),
 	}
-	if c.Data == "" { // no server runs on it
+	if c.Data == "" { // no server runs with this configuration
 		s.disabled = true
 		return s
 	}

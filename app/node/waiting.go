@@ -31,10 +31,10 @@ const (
 // then it answers requests at the server's address.
 type waiting struct {
 	config *config.Config
-	secure *tls.Config // nil: no TLS
+	secure *tls.Config // nil: the server speaks HTTP without TLS
 	log    *slog.Logger
 
-	listener net.Listener // nil: the store was there at once
+	listener net.Listener // nil: the store was available at once
 	server   *http.Server
 	ended    sync.WaitGroup
 }
@@ -116,7 +116,7 @@ func (w *waiting) take(ctx context.Context) (net.Listener, error) {
 // end stops answering requests.
 func (w *waiting) end() {
 	if w.server != nil {
-		_ = w.server.Close() // its listener reports no error
+		_ = w.server.Close() // the goroutine that serves the listener reports its error
 		w.ended.Wait()
 		w.server = nil
 	}
@@ -170,7 +170,7 @@ func answerWaiting(w http.ResponseWriter, r *http.Request) {
 
 func answerJSON(w http.ResponseWriter, status int, kind string, v any) {
 	body, err := json.Marshal(v)
-	if err != nil { // both kinds of values are plain
+	if err != nil { // cannot fail: both kinds of values are plain data
 		status, body = http.StatusInternalServerError, nil
 	}
 	w.Header().Set("Content-Type", kind)

@@ -33,7 +33,7 @@ type workOptions struct {
 	profile        string   // PROGRAM[,permissions=MODE]
 	permissions    string   // the deprecated flag
 	isolation      string   // KIND[,user=NAME]
-	command        []string // with a profile, further arguments
+	command        []string // command of the agent; with a profile, further arguments
 }
 
 func workCommand(con *command.Console) *cobra.Command {

@@ -79,7 +79,7 @@ type copying struct {
 	con     *command.Console
 	loud    bool // prints progress
 	next    time.Time
-	total   store.Counts // of the source
+	total   store.Counts // numbers of rows in the source
 	rows    transfer.Rows
 	compare int // threads compared
 }

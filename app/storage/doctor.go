@@ -87,7 +87,7 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
 type diagnosis struct {
 	Store  string `json:"store"`            // the file or the schema that was read
 	Backup string `json:"backup,omitempty"` // the copy that was written and checked instead
-	Risk   string `json:"risk,omitempty"`   // what may lose acknowledged work, though the store is sound
+	Risk   string `json:"risk,omitempty"`   // setting that may lose acknowledged work, though the store is sound
 	doctor.Report
 }
 
@@ -160,7 +160,7 @@ func checkFile(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	if err == nil {
 		d.Report, err = doctor.Check(ctx, file)
 	}
-	first := []doctor.Finding{} // before the others, which may be consequences
+	first := []doctor.Finding{} // findings to print before the others, which may be their consequences
 	for _, said := range faults {
 		first = append(first, doctor.Finding{Invariant: doctor.File, Text: said})
 	}

@@ -55,7 +55,7 @@ func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Han
 	if h.Files, err = postgres.NewFiles(o); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	o.MustExist = true // the first one has made the tables
+	o.MustExist = true // the first handle has made the tables
 	for i := 1; i < min(c.Postgres.Writers, c.Runs); i++ {
 		o.Node = c.Mark + "/" + strconv.Itoa(i)
 		lane, err := postgres.Open(ctx, o)

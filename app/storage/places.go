@@ -23,8 +23,8 @@ import (
 // place is a store that a flag of the copy command names.
 type place struct {
 	name   string
-	dir    datadir.Dir    // of a file
-	config *config.Config // of a database; nil: a file
+	dir    datadir.Dir    // data folder of a store in a file
+	config *config.Config // configuration of a store in a database; nil: the store is a file
 }
 
 // connectionString matches a URL of PostgreSQL and key=value pairs, which no folder is likely to be.
@@ -84,7 +84,7 @@ func (e *openError) Unwrap() error { return e.error }
 // source is a store that is copied. No server writes it during the copy.
 type source struct {
 	viewer transfer.Viewer
-	locked bool // no server can use it
+	locked bool // no server can use the store while it is set
 	check  func(context.Context, *diagnosis) error
 	close  func() error
 }
@@ -138,7 +138,7 @@ func checker(s doctor.Viewer) func(context.Context, *diagnosis) error {
 type target struct {
 	store  store.Store
 	check  func(context.Context, *diagnosis) error // ends the use of store
-	finish func(context.Context) error             // after a check
+	finish func(context.Context) error             // ends the work after a check
 	close  func() error
 }
 
@@ -170,7 +170,7 @@ func (p *place) openTargetFile(ctx context.Context) (_ *target, err error) {
 	return &target{
 		store: s,
 		check: func(ctx context.Context, d *diagnosis) error {
-			if err := s.Close(); err != nil { // which empties the WAL and syncs the file
+			if err := s.Close(); err != nil { // Close empties the WAL and syncs the file
 				return err
 			}
 			file, err := sqlite.OpenFile(ctx, path)

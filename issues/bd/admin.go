@@ -36,7 +36,7 @@ func exportCommand(m *Main) *cobra.Command {
 			}
 			own, err := m.isOwn(m.absPath(to))
 			if err != nil || own {
-				return err // it is there already
+				return err // the file is the tracker itself, which has the issues already
 			}
 			n, err := m.exportFile(cmd.Context(), m.absPath(to), t, e)
 			if err != nil {

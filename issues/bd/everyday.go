@@ -95,7 +95,7 @@ func graphCommand(m *Main) *cobra.Command {
 				if m.out.json {
 					nodes := func(tree []tracker.Node) []any {
 						list := []any{}
-						for _, n := range tree[1:] { // without the issue itself
+						for _, n := range tree[1:] { // tree[0] is the issue itself
 							list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under},
 								extra{"truncated", n.Cut}))
 						}

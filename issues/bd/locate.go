@@ -22,7 +22,7 @@ type place struct {
 	// via says for a person how the folder was found, such as by a redirect. It is "" if the folder is where a user
 	// expects it.
 	via      string
-	redirect *redirection // that was followed, or nil
+	redirect *redirection // redirection that was followed, or nil
 }
 
 // finder finds the tracker that belongs to a folder.
@@ -145,11 +145,11 @@ func foreign(path string) error {
 	// It may be a pipe, on which an ordinary open would wait.
 	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil // no folder, or no access: then it is not used
+		return nil // no folder, or no access: the command does not use it
 	}
 	defer dir.Close() // read only: nothing can be lost
 	const enough = 1000
-	names, _ := dir.Readdirnames(enough) // what cannot be listed is not found either
+	names, _ := dir.Readdirnames(enough) // entries that cannot be listed are not found either
 	slices.Sort(names)
 	for _, name := range names {
 		switch {

@@ -26,7 +26,7 @@ type Main struct {
 	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
-	Env     func(string) string // as os.Getenv
+	Env     func(string) string // reads a variable, as os.Getenv does
 	Dir     string              // working directory
 	Name    string              // name of the program in help; "" is bd
 	Version string
@@ -36,17 +36,17 @@ type Main struct {
 	// Set by Run from the flags.
 	out             output
 	lockWait        time.Duration // maximum wait for the tracker's lock
-	command         string        // its name, for the lock file
+	command         string        // name of the command, for the lock file
 	actor, database string
 	readonly        bool
 	entered         bool // the command line was parsed
 
 	// State of the command while it runs.
-	locked         bool         // it holds the tracker's lock
-	changed        bool         // it changed the file
+	locked         bool         // the command holds the tracker's lock
+	changed        bool         // the command changed the file
 	found          *place       // the tracker, once it was looked for
-	settingsWarned bool         // it warned about invalid settings
-	mailClient     *mail.Client // nil until opened, or without a server
+	settingsWarned bool         // the command warned about invalid settings
+	mailClient     *mail.Client // nil until it is opened, and if no mail server is set
 	mailOpened     bool         // mailClient was opened, or found to be absent
 }
 
@@ -127,7 +127,7 @@ cache: each command reads the file and replaces it atomically.`,
 	flags.BoolVarP(&m.out.quiet, "quiet", "q", false, "print errors and warnings only")
 	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(),
 		"how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
-	flags.Lookup("lock-timeout").DefValue = "0s" // not shown, because the text has the default
+	flags.Lookup("lock-timeout").DefValue = "0s" // hides this default: the flag's text names it
 	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
 	for _, name := range []string{"verbose", "no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox",
 		"allow-stale"} {

@@ -96,7 +96,7 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 			return out, err
 		}
 	}
-	out.All = out.All || f.closedAfter != "" || f.closedBefore != "" // otherwise the result would be empty
+	out.All = out.All || f.closedAfter != "" || f.closedBefore != "" // else nothing matches
 	for _, id := range f.ids {
 		it, err := t.Find(id)
 		if err != nil {

@@ -31,16 +31,16 @@ const (
 
 // redirection describes a redirect file.
 type redirection struct {
-	file   string // its path
+	file   string // path of the redirection's file
 	target string // the folder that it names, absolute
-	digest string // of its content, which is what is trusted
+	digest string // digest of the file's content: the user trusts this content
 }
 
 // readRedirect returns the redirect file of a folder, or nil.
 func readRedirect(path string) (*redirection, error) {
 	dir, err := tracker.OpenDir(path)
 	if err != nil {
-		return nil, nil // no folder, or a link: the command that uses it says why
+		return nil, nil // no folder, or a link: the command that uses the path says why it fails
 	}
 	defer dir.Close() // read only: nothing can be lost
 	raw, err := dir.Read(redirectFile, maxRedirect)
@@ -112,7 +112,7 @@ func ownRedirect(path string, r *redirection) bool {
 	}
 	top, common := repository(path)
 	if top == "" {
-		return true // not in a repository
+		return true // the path is not in a repository
 	}
 	if _, other := repository(r.target); other != "" && sameFile(common, other) {
 		return true
@@ -127,7 +127,7 @@ func ownRedirect(path string, r *redirection) bool {
 			strings.HasPrefix(v, "GIT_WORK_TREE=")
 	}) // git sets them for its hooks
 	exit, ok := errors.AsType[*exec.ExitError](git.Run())
-	return ok && exit.ExitCode() == 1 // it is not in git's index; any other answer says nothing
+	return ok && exit.ExitCode() == 1 // exit code 1: the file is not in git's index; other errors prove nothing
 }
 
 // repository returns the worktree that contains a path, and the folder with its repository; both are "" outside of

@@ -18,10 +18,10 @@ import (
 
 // settings is the content of .beads/config.toml.
 type settings struct {
-	Prefix string        `toml:"prefix,omitempty"` // of new ids
+	Prefix string        `toml:"prefix,omitempty"` // prefix of new ids
 	Mail   *mailSettings `toml:"mail,omitempty"`
 
-	digest string // of the file; "" if there is none
+	digest string // digest of the file; "" if there is none
 }
 
 // mailSettings configure the agent mail server. They have no token, because git tracks the file with the settings.

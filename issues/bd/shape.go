@@ -162,7 +162,7 @@ func formatChunk(
 ) []byte {
 	size := 0
 	for _, it := range some {
-		const reserve = 300 // for extra members and white space
+		const reserve = 300 // bytes for extra members and white space
 		size += len(t.Line(it)) + reserve
 	}
 	out = slices.Grow(out, size)
@@ -182,7 +182,7 @@ func formatChunk(
 // appendIndented appends valid JSON with one member per line. It is ten times as fast as
 // encoding/json, which validates its input.
 func appendIndented(out, raw []byte, depth int) []byte {
-	const margin = "\n                " // for common depths
+	const margin = "\n                " // long enough for common depths
 	line := func() {
 		if n := 1 + 2*depth; n <= len(margin) {
 			out = append(out, margin[:n]...)

@@ -130,7 +130,7 @@ func (o *output) printExplained(t *tracker.Tracker, ready []*tracker.Issue) erro
 }
 
 func (o *output) printTree(nodes []tracker.Node) error {
-	var open []bool // by level: more siblings follow
+	var open []bool // open[level]: more siblings follow at that level
 	branches := make([]safeText, len(nodes))
 	for i, n := range slices.Backward(nodes) {
 		for len(open) <= n.Depth {

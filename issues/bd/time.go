@@ -29,7 +29,7 @@ func parseTimeAt(text string, now time.Time) (time.Time, error) {
 }
 
 func parseRelative(text string, now time.Time) (time.Time, bool) {
-	const longest = 100_000 // of any unit, so that the year fits RFC 3339
+	const longest = 100_000 // largest number of any unit, so that the year fits RFC 3339
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	switch text {
 	case "now":

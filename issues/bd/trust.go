@@ -32,7 +32,7 @@ type trustList map[string]string
 // trustDir returns the user's folder for the trust file.
 func (m *Main) trustDir() (string, error) {
 	dir := m.Env("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(dir) { // as the XDG specification has it
+	if !filepath.IsAbs(dir) { // the XDG specification ignores paths that are not absolute
 		if dir = m.Env("HOME"); !filepath.IsAbs(dir) {
 			return "", mailroom.Errorf(mailroom.CodeInvalid, "no folder for user settings; set HOME or XDG_CONFIG_HOME")
 		}
@@ -73,7 +73,7 @@ func (m *Main) trusted(name, digest string) bool {
 	}
 	dir, err := tracker.OpenDir(path)
 	if err != nil {
-		return false // nothing was trusted yet
+		return false // the user has trusted no file yet
 	}
 	defer dir.Close() // read only: nothing can be lost
 	list, err := readTrusted(dir)

@@ -40,7 +40,7 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 		if !ours {
 			m = marker{}
 		}
-		at := writeTime(it.UpdatedAt) // of the comment and of the end, which are one write
+		at := writeTime(it.UpdatedAt) // time of the comment and of the end, which are one write
 		if at.Before(d.Run.FinishedAt) {
 			at = d.Run.FinishedAt
 		}

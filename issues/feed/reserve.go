@@ -31,7 +31,7 @@ const (
 
 // reservation is the known reservation of an issue.
 type reservation struct {
-	holder string    // "" for another agent's
+	holder string    // "" for a reservation of another agent
 	next   time.Time // time of the next renewal or retry
 }
 

@@ -36,7 +36,7 @@ type receiver struct {
 	runIDs       map[string]string // run ids by submit key, as found in the ledger
 	abandoned    map[string]bool   // submit keys of claims that need no further work
 
-	reserved map[string]reservation // by issue; nil before loadReservations
+	reserved map[string]reservation // reservations by issue; nil before loadReservations
 }
 
 const (

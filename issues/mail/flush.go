@@ -105,7 +105,7 @@ func count(n int, one, more string) string {
 
 // Status is the saved state of a server.
 type Status struct {
-	URL          string    // without secrets
+	URL          string    // address of the server without secrets
 	Agent        string    // holder of reservations
 	BackoffUntil time.Time // end of the backoff; zero if there is none
 	Reason       string    // why it is in backoff

@@ -40,7 +40,7 @@ type Settings struct {
 	Token   string        // bearer token; "" for none
 	Agent   string        // holder of reservations
 	Project string        // sent as X-Project; "" for none
-	Timeout time.Duration // for all requests of a command together; 0 means DefaultTimeout
+	Timeout time.Duration // timeout of all requests of a command together; 0 means DefaultTimeout
 }
 
 // ReservedError reports that another agent holds the reservation of an issue.
@@ -64,7 +64,7 @@ func (h *ReservedError) Error() string {
 type Client struct {
 	settings Settings
 	base     string // the mail server's address without a trailing slash
-	name     string // that address without secrets, for messages
+	name     string // address of the mail server without secrets, for messages
 	digest   string // hash of address and token
 	place    stateFile
 	client   *http.Client
@@ -73,7 +73,7 @@ type Client struct {
 	// State of the command while it runs.
 	command  string        // unique name of this command
 	spent    time.Duration // network time used
-	disabled bool          // no more requests to the server
+	disabled bool          // the client sends no more requests to the server
 	warned   bool
 	needed   bool            // the command has something to send
 	reserved map[string]bool // issues to release if the command fails; true if the server may have them reserved
@@ -102,7 +102,7 @@ func Open(folder string, s Settings, warn func(message string)) (*Client, error)
 	b.digest = hex.EncodeToString(sum[:16])
 	u.User = nil
 	b.name = strings.TrimRight(u.String(), "/")
-	transport := http.DefaultTransport.(*http.Transport).Clone() // its type is documented
+	transport := http.DefaultTransport.(*http.Transport).Clone() // http documents the type of DefaultTransport
 	b.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // never send the token to another server
 	}}

@@ -28,7 +28,7 @@ type verdict int
 
 const (
 	verdictDone    verdict = iota
-	verdictHeld            // of a reservation: another agent holds it
+	verdictHeld            // another agent holds the requested reservation
 	verdictRefused         // the request is wrong, the server works
 	verdictFailed          // the server cannot be used now
 )
@@ -36,16 +36,16 @@ const (
 // result is a verdict with its details.
 type result struct {
 	verdict verdict
-	reason  string         // of refused and failed, to follow the server's name in a message
+	reason  string         // why a request was refused or failed; follows the server's name in a message
 	retry   time.Duration  // Retry-After of a failed server; 0 if absent
-	holder  *ReservedError // of held
+	holder  *ReservedError // with verdictHeld: the reservation of the other agent
 }
 
 // request is one HTTP request of the protocol.
 type request struct {
 	method, path string // path below /api, escaped
 	key, project string
-	body         any // nil for none
+	body         any // nil for a request without a body
 	mayBeEmpty   bool
 }
 
@@ -153,7 +153,7 @@ func (b *Client) errorText(raw []byte) string {
 		Error any `json:"error"`
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
-		return "" // not readable
+		return "" // the body is not readable JSON
 	}
 	if text, ok := body.Error.(string); ok && text != "" {
 		return ", " + b.quote(text)
@@ -170,7 +170,7 @@ func (b *Client) parseHolder(raw []byte) *ReservedError {
 		return h
 	}
 	text := func(name string) string {
-		s, _ := body[name].(string) // "" for another type
+		s, _ := body[name].(string) // "" if the member is not text
 		return s
 	}
 	name := text("holder")

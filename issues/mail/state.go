@@ -22,7 +22,7 @@ const (
 
 const (
 	lockWait  = time.Second        // other writers hold the lock for milliseconds
-	grace     = time.Second        // for a sender to record what was sent
+	grace     = time.Second        // time for a sender to record what it sent
 	maxQueued = 200                // calls per server; the oldest are dropped
 	serverTTL = 7 * 24 * time.Hour // unused servers are dropped after this time
 )
@@ -34,12 +34,12 @@ type state struct {
 
 // server is the state of one mail server, which is identified by its address and token.
 type server struct {
-	URL     string            `json:"url"`              // without secrets, for readers of the file
+	URL     string            `json:"url"`              // address without secrets, for readers of the file
 	Changed time.Time         `json:"changed"`          // time of the last write
 	Backoff *backoff          `json:"silence,omitzero"` // set after a failure
-	Queued  []Call            `json:"kept,omitempty"`   // in sending order
+	Queued  []Call            `json:"kept,omitempty"`   // calls in sending order
 	Sender  *sender           `json:"sender,omitzero"`  // the command that is sending the queue
-	Holds   map[string][]hold `json:"holds,omitempty"`  // by agent and issue: commands that reserved it
+	Holds   map[string][]hold `json:"holds,omitempty"`  // by agent and issue: the commands that reserved the issue
 }
 
 // backoff is a period without requests to a server that failed.

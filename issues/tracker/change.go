@@ -21,8 +21,8 @@ type Signature struct {
 
 // NewIssue describes an issue to create. Zero fields get their defaults.
 type NewIssue struct {
-	Issue         // its ID is optional
-	Prefix string // of the id, if neither ID nor Parent is set
+	Issue         // Issue.ID is optional
+	Prefix string // prefix of the new id, if neither ID nor Parent is set
 	Parent string // id of the parent, which also begins the new id
 }
 
@@ -394,7 +394,7 @@ func (t *Tracker) RemoveDependency(id, on, kind string, by Signature) (it *Issue
 	}
 	other = on
 	if found, err := t.Find(on); err == nil {
-		other = found.ID // otherwise the issue may be gone while the dependency remains
+		other = found.ID // else keep on: its issue may be gone while the dependency remains
 	}
 	matches := func(d Dependency) bool { return d.On == other && (kind == "" || d.Type == kind) }
 	if !slices.ContainsFunc(it.Dependencies, matches) {

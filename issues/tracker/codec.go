@@ -75,7 +75,7 @@ func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	}
 	err := checkObject(&s.json, line)
 	if err == nil && it.ID == "" {
-		err = c.read(s, line, it) // for its error
+		err = c.read(s, line, it) // read returns the error that describes the missing id
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func (c *codec) write(it *Issue) string {
 func SetMember(line, name, raw string, replace bool) string {
 	parts, err := fields(line)
 	if err != nil {
-		return line // not an issue
+		return line // the line is not an issue
 	}
 	at := slices.IndexFunc(parts, func(f field) bool { return f.name == name })
 	switch {

@@ -10,7 +10,7 @@ import (
 // The other value is only in git's history, or lost.
 type Contest struct {
 	ID            string
-	Member        string // its name in the file
+	Member        string // name of the member in the file
 	Kept, Dropped string // the values, as written in the file
 	// Guessed is set if no common ancestor is known: the values differ, but one of them may only be old.
 	Guessed bool

@@ -178,7 +178,7 @@ func (f Folder) update(
 		}
 		_ = dir.Ignore(ignored()...) // a failure only makes git list more files
 		err = f.replace(dir, lock, lines, seen)
-		if err == nil { // not before: the lines of a file that stays are no old ones
+		if err == nil { // not before: if the file stays, its lines are not old ones
 			remember(dir, lock, t)
 		}
 		if !errors.Is(err, errReplaced) {

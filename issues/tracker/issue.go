@@ -51,7 +51,7 @@ type Issue struct {
 	CloseReason               string
 	ExternalRef               string
 	DueAt                     time.Time
-	DeferUntil                time.Time // not ready before this time
+	DeferUntil                time.Time // time before which the issue is not ready
 	DeletedAt                 time.Time // set on a tombstone, with DeletedBy, DeleteReason and OriginalType
 	DeletedBy, DeleteReason   string
 	OriginalType              string
@@ -59,11 +59,11 @@ type Issue struct {
 	Dependencies              []Dependency
 	Comments                  []Comment
 
-	line      string // as it was read; "" for a new issue
-	number    int    // of the line in the file, from 1; 0 for a new line
+	line      string // line as it was read; "" for a new issue
+	number    int    // number of the line in the file, from 1; 0 for a new line
 	cr        bool   // the line ends with a carriage return
-	unchanged bool   // nothing was changed since the line was read
-	lazy      bool   // only the id was read
+	unchanged bool   // the issue was not changed since the line was read
+	lazy      bool   // only the id of the line was read
 	foreign   bool   // the line has members that are not listed here
 	malformed bool   // some members could not be read
 	index     int    // position among all issues, for [Tracker.CountDependents]
@@ -76,7 +76,7 @@ type Dependency struct {
 	CreatedAt time.Time
 	CreatedBy string
 
-	raw string // as it was read; "" if new
+	raw string // dependency as it was read; "" if new
 }
 
 // Types of dependencies that the tracker interprets.
@@ -101,5 +101,5 @@ type Comment struct {
 	Text      string
 	CreatedAt time.Time
 
-	raw string // as it was read; "" if new
+	raw string // comment as it was read; "" if new
 }

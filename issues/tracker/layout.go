@@ -11,7 +11,7 @@ import (
 type rawLine struct {
 	text   string
 	number int  // from 1
-	cr     bool // it ends with a carriage return
+	cr     bool // the line ends with a carriage return
 }
 
 // layout describes how the lines of a file are written, such as their ends. A change keeps the layout, so that it

@@ -37,10 +37,10 @@ func (h Holder) Known() bool { return h.PID > 0 && h.Command != "" }
 // WaitOptions say how to wait for a lock. The zero value waits until the context ends and
 // does not call OnWait.
 type WaitOptions struct {
-	Command     string        // of this process, shown to those that wait for it
+	Command     string        // command of this process, shown to processes that wait for it
 	Max         time.Duration // longest wait; 0: no limit
-	NoticeAfter time.Duration // after which OnWait is called, once
-	OnWait      func(Holder)  // of the process that is waited for; nil: no call
+	NoticeAfter time.Duration // time of waiting after which OnWait is called, once
+	OnWait      func(Holder)  // gets the process that holds the lock; nil: no call
 }
 
 // LockedError is returned when another process holds the lock until the wait ends.
@@ -196,7 +196,7 @@ func (l *Lock) writeHolder(name, base, command string) error {
 func isTemporary(name, base string) bool {
 	middle, ok := strings.CutPrefix(name, base+".")
 	middle, is := strings.CutSuffix(middle, tmpSuffix)
-	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') } // not in the alphabet of rand.Text
+	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '2' || r > '7') } // outside the alphabet of rand.Text
 	return ok && is && len(middle) == len(rand.Text()) && !strings.ContainsFunc(middle, other)
 }
 

@@ -17,7 +17,7 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	other.issues.index()
 	result.Same, result.Skipped = dropOld(t, other, nil) // the same or older; and deleted here
 	separate(t, other, nil)
-	same, skipped := dropOld(t, other, nil) // with their new ids
+	same, skipped := dropOld(t, other, nil) // again, because separate gave issues new ids
 	result.Same, result.Skipped = result.Same+same, result.Skipped+skipped
 	was := map[string]string{} // lines by id
 	for _, theirs := range other.All() {
@@ -179,7 +179,7 @@ func unreadMembers(it *Issue) (found []string) {
 	}
 	parts, err := fields(it.line)
 	if err != nil {
-		return nil // it is reported as invalid
+		return nil // the line is reported as invalid elsewhere
 	}
 	for _, f := range parts {
 		name := map[string]string{"type": "issue_type", "deps": "dependencies", "depends_on": "dependencies",

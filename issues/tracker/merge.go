@@ -30,7 +30,7 @@ func (t *Tracker) mergeWith(other, base *Tracker) {
 	}
 	dropOld(t, other, base)
 	separate(t, other, base)
-	dropOld(t, other, base) // with their new ids
+	dropOld(t, other, base) // again, because separate gave issues new ids
 	absorb(t, other)
 	t.unite(other, base)
 }

@@ -119,7 +119,7 @@ func hashLine(line string) string {
 func (f Folder) past(baseOf func() (string, bool)) past {
 	hashes := sync.OnceValue(func() map[string]bool {
 		found := map[string]bool{}
-		text, _ := f.ReadFile(fileReplaced, 2*maxReplaced) // without it old copies are not recognized
+		text, _ := f.ReadFile(fileReplaced, 2*maxReplaced) // without this file old copies are not recognized
 		for line := range bytes.Lines(text) {
 			found[string(bytes.TrimSpace(line))] = true
 		}

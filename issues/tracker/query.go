@@ -212,7 +212,7 @@ type Order string
 
 // The orders of ready issues.
 const (
-	OrderPriority Order = "priority" // then oldest first; the default of all that offer an issue
+	OrderPriority Order = "priority" // by priority, then oldest first; the default of all commands that offer an issue
 	OrderAge      Order = "oldest"
 	OrderHybrid   Order = "hybrid" // issues of the last two days by priority, then the others by age
 )
@@ -299,7 +299,7 @@ type Node struct {
 	Issue *Issue
 	Depth int
 	Under string // id of the parent node, "" at the top
-	Cut   bool   // its children were shown before, or are too deep
+	Cut   bool   // the children of this node were shown before, or are too deep
 }
 
 // maxTree is the default maximum depth of a tree.
@@ -354,7 +354,7 @@ func (t *Tracker) dependencies(it *Issue) (found []*Issue) {
 func (t *Tracker) Cycles() [][]*Issue {
 	t.issues.index()
 	var found [][]*Issue
-	state := map[string]int{} // 0 unseen, 1 on the path, 2 done
+	state := map[string]int{} // 0 is unseen, 1 on the path, 2 done
 	var path []*Issue
 	known := map[string]bool{}
 	var visit func(it *Issue)

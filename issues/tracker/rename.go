@@ -41,7 +41,7 @@ func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 // renamer replaces ids in lines and leaves everything else unchanged.
 type renamer struct {
 	ids    map[string]string // new id by old id
-	prefix string            // with which all old ids begin
+	prefix string            // prefix of all old ids
 	at     string            // time of the change, as JSON
 }
 
@@ -57,7 +57,7 @@ func (r *renamer) id(old string) string {
 func (r *renamer) lines(t *Tracker, was []*Issue, renamed []Issue) {
 	size := 0
 	for _, it := range was {
-		const more = 64 // for longer ids
+		const more = 64 // bytes for longer ids
 		size += len(t.Line(it)) + more
 	}
 	out := makeSlice[byte](size)[:0]
@@ -68,7 +68,7 @@ func (r *renamer) lines(t *Tracker, was []*Issue, renamed []Issue) {
 		out = r.appendLine(out, it.ID, parts)
 		ends[i] = len(out)
 	}
-	text := unsafe.String(unsafe.SliceData(out), len(out)) // nothing else refers to the bytes
+	text := unsafe.String(unsafe.SliceData(out), len(out)) // safe: no other value refers to the bytes
 	begin := 0
 	for i, it := range was {
 		renamed[i] = Issue{ID: r.id(it.ID), line: text[begin:ends[i]], number: it.number, cr: it.cr, unchanged: true,
@@ -153,7 +153,7 @@ func texts() []string {
 // text returns a text member with the ids in it replaced.
 func (r *renamer) text(raw string) string {
 	if !strings.HasPrefix(raw, `"`) {
-		return raw // not a text
+		return raw // the member is not a text
 	}
 	old := jsontext.Scan(raw)
 	was := old.ReadString()

@@ -80,7 +80,7 @@ func (f Folder) quarantine() (found []quarantined, err error) {
 	}
 	for raw := range bytes.Lines(text) {
 		q := quarantined{raw: bytes.TrimRight(raw, "\r\n")}
-		_ = json.Unmarshal(q.raw, &q) // without a line it cannot be restored, and stays
+		_ = json.Unmarshal(q.raw, &q) // a record without a line cannot be restored, and stays in the quarantine file
 		if len(q.raw) > 0 {
 			found = append(found, q)
 		}

@@ -58,7 +58,7 @@ func separate(t *Tracker, theirs, base *Tracker) {
 	followMoves(sides)
 	moves := noMoves(sides)
 	var kept []*Issue
-	again := make([][]string, len(sides)) // ids of issues that were removed and used again, by the side that had not
+	again := make([][]string, len(sides)) // for each side: ids whose issue it has and another side removed and used again
 	for _, their := range slices.Clone(theirs.issues.all()) {
 		our := t.issues.get(their.ID)
 		if our == nil || sameOrigin(our, their) {
@@ -66,7 +66,7 @@ func separate(t *Tracker, theirs, base *Tracker) {
 		}
 		if side := usedAgain(sides[:2], base, their.ID); side >= 0 {
 			again[side] = append(again[side], their.ID)
-			again[2] = append(again[2], their.ID) // of the base, so that this is no change
+			again[2] = append(again[2], their.ID) // drops the issue from the base too, so that its removal is no change
 			continue
 		}
 		if compareOrigins(our, their) <= 0 {
@@ -191,7 +191,7 @@ func moveIssues(t *Tracker, ids map[string]string) {
 		return on
 	}
 	for _, it := range issuesMentioning(t, slices.Collect(maps.Keys(ids))) {
-		if it = t.issues.get(it.ID); it != nil { // the present one: it may have been united with another one
+		if it = t.issues.get(it.ID); it != nil { // an earlier replacement may have united the issue
 			replaceIssue(t, it, t.codec.redirect(it, to(it.ID, reference{}), to))
 		}
 	}
@@ -272,12 +272,12 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 				continue
 			}
 			if on == id && d.On != it.ID {
-				continue // of the two issues that this one unites, one depended on the other
+				continue // this issue unites two, and one of them depended on the other
 			}
 			d.On = on
 			was := d.raw
 			if d.raw = replaceText(was, "depends_on_id", on); d.raw == was {
-				d.raw = replaceText(was, "id", on) // see [Dependency.read]
+				d.raw = replaceText(was, "id", on) // the older name of depends_on_id; see [Dependency.read]
 			}
 		}
 		if id != it.ID {

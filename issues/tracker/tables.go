@@ -99,7 +99,7 @@ func textOf(line, name string) (text string) {
 	}
 	for _, f := range parts {
 		if f.name == name {
-			_ = readJSON(f.raw, &text) // another type is no text
+			_ = readJSON(f.raw, &text) // a member of another type is no text
 		}
 	}
 	return text

@@ -19,16 +19,16 @@ type Tracker struct {
 	codec  *codec
 	issues issueSet
 
-	// What else is in the file.
+	// The other lines of the file.
 	layout layout
 	others []otherLine
 
-	// What was found when files were read and merged.
+	// Results of reading and merging files.
 	splits   []Split
 	contests []Contest
-	copied   map[string]bool // ids that several lines had
+	copied   map[string]bool // ids that several lines of one file had
 	past     past
-	met      []string // lines of merged copies
+	met      []string // lines of copies that were merged into one issue
 }
 
 // New returns an empty tracker.
@@ -74,7 +74,7 @@ func parse(text string, lazy bool, p past) (*Tracker, []InvalidLine) {
 	redirectByTime(t, ours.splits)
 	absorb(t, ours)
 	t.unite(ours, nil)
-	return t, invalidLines(t) // both sides may have the same line
+	return t, invalidLines(t) // invalid lines last: both sides may have the same one
 }
 
 // readLines builds a tracker from lines. It uses all processors, because most commands spend most
@@ -130,7 +130,7 @@ func InParts(n int, work func(from, to int)) {
 		group.Wait()
 		for _, p := range failed {
 			if p != nil {
-				panic(p) // on the caller's goroutine, which may recover
+				panic(p) // panics on the caller's goroutine, which may recover
 			}
 		}
 	}()
