@@ -111,7 +111,7 @@ func (t *torture) readThread(ctx context.Context, c *client.Client, row api.Thre
 			return nil
 		}
 	}
-	t.judgePurge(l, row.OldestSeq) // nothing of an open run may be purged
+	t.judgePurge(l, row.OldestSeq) // fails if a purge removed entries of an open run
 	return nil
 }
 

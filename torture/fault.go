@@ -14,15 +14,15 @@ const (
 	oneServer   = "a server"
 	twoServers  = "two servers"
 	frozenNode  = "a server, frozen"             // stopped, then continued
-	frozenTrip  = "a server, frozen in a commit" // it stops itself between the two trips of a transaction, with its locks
+	frozenTrip  = "a server, frozen in a commit" // stops itself between two trips, holding its locks
 	database    = "the database"                 // killed and restarted
-	connections = "all connections, terminated"  // by the database
+	connections = "all connections, terminated"  // the database terminates them
 	resets      = "a server's connections"       // closed by the network
-	cutOff      = "a server, cut off"            // from the database, while its connections stay open
-	noAnswers   = "a server, without answers"    // of the database, which receives its requests
-	noRequests  = "a server, not heard"          // by the database, whose messages it receives
+	cutOff      = "a server, cut off"            // cut off from the database, while its connections stay open
+	noAnswers   = "a server, without answers"    // the database receives its requests, and the answers are lost
+	noRequests  = "a server, not heard"          // the database receives none of its requests
 	slowLine    = "a server, on a slow line"     // 200 ms each way
-	noWire      = "a server, without hints"      // of the others: its connections for them are cut off
+	noWire      = "a server, without hints"      // its connections for hints of other servers are cut off
 )
 
 // lineDelay is the latency of a slow line in each direction.
@@ -120,7 +120,7 @@ func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
 		}
 	}
 	if p.kind == frozenNode || p.kind == frozenTrip || p.also == database {
-		pause(ctx, 500*time.Millisecond) // what it does now must change nothing
+		pause(ctx, 500*time.Millisecond) // the time in which the resumed server must change nothing
 	}
 	t.counts.kill(p.String(), "")
 	return nil
@@ -145,7 +145,7 @@ func (n *nodes) cause(ctx context.Context, kind string, victim int) error {
 	switch kind {
 	case oneServer, twoServers:
 		s.kill()
-	case frozenNode, frozenTrip: // it may not have reached its point
+	case frozenNode, frozenTrip: // the server may not have reached its kill point
 		return freeze(s.cmd.Process)
 	case database:
 		if err := n.database.Kill(); err != nil {
@@ -183,7 +183,7 @@ func (n *nodes) cause(ctx context.Context, kind string, victim int) error {
 func (n *nodes) repair(ctx context.Context, kind string, victim int, reset bool) error {
 	switch kind {
 	case frozenTrip:
-		if n.servers[victim].point() == "" { // its point is still ahead
+		if n.servers[victim].point() == "" { // the server has not reached its kill point yet
 			n.servers[victim].kill()
 			return nil
 		}

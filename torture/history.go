@@ -144,8 +144,8 @@ func (t *torture) judgeHistories(ops []*operation) {
 
 // history is the state of the conversion of a thread's log into facts.
 type history struct {
-	start  modelState // after the facts so far
-	before modelState // as of the last check
+	start  modelState // state after the facts so far
+	before modelState // state at the last check
 	next   int64
 }
 
@@ -173,7 +173,7 @@ func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, boo
 	case entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
 		f.kind = "end"
 		if _, queued := h.start.queue[e.Run]; !queued && h.start.current != e.Run {
-			return f, false // what a steered message would have become
+			return f, false // the run that an unread steered message would have become
 		}
 	default:
 		return f, false

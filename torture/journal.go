@@ -19,7 +19,7 @@ import (
 const (
 	done    = "done"
 	refused = "refused"
-	unknown = "unknown" // no answer: it may have happened
+	unknown = "unknown" // no answer arrived: the operation may have happened
 )
 
 // operation is one request and its answer, as a line of the journal.

@@ -19,7 +19,7 @@ type nodes struct {
 	torture  *torture
 	database *pgtest.Cluster
 	proxies  []*pgtest.Proxy
-	servers  []*process // nil: not started yet
+	servers  []*process // nil: the server has not started yet
 	dice     *rand.Rand // draws the programs of servers
 }
 
@@ -151,7 +151,7 @@ func (n *nodes) killAll() {
 // cycle restarts what has ended, checks the data, puts load on all servers and causes the fault.
 func (n *nodes) cycle(ctx context.Context, p plan, victim int) error {
 	t := n.torture
-	if p.doom != "" { // only a new process can have a point
+	if p.doom != "" { // only a new process can get a kill point
 		t.faults.addKill()
 		n.servers[victim].kill()
 	}

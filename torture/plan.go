@@ -11,7 +11,7 @@ const (
 	byChance  = "at a random time"            // the plain binary, from outside
 	atStart   = "at a random time of a start" // the same
 	atPoint   = "at a point"                  // the server kills itself
-	worker    = "a second worker"             // its process, from outside
+	worker    = "a second worker"             // SIGKILL to its process, from outside
 	frozen    = "a second worker, frozen"     // stopped for longer than its lease, then continued
 	twoAtOnce = "the server of two workers"   // while the other worker continues
 )
@@ -19,16 +19,16 @@ const (
 // plan describes one cycle.
 type plan struct {
 	kind           string
-	doom           string        // of atPoint
-	load           time.Duration // until the kill, at most
+	doom           string        // name of the kill point, if kind is atPoint
+	load           time.Duration // longest time until the kill
 	long           bool          // runs stream for seconds
 	pace           int           // longest pause of users, in milliseconds; 0: the usual one
-	purge          bool          // with a short retention
+	purge          bool          // run the server with a short retention
 	doctor, backup bool          // run under load
-	seed           uint64        // of the users
+	seed           uint64        // seed of the users' random choices
 
-	// For servers that share a database.
-	lasts  time.Duration // from the fault to its repair
+	// The fields below are for servers that share a database.
+	lasts  time.Duration // time from the fault to its repair
 	also   string        // a second fault during the first one, of another server; "": none
 	resets bool          // connections that were cut off are closed when they are repaired
 }
@@ -110,10 +110,10 @@ func plans(n int, dice *rand.Rand) []plan {
 			p.purge = point.name == "before purge" || point.name == "after purge"
 			p.load = 4 * time.Second
 		}
-		p.purge = p.purge || i%9 == 7 && !p.beside() && !p.long // otherwise too much is purged unread
+		p.purge = p.purge || i%9 == 7 && !p.beside() && !p.long // more would purge entries before they are read
 		p.doctor, p.backup = i%20 == 3, i%20 == 13
 		if p.beside() {
-			p.load += 1200 * time.Millisecond // it polls for work once a second
+			p.load += 1200 * time.Millisecond // the second worker polls for work once a second
 		}
 		if p.long {
 			p.load += 3 * time.Second

@@ -48,7 +48,7 @@ func launch(binary string, env []string, ready string, args ...string) (*process
 	}
 	go func() { // ends with the process; kill and await wait for it
 		p.readOutput(out, ready)
-		_ = p.cmd.Wait() // its output tells how it ended
+		_ = p.cmd.Wait() // the output of the process says how it ended
 		close(p.exited)
 	}()
 	return p, nil
@@ -132,7 +132,7 @@ func (p *process) kill() {
 	if p == nil {
 		return
 	}
-	_ = p.cmd.Process.Kill() // it may have exited by itself
+	_ = p.cmd.Process.Kill() // the process may have exited by itself
 	<-p.exited
 }
 

@@ -24,8 +24,8 @@ type reader struct {
 	thread  string
 	name    string
 
-	id    string // of the last event
-	seq   int64  // of the last entry
+	id    string // id of the last event
+	seq   int64  // seq of the last entry
 	texts map[string]*text
 	over  map[string]bool // messages whose entry was read
 }

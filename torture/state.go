@@ -17,10 +17,10 @@ import (
 type threadState struct {
 	log     *fold.Log
 	runs    map[string]*runState
-	texts   map[string]string                 // of submitted messages by id
+	texts   map[string]string                 // submitted messages by id
 	sent    map[string]time.Time              // when they were submitted
 	edits   map[string][]string               // texts of edits by message
-	decided map[string][]entry.TicketDecision // by ticket; a retry can reopen a ticket
+	decided map[string][]entry.TicketDecision // decisions by ticket; a retry can reopen a ticket
 
 	said   map[string]bool // complete and partial messages of agents
 	queue  map[string]*runState
@@ -36,8 +36,8 @@ type runState struct {
 	place    int64     // seq of the entry that gave it its place: of its first message, or of a retry
 	placedAt time.Time // time of that entry
 	held     time.Time // time before which it has no place
-	crashes  int       // in a row without a durable step
-	reply    *string   // the last complete message
+	crashes  int       // crashes in a row without a durable step
+	reply    *string   // last complete message of the run
 	effects  map[string]*effectState
 	sends    []entry.Sent
 	judged   int // sends that were checked

@@ -39,7 +39,7 @@ func (n *nodes) beginOutages(ctx context.Context, p plan, victims []int) ([]outa
 	if err != nil {
 		return nil, fmt.Errorf("read the claims: %w", err)
 	}
-	var failed []int // their processes
+	var failed []int // process ids of the victims
 	for _, i := range victims {
 		failed = append(failed, n.servers[i].cmd.Process.Pid)
 	}
@@ -97,9 +97,9 @@ func (n *nodes) now(ctx context.Context) (time.Time, error) {
 // takeovers has, for each claim of a server that failed, how the run went on.
 type takeovers struct {
 	outages, claims int
-	claimed, ended  []time.Duration // until another server claimed the run, or ended it; sorted
+	claimed, ended  []time.Duration // times until another server claimed the run, or ended it; sorted
 	late            []string
-	kept            int // by a server whose outage was short
+	kept            int // runs kept by a server whose outage was short
 	uncounted       int // the database was killed
 }
 
@@ -149,7 +149,7 @@ func nextStart(t *torture, c heldClaim, after time.Time) (took time.Duration, cl
 			return e.At.Sub(after), false
 		}
 	}
-	return 0, false // it ended before
+	return 0, false // the run ended before
 }
 
 // historyOf returns the entries of a run until its next attempt, with their times after a time.

@@ -25,7 +25,7 @@ type torture struct {
 	dir           string // contains all files
 	cycles        int
 	nodes         int           // servers on one database; 1: a server with its own store
-	lease         time.Duration // of its workers; zero: one second
+	lease         time.Duration // lease time of the server's workers; zero: one second
 	seed          uint64
 	progress      func(format string, args ...any)
 	threads       threadNames
@@ -48,18 +48,18 @@ type torture struct {
 	collected map[string]int64 // per thread, the entry up to which texts and submits were collected
 	since     time.Time        // reads of the current chunk were called after this time
 	runs      map[string]*threadLog
-	sent      []sending             // to be checked
-	ended     []ending              // to be checked
+	sent      []sending             // sent messages that are not checked yet
+	ended     []ending              // ended runs that are not checked yet
 	delivers  int64                 // seq behind which messages of the thread with a deliver_to are delivered
 	keys      map[string]*operation // first answer, by thread and key
 	histories map[string]*history
-	outages   []outage // of servers that share a database
+	outages   []outage // outages of servers that share a database
 }
 
 // threadNames are the threads that users work on.
 type threadNames struct {
 	echo, torture, tour, hub []string
-	delivers, delivered      string // one of echo, and the thread it delivers to
+	delivers, delivered      string // a thread of echo, and the thread that gets its deliveries
 }
 
 func newThreadNames() threadNames {
@@ -146,7 +146,7 @@ func (t *torture) writeConfigs() error {
 	err := os.MkdirAll(t.data(), 0o700)
 	for path, line := range map[string]string{
 		t.config(usual): "", t.config(forgetful): "retention = \"2s\"\n", t.config(narrow): "runs = 16\n",
-		filepath.Join(t.data(), "mailroom.toml"): "", // for the worker, which has no flag for it
+		filepath.Join(t.data(), "mailroom.toml"): "", // the default path, because the worker has no flag for it
 	} {
 		if err == nil {
 			err = os.WriteFile(path, []byte(line+configText(time.Second, "")), 0o600)

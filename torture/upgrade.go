@@ -10,7 +10,7 @@ import (
 type replacement struct {
 	server  int
 	program string
-	killed  bool // with SIGKILL; else the server stops in order
+	killed  bool // end with SIGKILL; otherwise the server stops in order
 }
 
 // aroundReplacement is how long the load lasts before and after a replacement.

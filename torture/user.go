@@ -241,7 +241,7 @@ func (h *user) script() json.RawMessage {
 	script["scenes"] = scenes
 	raw, err := json.Marshal(script)
 	if err != nil {
-		panic(err) // plain data
+		panic(err) // cannot fail: the values are plain data
 	}
 	return raw
 }

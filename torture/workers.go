@@ -68,7 +68,7 @@ func (t *torture) waitFreed(ctx context.Context, c *client.Client, worker string
 		pause(ctx, 50*time.Millisecond)
 		page, err := c.Runs(ctx, client.ListQuery{Q: "status:running", Limit: 500})
 		if err != nil {
-			continue // the next answer decides
+			continue // retries: a later answer lists the runs
 		}
 		held = 0
 		for _, r := range page.Items {
@@ -93,5 +93,5 @@ func workerOf(ctx context.Context, c *client.Client, pid int) (string, error) {
 			return w.ID, nil
 		}
 	}
-	return "", err // it has no lease at the moment
+	return "", err // the worker has no lease at the moment
 }

@@ -23,7 +23,7 @@ type Options struct {
 	Store  store.Store
 	Lanes  []store.Store // further handles, see [ledger.Options]
 	Shared bool          // other servers may use the store at the same time
-	Wire   bus.Wire      // carries hints to other servers of the store; nil: there are none
+	Wire   bus.Wire      // carries hints to other servers of the store; nil: no such server
 	Tables int64         // version of the tables that this program knows, for these servers; 0: unknown
 	Config *config.Config
 	Token  string        // the operator's

@@ -30,7 +30,7 @@ type Bench struct {
 type Report struct {
 	Commands []Row   `json:"commands"`
 	Crowds   []Crowd `json:"parallel"`
-	Grown    []File  `json:"files"` // of the tracker folders, without issues.jsonl
+	Grown    []File  `json:"files"` // files in the tracker folders, except issues.jsonl
 }
 
 // File describes a file in a tracker's folder after the measurement.

@@ -15,8 +15,8 @@ import (
 type Row struct {
 	Command string  `json:"command"`
 	Issues  int     `json:"issues"`
-	Size    int64   `json:"size"`     // bytes of the file
-	Least   float64 `json:"least_ms"` // of whole processes
+	Size    int64   `json:"size"`     // size of the tracker's file in bytes
+	Least   float64 `json:"least_ms"` // times of whole processes
 	Median  float64 `json:"median_ms"`
 	P95     float64 `json:"p95_ms"`
 	Disk    float64 `json:"disk_ms"` // median of a bare write of that size; 0: the command does not write
@@ -24,9 +24,9 @@ type Row struct {
 
 // round has the arguments that the commands of one round get.
 type round struct {
-	n       int    // counts from 0
+	n       int    // number of the round, from 0
 	issue   string // an existing issue, a different one each round
-	on      string // another issue, without a dependency between them
+	on      string // another issue; neither depends on the other
 	created string // the issue that create made in this round
 	file    string // file to import, one line
 }

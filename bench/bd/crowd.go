@@ -16,11 +16,11 @@ import (
 // Crowd has the result of many processes that work on one tracker at the same time.
 type Crowd struct {
 	What   string  `json:"what"`
-	Issues int     `json:"issues"` // in the tracker before
+	Issues int     `json:"issues"` // issues in the tracker before the changes
 	Took   float64 `json:"took_ms"`
 	Kept   int     `json:"kept"` // changes in the file at the end; must be all of them
 	Disk   float64 `json:"disk_ms"`
-	Starts float64 `json:"starts_ms"` // as many processes at once that only print their version
+	Starts float64 `json:"starts_ms"` // time of as many processes at once that only print their version
 }
 
 // crowds measures what many processes do at once, and a large import.

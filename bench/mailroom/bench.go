@@ -150,7 +150,7 @@ type Settings struct {
 	WarmupSeconds float64 `json:"warmup_seconds"`
 	Scale         float64 `json:"scale"`
 	Store         string  `json:"store"`   // sqlite or postgres
-	Writers       int     `json:"writers"` // on postgres
+	Writers       int     `json:"writers"` // writing connections; only on PostgreSQL
 	Nodes         int     `json:"nodes"`
 	Keys          bool    `json:"keys"`
 	Producers     int     `json:"producers"`

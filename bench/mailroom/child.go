@@ -16,7 +16,7 @@ import (
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	lines *bufio.Reader // its standard output, or its standard error for a server
+	lines *bufio.Reader // standard output of the child, or standard error of a server
 
 	once sync.Once
 	err  error

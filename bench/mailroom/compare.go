@@ -31,7 +31,7 @@ type ComparisonRounds struct {
 // ComparedFigure is a figure that both programs have. Ratio is this program's figure divided by the
 // other's in the same round.
 type ComparedFigure struct {
-	Name  string `json:"name"` // with its unit
+	Name  string `json:"name"` // name of the figure with its unit
 	This  Spread `json:"this"`
 	Other Spread `json:"other"`
 	Ratio Spread `json:"ratio"`
@@ -92,7 +92,7 @@ func Compare(ctx context.Context, o Options, parts []string, other string, round
 // contender is one of the two programs in a round.
 type contender struct {
 	name, path string
-	words      []string // of the command that measures
+	words      []string // words of the command that measures
 	parts      []string
 	result     **Result
 }
@@ -145,7 +145,7 @@ func measureProgram(ctx context.Context, p contender, o Options) (*Result, error
 		args = append(args, "--store", o.Store, "--nodes", fmt.Sprint(o.Nodes), "--writers", fmt.Sprint(o.Writers))
 	}
 	cmd := exec.CommandContext(ctx, p.path, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it removes its files
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the program then removes its files
 	cmd.WaitDelay = 10 * time.Second
 	var problem bytes.Buffer
 	cmd.Stderr = &problem
@@ -164,7 +164,7 @@ func measureProgram(ctx context.Context, p contender, o Options) (*Result, error
 // figure is a number of a result, with the unit in its name.
 type figure struct {
 	name  string
-	value float64 // 0: not measured
+	value float64 // 0: the program did not measure it
 }
 
 // figures returns the numbers of a result that a comparison shows.

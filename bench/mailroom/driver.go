@@ -208,7 +208,7 @@ func checkCompleted(ctx context.Context, st store.Store, submitted int64) error 
 
 // sleepUntil waits until the time at. It fails if ctx ends before.
 func sleepUntil(ctx context.Context, at time.Time) error {
-	timer := time.NewTimer(time.Until(at)) // one that has passed fires at once
+	timer := time.NewTimer(time.Until(at)) // fires at once if the time has passed
 	defer timer.Stop()
 	select {
 	case <-timer.C:

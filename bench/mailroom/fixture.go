@@ -32,17 +32,17 @@ const agentName = "echo"
 // fixture holds the components of a server on one file, wired as in a server.
 type fixture struct {
 	store   store.Store
-	lanes   []store.Store // further handles
-	path    string        // of the SQLite file; "" if the store is another
-	schema  string        // in PostgreSQL; "" if the store is another
+	lanes   []store.Store // further handles of the store
+	path    string        // path of the SQLite file; "" on PostgreSQL
+	schema  string        // schema in PostgreSQL; "" on SQLite
 	node    string        // id of the server on a shared store; "": no other process uses the store
-	wire    bus.Wire      // to the other nodes; nil: there are none
+	wire    bus.Wire      // carries hints to the other nodes; nil: there is one node
 	remove  func() error  // removes the store after it was closed
 	bus     *bus.Bus
-	relay   *bus.Relay // nil: no wire
+	relay   *bus.Relay // nil: the node has no wire
 	metrics *operate.Metrics
 	ledger  *ledger.Ledger
-	version string // of the agent
+	version string // version of the agent
 
 	cancelLedger context.CancelFunc
 	ledgerDone   chan error
@@ -52,7 +52,7 @@ type fixture struct {
 	engineDone   chan error
 
 	// Totals of the ledger's commits.
-	commits, operations, commitNanos atomic.Int64 // the last in ns
+	commits, operations, commitNanos atomic.Int64 // time of the commits in ns
 }
 
 // storeOpener opens a new store, in dir if it is a file.

@@ -40,8 +40,8 @@ type Growth struct {
 
 // ThreadLoad is the result of single runs on threads with logs of one length.
 type ThreadLoad struct {
-	Entries int64 `json:"entries"` // of one thread at the start
-	Run     Times `json:"run"`     // from submit to end
+	Entries int64 `json:"entries"` // entries of one thread at the start
+	Run     Times `json:"run"`     // times from submit to end
 	// Page is the time to read the last 20 messages of the transcript.
 	Page      Times   `json:"page"`
 	CPUPerRun float64 `json:"cpu_ms_per_run"`

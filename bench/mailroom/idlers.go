@@ -46,7 +46,7 @@ func runIdlers(ctx context.Context, stdin io.Reader, w io.Writer, url, token str
 			select {
 			case <-written:
 			case <-asking.Done():
-				return nil // its cause is the error of the group
+				return nil // the group returns the error that ended the context
 			}
 		}
 		_, err := fmt.Fprintln(w, idlersReady)

@@ -16,7 +16,7 @@ type load struct {
 	rate    int  // submits per second; 0: full load
 	backlog int  // runs that are queued at the start and stay queued
 	urgent  int  // submits per second at the highest priority, each on its own thread
-	apart   bool // of several nodes, the first submits and the others run
+	apart   bool // the first of several nodes submits, and the others run
 }
 
 // maxOutstanding limits the outstanding runs, so that the result is the sustainable rate even if
@@ -28,7 +28,7 @@ const maxOutstanding = 1_000
 type Load struct {
 	Rate          int     `json:"rate"` // requested; 0: full load
 	Seconds       float64 `json:"seconds"`
-	Runs          int64   `json:"runs"` // that ended during the measurement
+	Runs          int64   `json:"runs"` // runs that ended during the measurement
 	RunsPerSecond float64 `json:"runs_per_second"`
 	// runs per second in the slowest second (or half, if the measurement was short)
 	SlowestSecond float64 `json:"slowest_second"`
@@ -40,7 +40,7 @@ type Load struct {
 	Submit Times `json:"submit"`
 	Start  Times `json:"start"`
 	Done   Times `json:"done"`
-	Urgent Times `json:"urgent_start"` // of urgent runs, if there are any
+	Urgent Times `json:"urgent_start"` // times to the start of urgent runs, if there are any
 
 	// CPUPerRun is the CPU time of the whole process, producers included, in milliseconds.
 	CPUPerRun float64 `json:"cpu_ms_per_run"`
@@ -62,8 +62,8 @@ type Load struct {
 	StatementsPerRun float64 `json:"statements_per_run,omitempty"`
 	PagesPerRun      float64 `json:"pages_per_run,omitempty"` // written to the log
 
-	Queued      int64   `json:"queued_at_end"` // at the end of the measurement
-	FileBytes   int64   `json:"file_bytes"`    // after closing
+	Queued      int64   `json:"queued_at_end"` // queued runs at the end of the measurement
+	FileBytes   int64   `json:"file_bytes"`    // size of the files after the store is closed
 	BytesPerRun float64 `json:"bytes_per_run"` // FileBytes per run in the file
 }
 
@@ -116,7 +116,7 @@ func (d *driver) produceWhile(ctx context.Context, f func(ctx context.Context) e
 	plain, urgent := &schedule{rate: d.rate, began: began}, &schedule{rate: d.urgent, began: began}
 	producers := d.producers
 	if d.backlog > 0 {
-		producers *= 4 // otherwise runs end faster than they are submitted, and the queue shrinks
+		producers *= 4 // more producers, because with few the queue shrinks
 	}
 	for range producers {
 		group.Go(func() error { return d.produce(producing, plain, false) })
@@ -156,7 +156,7 @@ type snapshot struct {
 	Operations int64
 	Committing int64 // ns
 	Traffic    postgres.Traffic
-	SQLite     sqlite.Traffic // not of nodes, which share a PostgreSQL
+	SQLite     sqlite.Traffic // zero for nodes, which share a PostgreSQL
 	Worker     time.Duration  // CPU time of a worker in another process
 }
 

@@ -20,7 +20,7 @@ type Machine struct {
 	Cores   int    `json:"cores"`         // available to this process
 	Go      string `json:"go"`
 	SQLite  string `json:"sqlite"`
-	Version string `json:"version"` // of Mailroom
+	Version string `json:"version"` // version of Mailroom
 	// Fsync is the time to append 1 KiB to a file in the measured folder and sync it.
 	Fsync Times `json:"fsync"`
 }

@@ -18,7 +18,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if os.Getenv("GOGC") == "" {
-		node.TuneGC() // as the server does
+		node.TuneGC() // tunes the garbage collector as the server does
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

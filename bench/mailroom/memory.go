@@ -15,10 +15,10 @@ import (
 // Memory is the memory and disk use of idle objects. Each value is the difference between
 // many and few objects, divided by their number.
 type Memory struct {
-	Thread Footprint `json:"idle_thread"` // with one completed run
+	Thread Footprint `json:"idle_thread"` // a thread with one completed run
 	Run    Footprint `json:"queued_run"`
 	Reader Footprint `json:"idle_reader"`
-	Worker Footprint `json:"idle_worker"` // that waits for a run
+	Worker Footprint `json:"idle_worker"` // a worker that waits for a run
 }
 
 // Footprint is the use of one object, in bytes.

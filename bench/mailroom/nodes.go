@@ -22,15 +22,15 @@ const balanceEvery = 100 * time.Millisecond
 // one line of JSON, to all nodes at once, and each node answers with a line.
 type nodes struct {
 	children []*child
-	latest   []snapshot // by child
+	latest   []snapshot // latest snapshot of each child
 }
 
 // nodeOptions are the first line that a node reads from its standard input.
 type nodeOptions struct {
 	Store, Schema string
-	Name          string // of the node
+	Name          string // name of the node
 	AgentVersion  string
-	Created       time.Time // see driver
+	Created       time.Time // time from which request ids count; see driver
 	Producers     int       // 0: the node only runs
 	Rate          int       // submits per second; 0: full load
 	Slots         int       // 0: the node only submits
@@ -58,7 +58,7 @@ type nodeRequest struct {
 
 type nodeReply struct {
 	Snapshot snapshot
-	Times    *recorded // for nodeTimes
+	Times    *recorded // times for nodeTimes
 }
 
 // measureNodes measures one load on several nodes over a new schema. At a steady rate the first node

@@ -21,7 +21,7 @@ import (
 // itself.
 type outside struct {
 	client    *client.Client
-	agent     string // "": the default one
+	agent     string // agent to submit to; "": the default agent
 	timed     bool   // the agent answers with the time of its start, in ns since 1970
 	producers int
 	threads   int

@@ -230,7 +230,7 @@ func (s *served) measure(ctx context.Context, path string, tries int) (Times, er
 		if err := s.get(ctx, path); err != nil {
 			return Times{}, err
 		}
-		if i > 0 { // the first one prepares statements
+		if i > 0 { // does not count the first request, which prepares statements
 			times.add(time.Since(began))
 		}
 	}

@@ -23,7 +23,7 @@ import (
 // ReaderResult is what the readers of one process received.
 type ReaderResult struct {
 	Deltas     int64   `json:"deltas"`
-	Bytes      int64   `json:"bytes"`   // of text, without duplicates
+	Bytes      int64   `json:"bytes"`   // bytes of text, without duplicates
 	CutOff     int     `json:"cut_off"` // connections that ended before the run
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Delay      Times   `json:"delay"`

@@ -16,7 +16,7 @@ import (
 // Restart is the result of starting a server with a backlog.
 type Restart struct {
 	Queued int       `json:"queued"`
-	Clean  Restarted `json:"clean"` // after a clean shutdown
+	Clean  Restarted `json:"clean"` // restart after a clean shutdown
 	// Killed has the starts after the previous server was killed (SIGKILL) while it ran work, each with the remaining
 	// queue.
 	Killed []Restarted `json:"killed"`
@@ -24,8 +24,8 @@ type Restart struct {
 
 // Restarted has the times of one start, measured from before the process is created.
 type Restarted struct {
-	Listening float64 `json:"listening_ms"` // until it reports that it listens
-	Served    float64 `json:"served_ms"`    // until a reader received the end of a run
+	Listening float64 `json:"listening_ms"` // time until the server reports that it listens
+	Served    float64 `json:"served_ms"`    // time until a reader received the end of a run
 }
 
 const (
@@ -83,7 +83,7 @@ func waitRunEnd(ctx context.Context, c *client.Client) (at time.Time, err error)
 	group.Go(func() error {
 		for {
 			if err := sleepUntil(ctx, time.Now().Add(probeEvery)); err != nil {
-				return nil // the other goroutine has the result
+				return nil // the other goroutine returns the result
 			}
 			if _, err := c.Submit(ctx, api.Submit{Text: "ping"}); err != nil && ctx.Err() == nil {
 				return err

@@ -56,7 +56,7 @@ func (r *room) wait(ctx context.Context, done func() bool) error {
 		ok := done()
 		r.mu.Unlock()
 		if ok {
-			r.signal() // another waits, perhaps
+			r.signal() // another goroutine may wait
 			return nil
 		}
 		select {

@@ -33,7 +33,7 @@ type Stalled struct {
 
 // StreamLoad is the result of runs that stream at full speed.
 type StreamLoad struct {
-	PiecesPerSecond float64 `json:"pieces_per_second"` // of the median run
+	PiecesPerSecond float64 `json:"pieces_per_second"` // rate of the median run
 	Run             Times   `json:"run"`
 	// CPUPerRun is the server's CPU time for a run, until all active readers have it, in
 	// milliseconds; the median of the runs.
@@ -151,7 +151,7 @@ type stalledRounds struct {
 	readers []*child // active readers
 	runs    int      // completed runs
 
-	took  [2]histogram // of runs, without and with stalled readers
+	took  [2]histogram // times of runs, without and with stalled readers
 	cpu   [2]histogram
 	heaps [2][]float64
 }

@@ -31,8 +31,8 @@ type SteadySample struct {
 	Seconds       float64 `json:"seconds"` // since the begin of the load
 	RunsPerSecond float64 `json:"runs_per_second"`
 	CPUPerRun     float64 `json:"cpu_ms_per_run"`
-	Bytes         int64   `json:"bytes"`               // of the files, or of the tables with their indexes
-	Dead          int64   `json:"dead_rows,omitempty"` // of PostgreSQL, as it estimates them
+	Bytes         int64   `json:"bytes"`               // size of the files, or of the tables with their indexes
+	Dead          int64   `json:"dead_rows,omitempty"` // dead rows, as PostgreSQL estimates them
 }
 
 const steadySamples = 12

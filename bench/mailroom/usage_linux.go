@@ -50,9 +50,9 @@ func processTime(pid int) time.Duration {
 	if !ok || len(fields) < 13 {
 		return 0
 	}
-	const tick = 10 * time.Millisecond // what Linux reports to programs on all of its platforms
+	const tick = 10 * time.Millisecond // the unit in which Linux reports CPU times to programs
 	var sum time.Duration
-	for _, f := range fields[11:13] { // in user mode, and in the kernel
+	for _, f := range fields[11:13] { // time in user mode, and in the kernel
 		n, err := strconv.ParseInt(string(f), 10, 64)
 		if err != nil {
 			return 0

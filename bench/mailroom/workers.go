@@ -40,7 +40,7 @@ type Workers struct {
 type Language struct {
 	Name   string `json:"name"`
 	Full   Load   `json:"full"`
-	Steady Load   `json:"steady"` // at workerRate
+	Steady Load   `json:"steady"` // load at workerRate
 	// RequestsPerMinute are those of a worker that has nothing to do, without the renewals of its lease.
 	RequestsPerMinute float64 `json:"idle_requests_per_minute"`
 }
@@ -50,7 +50,7 @@ const (
 	workerRate  = 100
 	workerAgent = "answer"
 	workerIdle  = 2 * time.Minute // longer than the longest poll for claims
-	workerAlive = time.Minute     // in which a worker must have registered
+	workerAlive = time.Minute     // time in which a worker must register
 )
 
 //go:embed programs
@@ -232,7 +232,7 @@ func (b *bench) measureIdleWorker(
 	}
 	defer func() { err = errors.Join(err, counter.close()) }()
 	return b.withWorker(ctx, counter.url, s, p, func(int) error {
-		// The first two register the worker and ask for a run.
+		// The first two calls register the worker and ask for a run.
 		for counter.calls.Load() < 2 {
 			if err := sleepUntil(ctx, time.Now().Add(probeEvery)); err != nil {
 				return err

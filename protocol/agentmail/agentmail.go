@@ -31,10 +31,10 @@ const issuePrefix = ".beads/issues/"
 
 // Route is one endpoint of the protocol.
 type Route struct {
-	Pattern string // in the syntax of [http.ServeMux]
+	Pattern string // pattern of the path, in the syntax of [http.ServeMux]
 	Name    string
 	Summary string
-	Status  int // of a success
+	Status  int // HTTP status of a success
 	Open    bool
 	Serve   func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
 }

@@ -130,7 +130,7 @@ func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		if out, ok := result.(*sdk.CallToolResult); ok && out != nil && out.IsError {
 			if _, ours := errors.AsType[*refusal](out.GetError()); !ours {
-				out.Content = nil // otherwise the old text stays
+				out.Content = nil // removes the text that the old output had
 				out.SetError(&refusal{mailroom.CodeInvalid, out.GetError().Error()})
 			}
 		}

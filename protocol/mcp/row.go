@@ -26,8 +26,8 @@ type Row struct {
 	Workspace   string       `json:"arrival_workspace_id"` // the thread
 	CreatedAt   time.Time    `json:"created_at"`
 	Sender      string       `json:"sender"`
-	Delegation  string       `json:"delegation_id,omitempty"` // of a result: the delegated run
-	Status      string       `json:"status,omitempty"`        // of a result
+	Delegation  string       `json:"delegation_id,omitempty"` // for a result: the delegated run
+	Status      string       `json:"status,omitempty"`        // for a result: the status of the run
 	Attachments []Attachment `json:"attachments,omitempty"`
 }
 

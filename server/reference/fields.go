@@ -300,7 +300,7 @@ func bounds(s *huma.Schema) string {
 	if s.MinItems != nil && *s.MinItems > 0 {
 		all = append(all, fmt.Sprintf("At least %d.", *s.MinItems))
 	}
-	if s.Extensions["x-max-bytes"] == nil { // its description has the number
+	if s.Extensions["x-max-bytes"] == nil { // the description of such a field has the number already
 		limit("maxLength", s.MaxLength, "characters")
 	}
 	limit("maxItems", s.MaxItems, "items")

@@ -58,7 +58,7 @@ func Page(described *huma.OpenAPI, o Options) ([]byte, error) {
 // page is what the template shows.
 type page struct {
 	Version    string
-	URL        string // of the server
+	URL        string // URL of the server
 	Intro      []prose
 	Groups     []group
 	Usual      []usualRefusal
@@ -77,7 +77,7 @@ type group struct {
 // shownOperation is the section of an operation.
 type shownOperation struct {
 	ID, Method, Path string
-	Access           prose // who may
+	Access           prose // says who may call the operation
 	Summary          prose
 	Does             []prose
 	Tables           []table // parameters and the request

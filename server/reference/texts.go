@@ -19,7 +19,7 @@ var operations string
 
 // text is the section of an operation.
 type text struct {
-	place    int // in the file, which is in the order of a reader
+	place    int // position in the file, which is in the order for readers
 	does     string
 	refusals []refusal
 }

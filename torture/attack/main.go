@@ -144,7 +144,7 @@ func measure(ctx context.Context, binary string, a attack) (r try, err error) {
 	spent, machine, begin := t.cpu(), machineTime(), time.Now()
 	own := ownTime()
 	hostile, stop := context.WithCancel(ctx)
-	var used time.Duration // by the attack's process
+	var used time.Duration // processor time of the attack's process
 	ended, over := make(chan error, 1), make(chan struct{})
 	go func() { // waited for below
 		defer close(over)

@@ -52,7 +52,7 @@ func readers() []attack {
 // socket opens a WebSocket with the attacker's token.
 func (t *target) socket(ctx context.Context) (*websocket.Conn, error) {
 	c, res, err := websocket.Dial(ctx, strings.Replace(t.url, "https:", "wss:", 1)+"/v1/ws", &websocket.DialOptions{
-		// its own certificate
+		// accepts the server's own certificate
 		HTTPClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + t.token}},
 	})

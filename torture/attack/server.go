@@ -32,10 +32,10 @@ type target struct {
 	exited chan struct{}
 	url    string
 	addr   string
-	token  string // of the attacker: read, submit, decide, work
-	other  string // of the token whose submits are measured
+	token  string // token of the attacker: read, submit, decide, work
+	other  string // token whose submits are measured
 	client *http.Client
-	last   int64 // the last known peak of memory
+	last   int64 // last known peak of the server's memory
 	spent  time.Duration
 }
 
@@ -147,10 +147,10 @@ func client() *http.Client {
 // stop kills the server and removes its data.
 func (t *target) stop() {
 	if t.cmd != nil && t.cmd.Process != nil {
-		_ = t.cmd.Process.Kill() // it may have exited by itself
+		_ = t.cmd.Process.Kill() // the process may have exited by itself
 		<-t.exited
 	}
-	_ = os.RemoveAll(t.data) // in the folder for temporary files
+	_ = os.RemoveAll(t.data) // the folder is in the system's folder for temporary files
 }
 
 func (t *target) hasExited() bool {
@@ -187,7 +187,7 @@ func processTime(pid string) (spent time.Duration, ok bool) {
 
 // ownTime returns the user and system time of this process.
 func ownTime() time.Duration {
-	spent, _ := processTime("self") // 0 where there is no /proc
+	spent, _ := processTime("self") // 0 on a system without /proc
 	return spent
 }
 
@@ -280,7 +280,7 @@ func (t *target) dial(ctx context.Context, protocols ...string) (net.Conn, error
 	if len(protocols) == 0 {
 		protocols = []string{"http/1.1"}
 	}
-	// its own certificate, on loopback
+	// accepts the server's own certificate, because the connection is on loopback
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}}
 	return d.DialContext(ctx, "tcp", t.addr)
 }

@@ -9,7 +9,7 @@ import (
 type outcome struct {
 	failed   bool
 	input    string // the file of the failing input
-	cutShort bool   // it passed, but ended with the error of golang/go#75804
+	cutShort bool   // the target passed, but ended with the error of golang/go#75804
 }
 
 // written matches the line that names the file of a failing input.

@@ -49,7 +49,7 @@ func run(ctx context.Context, only string, length time.Duration) (failed int, er
 	if s.binaries, err = os.MkdirTemp("", "fuzz-*"); err != nil {
 		return 0, err
 	}
-	defer func() { _ = os.RemoveAll(s.binaries) }() // in the folder for temporary files
+	defer func() { _ = os.RemoveAll(s.binaries) }() // the folder is in the system's folder for temporary files
 	if s.cache, err = cacheFolder(ctx); err != nil {
 		return 0, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // fuzzPackage is a package with fuzz targets.
 type fuzzPackage struct {
-	path    string // its import path
+	path    string // import path of the package
 	dir     string
 	targets []string
 }

@@ -55,7 +55,7 @@ func (m mutant) judge(ctx context.Context, dir string) (verdict, error) {
 		args = append(args, "-rapid.nofailfile") // a counterexample of a mutant does not belong in the tree
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.FromSlash(m.pkg) // which may be a module of its own
+	cmd.Dir = filepath.FromSlash(m.pkg) // the package may be a module of its own
 	cmd.WaitDelay = 10 * time.Second    // a process that a test leaves holds the output open
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

@@ -4,8 +4,8 @@ import "slices"
 
 // mutant is one source change that breaks a guarantee, and the test that must fail.
 type mutant struct {
-	breaks   string // what the change breaks
-	file     string // from the root of the module, with slashes
+	breaks   string // the guarantee that the change breaks
+	file     string // path from the root of the module, with slashes
 	old, new string // old occurs once in the file
 	pkg      string // folder of the test
 	test     string // pattern, as go test -run takes it
