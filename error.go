@@ -12,6 +12,7 @@ type Code string
 
 const (
 	CodeInvalid         Code = "invalid"         // the input is not valid
+	CodeUnserved        Code = "unserved"        // no server or worker serves the agent
 	CodeUnauthenticated Code = "unauthenticated" // credentials are missing or wrong
 	CodeForbidden       Code = "forbidden"       // the caller lacks the permission
 	CodeQuotaExceeded   Code = "quota"           // the owner's quota is used up

@@ -50,6 +50,7 @@ func mappings() []mapping {
 		{mailroom.CodeInvalid, http.StatusBadRequest},
 		{mailroom.CodeInvalid, http.StatusMethodNotAllowed},
 		{mailroom.CodeInvalid, http.StatusUnsupportedMediaType},
+		{mailroom.CodeUnserved, http.StatusUnprocessableEntity},
 		{mailroom.CodeUnauthenticated, http.StatusUnauthorized},
 		{mailroom.CodeForbidden, http.StatusForbidden},
 		{mailroom.CodeQuotaExceeded, http.StatusForbidden},

@@ -200,7 +200,9 @@ func (h *agentHandlers) resumeAgent(ctx context.Context, in *resumeAgentInput) (
 func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 	err := h.checkAgent(ctx, name)
 	switch {
-	case mailroom.CodeOf(err) != mailroom.CodeInvalid:
+	case err == nil:
+		return nil
+	case mailroom.CodeOf(err) != mailroom.CodeInvalid && mailroom.CodeOf(err) != mailroom.CodeUnserved:
 		return err
 	case slices.Contains(h.agents.Missing(), name), slices.Contains(h.agents.Names(), name), h.alerts.Sends(name): // submits may not use it now
 		return nil
@@ -248,7 +250,7 @@ func (h *agentHandlers) listWorkers(ctx context.Context, _ *empty) (*body[api.Pa
 }
 
 // checkAgent refuses an agent that is neither declared here nor served by a remote worker, now or
-// recently.
+// recently, with the code unserved.
 func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 	if h.agents.Names == nil {
 		return nil
@@ -271,7 +273,7 @@ func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 	if slices.Contains(h.agents.Missing(), name) {
 		return barred()
 	}
-	return request.Invalid("body.agent",
+	return request.Unserved("body.agent",
 		fmt.Sprintf("unknown agent %q; use one of %s, or start the worker that serves it (messages to an agent that the "+
 			"configuration declares with kind = %q wait for its worker)", request.Truncate(name), strings.Join(known, ", "),
 			"remote"), name)

@@ -69,7 +69,6 @@ func badSubmits() []badInput {
 		{"POST /v1/messages", `{"text":"a","not_before":"tomorrow"}`, 422, "body.not_before", ""},
 		{"POST /v1/messages", `{"text":"a","mode":"steer","not_before":"2030-01-01T00:00:00Z"}`, 422, "body.not_before", ""},
 		{"POST /v1/messages", `{"text":"a","expect_run":"r"}`, 422, "body.expect_run", ""},
-		{"POST /v1/messages", `{"text":"a","agent":"unknown"}`, 422, "body.agent", ""},
 		{"POST /v1/messages", `{"text":"a","parent":"unknown"}`, 422, "body.parent", ""},
 		{"POST /v1/messages", `{"text":"a","thread":"a/b"}`, 422, "body.thread", ""},
 		{"POST /v1/messages", `{"text":"a","thread":".."}`, 422, "body.thread", ""},
@@ -98,7 +97,6 @@ func badChanges(run, message string) []badInput {
 		{"POST /v1/threads/a%00b/messages", `{"text":"a"}`, 422, "path.thread", ""},
 		{"POST /v1/threads/a%FFb/messages", `{"text":"a"}`, 422, "path.thread", ""},
 		{"POST /v1/threads/" + long + "/messages", `{"text":"a"}`, 422, "path.thread", ""},
-		{"PATCH /v1/threads/t", `{"agent":"unknown"}`, 422, "body.agent", ""},
 		{"PATCH /v1/threads/t", `{"metadata":[]}`, 422, "body.metadata", ""},
 		{"PATCH /v1/threads/t", `{"owner":"me"}`, 422, "body.owner", ""},
 		{"PATCH /v1/threads/t/messages/" + message, `{}`, 422, "body.text", ""},
@@ -417,6 +415,7 @@ func TestEveryCodeHasItsStatusAndSurvivesTheClient(t *testing.T) {
 	once := client.New(f.url, token, client.WithMaxAttempts(1), client.WithHTTPClient(&http.Client{Transport: f.http}))
 	for code, want := range map[mailroom.Code]int{
 		mailroom.CodeInvalid: 422, mailroom.CodeUnauthenticated: 401, mailroom.CodeForbidden: 403, mailroom.CodeNotFound: 404,
+		mailroom.CodeUnserved: 422,
 		mailroom.CodeConflict: 409, mailroom.CodeBusy: 409, mailroom.CodeLeaseLost: 409, mailroom.CodeGone: 410,
 		mailroom.CodeTooLarge: 413, mailroom.CodeRateLimited: 429, mailroom.CodeInternal: 500, mailroom.CodeUnavailable: 503,
 	} {

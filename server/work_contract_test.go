@@ -35,3 +35,23 @@ func TestAnUnknownWorkerOrClaimSaysWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAgentOfATokenIsKnownBeforeItsWorkerRegisters(t *testing.T) {
+	f := start(t)
+	f.submit("mine", "hello")
+	for _, route := range []string{"POST /v1/messages", "PATCH /v1/threads/mine"} {
+		a := f.call(route, map[bool]string{true: `{"agent":"far"}`, false: `{"text":"a","agent":"far"}`}[route[1] == 'A'])
+		if p := a.problem(t); len(p.Errors) != 1 || p.Errors[0].Location != "body.agent" {
+			t.Errorf("%s: got %s, want body.agent named", route, a.body)
+		}
+	}
+	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422,
+		mailroom.CodeUnserved)
+	f.createTokenHeader(`{"name":"laptop","scopes":["work"],"agents":["far"]}`)
+	f.submitRemote("t", "hi")
+	if a := f.call("DELETE /v1/tokens/laptop", ""); a.status != 204 {
+		t.Fatalf("revoke: %d %s", a.status, a.body)
+	}
+	f.wantCode("after it was revoked", f.call("POST /v1/threads/u/messages", `{"text":"hi","agent":"far"}`), 422,
+		mailroom.CodeUnserved)
+}

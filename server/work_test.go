@@ -585,16 +585,3 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 		t.Errorf("rows changed to\n%s\nbefore:\n%s", after, before)
 	}
 }
-
-func TestAnAgentOfATokenIsKnownBeforeItsWorkerRegisters(t *testing.T) {
-	f := start(t)
-	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422,
-		mailroom.CodeInvalid)
-	f.createTokenHeader(`{"name":"laptop","scopes":["work"],"agents":["far"]}`)
-	f.submitRemote("t", "hi")
-	if a := f.call("DELETE /v1/tokens/laptop", ""); a.status != 204 {
-		t.Fatalf("revoke: %d %s", a.status, a.body)
-	}
-	f.wantCode("after it was revoked", f.call("POST /v1/threads/u/messages", `{"text":"hi","agent":"far"}`), 422,
-		mailroom.CodeInvalid)
-}

@@ -149,7 +149,8 @@ func (r *reader) execute(ctx context.Context, c Command, next *mailroom.Ask) (re
 func isRefusal(code mailroom.Code) bool {
 	switch code {
 	case mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded,
-		mailroom.CodeConflict, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeGone, mailroom.CodeBusy:
+		mailroom.CodeConflict, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeGone, mailroom.CodeBusy,
+		mailroom.CodeUnserved:
 		return true
 	}
 	return false

@@ -82,7 +82,7 @@ func (c *Console) ReportError(ctx context.Context, err error) int {
 func (c *Console) explainServerError(e *mailroom.Error) (code int, message, hint string) {
 	message = e.Error()
 	switch e.Code {
-	case mailroom.CodeInvalid, mailroom.CodeTooLarge:
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeUnserved:
 		code = ExitUsage
 		for _, f := range e.Fields {
 			if message = nameField(message, f); !strings.Contains(message, f.Message) {

@@ -3,8 +3,9 @@
 /**
  * Why a call or a stream failed. code is one of the server's: invalid,
  * unauthenticated, forbidden, not_found, conflict, busy, lease_lost, gone,
- * quota, too_large, rate_limited, internal, unavailable. "unavailable" means that the
- * outcome is unknown; "internal" also stands for an unexpected answer. Two more are about the address:
+ * quota, too_large, unserved, rate_limited, internal, unavailable. "unavailable" means that the
+ * outcome is unknown; "unserved" that no worker serves the agent; "internal" also stands for an unexpected answer.
+ * Two more are about the address:
  * incompatible (what answers there is no Mailroom server) and certificate (its certificate is not trusted).
  */
 export class MailroomError extends Error {

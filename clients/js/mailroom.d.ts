@@ -3,6 +3,8 @@
 export type Code =
   | 'invalid' | 'unauthenticated' | 'forbidden' | 'not_found' | 'conflict' | 'busy' | 'lease_lost' | 'gone' | 'quota'
   | 'too_large' | 'rate_limited' | 'internal' | 'unavailable'
+  /** No server and no worker serves the agent: start its worker. Servers before this code say invalid. */
+  | 'unserved'
   /** What answers at the address is no Mailroom server, or its certificate is not trusted. */
   | 'incompatible' | 'certificate';
 

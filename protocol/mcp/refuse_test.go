@@ -68,7 +68,7 @@ func TestWrongArgumentsAreRefusedInPlainWords(t *testing.T) {
 			{"delegate_task", args{"workspace_id": "mailbox", "task": "x"}, mailroom.CodeInvalid, "have no reader"},
 			{"delegate_task", args{"workspace_id": "echo", "task": "x", "source_workspace_id": "none"}, mailroom.CodeNotFound, `no thread "none"`},
 			{"submit_message", args{"text": ""}, mailroom.CodeInvalid, "empty"},
-			{"submit_message", args{"text": "x", "agent": "missing"}, mailroom.CodeInvalid, `unknown agent "missing"`},
+			{"submit_message", args{"text": "x", "agent": "missing"}, mailroom.CodeUnserved, `unknown agent "missing"`},
 			{"submit_message", args{"text": "x", "mode": "fast"}, mailroom.CodeInvalid, "mode"},
 			{"get_run", args{"run": "none"}, mailroom.CodeNotFound, `no run "none"`},
 			{"get_run", args{"run": ""}, mailroom.CodeInvalid, "run is blank"},

@@ -127,6 +127,7 @@ for (const [name, WebSocket] of Object.entries(transports)) {
         await assert.rejects(gather(what.follow(query)), (error) => error instanceof MailroomError && error.code === code, code);
       }
       await assert.rejects(gather(client.follow({ thread: 'mine', after: 'x' })), { code: 'invalid' });
+      await assert.rejects(client.send('x', { agent: 'nosuch' }), { code: 'unserved', status: 422 });
       assert.throws(() => client.follow({}), { code: 'invalid' });
     });
 

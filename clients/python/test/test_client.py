@@ -116,6 +116,11 @@ class TestClient(Case):
             with self.assertRaisesRegex(MailroomError, "^(?!.*s3cret).*is not a server's address"):
                 Mailroom(url)
 
+    def test_an_agent_that_no_worker_serves_has_a_code_of_its_own(self) -> None:
+        with self.assertRaisesRegex(MailroomError, 'unknown agent "nosuch".*start the worker that serves it') as caught:
+            self.mailroom.send("x", agent="nosuch")
+        self.assertEqual((caught.exception.code, caught.exception.status), ("unserved", 422))
+
     def test_a_worker_without_an_agent_and_an_effect_without_a_run_are_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "no agent"):
             Worker(self.server.url, self.server.token).run()

@@ -39,6 +39,14 @@ func Invalid(location, message string, value any) error {
 	}
 }
 
+// Unserved refuses an agent that nothing serves. The request may succeed once a worker serves it.
+func Unserved(location, message, agent string) error {
+	return &mailroom.Error{
+		Code: mailroom.CodeUnserved, Message: location + ": " + message,
+		Fields: []mailroom.Field{{Location: location, Message: message, Value: agent}},
+	}
+}
+
 // Truncate cuts caller-supplied text to 100 characters, for use in messages.
 func Truncate(s string) string {
 	const most = 100

@@ -14,8 +14,8 @@ FailureClass = Literal["transient", "unavailable", "permanent"]
 class MailroomError(Exception):
     """The server refused a request, or no answer came (code `unavailable`).
 
-    `code` is one of the server's codes, such as `unauthenticated`, `not_found`, `conflict`, `too_large`, or
-    `incompatible` if the answer is not one that this version understands. `retry_after` is in seconds; 0 for none.
+    `code` is one of the server's codes, such as `unauthenticated`, `not_found`, `conflict`, `too_large`, `unserved` (no
+    worker serves the agent), or `incompatible` if the answer is not one that this version understands. `retry_after` is in seconds; 0 for none.
     """
 
     def __init__(self, code: str, message: str, *, retry_after: float = 0, status: int = 0,
