@@ -24,15 +24,15 @@ ifneq ($(shell git status --porcelain >/dev/null 2>&1 || echo refused),)
 GOFLAGS += -buildvcs=false
 endif
 
-# SQLite is C translated to Go and manages its own memory. The race detector finds
-# nothing there and makes it three times slower. Everything else is instrumented: our
-# code, the driver, the other libraries.
+# SQLite is C translated to Go and manages its own memory, with an allocator in Go (modernc.org/memory). The race
+# detector finds nothing there and makes it three times slower. Everything else is instrumented: our code, the driver,
+# the other libraries.
 #
 # -race also makes the compiler check the use of unsafe, which costs up to a tenth of a test that reflects much. Our code
 # keeps this check; the standard library and the other modules are compiled without. No test reads debug information: stack
 # traces do not need it, and it takes a tenth of the compilation.
 RACE = -race '-gcflags=all=-dwarf=false -d=checkptr=0' -gcflags=./...=-dwarf=false \
-	$(foreach p,modernc.org/libc modernc.org/sqlite/lib,'-gcflags=$(p)=-race=false -dwarf=false')
+	$(foreach p,modernc.org/libc modernc.org/memory modernc.org/sqlite/lib,'-gcflags=$(p)=-race=false -dwarf=false')
 
 # By default a process under the race detector sleeps a second before it exits, for
 # goroutines that still run. Ours have ended by then.
