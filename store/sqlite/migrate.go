@@ -59,8 +59,8 @@ func fileMigrations() (all []*goose.Migration, err error) {
 	return all, nil
 }
 
-// migrate brings the tables up to this program's version. For tables that are newer, or older than
-// baseVersion, it returns a [VersionError] and changes nothing.
+// migrate creates the tables in an empty file, and brings older ones up to this program's version. For tables that are
+// newer, or older than baseVersion, it returns a [VersionError] and changes nothing.
 func migrate(ctx context.Context, connector driver.Connector) (err error) {
 	db := sql.OpenDB(connector)
 	defer func() {
@@ -69,6 +69,12 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 		}
 	}()
 	db.SetMaxOpenConns(1)
+	if created, err := create(ctx, db); created || err != nil {
+		if err != nil {
+			return fmt.Errorf("create the tables: %w", err)
+		}
+		return nil
+	}
 	provider, err := migrator(db)
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
