@@ -26,9 +26,9 @@ type Pauses interface {
 
 // agentHandlers serve agents and workers, and know which agents a submit may name.
 type agentHandlers struct {
-	alerts *operate.Alerts // nil: none
+	alerts *operate.Alerts // nil: the server sends no alerts
 	ledger Pauses
-	agents Agents                                      // as Options.Agents
+	agents Agents                                      // see Options.Agents
 	remote func(ctx context.Context) ([]string, error) // the agents of remote workers
 	find   request.Lookup
 	log    *slog.Logger
@@ -62,7 +62,7 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 			}
 		}
 		for _, name := range h.agents.Missing() {
-			if agents[name] == nil { // no remote worker serves it
+			if agents[name] == nil { // no remote worker serves the agent
 				agents[name] = h.agentOf(name)
 			} else if d := h.agents.Describe(name); d.Problem == "" {
 				agents[name].Kind = request.Given(d.Kind) // configured as an agent of such workers

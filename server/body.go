@@ -26,11 +26,11 @@ const (
 
 // bodyReceiver reads the bodies of requests within their limits.
 type bodyReceiver struct {
-	budget      *request.Budget // of authenticated requests
-	public      *request.Budget // of requests to public protocols, by address
+	budget      *request.Budget // budget of the bodies of authenticated requests
+	public      *request.Budget // budgets of requests to public protocols, by address
 	max         int             // bytes
-	timeout     time.Duration   // to receive a body
-	behindProxy bool            // as Options.Access.BehindProxy
+	timeout     time.Duration   // longest time to receive a body
+	behindProxy bool            // see Options.Access.BehindProxy
 }
 
 // readBody reads the whole body within its time limit and checks that it is one JSON value without

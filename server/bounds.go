@@ -30,9 +30,9 @@ const (
 // bound is the limit of one field of a request. The same constant goes into the description and
 // into the check.
 type bound struct {
-	chars int // of a string
-	items int // of a list, or members of an object
-	bytes int // of JSON or UTF-8 text; more is too_large
+	chars int // most characters of a string
+	items int // most elements of a list, or members of an object
+	bytes int // most bytes of JSON or UTF-8 text; more is too_large
 	// byRule is set if a rule of the root package enforces the bound. Otherwise huma validates the
 	// request against the description.
 	byRule bool

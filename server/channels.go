@@ -19,7 +19,7 @@ type Channels interface {
 }
 
 // channelHandlers serve the state of channels.
-type channelHandlers struct{ channels Channels } // nil: none
+type channelHandlers struct{ channels Channels } // nil: the server has no channels
 
 func (h *channelHandlers) listChannels(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
 	return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: h.channelsFor(requestOf(ctx).who)}}, nil

@@ -40,7 +40,7 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // a closed connection fails the write
 		_, _ = io.WriteString(conn, refusedConnection)                   // the peer may have gone
-		_ = conn.Close()                                                 // as above
+		_ = conn.Close()                                                 // the peer may have gone
 	}
 }
 
@@ -51,7 +51,7 @@ const refusedConnection = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\
 // usual size of one customer's network.
 func (c *connLimiter) origin(conn net.Conn) (from netip.Prefix, trusted bool) {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil { // not an IP listener, as in tests
+	if err != nil { // the listener is not of IP, as in tests
 		return from, true
 	}
 	ip := at.Addr().Unmap().WithZone("")

@@ -10,7 +10,7 @@ import (
 // healthHandlers report whether the server works.
 type healthHandlers struct {
 	version string
-	check   func() error // as Options.Ready
+	check   func() error // see Options.Ready
 	life    *lifecycle
 }
 

@@ -28,7 +28,7 @@ type Messages interface {
 
 // messageHandlers serve submits and transcripts.
 type messageHandlers struct {
-	alerts  *operate.Alerts // nil: none
+	alerts  *operate.Alerts // nil: the server sends no alerts
 	ledger  Messages
 	find    request.Lookup
 	agents  *agentHandlers

@@ -218,7 +218,7 @@ func (s *Server) authorizeAgain(out *response, r *http.Request) error {
 	case g == q.grant:
 		return nil
 	}
-	q.setGrant(g) // its rights have changed
+	q.setGrant(g) // the rights of the token have changed
 	return s.authorize(out, r)
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Access of routes that require no scope.
 const (
-	accessPublic auth.Permission = "public" // no token
+	accessPublic auth.Permission = "public" // a request that needs no token
 	// a token, possibly in the first frame; each frame needs its own scope
 	accessPerFrame auth.Permission = "per frame"
 	// a token; each request made on the caller's behalf needs its own scope
@@ -19,7 +19,7 @@ const (
 // routeTable is a mux that knows the permission each route requires.
 type routeTable struct {
 	*http.ServeMux
-	permissions map[string]auth.Permission // by pattern
+	permissions map[string]auth.Permission // permission that each pattern needs
 }
 
 func newRouteTable() *routeTable {

@@ -16,7 +16,7 @@ type Pairings interface {
 }
 
 // pairingHandlers serve pairings.
-type pairingHandlers struct{ pairings Pairings } // nil: none
+type pairingHandlers struct{ pairings Pairings } // nil: the server has no pairing
 
 func (h *pairingHandlers) listPairings(ctx context.Context, _ *empty) (*body[api.Page[api.Pairing]], error) {
 	out := api.Page[api.Pairing]{Items: []api.Pairing{}}

@@ -137,7 +137,7 @@ func fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 		case f.Message == "unknown field":
 			f.Value = nil // huma's value is the whole object
 		case f.Message == "unknown query parameter", f.Location == "body":
-			f.Value = nil // it may contain a secret
+			f.Value = nil // the value may contain a secret
 		}
 		e.Fields = append(e.Fields, f)
 	}
@@ -154,7 +154,7 @@ func fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 // rephrase turns a message of huma into a predicate of the field, as all other messages are: "must
 // be at most 500" for "expected number <= 500". It returns any other message unchanged.
 func rephrase(message string) string {
-	for _, r := range [...]struct{ prefix, suffix, with string }{ // what is between prefix and suffix follows with
+	for _, r := range [...]struct{ prefix, suffix, with string }{ // with precedes the text between them
 		{"unexpected property", "", "unknown field"},
 		{`expected value to be one of "`, `"`, "must be one of "},
 		{"expected number >= ", "", "must be at least "},

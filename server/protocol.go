@@ -64,7 +64,7 @@ type Protocol struct {
 
 // protocolHandlers serve the protocols of Options.
 type protocolHandlers struct {
-	server http.Handler // for the requests that protocols make
+	server http.Handler // serves the requests that protocols make
 	bodies *bodyReceiver
 	log    *slog.Logger
 }
@@ -184,7 +184,7 @@ type internalTransport struct {
 	server http.Handler
 	log    *slog.Logger
 	via    string
-	outer  *http.Request // whose caller the internal requests act for
+	outer  *http.Request // the request whose caller the internal requests act for
 }
 
 type viaKey struct{}

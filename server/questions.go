@@ -57,7 +57,7 @@ func (h *questionHandlers) decide(ctx context.Context, in *questionDecisionInput
 // openedLink says what a valid link permits.
 type openedLink struct {
 	link   alert.Link
-	ticket *mailroom.Ticket // as it was asked
+	ticket *mailroom.Ticket // the ticket as it was asked
 	holder *auth.Token      // row with which the link ends; nil: none
 }
 

@@ -75,10 +75,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
 		abort := recoverPanic(recover(), out, r)
-		q.parsing.release()                        // if no handler released it
+		q.parsing.release()                        // releases the parse slot if no handler did
 		_ = q.body.Resize(context.Background(), 0) // shrinking never fails
 		s.logRequest(start, out, r)
-		out.extendDeadline() // for buffered data
+		out.extendDeadline() // gives the buffered data time to be sent
 		if abort {
 			panic(http.ErrAbortHandler) // the response has started: abort it, so that the client sees it is incomplete
 		}
@@ -163,7 +163,7 @@ func clientAddr(r *http.Request, behindProxy bool) string {
 	}
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return "" // in tests
+		return "" // only tests have other addresses
 	}
 	return at.Addr().String()
 }
@@ -245,7 +245,7 @@ func (out *response) extendDeadline() {
 	// connection fails.
 	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
 	if out.cut.Load() { // cutOff may have run since
-		_ = out.control.SetWriteDeadline(time.Now()) // as above
+		_ = out.control.SetWriteDeadline(time.Now()) // a failure of SetWriteDeadline fails the write too
 	}
 }
 
@@ -263,7 +263,7 @@ func (out *response) WriteHeader(status int) {
 	if out.status == 0 {
 		out.status = status
 	}
-	if h := out.Header(); strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") { // of any handler
+	if h := out.Header(); strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") { // an event stream of any handler
 		noDelay(h)
 	}
 	out.extendDeadline()

@@ -25,8 +25,8 @@ type Runs interface {
 type runHandlers struct {
 	ledger  Runs
 	find    request.Lookup
-	streams Streams // for waits
-	slots   *slots  // of streams and waits
+	streams Streams // streams that answer waits
+	slots   *slots  // slots of streams and waits
 	life    *lifecycle
 }
 

@@ -70,7 +70,7 @@ type Server struct {
 
 	life        *lifecycle
 	bodies      *bodyReceiver
-	parseSlots  parseSlots       // for large bodies
+	parseSlots  parseSlots       // bounds the parsing of large bodies
 	backlog     *request.Backlog // unread bytes of streams and sockets
 	streamSlots *slots           // streams and waits
 	socketSlots *slots

@@ -125,7 +125,7 @@ type sessionHandlers struct {
 	tokens *tokenHandlers
 	find   request.Lookup
 	cookie string // name
-	url    string // as Options.Access.URL
+	url    string // see Options.Access.URL
 	secure bool   // browsers connect with TLS
 }
 
@@ -203,7 +203,7 @@ type showLinkInput struct{ Body api.SignIn }
 func (h *sessionHandlers) showLink(ctx context.Context, in *showLinkInput) (*body[api.ShownLink], error) {
 	cache := h.tokens.cache
 	g := cache.lookup(in.Body.Secret)
-	if g == nil { // another server may have made it just now
+	if g == nil { // another server may have made the session just now
 		if err := cache.refresh(ctx); err != nil {
 			return nil, err
 		}
@@ -240,7 +240,7 @@ func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedI
 	switch g := h.tokens.cache.lookupHash(sum); {
 	case g != nil:
 		session = g.token
-	case err == nil: // its token was revoked since
+	case err == nil: // the token was revoked after the session began
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q is revoked", row.Terms.For)
 	} // else the link is spent and the session exists: the browser must get it, whether or not the rows can be read
 	return &signedIn{Cookie: h.newCookie(cookie, time.Until(row.Terms.ExpiresAt).Round(time.Second)),

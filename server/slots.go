@@ -10,7 +10,7 @@ import (
 
 // slots bounds how many streams or sockets each token has open.
 type slots struct {
-	limit func(who string) int64 // 0: no limit
+	limit func(who string) int64 // slots of a caller; 0: no limit
 	what  string
 
 	mu   sync.Mutex

@@ -39,7 +39,7 @@ func (h *socketHandlers) socket(w http.ResponseWriter, r *http.Request) {
 	}
 	out.bytes = served.Bytes
 	if served.TooSlow != nil {
-		out.failed = served.TooSlow // for the log line
+		out.failed = served.TooSlow // the log line of the request shows the reason
 	}
 }
 

@@ -21,7 +21,7 @@ type threadHandlers struct {
 	find    request.Lookup
 	maxPage int // bytes
 	agents  *agentHandlers
-	alerts  *operate.Alerts // nil: none
+	alerts  *operate.Alerts // nil: the server sends no alerts
 }
 
 type getThreadInput struct{ ThreadPath }

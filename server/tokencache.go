@@ -46,8 +46,8 @@ type tokenCache struct {
 	// Set by newTokenCache.
 	accounts Accounts
 	log      *slog.Logger
-	operator *grant // nil: none
-	shared   bool   // other servers change the rows too
+	operator *grant // nil: the server has no operator
+	shared   bool   // other servers change the rows of tokens too
 
 	// refreshing is held from reading rows until they are stored, so that older rows never replace newer ones. It has
 	// room for one.
@@ -67,7 +67,7 @@ type grant struct {
 	// Set by newGrant.
 	hash   secretHash
 	token  *auth.Token     // read-only
-	row    ledger.Caller   // of the token; zero: it has none
+	row    ledger.Caller   // row of the token; zero: the token has no row
 	ctx    context.Context // ends when the token is revoked or its rights change; its cause says which
 	revoke context.CancelCauseFunc
 
@@ -108,7 +108,7 @@ func (c *tokenCache) baseOf(who *auth.Token) *auth.Token {
 			return g.token
 		}
 	}
-	return who // it was revoked since the request began
+	return who // the token was revoked since the request began
 }
 
 // sessionWithID returns the session whose [auth.Token.ID] is id, or nil.
@@ -140,7 +140,7 @@ func (c *tokenCache) ensureFresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	err := c.exclusively(ctx, func() error {
-		if c.fresh(time.Now()) { // another request has read them
+		if c.fresh(time.Now()) { // another request has read the rows
 			return nil
 		}
 		return c.read(ctx)
@@ -197,7 +197,7 @@ func (c *tokenCache) lookupHash(s secretHash) *grant {
 		return nil
 	}
 	now := time.Now()
-	if g.token.Expired(now) { // after a sleep of the machine, the rows were not read since
+	if g.token.Expired(now) { // the rows may be older than the expiry, after the machine slept
 		return nil
 	}
 	if minute := now.Truncate(time.Minute).Unix(); g.used.Load() != minute {

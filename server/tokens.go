@@ -46,7 +46,7 @@ type tokenHandlers struct {
 
 // quotas has the default quotas, and the counts of this process that show how much of its quotas a token uses.
 type quotas struct {
-	defaults         auth.Quotas // of tokens that set none; read-only
+	defaults         auth.Quotas // quotas of tokens that set none; read-only
 	streams, sockets *slots
 	backlog          *request.Backlog
 }
@@ -121,7 +121,7 @@ func (h *tokenHandlers) listTokens(ctx context.Context, in *listTokensInput) (*b
 	for _, t := range rows {
 		base, _ := chains.Base(t)
 		switch {
-		case t.Terms.Kind != auth.KindToken && base == nil: // it has ended, and makes room for the next one
+		case t.Terms.Kind != auth.KindToken && base == nil: // the token has ended, and makes room for the next one
 		case who.MayEnd(t), t.Name == who.Name:
 			items = append(items, h.showToken(t))
 		}

@@ -60,7 +60,7 @@ type All struct {
 	removed   store.Position // up to there a gap was reported
 	emitted   AllCursor      // last cursor that was emitted
 	emittedAt time.Time
-	gap       bool // the first event is a gap
+	gap       bool // the first event of the stream is a gap
 	covered   int  // number of buffered notices that announce only entries which the last look has seen
 	pause     time.Duration
 	emitErr   error
@@ -254,7 +254,7 @@ func (a *All) checkGap(p *store.AllEntries) error {
 type allPage struct {
 	store.AllEntries
 	entries []mailroom.Entry
-	last    bool // nothing follows in this view
+	last    bool // this snapshot has no later entry
 }
 
 // readPage reads the entries after the position, and which of their threads are visible.

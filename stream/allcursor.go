@@ -11,7 +11,7 @@ import (
 // AllCursor is a reader's position in the stream of all threads. It is opaque to clients. The zero
 // value means from now on.
 type AllCursor struct {
-	Order    string // of the store; see [store.AllEntries]
+	Order    string // order of the store's entries; see [store.AllEntries]
 	Position store.Position
 }
 

@@ -30,7 +30,7 @@ type follower struct {
 
 	// Position of the reader.
 	seq     int64 // entries up to it were emitted or filtered out
-	key     int64 // of the thread's row; 0 before the first page
+	key     int64 // key of the thread's row; 0 before the first page
 	writing writing
 	// knowsClaim reports that writing.claim is derived from the log up to seq. Otherwise it must be
 	// read from the row of the current run.

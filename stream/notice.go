@@ -74,7 +74,7 @@ func (f *follower) handleDelta(ctx context.Context, d entry.Delta) error {
 	if f.q.Run != "" && f.q.Run != d.Run || f.writing.stale(c, d.Message) {
 		return nil
 	}
-	if !d.IsText() { // nothing stores it, so it has no place among the bytes of the message
+	if !d.IsText() { // no entry stores this delta, so it has no place among the bytes of the message
 		return f.emitEvent(Event{Delta: &d, Cursor: Cursor{Seq: f.seq, Bytes: f.writing.sent}})
 	}
 	f.gotLive = true
@@ -101,7 +101,7 @@ func (f *follower) openMessage(ctx context.Context, c claim, message string) err
 	w := &f.writing
 	if c != w.claim {
 		if !w.stale(c, message) {
-			w.late = c // not the current claim in the store, so it has ended
+			w.late = c // the store has another claim, so c has ended
 		}
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 // memory of a slow reader.
 const (
 	pageSize  = 100
-	pageBytes = 64 << 10 // of entries
+	pageBytes = 64 << 10 // bytes of entries in one page
 )
 
 // page is the result of one view.
@@ -25,7 +25,7 @@ type page struct {
 	last    bool // entries reach the end of the log; only then the fields below are set
 
 	claim    claim           // the current claim, if the reader does not know it
-	partials []store.Partial // its flushed text, if requested
+	partials []store.Partial // flushed text of the run, if requested
 	done     bool            // the Until condition holds
 }
 
@@ -71,7 +71,7 @@ func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 func (f *follower) readText(r store.Reader, p *page, text bool) error {
 	t := p.thread
 	if t.Worker == "" || f.q.Run != "" && f.q.Run != t.Current {
-		return nil // no run that the query selects is writing
+		return nil // no run that the query selects writes a message
 	}
 	if p.gap != nil || !f.knowsClaim {
 		run, err := findRun(r, t.Current)
@@ -162,7 +162,7 @@ func satisfied(r store.Reader, q Query, t *mailroom.Thread) (bool, error) {
 		return false, nil
 	case id != "": // the run's own status decides
 	case t.Current == "":
-		return t.Due.At.IsZero(), nil // otherwise a run is queued or scheduled
+		return t.Due.At.IsZero(), nil // false if a run is queued or scheduled
 	case q.Until == UntilSettled || t.Worker != "":
 		return false, nil
 	default:

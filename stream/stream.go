@@ -41,7 +41,7 @@ type Query struct {
 	// under the same id has another. 0: any.
 	Key   int64
 	After Cursor // the zero value is the start of the log
-	Run   string // only entries and live text of this run; "" is all
+	Run   string // only entries and live text of this run; "": of all runs
 	Until Until
 }
 

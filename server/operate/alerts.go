@@ -132,7 +132,7 @@ type Cursors interface {
 
 // AlertHandlers serve the targets of alerts.
 type AlertHandlers struct {
-	alerts *Alerts // nil: none
+	alerts *Alerts // nil: the server sends no alerts
 	ledger Cursors
 	find   request.Lookup
 }
@@ -362,7 +362,7 @@ func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 		return out, nil
 	}
 	last, err := rd.Runs(store.RunQuery{Thread: id, Limit: 1})
-	if err == nil && len(last) > 0 && last[0].Status == mailroom.StatusFailed && last[0].Error != nil { // it was refused
+	if err == nil && len(last) > 0 && last[0].Status == mailroom.StatusFailed && last[0].Error != nil { // refused
 		out.LastError = request.Given(last[0].Error.Message)
 	}
 	return out, err

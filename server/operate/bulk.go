@@ -32,8 +32,8 @@ type BulkHandlers struct {
 // bulk is an operation on all runs that a filter matches. One request does a bounded part, in each
 // thread one run after the other, and returns where the next continues.
 type bulk struct {
-	name     string            // of the operation and its cursors
-	statuses []mailroom.Status // of the runs that it changes
+	name     string            // name of the operation and its cursors
+	statuses []mailroom.Status // statuses of the runs that the operation changes
 	oldest   bool              // oldest run first, otherwise the newest
 	change   func(ctx context.Context, run, by string) error
 }

@@ -110,7 +110,7 @@ func (h *ListHandlers) Failures(ctx context.Context, in *listFailuresInput) (*bo
 	groups := failureGroups{}
 	var out api.Failures
 	switch q, ok := summedUp(f, who); {
-	case ok && len(q.Statuses) > 0 && !slices.Contains(q.Statuses, mailroom.StatusFailed): // none
+	case ok && len(q.Statuses) > 0 && !slices.Contains(q.Statuses, mailroom.StatusFailed): // no failed runs
 	case ok && (q.Agent == "" || q.Owner == nil):
 		out.LookedTo, err = h.sumFailures(ctx, q, groups)
 	default:
@@ -127,7 +127,7 @@ type failureGroups map[string]*failureGroup
 
 type failureGroup struct {
 	api.FailureGroup
-	key int64 // of the run that the group shows
+	key int64 // key of the run that the group shows
 }
 
 func (g failureGroups) add(c store.FailureCount) {

@@ -64,7 +64,7 @@ type list[R, W any] struct {
 	show  func(rd store.Reader, rows []R) ([]W, error)
 	// created, unless nil, returns the time that the order of the list follows.
 	created func(R) time.Time
-	window  window // of the keys that the list can have
+	window  window // keys that rows of the list can have
 }
 
 // page reads until it has p.Limit rows and knows whether more rows follow.
@@ -111,7 +111,7 @@ type part[W any] struct {
 	scanned int
 	last    int64 // key of the last row that was shown or skipped
 	more    bool  // a row that matches follows last
-	end     bool  // no row follows last in its group
+	end     bool  // the group of last has no further row
 	next    string
 	// lookedTo is when the last of the scanned rows that the caller may see was created, nil without
 	// one. The time of another row would reveal to the caller how many rows others have.

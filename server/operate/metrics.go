@@ -19,7 +19,7 @@ import (
 
 const (
 	namespace = "mailroom"
-	maxLabels = 3 // of a family
+	maxLabels = 3 // most labels of a family of metrics
 )
 
 // Metrics collects the metrics of one process and serves them to Prometheus from a registry of its own. It is safe for
@@ -244,7 +244,7 @@ func (m *Metrics) present(runs map[mailroom.Status]int, subscribers int, unread 
 
 // quotaLevel is the use of one quota.
 type quotaLevel struct {
-	Used    int64   // of all tokens
+	Used    int64   // use of all tokens together
 	Fullest float64 // largest use/limit of a token
 }
 

@@ -101,7 +101,7 @@ type Meters interface {
 // Options are the parts of a server that the handlers need. Alerts may be nil; all other fields are required.
 type Options struct {
 	Ledger   Ledger
-	Secret   string      // of the operator, from which the key of cursors is made
+	Secret   string      // secret of the operator, from which the key of cursors is derived
 	Operator *auth.Token // the operator's token
 	Quotas   auth.Quotas // the defaults of tokens that set none; read-only
 	Metrics  *Metrics

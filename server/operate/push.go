@@ -25,8 +25,8 @@ import (
 
 // Bounds of the subscriptions of browsers.
 const (
-	maxSubscriptionsEach = 20  // of one token name
-	maxSubscriptions     = 100 // in all, at most [alert.MaxSubscribers]
+	maxSubscriptionsEach = 20  // most subscriptions of one token name
+	maxSubscriptions     = 100 // most subscriptions of all names, at most [alert.MaxSubscribers]
 )
 
 // PushTarget is the target of alerts that browsers subscribe to.
@@ -60,7 +60,7 @@ type Subscribers interface {
 // PushHandlers serve the subscriptions of browsers. Each is a thread whose metadata is a
 // [webpush.Subscription].
 type PushHandlers struct {
-	target   PushTarget // nil: none
+	target   PushTarget // nil: browsers cannot subscribe
 	operator *auth.Token
 	ledger   Subscribers
 	threads  Threads
@@ -79,7 +79,7 @@ func (h *PushHandlers) check() error {
 // subscribed is a browser as the store has it.
 type subscribed struct {
 	thread *mailroom.Thread
-	gone   bool // it gets no further alerts
+	gone   bool // the subscription gets no further alerts
 	webpush.Subscription
 }
 
@@ -150,7 +150,7 @@ func (h *PushHandlers) Subscribe(ctx context.Context, in *subscribeInput) (*body
 	switch {
 	case err != nil:
 		return nil, err
-	case session == "" && who.Terms.Kind != auth.KindToken: // it ended since the request began
+	case session == "" && who.Terms.Kind != auth.KindToken: // the session ended since the request began
 		return nil, request.ErrRevoked()
 	}
 	s := &webpush.Subscription{
@@ -265,7 +265,7 @@ func (h *PushHandlers) dropGone(ctx context.Context, selected func(subscribed) b
 			continue
 		}
 		err := h.drop(ctx, s.thread.ID)
-		if err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict { // it still has alerts that fail
+		if err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict { // conflict: the thread still has alerts that fail
 			return err
 		}
 	}

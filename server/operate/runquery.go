@@ -15,7 +15,7 @@ import (
 // parseRunFilter parses a filter of runs. conditions has those that an index of a store answers, and the owner if the
 // token who sees the threads of one owner only; see narrowest.
 func parseRunFilter(at, text string, who *auth.Token) (f request.Filter, conditions store.RunQuery, err error) {
-	if !check.IsClean(text) { // of a body, which may have escapes
+	if !check.IsClean(text) { // text from a body may have escapes
 		return f, conditions, request.Invalid(at+"q", "has a NUL", nil)
 	}
 	if f, err = request.ParseFilter(text, runKeys()); err != nil {

@@ -13,7 +13,7 @@ import (
 type runScan struct {
 	filter request.Filter
 	source runSource
-	window window // of the keys that can match
+	window window // keys that matching runs can have
 	oldest bool   // oldest first, otherwise the newest
 }
 
@@ -31,8 +31,8 @@ func (h *ListHandlers) newRunScan(
 
 // scanned is where a scan ended.
 type scanned struct {
-	last place // the last row that was read
-	end  bool  // no further row can match
+	last place // place of the last row that was read
+	end  bool  // all rows that can match were read
 	// lookedTo is when the last of the rows that the caller may see was created, nil without one.
 	lookedTo *time.Time
 }

@@ -24,13 +24,13 @@ const searchThreads = 200
 // place is where a list or search continues, see the package comment.
 type place struct {
 	group string // the threads of the namespace behind this id; "": the first ones, and those of the caller
-	key   int64  // of the last row, 0 at the begin of a group
+	key   int64  // key of the last row, 0 at the begin of a group
 }
 
 // scope has the rows that a list may read for its caller, of one group: see "Rows of others" in the package comment.
 type scope struct {
-	all     bool               // of all threads
-	owner   string             // of the threads of this owner; "": no owner
+	all     bool               // the scope has all threads
+	owner   string             // the scope has the threads of this owner; "": of no owner
 	threads []*mailroom.Thread // and of these
 	next    string             // the group behind this one; "": no further group
 }
@@ -84,7 +84,7 @@ func (s scope) threadsWithin(rd store.Reader, from int64, limit int) ([]*mailroo
 	if s.owner != "" {
 		found, err = rd.Threads(store.ThreadQuery{Owner: s.owner, From: from, Limit: limit, Bytes: scanBytes})
 		if len(found) > 0 {
-			last = found[len(found)-1].Key // there may be more below it
+			last = found[len(found)-1].Key // the next page continues below this key
 		}
 	}
 	for _, t := range s.threads {
@@ -101,7 +101,7 @@ type runSource struct {
 	// query selects rows by one condition, unless scoped is set.
 	query  store.RunQuery
 	scoped bool // the rows of the scope
-	none   bool // no row can match
+	none   bool // the scope can match no row
 }
 
 // runsFrom returns the source with the fewest rows that has all runs that match the conditions and that the caller

@@ -37,7 +37,7 @@ type SearchHandlers struct {
 	ledger   Searcher
 	find     request.Lookup
 	pages    pager
-	noSearch bool // as Options.NoSearch
+	noSearch bool // see Options.NoSearch
 }
 
 // Search finds messages by their words. It looks at a bounded part of the index, so a page may have fewer
@@ -90,12 +90,12 @@ type looking struct {
 	handlers *SearchHandlers
 	words    []string
 	query    ledger.SearchQuery
-	thread   string // that the query names and the caller sees
+	thread   string // thread that the query names and the caller sees
 	limit    int
 	now      ledger.Indexed
 
 	found []api.FoundMessage
-	rows  []int64 // of found
+	rows  []int64 // keys of the rows in found
 }
 
 func (l *looking) add(m mailroom.Message, row int64) {
@@ -112,7 +112,7 @@ func (l *looking) add(m mailroom.Message, row int64) {
 func (l *looking) from(ctx context.Context, at place) (place, error) {
 	l.found = []api.FoundMessage{}
 	begin := time.Now()
-	last := place{} // of the last message that is shown
+	last := place{} // place of the last message that is shown
 	for {
 		in, err := l.scope(ctx, at.group)
 		if err != nil {
@@ -124,7 +124,7 @@ func (l *looking) from(ctx context.Context, at place) (place, error) {
 		}
 		q.Limit, q.Budget = l.limit+1-before, max(searchBudget-time.Since(begin), 1)
 		if in.isEmpty() {
-			q.Words = nil // only how far the index is
+			q.Words = nil // reads only how far the index is
 		}
 		if l.now, err = l.handlers.ledger.Search(ctx, &q); err != nil {
 			return place{}, err

@@ -35,7 +35,7 @@ func (h *StatsHandlers) Series(ctx context.Context, in *seriesInput) (*body[api.
 	}
 	err = h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Count(store.CountQuery{Summaries: &q})
-		var ends []store.Summary // of one period; the rows are in the order of time
+		var ends []store.Summary // ends of one period; the rows are in the order of time
 		for i, s := range rows.Summaries {
 			if ends = append(ends, s); i == len(rows.Summaries)-1 || !rows.Summaries[i+1].Key.At.Equal(s.Key.At) {
 				out.Items = append(out.Items, seriesPoint(ends))
@@ -49,7 +49,7 @@ func (h *StatsHandlers) Series(ctx context.Context, in *seriesInput) (*body[api.
 
 // query returns the query of a series, whose bounds are whole periods.
 func (in *seriesInput) query(now time.Time) (q store.SummaryQuery, err error) {
-	var length time.Duration // if from is not given
+	var length time.Duration // length of the series if from is not given
 	switch in.Step {
 	case "minute":
 		q.Step, length = store.StepMinute, store.StepDay

@@ -18,7 +18,7 @@ type StatsHandlers struct {
 	alerts  *AlertHandlers
 	tokens  Tokens
 	find    request.Lookup
-	quotas  auth.Quotas // as Options.Quotas
+	quotas  auth.Quotas // see Options.Quotas
 	metrics *Metrics
 	meters  Meters
 	started time.Time

@@ -85,7 +85,7 @@ func keysAt(rd store.Reader, owner string, at time.Time) (low, high int64, err e
 		switch {
 		case err != nil:
 			return 0, 0, err
-		case len(next) == 0 || next[0].Key >= end: // none between
+		case len(next) == 0 || next[0].Key >= end: // no row lies between middle and end
 			end = middle
 		case next[0].CreatedAt.Before(at):
 			early = next[0]

@@ -155,7 +155,7 @@ func (k *socket) request(
 		}
 	}
 	if by := k.upgrade.Header["X-Forwarded-For"]; by != nil {
-		r.Header["X-Forwarded-For"] = by // for the log
+		r.Header["X-Forwarded-For"] = by // for the log of the request
 	}
 	return r, nil
 }
@@ -183,7 +183,7 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 		if p == nil {
 			return
 		}
-		if p != http.ErrAbortHandler { // else the response was aborted, and logged
+		if p != http.ErrAbortHandler { // with ErrAbortHandler the response was aborted and logged
 			recovery.NewPanic(p).Log(k.host.Log, "socket request")
 		}
 		raw, err := json.Marshal(api.NewProblem(&mailroom.Error{Code: mailroom.CodeInternal}))

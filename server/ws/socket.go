@@ -110,7 +110,7 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // Served describes a socket that has ended.
 type Served struct {
-	Bytes   int64 // of the frames sent
+	Bytes   int64 // bytes of the frames sent
 	TooSlow error // the error that ended a reader that was too slow, or nil
 }
 
@@ -192,7 +192,7 @@ func (k *socket) close(cause error) {
 		_ = k.out.raw.SetReadDeadline(time.Now().Add(closeReadTime)) // a closed connection fails the read
 		_ = k.conn.Close(why.code, why.reason)                       // fails if the peer has gone
 	}
-	_ = k.conn.CloseNow() // it may be closed already
+	_ = k.conn.CloseNow() // the connection may be closed already
 }
 
 // recoverError turns a panic of f into a close error, so that it does not end the process.

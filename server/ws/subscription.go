@@ -34,7 +34,7 @@ type Subscription struct {
 	query   stream.Query
 	cursor  string          // the reader's position
 	settled mailroom.Status // final status of the run, from its last entry; "" if not seen
-	blocked bool            // its frame was too slow to write
+	blocked bool            // a frame was too slow to write
 }
 
 type subscriptionKey struct{}
@@ -76,7 +76,7 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 	case <-sub.ended:
 	}
 	if refused == nil {
-		return nil // it started and ended at once
+		return nil // the subscription started and ended at once
 	}
 	k.subs-- // the client never saw the id
 	return k.out.send(k.errorAnswer(answer{ID: f.id}, refused))
@@ -126,7 +126,7 @@ func (k *socket) unsubscribe(f frame) error {
 		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", request.Truncate(id)))
 	}
 	sub.stop(errUnsubscribed)
-	<-sub.ended // no event follows the ack
+	<-sub.ended // after the end, so that no event follows the ack
 	return k.out.send(answer{Op: "ack", ID: f.id, Sub: id})
 }
 
@@ -191,7 +191,7 @@ func (b *Subscription) Follow(
 	if b.socket.ctx.Err() != nil || errors.Is(err, errUnsubscribed) {
 		return nil // the close frame or the ack of unsubscribe says so
 	}
-	b.socket.removeSubscription(b) // before its last frame
+	b.socket.removeSubscription(b) // before the last frame of the subscription
 	if err != nil {
 		b.sendError(r, err)
 	} else if q.Until == stream.UntilSettled {
@@ -252,7 +252,7 @@ func (b *Subscription) SendEvent(e stream.Event) error {
 			b.settled = ""
 		}
 	case b.query.Run != "":
-		b.settled = status // the last one counts: a run can be retried
+		b.settled = status // the last status counts, because a run can be retried
 	default:
 		return b.socket.out.send(b.settledAnswer(e.Entry.Run, status))
 	}

@@ -25,7 +25,7 @@ type frameWriter struct {
 	conn    *websocket.Conn
 	raw     net.Conn // the connection of conn, for deadlines
 	timeout time.Duration
-	end     context.CancelCauseFunc // of the socket
+	end     context.CancelCauseFunc // ends the socket
 	done    <-chan struct{}         // closed when the socket ends
 	backlog *request.Backlog
 	pending *request.Unread
@@ -96,7 +96,7 @@ func (w *frameWriter) limitWriteTime() {
 }
 
 func (w *frameWriter) deadline(at time.Time) {
-	_ = w.raw.SetWriteDeadline(at) // if it fails, so does the write
+	_ = w.raw.SetWriteDeadline(at) // if the deadline fails, so does the write
 }
 
 // written is the number of bytes of frames sent.

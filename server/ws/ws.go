@@ -50,13 +50,13 @@ type Grant struct {
 type Options struct {
 	Host    Host
 	Closing context.Context // ends when the server shuts down
-	Bodies  *request.Budget // of frames in memory
+	Bodies  *request.Budget // budget of the frames in memory
 	Backlog *request.Backlog
 	Log     *slog.Logger
 
-	HeaderTimeout time.Duration // for a client to send its token
-	BodyTimeout   time.Duration // for a client to send a frame
-	WriteTimeout  time.Duration // for a client to read a frame
+	HeaderTimeout time.Duration // longest time for a client to send its token
+	BodyTimeout   time.Duration // longest time for a client to send a frame
+	WriteTimeout  time.Duration // longest time for a client to read a frame
 	Heartbeat     time.Duration // interval of pings
 	MaxFrame      int           // bytes of a frame from a client
 }

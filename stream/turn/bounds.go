@@ -11,10 +11,10 @@ import (
 // Bounds of a State. What a server wrote stays within them, except for turns that are very long.
 const (
 	MaxTurns     = 2000             // beyond it the oldest finished turns are dropped, else the oldest ones
-	MaxParts     = 4096             // of a turn; beyond it the oldest parts are dropped, see Turn.Dropped
-	MaxPartBytes = mailroom.MaxText // of each text and value of a part
-	MaxTurnBytes = 16 << 20         // as MaxParts
-	MaxBytes     = 32 << 20         // of all turns, as MaxTurns
+	MaxParts     = 4096             // most parts of a turn; beyond it the oldest parts are dropped, see Turn.Dropped
+	MaxPartBytes = mailroom.MaxText // most bytes of each text and value of a part
+	MaxTurnBytes = 16 << 20         // most bytes of a turn; beyond it the oldest parts are dropped
+	MaxBytes     = 32 << 20         // most bytes of all turns; beyond it the oldest turns are dropped
 
 	maxLiveTools = 64  // calls of one message whose arguments are live
 	maxEarly     = 256 // deltas that wait for an entry, of MaxText in all

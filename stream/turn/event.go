@@ -10,8 +10,8 @@ type Event struct {
 	Number int64
 	Cursor bool
 
-	Status Status // of the turn
-	Part   Part   // of events of parts
+	Status Status // status of the turn
+	Part   Part   // the part, in events of parts
 
 	// Offset and Text are what a part grew by. Offset is the position in bytes of Text in the text of the part. It
 	// continues what the reader has, except that live thinking and live arguments may have a hole before it.
@@ -28,13 +28,13 @@ type Type string
 // Values of an event's Type.
 const (
 	TurnBegan   Type = "turn.began"
-	TurnChanged Type = "turn.changed" // another status, attempt or stop
+	TurnChanged Type = "turn.changed" // the turn has another status, attempt or stop
 	TurnEnded   Type = "turn.ended"   // a failed or cancelled turn may change again, if it is retried
 	PartBegan   Type = "part.began"
-	PartGrew    Type = "part.grew"    // by Text
-	PartChanged Type = "part.changed" // in any field; a text replaces what the reader has
-	PartEnded   Type = "part.ended"   // it may change later, as text that is superseded
-	PartGone    Type = "part.gone"    // it was live only, and the log has no such part
+	PartGrew    Type = "part.grew"    // Text was appended to the part
+	PartChanged Type = "part.changed" // a field of the part changed; a text replaces what the reader has
+	PartEnded   Type = "part.ended"   // the part is complete; it may change later, as text that is superseded
+	PartGone    Type = "part.gone"    // the part was live only, and the log has no such part
 )
 
 // announce adds an event of live text that the log does not have.

@@ -11,7 +11,7 @@ import (
 // live is what the log does not have yet: the message being written by the attempt that holds the thread. It is apart
 // from the turns, so that no live text, be it late, repeated or lost, changes what entries say.
 type live struct {
-	run     string // "": not known yet
+	run     string // run that writes the live text; "": not known yet
 	attempt int
 	message string
 	shown   int // bytes of the message's text that the reader has
@@ -19,8 +19,8 @@ type live struct {
 	text      *Part
 	reasoning *Part
 	tools     []*Part
-	early     []entry.Delta              // of messages after one whose entry has not come
-	writers   map[*Part]*strings.Builder // of the texts of the parts: appending to a string copies it
+	early     []entry.Delta              // deltas of messages after one whose entry has not come
+	writers   map[*Part]*strings.Builder // texts of the parts, because appending to a string copies it
 }
 
 // taken is what an entry of a message takes out of the live text.
@@ -227,7 +227,7 @@ func (s *State) writeBeside(t *Turn, d *entry.Delta) {
 		s.announce(PartBegan, t, p)
 	}
 	offset := p.end()
-	if d.Offset > offset { // after a hole
+	if d.Offset > offset { // text before this delta was lost
 		p.From, p.Text, offset = d.Offset, "", d.Offset
 		delete(l.writers, p)
 	}

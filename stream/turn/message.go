@@ -16,7 +16,7 @@ func (s *State) message(e mailroom.Entry) {
 	t := s.turn(e)
 	l := s.live.takeMessage(t.Run, e.Attempt, m.ID)
 	for _, p := range l.others {
-		s.announce(PartGone, t, p) // of a message that has no entry
+		s.announce(PartGone, t, p) // the message of this part has no entry
 	}
 	t.said, t.written = m.ID, t.written+1
 	var texts, others []*Part // the first text, and the rest
@@ -25,7 +25,7 @@ func (s *State) message(e mailroom.Entry) {
 	for _, from := range m.Parts {
 		p := partOf(&m, from)
 		if p == nil {
-			continue // of a newer version
+			continue // a part of a newer version is left out
 		}
 		counts[p.Kind]++
 		p.Key, p.Seq, p.Attempt = messageKey(m.ID, p.Kind, counts[p.Kind]), e.Seq, e.Attempt

@@ -22,7 +22,7 @@ func Number(seq int64, bytes int) int64 {
 func Split(number int64) (seq int64, bytes int) {
 	number = max(number, 0)
 	seq, rest := number>>blockBits, int(number&blockMask)
-	if rest > mailroom.MaxText { // within the events of the next entry
+	if rest > mailroom.MaxText { // a number within the events of the next entry
 		return seq, 0
 	}
 	return seq, rest

@@ -10,24 +10,24 @@ import (
 // Turn is what one run says and does. Its fields are derived from entries only.
 type Turn struct {
 	Run      string
-	Agent    string   // "" if its beginning was not applied
+	Agent    string   // name of the agent; "" if the start of the turn was not applied
 	Messages []string // ids of the messages that the run was queued with
 	Status   Status
 	Attempt  int
-	Stopping bool // it was asked to stop, and has not ended
+	Stopping bool // the turn was asked to stop, and has not ended
 	// Begun reports that the turn has its beginning. A turn whose older entries are not kept, or were not read, begins
 	// with its first entry that was applied.
 	Begun       bool
 	First, Last int64     // seqs of its first and last entry that were applied
 	Until       time.Time // of a retry: when it starts; of a wait: when it ends at the latest; zero: not known
 	Usage       mailroom.Usage
-	Reason      mailroom.Reason    // of a cancelled turn
-	Error       *mailroom.RunError // of a failed turn
+	Reason      mailroom.Reason    // why a cancelled turn was cancelled
+	Error       *mailroom.RunError // error of a failed turn
 
-	Parts   []*Part // in the order of the log
+	Parts   []*Part // parts in the order of the log
 	Dropped int     // parts beyond MaxParts or MaxTurnBytes, the oldest ones
 
-	assumed bool             // only live text has shown it
+	assumed bool             // only live text has shown the turn, no entry
 	said    string           // id of its last message
 	counted int              // the attempt whose start was applied, and all that follows
 	written int              // messages of that attempt in the log
@@ -45,12 +45,12 @@ type Status string
 const (
 	StatusQueued    Status = "queued"
 	StatusRunning   Status = "running"
-	StatusWaiting   Status = "waiting"  // for its questions, children or a time
+	StatusWaiting   Status = "waiting"  // waits for its questions, children or a time
 	StatusRetrying  Status = "retrying" // an attempt failed or was lost, and another one follows
 	StatusCompleted Status = "completed"
 	StatusFailed    Status = "failed"
 	StatusCancelled Status = "cancelled"
-	StatusLost      Status = "lost" // it has ended, and the entry that says how is not kept any more
+	StatusLost      Status = "lost" // the turn has ended, and the entry that says how is no longer kept
 )
 
 // Finished reports whether a turn with this status has ended. A failed or cancelled turn may be retried later.
@@ -84,7 +84,7 @@ const (
 	ProgressDone    Progress = "done"    // complete, or decided
 	ProgressFailed  Progress = "failed"  // the tool or the child failed
 	ProgressExpired Progress = "expired" // the question was not decided in time
-	ProgressVoid    Progress = "void"    // its turn ended first, or the call began again
+	ProgressVoid    Progress = "void"    // the turn ended before the call, or the call began again
 )
 
 // Part is a part of a turn. The fields below Cut are set as the kind says.
@@ -93,7 +93,7 @@ type Part struct {
 	Kind     Kind
 	Progress Progress
 	Attempt  int
-	Seq      int64 // of its first entry; 0: live
+	Seq      int64 // seq of the part's first entry; 0: only live text has shown it
 	// Superseded marks the text, and what stands beside it, of an attempt that broke off and was repeated.
 	Superseded bool
 	Cut        bool // a value was larger than MaxPartBytes and is left out, or a text and is cut
@@ -102,14 +102,14 @@ type Part struct {
 	Message  string // id of their message
 	Text     string // also: of a live tool call, its arguments so far; of a question, its prompt
 	From     int    // bytes of the text that are missing before Text: the reader began within it
-	Internal bool   // not a reply, such as a remark before a tool call
-	Partial  bool   // its attempt broke off
+	Internal bool   // the text is not a reply, such as a remark before a tool call
+	Partial  bool   // the attempt broke off before the text was complete
 	Data     json.RawMessage
 	URI      string
 	MimeType string
 
-	Name  string         // of a tool, question, step or file
-	Usage mailroom.Usage // of a step
+	Name  string         // name of a tool, question, step or file
+	Usage mailroom.Usage // usage of a step
 
 	Tool     *Tool
 	Question *Question
@@ -120,9 +120,9 @@ type Part struct {
 // Tool is a tool call. An agent writes its fields, so they have any content.
 type Tool struct {
 	Call    string
-	Input   json.RawMessage // nil: not complete, or not known
+	Input   json.RawMessage // arguments of the call; nil: not complete, or not known
 	Summary string
-	Output  json.RawMessage // nil: the Summary is all
+	Output  json.RawMessage // result of the call; nil: only Summary is known
 }
 
 // Question is a ticket, of any kind but children.
@@ -131,7 +131,7 @@ type Question struct {
 	Kind      mailroom.TicketKind
 	Action    string
 	Arguments json.RawMessage
-	Digest    string // to be sent back with a decision
+	Digest    string // digest of the question, to be sent back with a decision
 	ExpiresAt *time.Time
 	Answers   bool // an approval that takes data as well
 	Holds     bool // see [mailroom.Ticket]
@@ -154,17 +154,17 @@ type Child struct {
 	Thread  string
 	Message string
 	Run     string
-	Ticket  string             // "" if the turn does not wait for it
+	Ticket  string             // ticket of the wait; "" if the turn does not wait for the run
 	Status  mailroom.Status    // how the run ended
-	Reply   *string            // nil also if it is too long for an answer: read it from the run
-	Error   *mailroom.RunError // of a failed run
+	Reply   *string            // nil also if the reply is too long for an answer: read it from the run
+	Error   *mailroom.RunError // error of a failed run
 }
 
 // Failure is an attempt that failed or was lost, or the failure of the turn.
 type Failure struct {
-	Class   mailroom.Class // "" if the worker was lost
+	Class   mailroom.Class // class of the failure; "" if the worker was lost
 	Message string
-	Reason  string // of a rescheduled attempt: retry or lease_lost
+	Reason  string // why the attempt was rescheduled: retry or lease_lost
 	Again   bool   // another attempt follows
 	Until   time.Time
 }

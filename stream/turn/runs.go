@@ -13,7 +13,7 @@ func (s *State) ran(e mailroom.Entry) {
 	switch e.Kind {
 	case entry.KindQueued:
 		var body entry.RunQueued
-		_ = e.Decode(&body) // what can be read of it
+		_ = e.Decode(&body) // a body that cannot be read has the fields that can
 		t.Begun, t.Status, t.Agent, t.Messages, t.Until = true, StatusQueued, body.Agent, body.Messages, body.AvailableAt
 		s.changed(TurnChanged, t)
 		return
@@ -23,7 +23,7 @@ func (s *State) ran(e mailroom.Entry) {
 		return
 	case entry.KindStarted, entry.KindResumed:
 		if s.live.run != t.Run || s.live.attempt < e.Attempt {
-			s.dropLive() // one run of a thread at a time holds a claim
+			s.dropLive() // the live text of the claim before has ended: one run of a thread at a time holds a claim
 		}
 		t.Status, t.Until, t.Reason, t.Error = StatusRunning, time.Time{}, "", nil
 		t.counted, t.written = e.Attempt, 0

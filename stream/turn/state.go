@@ -10,11 +10,11 @@ import (
 // State is the turns of a thread as far as entries and deltas were applied. Its zero value is the state before the
 // first one, and also of a reader that begins in the middle of a log. It is not for concurrent use.
 type State struct {
-	turns []*Turn // in the order of their first entries
+	turns []*Turn // turns in the order of their first entries
 	byRun map[string]*Turn
-	bytes int // of all turns
+	bytes int // bytes of all turns
 
-	seq  int64 // of the last entry that was applied
+	seq  int64 // seq of the last entry that was applied
 	live live
 
 	// Numbers.
@@ -25,7 +25,7 @@ type State struct {
 	// Events of the entry or the delta that is being applied.
 	out       []Event
 	slot      int
-	began     *Turn // its first entry is being applied
+	began     *Turn // the turn whose first entry is being applied
 	textFirst bool  // the text of the message comes first, see number
 }
 

@@ -95,7 +95,7 @@ func (b *Backlog) tryAcquire(e *Unread, who string, n int64) (changed <-chan str
 			slow.slow = true
 			slow.Cut()
 		}
-		break // one at a time: each makes room
+		break // cuts one stream at a time, because each one makes room
 	}
 	if wait <= 0 {
 		wait = minSlowTime

@@ -38,8 +38,8 @@ func (k FilterKey) named(name string) bool {
 // FilterRow returns the values of one row. Each function is called only for keys of its
 // kind that the filter contains.
 type FilterRow struct {
-	Text func(key string) string    // of kindName and KindText
-	Time func(key string) time.Time // of KindTime; zero: no time
+	Text func(key string) string    // for kindName and KindText
+	Time func(key string) time.Time // for KindTime; zero: the key has no time
 }
 
 // Filter is a parsed q, the query language of lists. The zero Filter matches everything.
@@ -75,7 +75,7 @@ type term struct {
 	kind FilterKind
 	not  bool
 	any  []pattern // alternatives, at least one
-	span span      // of KindTime
+	span span      // for KindTime
 }
 
 // pattern is the literal texts between stars; one piece: no star.

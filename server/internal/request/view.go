@@ -62,7 +62,7 @@ func holders(rd store.Reader, rows []*mailroom.Run) (map[string]*store.Worker, e
 		}
 		out[t.Current] = byID[t.Worker]
 		if out[t.Current] == nil {
-			out[t.Current] = &store.Worker{ID: t.Worker} // its row was deleted first
+			out[t.Current] = &store.Worker{ID: t.Worker} // the store deleted the worker's row before the claim ended
 		}
 	}
 	return out, nil
