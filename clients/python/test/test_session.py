@@ -477,6 +477,52 @@ class TestAsync(Case):
             self.assertEqual(self.done(run), "6 kept 8 end")
         self.assertEqual(len(loops), 1)
 
+    def test_what_an_async_handler_waits_for_at_once_is_asked_together(self) -> None:
+        """An effect and a memo that run beside the questions are recorded before the attempt ends."""
+        calls: list[str] = []
+
+        async def slow(name: str) -> str:
+            calls.append(name)
+            await asyncio.sleep(0.3)
+            return name
+
+        async def handle(s: AsyncSession) -> str:
+            got = await asyncio.gather(s.approval("a", prompt="A?"), s.ask("b", "B?"), s.event("c"),
+                                       s.call("child", "hello", agent="echo"), s.sleep("nap", 0.01),
+                                       s.effect("pay", lambda: slow("pay")), s.memo("look", lambda: slow("look")))
+            return f"{bool(got[0])} {got[1]} {got[2]} {got[3].reply} {got[5]} {got[6]}"
+        self.serve("together", handle)
+        run = self.mailroom.send("x", agent="together")
+        q = f"run:{run.id} state:open kind:approval,input,event"
+        asked = until("all is asked", lambda: len(rows := list(self.mailroom.tickets(q))) == 3 and rows)
+        self.assertEqual({t.name for t in asked}, {"a", "b", "c"})
+        until("the attempt has ended", lambda: run.refresh().status == "waiting")
+        self.assertEqual(sorted(calls), ["look", "pay"])
+        for ticket in asked:
+            if ticket.kind == "approval":
+                self.mailroom.decide(ticket, "approve")
+            else:
+                self.mailroom.decide(ticket, "answer", answer=ticket.name.upper())
+        self.assertEqual(self.done(run), "True B C hello pay look")
+        self.assertEqual(sorted(calls), ["look", "pay"])
+        self.assertEqual(self.kinds(run).count("effect.unknown"), 0)
+
+    def test_a_question_ends_the_handler_with_parked_and_nothing_else(self) -> None:
+        raised: list[type[BaseException]] = []
+
+        def handle(s: Session) -> str:
+            for name in ("a", "b"):
+                try:
+                    s.approval(name, prompt="Go?")
+                except BaseException as err:  # the second one is not asked: the handler has been told
+                    raised.append(type(err))
+            return "end"
+        self.serve("parked", handle)
+        run = self.mailroom.send("x", agent="parked").wait(until_asked=True, timeout=PATIENCE)
+        self.assertEqual([t.name for t in self.mailroom.asks(run=run.id)], ["a"])
+        self.assertEqual(raised, [Parked, Parked])
+        self.mailroom.cancel(run)
+
     def test_an_async_handler_that_cannot_be_called_fails(self) -> None:
         async def handle() -> None:
             pass

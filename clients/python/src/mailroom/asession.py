@@ -7,11 +7,12 @@ import contextvars
 import functools
 import inspect
 from collections import defaultdict
-from typing import Any, Awaitable, Callable, TypeVar
+from typing import Any, Awaitable, Callable, Coroutine, TypeVar
 
 from .answers import Approval, Child, Log
-from .attempt import Attempt
+from .attempt import Attempt, beside
 from .effects import Happened
+from .errors import Parked
 from .rows import Message, Row
 from .session import UNSET, Session
 
@@ -23,6 +24,9 @@ class AsyncSession:
 
     All async handlers of a worker run on one loop, in a thread of its own. A handler that blocks the loop holds up
     the others, but no lease: claims are renewed in another thread. A stop cancels the task.
+
+    What one asyncio.gather waits for is asked together, and the first decision starts the next attempt. Before the
+    attempt ends, effects and memos that run beside a question finish, and are recorded.
     """
 
     def __init__(self, session: Session) -> None:
@@ -31,6 +35,8 @@ class AsyncSession:
         # By effect. Calls of one name wait here: in threads they could take all of the loop, and the one that they
         # wait for needs one.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._open = 0  # calls that have begun, and may ask or record something yet
+        self._quiet = asyncio.Event()  # set whenever none is open
 
     input = property(lambda self: self.sync.input, doc=Session.input.__doc__)
     text = property(lambda self: self.sync.text, doc=Session.text.__doc__)
@@ -94,11 +100,35 @@ class AsyncSession:
                      idempotent: bool = False, reconcile: Callable[[], Any] | None = None) -> T:
         """See Session.effect. `fn` and `reconcile` may be async; if not, they run in a thread."""
         self.sync._effects.not_inside(name)
-        async with self._turns[name]:
-            kept: T = await self._once(name, fn, input, idempotent, reconcile)
-            return kept
+        kept: T = await self._beside(self._once(name, fn, input, idempotent, reconcile))
+        return kept
+
+    async def _beside(self, call: Coroutine[Any, Any, T]) -> T:
+        """Awaits a call. If it parks the run, the handler learns that when the calls beside it have ended."""
+        if beside.get():
+            return await call  # inside another one, which waits
+        self._open += 1
+        self._quiet.clear()
+        token = beside.set(True)
+        try:
+            return await call
+        except Parked as err:
+            parked = err
+        finally:
+            beside.reset(token)
+            self._open -= 1
+            if not self._open:
+                self._quiet.set()
+        while self._open:
+            await self._quiet.wait()
+        self._attempt.told = True
+        raise parked
 
     async def _once(self, name: str, fn: Callable[[], Any], input: Any, idempotent: bool, reconcile: Any) -> Any:
+        async with self._turns[name]:
+            return await self._called(name, fn, input, idempotent, reconcile)
+
+    async def _called(self, name: str, fn: Callable[[], Any], input: Any, idempotent: bool, reconcile: Any) -> Any:
         call = await _away(self.sync._effects.call, name, input, idempotent, reconcile is not None)
         try:
             if not call.settled and call.must_reconcile and reconcile is not None:
@@ -125,6 +155,10 @@ class AsyncSession:
     async def memo(self, name: str, fn: Callable[[], Awaitable[T] | T]) -> T:
         """See Session.memo. `fn` may be async."""
         self.sync._effects.not_inside(name)
+        kept: T = await self._beside(self._kept(name, fn))
+        return kept
+
+    async def _kept(self, name: str, fn: Callable[[], Any]) -> Any:
         async with self._turns[name]:
             call = await _away(self.sync._effects.call, name, None, True, False, memo=True)
             try:
@@ -132,27 +166,27 @@ class AsyncSession:
                     with call.scope():
                         made = await _run(fn)
                     await _surely(call.finish, made)
-                kept: T = call.value
-                return kept
+                return call.value
             finally:
                 call.done()
 
     async def approval(self, name: str, *, prompt: str, action: str = "", arguments: Any = None,
                        expires: float | None = None) -> Approval:
         """See Session.approval."""
-        return await _away(self.sync.approval, name, prompt=prompt, action=action, arguments=arguments, expires=expires)
+        return await self._beside(_away(self.sync.approval, name, prompt=prompt, action=action, arguments=arguments,
+                                        expires=expires))
 
     async def ask(self, name: str, prompt: str, *, expires: float | None = None) -> Any:
         """See Session.ask."""
-        return await _away(self.sync.ask, name, prompt, expires=expires)
+        return await self._beside(_away(self.sync.ask, name, prompt, expires=expires))
 
     async def event(self, name: str, *, expires: float | None = None) -> Any:
         """See Session.event."""
-        return await _away(self.sync.event, name, expires=expires)
+        return await self._beside(_away(self.sync.event, name, expires=expires))
 
     async def sleep(self, name: str, seconds: float) -> None:
         """See Session.sleep."""
-        await _away(self.sync.sleep, name, seconds)
+        await self._beside(_away(self.sync.sleep, name, seconds))
 
     async def send(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None,
                    wake: bool = False, **more: Any) -> None:
@@ -162,7 +196,7 @@ class AsyncSession:
     async def call(self, name: str, text: str, *, agent: str | None = None, thread: str | None = None,
                    **more: Any) -> Child:
         """See Session.call."""
-        return await _away(self.sync.call, name, text, agent=agent, thread=thread, **more)
+        return await self._beside(_away(self.sync.call, name, text, agent=agent, thread=thread, **more))
 
     async def steered(self) -> list[Message]:
         """See Session.steered."""

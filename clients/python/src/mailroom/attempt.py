@@ -6,6 +6,7 @@ repeated as it was, with the same number, until it is answered or the claim is l
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import os
 import threading
@@ -20,6 +21,9 @@ from .logs import Log
 from .rows import Row
 from .text import Live, Text
 from .transport import FAULTS, Query, Transport
+
+# Whether a call holds Parked back until the calls beside it have ended, so that they may still ask.
+beside: contextvars.ContextVar[bool] = contextvars.ContextVar("mailroom calls beside each other", default=False)
 
 
 class Attempt:
@@ -41,6 +45,7 @@ class Attempt:
         self.text = Text(f"{self.run['id']}.{self.run['attempt']}")
         self.live: dict[str, Live] = {}  # by channel and call, for the message being written
         self.parked: Row | None = None  # the wait, and the tickets to open
+        self.told = False  # the handler has got Parked, or will get it before it goes on
         self.covers = 0  # the last steered message that the handler has
         self.state: list[Any] = []  # at most one: the state that the next step writes
         self.waits_on = ""  # what it waits for while it is silent; forgotten with what it writes next
@@ -97,8 +102,11 @@ class Attempt:
             raise LeaseLost("the attempt has ended")
         if self._why is not None:
             raise self._why
-        if self.parked is not None:
-            raise Parked("the run waits for " + ", ".join(self.parked["names"]))
+        if self.parked is not None and (self.told or not beside.get()):
+            raise self._park_error()
+
+    def _park_error(self) -> Parked:
+        return Parked("the run waits for " + ", ".join(self.parked["wait"]["names"] if self.parked else []))
 
     def commit(self, step: Row | None = None, *, effects: list[Row] | None = None, parts: list[Row] | None = None,
                always: bool = False) -> None:
@@ -151,12 +159,23 @@ class Attempt:
             self.deadline = max(self.deadline, time.monotonic() + min(asked, left) / 1000)
 
     def park(self, name: str, asks: list[Row]) -> None:
-        """Raises Parked. The settle after the return of the handler opens the tickets and waits."""
+        """Raises Parked. The settle after the return of the handler opens the tickets and waits.
+
+        Calls that run beside the one that parked first add theirs. Then the first decision starts the next attempt.
+        """
         with self.sending, self.turn:
             self.enter()
-            self.finish()
-            self.parked = {"wait": {"names": [name]}, "tickets": asks}
-            self.enter()
+            if self.parked is None:
+                self.finish()
+                self.parked = {"wait": {"names": []}, "tickets": []}
+            names = self.parked["wait"]["names"]
+            if name not in names:
+                names.append(name)
+                self.parked["tickets"] += asks
+            if len(names) > 1:
+                self.parked["wait"]["any"] = True
+            self.told = self.told or not beside.get()
+            raise self._park_error()
 
     def finish(self) -> None:
         """Commits the state that no step has written."""

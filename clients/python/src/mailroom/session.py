@@ -28,7 +28,8 @@ class Session:
     memos, answers and children that are there are returned at once, under their names, which are unique in the run.
     Text that was written before a wait stays in the thread: write it after the wait, or behind a checkpoint.
 
-    Threads of the handler may use it at once. Every call can raise Parked, Stopped or LeaseLost: let them pass.
+    Threads of the handler may use it at once. Every call can raise Parked, Stopped or LeaseLost: let them pass. What
+    several threads wait for is asked one after the other; an async handler asks together what one gather waits for.
     """
 
     def __init__(self, attempt: Attempt) -> None:
