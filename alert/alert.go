@@ -42,8 +42,8 @@ func Kinds() []Kind {
 type Text string
 
 const (
-	TextNone  Text = "none"  // only that something happened, and where
-	TextTitle Text = "title" // the first line
+	TextNone  Text = "none"  // the alert says only that something happened, and where
+	TextTitle Text = "title" // the alert has the first line of the text
 	TextFull  Text = "full"  // all that a target can show
 )
 
@@ -58,7 +58,7 @@ type Alert struct {
 	// Then are the fallback targets, in order, that get the alert if its target is down.
 	Then []string  `json:"then,omitempty"`
 	Text Text      `json:"text"`
-	At   time.Time `json:"at"` // of the event, or of the first one; the start of the period of a digest
+	At   time.Time `json:"at"` // time of the event, or of the first one; for a digest, the start of its period
 	// Until is the end of the period of a digest, exclusive. Zero: an older version made it.
 	Until time.Time `json:"until,omitzero"`
 	// Count is the number of events that the alert combines.
@@ -69,7 +69,7 @@ type Alert struct {
 	Agent  string `json:"agent,omitempty"`
 	Thread string `json:"thread,omitempty"`
 	Run    string `json:"run,omitempty"`
-	Ticket string `json:"ticket,omitempty"` // with Count 1
+	Ticket string `json:"ticket,omitempty"` // ticket of the alert, if Count is 1
 	// Tickets are the tickets that the alert combines. Nil: there is one ticket, or there are more than maxListed.
 	Tickets []string `json:"tickets,omitempty"`
 	Channel string   `json:"channel,omitempty"`
@@ -98,7 +98,7 @@ func AgentName(target string) string { return prefix + target }
 
 const (
 	prefix    = reserved.Alert
-	originVia = "alert" // of runs that the server submits; a client cannot set it
+	originVia = "alert" // via of runs that the server submits; a client cannot set it
 )
 
 // IsAgent reports whether an agent sends alerts.
@@ -116,7 +116,7 @@ func SubscriberID(target, owner, row string) string { return reserved.AlertPlace
 func (a Alert) Parts() []mailroom.Part {
 	data, err := json.Marshal(a)
 	if err != nil {
-		panic("encode an alert: " + err.Error()) // it has texts, numbers and times only: a bug
+		panic("encode an alert: " + err.Error()) // cannot fail: an alert has texts, numbers and times only
 	}
 	return []mailroom.Part{{Type: "data", Data: data}}
 }

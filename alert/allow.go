@@ -157,7 +157,7 @@ func (s *Subscriber) ended(rows map[string]*auth.Token, operator *auth.Token) (w
 		if s.Token != "" && !operator.IsOperator(s.Token) {
 			return "the operator's token that subscribed was replaced"
 		}
-	case s.Token != "": // no later session gets the same name
+	case s.Token != "": // no later session gets the same name, because names of sessions are unique
 		if t := rows[s.Token]; t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By {
 			return "the session that subscribed has ended"
 		}
@@ -186,7 +186,7 @@ func GoneSubscribers(
 		if err != nil {
 			return nil, err
 		}
-		names := map[int64]string{} // of the rows: what acts for a token has the name of the token
+		names := map[int64]string{} // names in the rows: a session or derived token has the name of its token
 		for _, t := range rows {
 			names[t.Key] = t.Name
 		}
@@ -240,12 +240,12 @@ func AdoptedMetadata(metadata json.RawMessage, operator *auth.Token) json.RawMes
 	}
 	token, err := json.Marshal(operator.ID())
 	if err != nil {
-		return nil // it is plain ASCII
+		return nil // cannot fail: the value is plain ASCII
 	}
 	fields["token"] = token
 	adopted, err := json.Marshal(fields)
 	if err != nil {
-		return nil // it was read from JSON
+		return nil // cannot fail: the value was read from JSON
 	}
 	return adopted
 }

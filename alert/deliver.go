@@ -20,7 +20,7 @@ import (
 
 // Options configure an Agent.
 type Options struct {
-	Name   string // of the target
+	Name   string // name of the target
 	Target Target
 	// Place is a fingerprint of the address that Target sends to. Another address has another fingerprint.
 	Place  string
@@ -29,9 +29,9 @@ type Options struct {
 	URL string
 	// Links signs the links that decide tickets. If it is nil, alerts have no such links.
 	Links    *Links
-	LinkLife time.Duration // from the time when the alert is due
+	LinkLife time.Duration // how long links are valid, from the time when the alert is due
 	MaxBody  int           // characters that the target shows; 0: MaxBody
-	Text     Text          // of replies of subscribed threads
+	Text     Text          // how much of the replies of subscribed threads is sent
 	Zone     *time.Location
 	// Tokens are the names of the tokens, beside those with the admin permission, whose threads may deliver to the target.
 	Tokens []string
@@ -220,7 +220,7 @@ func (a *Agent) saveState(ctx context.Context, s mailroom.Session, now targetSta
 
 func (a *Agent) state(s mailroom.Session) (m targetState) {
 	if json.Unmarshal(s.State(), &m) != nil {
-		return targetState{} // no state is stored yet
+		return targetState{} // the target has no stored state yet
 	}
 	return m
 }
@@ -462,7 +462,7 @@ func deliveredItself(r store.Reader, what *Alert, now time.Time) (over string, e
 // narrow reduces an alert about several questions to the open ones. If one listed question is left, the alert
 // becomes an alert about this question alone.
 func narrow(r store.Reader, what *Alert, now time.Time) error {
-	if len(what.Tickets) == 0 { // there are more than are listed
+	if len(what.Tickets) == 0 { // more questions are open than the alert lists
 		open, err := openTickets(r)
 		if err != nil || len(open) > maxWaiting {
 			return err // the owner's part of them is unknown, so the count stays an upper bound

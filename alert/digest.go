@@ -20,12 +20,12 @@ type Summary struct {
 	From     time.Time // a full hour of UTC
 	Until    time.Time // exclusive
 	Ended    map[mailroom.Status]int64
-	Cost     int64 // of the ended runs, in billionths of a USD
+	Cost     int64 // cost of the ended runs, in billionths of a USD
 	Waiting  int   // open questions, at most maxWaiting + 1
 	Oldest   time.Time
 	Failures []Failure // the groups with the most failures of the period, at most maxFailures
 	Cut      bool      // the period may have more failed runs than Failures covers
-	Counted  int       // with Cut: how many failed runs Failures covers
+	Counted  int       // number of failed runs that Failures covers, if Cut is set
 }
 
 // Failure is a group of failures of an agent.

@@ -29,7 +29,7 @@ type Ledger interface {
 // Follower submits the alerts of rules. Only one follower may work on a store.
 type Follower struct {
 	Ledger Ledger
-	Rules  []Rule // of the configuration; others are stored
+	Rules  []Rule // rules of the configuration; the other rules are stored
 	// Targets are the targets of the server.
 	Targets Allowed
 	// Channels are the channels of the server. The follower drops the state of all other channels. If Channels is
@@ -38,7 +38,7 @@ type Follower struct {
 	Log      *slog.Logger
 
 	// Owned by the goroutine that follows.
-	last   *followed // of the last step; nil: it is read from the store
+	last   *followed // state after the last step; nil: read it from the store
 	stored ruleset
 }
 
@@ -60,7 +60,7 @@ const (
 
 // position is the position of the cursor.
 type position struct {
-	Order  string          `json:"order"` // see [store.AllEntries]
+	Order  string          `json:"order"` // order of the store's entries; see [store.AllEntries]
 	At     store.Position  `json:"at"`
 	Paused map[string]bool `json:"paused,omitempty"` // agents whose pause was handled
 	State  State           `json:"state"`
@@ -68,7 +68,7 @@ type position struct {
 
 // Follow submits alerts until ctx is done.
 func (f *Follower) Follow(ctx context.Context) {
-	f.last = nil // another server may have followed
+	f.last = nil // another server may have followed the entries since
 	for ctx.Err() == nil {
 		var more bool
 		err := recovery.Call(f.Log, "alerts", func() (err error) {
@@ -114,7 +114,7 @@ func (f *Follower) Begin(ctx context.Context, l Ledger) error {
 // after a restart have no effect.
 func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err error) {
 	before := f.last
-	f.last = nil // until this step is done
+	f.last = nil // not valid until this step is done
 	var events []Event
 	var rules []Rule
 	var at position

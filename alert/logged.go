@@ -16,11 +16,11 @@ import (
 // logged has the rows that say what entries of the log mean for rules. They are read in the same snapshot as the
 // entries.
 type logged struct {
-	runs    map[string]*mailroom.Run    // of the entries that may be events
-	parents map[string]*mailroom.Run    // of runs
-	threads map[string]*mailroom.Thread // of runs
-	places  map[string]*mailroom.Thread // that threads deliver to and that exist
-	rights  Rights                      // of the owners of places
+	runs    map[string]*mailroom.Run    // runs of the entries that may be events
+	parents map[string]*mailroom.Run    // parents of runs
+	threads map[string]*mailroom.Thread // threads of runs
+	places  map[string]*mailroom.Thread // existing threads to which other threads deliver
+	rights  Rights                      // rights of the owners of places
 }
 
 func readLogged(

@@ -76,8 +76,8 @@ func TestMessage(name string) Message {
 // subject is what an alert is about, read from the store when it is sent.
 type subject struct {
 	ticket *mailroom.Ticket // nil: the alert is not about one ticket
-	digest *Summary         // of KindDigest
-	thread string           // from which the message is sent
+	digest *Summary         // for KindDigest: the summary
+	thread string           // thread from which the message is sent
 	to     json.RawMessage  // see Message
 	gone   string           // why its subscriber gets no alert; "": it gets one
 }
@@ -98,8 +98,8 @@ var ErrGone = errors.New("the subscriber is gone")
 type composer struct {
 	target string
 	place  string // see Options
-	url    string // of the server; "" if others cannot reach it
-	links  *Links // nil: no link decides
+	url    string // address of the server; "" if other machines cannot reach it
+	links  *Links // nil: links in the alert cannot decide tickets
 	life   time.Duration
 	body   int // characters that the target shows at most
 }

@@ -29,7 +29,7 @@ type Rule struct {
 	Digest Clock // time of the digest
 	// Outage is how long runs of an agent must wait because of an outage before the rule alerts; 0: DefaultOutage.
 	Outage time.Duration
-	Zone   *time.Location // of Quiet and Digest
+	Zone   *time.Location // zone of Quiet and Digest
 }
 
 // DefaultOutage is the Outage of a rule that sets none.
@@ -131,5 +131,5 @@ func (r *Rule) id() string {
 	if r.Owner == "" {
 		return r.Name
 	}
-	return r.Owner + "/" + r.Name // no name of a rule has a slash
+	return r.Owner + "/" + r.Name // unique, because no name of a rule has a slash
 }

@@ -12,7 +12,7 @@ import (
 // ruleset reads the stored rules. It parses a list again only if the list has changed since it was read, because
 // parsing a rule reads its time zone from a file, and a follower reads the rules each second.
 type ruleset struct {
-	parsed map[string]ownedRules // by owner
+	parsed map[string]ownedRules // parsed rules by owner
 }
 
 // ownedRules has the stored rules of one owner.
@@ -74,7 +74,7 @@ func parseRules(owner string, row store.Cursor) (list ownedRules, err error) {
 	}
 	for _, in := range list.stored {
 		rule, err := ParseRule(in.AlertRule, owner, in.To)
-		if err != nil { // another version wrote the rule
+		if err != nil { // another version of the server wrote the rule
 			rule = Rule{}
 		}
 		list.rules = append(list.rules, rule)

@@ -27,7 +27,7 @@ func (o *Options) ended(r store.Reader, what *Alert, threadID string, now time.T
 type askedRule struct {
 	name   string
 	of     string // see Alert.RuleOf
-	owner  string // of the thread in which the alert waits
+	owner  string // owner of the thread in which the alert waits
 	target string
 }
 
@@ -86,7 +86,7 @@ func labelsOf(what *Alert, about *subject, o *Options) map[string]string {
 // Sender decides about alerts that a target sends later, by the labels of its messages.
 type Sender struct {
 	Targets Allowed
-	Places  map[string]string // of the targets, see Options
+	Places  map[string]string // places of the targets, see Options
 	Rules   []Rule            // see Options
 }
 

@@ -56,7 +56,7 @@ type Event struct {
 	Ended   bool // the channel is connected again, or the outage is over; with Run: for this run only
 	Agent   string
 	Thread  string
-	Owner   string // of the thread
+	Owner   string // owner of the thread
 	Run     string
 	// DeliverTo is the target to which the thread itself delivers the event, with the run Delivery. It is "" if the
 	// thread delivers to none.
@@ -88,8 +88,8 @@ type RuleState struct {
 
 // Group gathers events for one alert.
 type Group struct {
-	First      Alert     `json:"first"`           // of the first event since the last alert, without Count
-	Count      int       `json:"count,omitempty"` // of the events since the last alert
+	First      Alert     `json:"first"`           // first event since the last alert, without Count
+	Count      int       `json:"count,omitempty"` // number of events since the last alert
 	Due        time.Time `json:"due,omitzero"`    // when the events cause an alert; zero: the group has no new events
 	NotifiedAt time.Time `json:"told_at,omitzero"`
 	// Runs wait because of the outage that the group is about, at most maxOutageRuns. More says that other runs may
@@ -331,7 +331,7 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	// the configuration bounds the channels, and tickets have one group for an owner
 	if g == nil && e.Kind == KindFailed && s.full(e) {
 		key = "other failed" + ownerKey(e)
-		if m.Groups[key] == nil && len(m.Groups) >= 2*maxAnyGroups { // there are too many owners
+		if m.Groups[key] == nil && len(m.Groups) >= 2*maxAnyGroups { // too many owners have groups already
 			key = "other failed of others"
 		}
 		g = m.Groups[key]

@@ -16,8 +16,8 @@ type Quota string
 const (
 	QuotaThreads Quota = "threads" // threads it owns
 	QuotaBytes   Quota = "bytes"   // size of the logs of its threads
-	QuotaWorkers Quota = "workers" // its workers with a live lease
-	QuotaStreams Quota = "streams" // its open streams and waits; the same number of sockets
+	QuotaWorkers Quota = "workers" // workers of a token that have a live lease
+	QuotaStreams Quota = "streams" // open streams and waits of a token; the same number of sockets
 	// QuotaNotifications counts the unread notifications an owner has sent: one per inbox that has
 	// not read it.
 	QuotaNotifications Quota = "notifications"

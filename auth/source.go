@@ -70,7 +70,7 @@ type Chains struct {
 	operator *Token
 	now      time.Time
 	base     map[string]*Token // the valid rows of KindToken, by name
-	derived  map[string]*Token // the others, by ID
+	derived  map[string]*Token // derived tokens by ID
 }
 
 // NewChains returns the chains of rows at now. operator is the operator's token; without a secret it stands for

@@ -15,7 +15,7 @@ type Kind string
 const (
 	KindToken   Kind = ""        // has a name and rights of its own
 	KindLimited Kind = "limited" // a part of another token's rights, for a program or a page
-	KindSession Kind = "session" // of a browser; its secret is in a cookie
+	KindSession Kind = "session" // a session of a browser, whose secret is in a cookie
 	KindLink    Kind = "link"    // can only be exchanged for a session, once
 )
 

@@ -37,10 +37,10 @@ type Flushed struct {
 type Bus struct {
 	// mu guards the sets. Publish holds it for reading, so that no channel is closed during a send.
 	mu            sync.RWMutex
-	threads       map[string]map[*Subscription]struct{} // "" has the subscriptions to all threads
+	threads       map[string]map[*Subscription]struct{} // subscriptions by thread; "" has the subscriptions to all threads
 	flushRequests map[*FlushRequests]struct{}
 
-	relay atomic.Pointer[Relay] // nil: no other servers
+	relay atomic.Pointer[Relay] // nil: no other server uses the store
 }
 
 // New returns an empty bus.
@@ -111,7 +111,7 @@ type Subscription struct {
 	// Set once by Subscribe.
 	bus     *Bus
 	thread  string
-	entries bool // only notices with entries
+	entries bool // the subscription gets only notices with entries
 	c       chan Notice
 
 	lost atomic.Bool

@@ -258,7 +258,7 @@ func (b *Bus) refreshAll() {
 
 func (s *Subscription) refresh(thread string) {
 	if thread == "" && s.entries {
-		return // it has no position from which it could read
+		return // a subscription to the entries of all threads has no position to read from
 	}
 	s.lost.Store(true)
 	select {

@@ -107,7 +107,7 @@ func (c *Client) Entries(ctx context.Context, thread string, q EntriesQuery) (ap
 type MessagesQuery struct {
 	Before     string
 	Limit      int
-	Visibility string // "" for any
+	Visibility string // visibility of the messages; "": any
 	All        bool   // superseded, retracted and unread messages too
 }
 

@@ -126,9 +126,9 @@ func (c *Client) Series(ctx context.Context, q SeriesQuery) (api.Series, error) 
 // SearchQuery selects messages by their words.
 type SearchQuery struct {
 	Q      string
-	Thread string // "": all
+	Thread string // thread of the runs; "": all threads
 	Cursor string
-	Limit  int // 0: the default of the server
+	Limit  int // longest list; 0: the default of the server
 }
 
 // Search finds messages, the newest first. A page may be empty and have a next.

@@ -45,8 +45,8 @@ type options struct {
 	http     *http.Client
 	timeout  time.Duration
 	attempts uint
-	retryFor time.Duration // WithRetryTimeout
-	idle     time.Duration // WithIdleTimeout
+	retryFor time.Duration // set by WithRetryTimeout
+	idle     time.Duration // set by WithIdleTimeout
 	first    time.Duration
 	longest  time.Duration
 	onOutage func(error)
@@ -228,7 +228,7 @@ func (c *Client) refusal(resp *http.Response) error {
 	}
 	p.Status = resp.StatusCode
 	e := p.Err(retryAfter(resp))
-	if !ours && e.Code != mailroom.CodeUnavailable && e.Code != mailroom.CodeRateLimited { // those may be of a proxy
+	if !ours && e.Code != mailroom.CodeUnavailable && e.Code != mailroom.CodeRateLimited { // a proxy may send these
 		e.Message = fmt.Sprintf("%s answered %d %s", c.base, resp.StatusCode, http.StatusText(resp.StatusCode))
 		e.Cause = ErrForeign
 	}

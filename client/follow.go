@@ -21,7 +21,7 @@ type Until string
 const (
 	UntilForever Until = ""        // never: the reader ends it
 	UntilSettled Until = "settled" // the run has finished; for a thread, it is idle
-	UntilWaiting Until = "waiting" // as settled, or the run waits
+	UntilWaiting Until = "waiting" // as UntilSettled, or until the run waits
 )
 
 // FollowQuery selects what Follow follows: a thread, or a run. With both, the run
@@ -29,7 +29,7 @@ const (
 type FollowQuery struct {
 	Thread string
 	Run    string
-	After  string // "" and "0" mean from the start; else the ID of the last event that is known
+	After  string // ID of the last known event; "" and "0": from the start
 	Until  Until
 }
 
@@ -37,7 +37,7 @@ type FollowQuery struct {
 // "SEQ:N" after a delta). In events of [Client.Stream], ID is opaque, a delta has no ID, and a Gap has no numbers.
 type Event struct {
 	ID     string
-	Thread string // of the entry or, from Stream, of the delta
+	Thread string // thread of the entry or, from Stream, of the delta
 	Entry  *mailroom.Entry
 	Delta  *entry.Delta
 	Gap    *api.Gap
@@ -78,7 +78,7 @@ func sequence(f func(yield func(Event) bool) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := f(func(ev Event) bool { return yield(ev, nil) })
 		if err != nil && err != errBreak {
-			yield(Event{}, err) // the last one: its result does not matter
+			yield(Event{}, err) // the last event, so the result of yield does not matter
 		}
 	}
 }
@@ -100,7 +100,7 @@ type follower struct {
 	yield  func(Event) bool
 	retry  *reconnect
 	cursor string // id of the last event emitted
-	seq    int64  // of the last entry emitted, or of q.After
+	seq    int64  // seq of the last emitted entry, or of q.After
 }
 
 // follow connects until the stream has ended, or until a retry would be useless.
@@ -163,7 +163,7 @@ func (s *follower) event(ev sseEvent) error {
 	if err != nil || out == (Event{}) {
 		return err
 	}
-	if _, ok := seqOf(ev.id); ev.id != "" && !ok { // no reconnect could resume there
+	if _, ok := seqOf(ev.id); ev.id != "" && !ok { // a reconnect could not resume after such an id
 		return mailroom.Errorf(mailroom.CodeInternal, "read an event of the stream: its id %q is not a position", ev.id)
 	}
 	s.retry.progress()
@@ -212,7 +212,7 @@ func (c *Client) Stream(ctx context.Context, after string) iter.Seq2[Event, erro
 			if out != (Event{}) && !yield(out) {
 				return errBreak
 			}
-			if ev.id != "" { // also without an event
+			if ev.id != "" { // the id counts also without an event
 				cursor = ev.id
 			}
 			return nil

@@ -20,7 +20,7 @@ type reconnect struct {
 	reset     func()
 	connected bool      // the server has been reached once
 	failures  uint      // since the last progress
-	since     time.Time // of the first of these failures
+	since     time.Time // time of the first of these failures
 	reported  bool      // the outage was reported
 }
 
@@ -56,7 +56,7 @@ func (r *reconnect) pause(ctx context.Context, err error) error {
 		return fmt.Errorf("gave up after %s: %w", outage.Round(time.Second), err)
 	}
 	if ctx.Err() != nil {
-		return err // it wraps the cause
+		return err // err wraps the cause
 	}
 	wait := r.pauses.NextBackOff()
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {

@@ -28,7 +28,7 @@ func (c *Client) listen(
 	if err != nil {
 		return false, err
 	}
-	defer resp.Body.Close() // its error has no consequence: reading is over
+	defer resp.Body.Close() // an error has no effect, because the body was read
 	if resp.StatusCode == http.StatusNoContent {
 		return true, nil
 	}

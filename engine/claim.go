@@ -101,7 +101,7 @@ func (e *Engine) start(s *session) {
 	e.wg.Go(func() {
 		defer recovery.Handle(e.options.Log, "a session", func(*recovery.Panic) {
 			s.free()
-			e.deliver(s) // the next renewal does not name its claim, which releases it
+			e.deliver(s) // the next renewal omits the claim of this session, which releases it
 		})
 		pprof.SetGoroutineLabels(s.ctx) // a crash report names the run, also for goroutines of the agent
 		s.attempt()

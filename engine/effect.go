@@ -13,7 +13,7 @@ import (
 
 // effect is the state of one named effect of the run. It begins as the log has it, and this attempt changes it.
 type effect struct {
-	busy  gate // one call at a time
+	busy  gate // allows one call at a time
 	state entry.EffectState
 }
 

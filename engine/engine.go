@@ -68,10 +68,10 @@ type Options struct {
 	Renew         time.Duration // interval of renewals [a third of Lease]
 	Sweep         time.Duration // interval of checks for expired leases of other workers [1s]
 	Flush         time.Duration // interval of flushes: the streamed text that a crash may lose [1s]
-	Deadline      time.Duration // of one attempt [that of the server, for a remote worker, or 1h]
-	StopGrace     time.Duration // for an agent to return after it was stopped [10s]
-	ShutdownGrace time.Duration // for runs to finish after Run's context ended [30s]
-	AgentGrace    time.Duration // until runs of an agent that no worker serves fail [60s]
+	Deadline      time.Duration // longest time of one attempt [that of the server, for a remote worker, or 1h]
+	StopGrace     time.Duration // time for an agent to return after it was stopped [10s]
+	ShutdownGrace time.Duration // time for runs to finish after Run's context ended [30s]
+	AgentGrace    time.Duration // time until runs of an agent that no worker serves fail [60s]
 	Elsewhere     []string      // agents whose runs wait for a worker of another process for any time
 	Host          string        // name shown for this worker [the machine's name]
 	Node          string        // id of the server; "" for a remote worker
@@ -81,7 +81,7 @@ type Options struct {
 	// NoLastAttempts leaves runs on their last attempt to another engine of this process, so that one
 	// that kills the process takes no other with it.
 	NoLastAttempts bool
-	Blobs          Blobs // of the agents; nil, as for a remote worker: they keep none
+	Blobs          Blobs // blobs of the agents; nil, as for a remote worker: agents keep no blobs
 	Observe        Observe
 	Log            *slog.Logger
 }
@@ -104,7 +104,7 @@ func (o Options) withDefaults() Options {
 		o.Runs = 64
 	}
 	if o.Host == "" {
-		o.Host, _ = os.Hostname() // only shown; "" if the system does not know
+		o.Host, _ = os.Hostname() // only displayed; "" if the system does not know its name
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -126,14 +126,14 @@ type Engine struct {
 	bus     *bus.Bus
 	options Options
 	slots   *slots
-	state   state // what Ready reports
+	state   state // state that Ready reports
 
 	// Owned by the goroutine of Run.
 	lease     lease
 	answered  int64            // last claim round that has arrived
 	served    bool             // the ledger claims for the slots
 	endClaims func()           // ends serving claims
-	pause     <-chan time.Time // after a failed claim
+	pause     <-chan time.Time // ends the pause after a failed claim
 	active    map[mailroom.Claim]*session
 	stopping  bool  // claiming has ended
 	fatal     error // the error that closed the store

@@ -10,11 +10,11 @@ import (
 type state struct {
 	mu    sync.Mutex
 	why   error // the reason for not being ready
-	swept bool  // the first sweep is done
+	swept bool  // the first sweep has ended
 	ended bool  // why is final
 
-	worker string             // that has a lease; "": none
-	lease  context.Context    // of worker
+	worker string             // worker id that has a lease; "": no lease
+	lease  context.Context    // context of the worker's lease
 	expire context.CancelFunc // ends lease
 	begun  chan struct{}      // closed when the next lease begins; nil: no one waits
 }

@@ -25,18 +25,18 @@ type session struct {
 	worker  string // id of the worker that claimed it
 	claim   mailroom.Claim
 	agent   string
-	claimed thread.ClaimedRun // as it was claimed
+	claimed thread.ClaimedRun // run as it was claimed
 	life    context.Context   // ends with the engine; commits are retried until then
 	ctx     context.Context   // the attempt's, with its pprof label; cancelled with the reason
 	cancel  context.CancelCauseFunc
 	hints   *bus.Subscription // notices of its thread, from right behind the claim
 
-	row atomic.Pointer[mailroom.Run] // as it was claimed, with the last checkpoint
+	row atomic.Pointer[mailroom.Run] // row as it was claimed, with the last checkpoint
 	// deadline is set by work before the agent is entered.
 	deadline *deadline
 	waitsOn  atomic.Pointer[string] // what the agent says that it waits for; nil: nothing
-	steered  atomic.Bool            // there may be steered messages to read
-	freed    atomic.Bool            // its slot was given back
+	steered  atomic.Bool            // steered messages may wait to be read
+	freed    atomic.Bool            // the slot of the run was given back
 	// unanswered is set when a call to the store had no answer for the duration of a lease.
 	unanswered atomic.Bool
 	closed     atomic.Bool   // every call fails from now on; set within turn
@@ -55,7 +55,7 @@ type session struct {
 	input   []mailroom.Message
 	state   json.RawMessage // the agent's state in the thread
 	effects map[string]*effect
-	parked  *mailroom.Wait // what Wait was called with: every further call returns ErrParked
+	parked  *mailroom.Wait // the argument of Wait, after which every call returns ErrParked
 	asks    []mailroom.Ask // opened when the run parks
 	text    message
 	flusher sync.WaitGroup
@@ -238,7 +238,7 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry, chan
 	// A started commit is repeated until its outcome is known: without it the next step has no
 	// number.
 	var done thread.Appended
-	err := s.repeat(s.life, func(ctx context.Context) (err error) { // it does not end with the attempt
+	err := s.repeat(s.life, func(ctx context.Context) (err error) { // the write continues after the end of the attempt
 		done, err = s.engine.ledger.Append(ctx, in)
 		return err
 	})
@@ -280,7 +280,7 @@ func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
 	}
 	messages, err := s.handOver(ctx)
 	if err != nil {
-		s.steered.Store(true) // the next call returns them
+		s.steered.Store(true) // the next call returns the steered messages
 		return nil, s.lost(err)
 	}
 	return messages, nil

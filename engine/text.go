@@ -27,7 +27,7 @@ func (m *message) id() string { return entry.MessageID(m.claim.Run, m.claim.Atte
 // add appends text up to MaxText and returns the added part as a delta.
 func (m *message) add(text string) entry.Delta {
 	if m.cut {
-		text = "" // nothing follows a cut
+		text = "" // drops text after a cut
 	} else if room := mailroom.MaxText - len(m.text); len(text) > room {
 		for room > 0 && !utf8.RuneStart(text[room]) {
 			room--

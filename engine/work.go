@@ -125,7 +125,7 @@ func (s *session) onHint(n bus.Notice) {
 		case e.Run != s.claim.Run:
 		case e.Kind == entry.KindStop:
 			s.cancel(mailroom.ErrStopped)
-		case e.Kind == entry.KindMessage && e.Attempt == 0: // not written by the run
+		case e.Kind == entry.KindMessage && e.Attempt == 0: // the run did not write this message
 			s.steered.Store(true)
 		}
 	}
@@ -250,14 +250,14 @@ func (s *session) settleBare(in thread.Settle, cause error, begin time.Time) {
 func (s *session) settleAs(in thread.Settle, cause error, begin time.Time) {
 	in.Claim = s.claim
 	if !in.Forced {
-		defer s.free() // also if no batch contained it
+		defer s.free() // frees the slot also if no batch contained the settle
 	}
 	run, err := s.end(in)
 	if refused(err) {
 		refusal := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("settle refused: %w", err)}
 		in.Outcome, in.Failure, in.Asks, in.Wait = thread.OutcomeFail, refusal, nil, nil
 		if run, err = s.end(in); refused(err) {
-			in.Message = nil // it is probably the partial text; the flushed part is kept
+			in.Message = nil // the message is probably the partial text, and the flushed part is kept
 			run, err = s.end(in)
 		}
 	}
@@ -306,7 +306,7 @@ func refused(err error) bool {
 func (s *session) end(in thread.Settle) (run *mailroom.Run, err error) {
 	free := s.free
 	if in.Forced {
-		free = nil // its agent has not returned
+		free = nil // the agent of the run has not returned
 	}
 	err = s.repeat(s.life, func(ctx context.Context) error {
 		run, err = s.engine.ledger.SettleWith(ctx, in, free)

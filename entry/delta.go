@@ -3,7 +3,7 @@ package entry
 // Channels of a Delta. Only the text is part of a message, and is stored; readers get the others while they happen, or
 // not at all.
 const (
-	ChannelText     = "text"     // of the message itself
+	ChannelText     = "text"     // text of the message itself
 	ChannelThinking = "thinking" // what the agent thinks before it writes the message
 	ChannelWaits    = "waits"    // what the silent agent waits for, whole, until anything else of its run comes
 	ChannelTool     = "tool"     // the arguments of the tool call Call, as a model writes them
@@ -17,8 +17,8 @@ type Delta struct {
 	Message string `json:"message"`
 	Offset  int    `json:"offset"`
 	Channel string `json:"channel"`        // "" is ChannelText
-	Call    string `json:"call,omitempty"` // with ChannelTool: as in the tool.started entry that follows
-	Name    string `json:"name,omitempty"` // with ChannelTool: of the tool
+	Call    string `json:"call,omitempty"` // with ChannelTool: the call of the tool.started entry that follows
+	Name    string `json:"name,omitempty"` // with ChannelTool: name of the tool
 	Text    string `json:"text"`
 }
 

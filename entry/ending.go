@@ -5,8 +5,8 @@ import "mailroom"
 // Reasons of a RunRescheduled: why another attempt of the run follows, or another run comes first.
 const (
 	RescheduledRetry    = "retry"      // the attempt failed
-	RescheduledLost     = "lease_lost" // its worker lost the claim
-	RescheduledReleased = "released"   // its worker gave the claim back
+	RescheduledLost     = "lease_lost" // the worker of the run lost the claim
+	RescheduledReleased = "released"   // the worker of the run gave the claim back
 	RescheduledGaveWay  = "gave_way"   // the run behind which it waits comes first
 )
 

@@ -24,7 +24,7 @@ const (
 	KindRetracted   = "message.retracted"  // MessageRef
 	KindQueued      = "run.queued"         // RunQueued
 	KindStarted     = "run.started"        // RunStarted
-	KindResumed     = "run.resumed"        // as RunStarted, after a wait
+	KindResumed     = "run.resumed"        // body RunStarted, after a wait
 	KindRescheduled = "run.rescheduled"    // RunRescheduled
 	KindStop        = "run.stop_requested" // RunStop
 	KindCompleted   = "run.completed"      // RunCompleted
@@ -32,8 +32,8 @@ const (
 	KindCancelled   = "run.cancelled"      // RunStop
 	KindRetried     = "run.retried"        // RunRetried
 	KindStep        = "step"               // StepNamed
-	KindToolStarted = "tool.started"       // ToolStarted, written by the agent
-	KindToolDone    = "tool.finished"      // ToolDone, written by the agent
+	KindToolStarted = "tool.started"       // body ToolStarted, written by the agent
+	KindToolDone    = "tool.finished"      // body ToolDone, written by the agent
 	KindSend        = "send"               // Sent
 	KindWaiting     = "run.waiting"        // RunWaiting
 
@@ -145,7 +145,7 @@ type (
 	}
 	StepNamed struct {
 		Name  string         `json:"name"`
-		Usage mailroom.Usage `json:"usage,omitzero"` // of the step alone
+		Usage mailroom.Usage `json:"usage,omitzero"` // usage of the step alone
 	}
 	Sent struct {
 		Thread  string `json:"thread"`

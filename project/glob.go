@@ -33,7 +33,7 @@ func literalPrefix(glob string) string {
 
 // globPart is one element of a parsed glob: what it matches, and how often.
 type globPart struct {
-	char     rune // 0: any
+	char     rune // character to match; 0: any
 	deep     bool // any character, slashes included
 	many     bool // any number of times, including none
 	optional bool // matches nothing; the two parts after it may be skipped

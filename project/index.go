@@ -11,11 +11,11 @@ import (
 // Index holds the reservations of one project, indexed for its transitions. One Project
 // uses it at a time.
 type Index struct {
-	rows  []*store.Reservation // by Fence
+	rows  []*store.Reservation // rows, ordered by Fence
 	ids   map[string]*store.Reservation
 	names map[string][]*store.Reservation
 
-	size, wildSize int // of all names, and of those with * or ?
+	size, wildSize int // total size of all names, and of the names with * or ?
 }
 
 // NewIndex returns the index of all reservations of a project, ordered by Fence.
@@ -179,7 +179,7 @@ func (p *State) checkLimits(in *Reserve, now time.Time) error {
 	}
 	switch {
 	case t == before:
-		return nil // only renewals
+		return nil // the requests are all renewals
 	case t.all > MaxReservations || t.wilds > MaxWild:
 		return mailroom.Errorf(mailroom.CodeTooLarge,
 			"a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)

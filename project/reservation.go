@@ -18,8 +18,8 @@ import (
 // Limits of reservations. Sizes are in bytes. They bound the cost of comparing the names of a
 // request with the names of a project, which grows with the product of both sizes.
 const (
-	MaxReservations    = 10_000   // of one project
-	MaxWild            = 1000     // with * or ? in the name
+	MaxReservations    = 10_000   // most reservations of one project
+	MaxWild            = 1000     // most reservations with * or ? in the name
 	MaxHeldSize        = 1 << 20  // names and reasons
 	MaxHeldWildSize    = 64 << 10 // names with * or ?
 	MaxReserve         = 100      // names in one request
@@ -76,7 +76,7 @@ type Reserve struct {
 	Shared   bool
 	Advisory bool // never conflicts; the answer lists the other holders
 	Reason   string
-	TTL      time.Duration // 0: DefaultTTL
+	TTL      time.Duration // how long the reservation lasts; 0: DefaultTTL
 
 	// Set by Check: the names without wildcards, those with wildcards, and all of them.
 	plain      map[string]bool

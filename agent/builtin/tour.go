@@ -37,7 +37,7 @@ type progress struct {
 	Helper   string   `json:"helper,omitempty"` // name of the send to the child
 	Verse    string   `json:"verse,omitempty"`  // result of the child
 	Postcard string   `json:"postcard,omitempty"`
-	Calling  string   `json:"calling,omitempty"` // the last call that was started
+	Calling  string   `json:"calling,omitempty"` // the last tool call that was started
 	Steered  []string `json:"heard,omitempty"`   // messages during the run
 }
 

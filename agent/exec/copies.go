@@ -29,7 +29,7 @@ type fileCopies struct {
 	files *os.Root
 	user  *proc.User
 	mark  string // Options.Mark
-	dir   string // "" until the first copy
+	dir   string // folder of the copies; "" until the first copy
 	count int
 	bytes int64
 }
@@ -43,7 +43,7 @@ func (a *agent) copyFiles(input []mailroom.Message) (copied []mailroom.Message, 
 		return input, func() error { return nil }, nil
 	}
 	root, err := os.OpenRoot(a.options.Files)
-	if errors.Is(err, fs.ErrNotExist) { // no file was stored yet
+	if errors.Is(err, fs.ErrNotExist) { // the store has no file yet
 		return input, func() error { return nil }, nil
 	}
 	if err != nil {

@@ -82,8 +82,8 @@ func DefaultUnavailableExits() []int { return []int{75} }
 // KillGrace is the time that a command gets after each signal. The whole process tree receives INT,
 // then TERM, then KILL. If the claim of the run was lost, it receives KILL at once.
 type KillGrace struct {
-	Interrupt time.Duration // from INT to TERM; 0 is 4 s
-	Terminate time.Duration // from TERM to KILL; 0 is 3 s
+	Interrupt time.Duration // time from SIGINT to SIGTERM; 0 is 4 s
+	Terminate time.Duration // time from SIGTERM to SIGKILL; 0 is 3 s
 }
 
 // defaultMaxOutput is the limit of the output of commands and of programs with a profile, in bytes.
@@ -179,7 +179,7 @@ func (o *Options) check() error {
 // agent is stateless and serves many runs concurrently.
 type agent struct {
 	options Options
-	name    string // what it runs, for errors
+	name    string // name of the program, for errors
 }
 
 func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {

@@ -40,7 +40,7 @@ const maxFetched = 50
 // localFiles gives the messages of one attempt the paths that their files have on this machine. It is not safe for
 // concurrent use.
 type localFiles struct {
-	source  FileSource // nil: messages are unchanged
+	source  FileSource // nil: messages are not changed
 	fetched int
 	missing map[string]string // why a file cannot be had, by its URI
 }

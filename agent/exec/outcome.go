@@ -49,7 +49,7 @@ type Exited struct {
 	Limit      string         `json:"limit,omitempty"`
 	LimitMS    int64          `json:"limit_ms,omitempty"`
 	DurationMS int64          `json:"duration_ms"`
-	Stderr     string         `json:"stderr,omitempty"`  // the last 4 KiB
+	Stderr     string         `json:"stderr,omitempty"`  // last 4 KiB of the standard error
 	Left       []int          `json:"left,omitempty"`    // ids of the processes that could not be killed
 	Skipped    int            `json:"skipped,omitempty"` // unreadable lines of a program
 	// Fault is what is wrong with the agent itself: login, quota or program. It is "" if nothing is known to be
@@ -66,10 +66,10 @@ const (
 
 // checkpoint is the state that the next attempt needs.
 type checkpoint struct {
-	Process *proc.ID `json:"process,omitempty"` // of the latest attempt
+	Process *proc.ID `json:"process,omitempty"` // process of the latest attempt
 	Done    bool     `json:"done,omitempty"`    // the command has succeeded
 
-	// For a program with sessions.
+	// The fields below are for a program with sessions.
 	Session string   `json:"session,omitempty"` // session that received the input
 	Steered []string `json:"steered,omitempty"` // messages that were sent beside the input
 	// SteeredFiles are the URIs in Steered that each server replaces by paths on its machine.

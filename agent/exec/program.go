@@ -25,13 +25,13 @@ type ProgramOptions struct {
 	Permissions program.Mode // "" is the profile's default
 
 	Dir      string   // working directory; "" is the server's
-	Env      []string // as in Options
-	EnvAllow []string // nil is DefaultEnvAllow and the names in the profile
-	Mark     string   // as in Options
+	Env      []string // see Options
+	EnvAllow []string // nil: DefaultEnvAllow and the names in the profile
+	Mark     string   // see Options
 
-	Isolation *proc.Isolation // as in Options
-	Files     string          // as in Options
-	Source    FileSource      // as in Options
+	Isolation *proc.Isolation // see Options
+	Files     string          // see Options
+	Source    FileSource      // see Options
 
 	// TakesOptions names the options of a submit that the program takes. Any other option fails the run. OptionModel
 	// is the only option today. nil means that the program takes none.
@@ -44,7 +44,7 @@ type ProgramOptions struct {
 	// processor. 0 means two hours; negative means no limit.
 	CallTimeout time.Duration
 	KillGrace   KillGrace
-	MaxOutput   int64 // as in Options
+	MaxOutput   int64 // see Options
 }
 
 // Defaults of ProgramOptions.
@@ -116,7 +116,7 @@ type programAgent struct {
 	profile       *program.Profile
 	turn          program.Turn // fields that are the same for all turns
 	lingerTimeout time.Duration
-	callTimeout   time.Duration // 0 is no limit
+	callTimeout   time.Duration // longest time of one call; 0: no limit
 }
 
 // Reasons why the server stops a program, in addition to the reasons of package proc.
@@ -202,7 +202,7 @@ type attempt struct {
 	limits     limits
 	input      []mailroom.Message
 	files      *localFiles
-	model      string // of this run; "": the configured one
+	model      string // model of this run; "": the configured model
 	env        []string
 	secrets    []secret
 	inputGiven bool // an earlier attempt sent the input to a session
@@ -469,7 +469,7 @@ func (t *attempt) verdict(l *runningTurn) error {
 			t.agent.name, t.saved.Trials.Call, e.limits.call))
 	case e.why != nil && !errors.Is(e.why, errLingered) && !errors.Is(e.why, errSessionGone):
 		return t.agent.verdict(e)
-	case v.Gone: // also after a new session
+	case v.Gone: // the session is gone, also if it was new
 		return fail(mailroom.ClassTransient, e.withStderr(fmt.Errorf("%s started no session: %s", t.agent.name, v.Message)))
 	case v.Class == "":
 		return nil

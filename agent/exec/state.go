@@ -61,7 +61,7 @@ const (
 type history struct {
 	text     string // lines of JSON, "" if there are no messages
 	messages int
-	omitted  int // at least this many of the oldest messages did not fit
+	omitted  int // at least this number of the oldest messages did not fit
 }
 
 func readHistory(ctx context.Context, s mailroom.Session, files *localFiles) (h history, err error) {
@@ -101,7 +101,7 @@ func formatHistory(messages []mailroom.Message) (h history) {
 
 // plan says how a turn starts: with which session and transcript.
 type plan struct {
-	session string // "" if the program chooses
+	session string // id of the session; "" if the program chooses it
 	resume  bool
 	lost    string // session that it replaces
 	why     string
@@ -136,7 +136,7 @@ func requestText(p plan, input string, given bool, news, steered []string) strin
 
 // question is a program's question, which becomes an approval ticket.
 type question struct {
-	Name      string          `json:"name"` // of the ticket
+	Name      string          `json:"name"` // name of the ticket
 	Tool      string          `json:"tool"`
 	Prompt    string          `json:"prompt"`
 	Arguments json.RawMessage `json:"arguments"`
@@ -191,7 +191,7 @@ const (
 // questionOf returns a program's question as a person sees it. The name of its ticket is derived from the tool and
 // its arguments, so that a run asks only once about the same call.
 func questionOf(name string, q program.Question, f *program.Fold) question {
-	const reserve = 16 << 10 // for the rest of the prompt
+	const reserve = 16 << 10 // bytes for the other parts of the prompt
 	tool := f.Sanitize(q.Tool)
 	if len(tool) > maxTool {
 		tool = strings.ToValidUTF8(tool[:maxTool], "")

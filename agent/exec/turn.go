@@ -35,9 +35,9 @@ type runningTurn struct {
 	sawLine      bool   // a line was decoded
 	sessionKnown bool   // the program has reported its session
 	garbage      int    // lines that could not be decoded
-	onlyWarnings bool   // nothing but warnings since the last progress
+	onlyWarnings bool   // only warnings came since the last progress
 	parkedCall   string // call that waits for a person's approval
-	calls        calls  // those without a result
+	calls        calls  // tool calls without a result
 	worked       bool   // the model answered
 	elsewhere    bool   // the program is in another session
 	notice       string // the last text that the program wrote in place of the model
@@ -50,7 +50,7 @@ type runningTurn struct {
 
 	// Set when the program has ended.
 	ending  ending
-	verdict program.Verdict // if the program ended by itself
+	verdict program.Verdict // verdict, if the program ended by itself
 }
 
 // runTurn runs the program for one turn and waits for its end.
@@ -173,7 +173,7 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 		return l.think(ctx, f.Text)
 	case program.ToolFinished:
 		if f.Call == l.parkedCall {
-			f.Summary = unfinishedReason(l.t.saved.Asked) // not the text that made the program stop
+			f.Summary = unfinishedReason(l.t.saved.Asked) // replaces the text that made the program stop
 		}
 		event = f
 	case program.End:

@@ -64,7 +64,7 @@ func Usable(o ProgramOptions) error {
 		Lookup: func(name string) (value string, ok bool) {
 			for _, e := range o.Env {
 				if n, v, _ := strings.Cut(e, "="); n == name {
-					value, ok = v, true // the last one wins
+					value, ok = v, true // the last value wins
 				}
 			}
 			if !ok && slices.Contains(allowed, name) {

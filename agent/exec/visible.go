@@ -31,7 +31,7 @@ func (a *agent) hidesFiles() bool {
 	if i == nil || a.options.Files == "" || i.Kind == proc.KindNone {
 		return false
 	}
-	_, err := os.Stat(a.options.Files) // no file was stored yet
+	_, err := os.Stat(a.options.Files) // the store has no file yet
 	return err == nil
 }
 
@@ -67,7 +67,7 @@ func (a *agent) allowRead(path string) error {
 	}
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return nil // it stays hidden
+		return nil // the file stays hidden
 	}
 	if err == nil && info.Mode().Perm()&0o004 == 0 {
 		err = os.Chmod(path, info.Mode().Perm()|0o044)

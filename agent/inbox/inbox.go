@@ -37,8 +37,8 @@ type Command struct {
 	Call     string      `json:"call,omitempty"`
 	Say      string      `json:"say,omitempty"`
 	Delegate *Delegation `json:"delegate,omitempty"`
-	Pop      bool        `json:"pop,omitempty"`  // only in an answer
-	Open     bool        `json:"open,omitempty"` // only in options: create the thread
+	Pop      bool        `json:"pop,omitempty"`  // only used in an answer
+	Open     bool        `json:"open,omitempty"` // only used in options: create the thread
 }
 
 // Delegation is a task for another thread, or for a new one of an agent.

@@ -58,7 +58,7 @@ type Server struct {
 	options Options
 	dir     string
 	owner   owner
-	cmd     *exec.Cmd     // nil while it is down
+	cmd     *exec.Cmd     // nil while the server is down
 	exited  chan struct{} // closed when cmd has ended
 }
 
@@ -235,7 +235,7 @@ func (o owner) ids() (uid, gid int) {
 }
 
 func (o owner) attributes() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Setpgid: true} // for Stop
+	a := &syscall.SysProcAttr{Setpgid: true} // a process group of its own, which Stop ends
 	if o.uid != 0 {
 		a.Credential = &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
 	}

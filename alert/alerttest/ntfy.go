@@ -23,7 +23,7 @@ type Message struct {
 	Click    string   `json:"click"`
 	Actions  []Action `json:"actions"`
 
-	Token string `json:"-"` // of the publisher
+	Token string `json:"-"` // token of the publisher
 }
 
 // Action is a button of a message.
@@ -64,7 +64,7 @@ type NtfyServer struct {
 
 	mu    sync.Mutex
 	taken []Message
-	fault Fault // of each message until it is changed
+	fault Fault // fault of each message, until it is changed
 	seen  int   // messages that arrived, taken or not
 	grown chan struct{}
 }

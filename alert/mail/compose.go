@@ -2,7 +2,7 @@ package mail
 
 import (
 	"bytes"
-	_ "embed" // for page
+	_ "embed" // embeds page
 	"fmt"
 	"html/template"
 	"strings"

@@ -29,8 +29,8 @@ const maxRecipients = 10
 type TLS string
 
 const (
-	TLSRequired TLS = "required" // by STARTTLS (RFC 3207), or nothing is sent
-	TLSImplicit TLS = "implicit" // from its start (RFC 8314)
+	TLSRequired TLS = "required" // encrypted by STARTTLS (RFC 3207), or no mail is sent
+	TLSImplicit TLS = "implicit" // encrypted from the start (RFC 8314)
 	TLSNone     TLS = "none"     // not encrypted
 )
 
@@ -41,8 +41,8 @@ type Options struct {
 	Insecure bool // allows TLSNone for other machines than this one
 	// Policy says which addresses may be connected to. It is checked on the resolved address.
 	Policy   netguard.Policy
-	User     string                 // "" sends without signing in
-	Password func() (string, error) // of User; it is read for each message
+	User     string                 // name to sign in with; "": send without signing in
+	Password func() (string, error) // returns the password of User; called for each message
 	From     string
 	To       []string
 	// Roots sign the server's certificate. If it is nil, the roots of the system do.

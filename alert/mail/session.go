@@ -24,7 +24,7 @@ import (
 type session struct {
 	ctx     context.Context
 	target  *Target
-	secrets []string // that no text may quote
+	secrets []string // secrets, which no error may quote
 	conn    net.Conn
 	client  *smtp.Client
 	stop    func() bool // ends the watch of ctx

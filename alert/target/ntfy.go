@@ -27,9 +27,9 @@ const (
 
 // ntfyOptions are the settings of an Ntfy.
 type ntfyOptions struct {
-	Address Address // of the server
+	Address Address // address of the ntfy server
 	Topic   string
-	Token   func() (string, error) // "" publishes without one
+	Token   func() (string, error) // returns the access token; "" publishes without a token
 }
 
 // NewNtfy returns the kind of a topic of an ntfy server.

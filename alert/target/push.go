@@ -37,7 +37,7 @@ const (
 
 // PushOptions are the settings of a Push.
 type PushOptions struct {
-	Name    string                 // of the target
+	Name    string                 // name of the target
 	Address Address                // where push services may be; its URL is not used
 	Contact string                 // mailto: or https: URL of the operator, for push services
 	Key     func() (string, error) // private key, see [webpush.ParseKey]
@@ -206,7 +206,7 @@ type pushPayload struct {
 	URL      string       `json:"url,omitempty"` // page for a person
 	Tag      string       `json:"tag"`           // replaces the notification with the same tag
 	Urgent   bool         `json:"urgent,omitempty"`
-	Repeated bool         `json:"repeated,omitempty"` // it may have been shown before
+	Repeated bool         `json:"repeated,omitempty"` // the browser may have shown the alert before
 	Buttons  []pushButton `json:"buttons,omitempty"`
 }
 

@@ -29,7 +29,7 @@ type Kind struct {
 	// New returns the settings of a new target, with their defaults.
 	New func() *Settings
 
-	// For the manual.
+	// Texts for the manual.
 	AfterCrash string // what becomes of an alert that was sent before a crash
 	Leaves     string // what leaves the machine, and where it goes
 	// Own says that such a target is usually the operator's own, so a rule that a command adds for it sends the

@@ -88,7 +88,7 @@ func openWebhook(o webhookOptions) (*Webhook, error) {
 type WebhookBody struct {
 	Kind     alert.Kind      `json:"kind"`
 	Key      string          `json:"key"`      // the same if the alert is sent again
-	Repeated bool            `json:"repeated"` // it may have been sent before
+	Repeated bool            `json:"repeated"` // the server may have sent the alert before
 	Title    string          `json:"title"`
 	Text     string          `json:"text"`
 	At       time.Time       `json:"at"`

@@ -33,7 +33,7 @@ func NewKey() string {
 	}
 	raw, err := key.Bytes()
 	if err != nil {
-		panic("encode a key: " + err.Error()) // it is on a curve that has an encoding
+		panic("encode a key: " + err.Error()) // cannot fail: the curve of the key has an encoding
 	}
 	return encode(raw)
 }

@@ -25,7 +25,7 @@ const (
 	recordSize = 4096
 
 	saltSize   = 16
-	publicSize = 65 // of an uncompressed point on P-256 (X9.62)
+	publicSize = 65 // bytes of an uncompressed point on P-256 (X9.62)
 	authSize   = 16
 	// delimiter ends the text of the last record (RFC 8188, section 2). Zeros follow it.
 	delimiter = 2

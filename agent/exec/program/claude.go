@@ -125,7 +125,7 @@ type claudeLine struct {
 	Request json.RawMessage `json:"request"`
 	ID      string          `json:"request_id"`
 
-	// For lines of the type system.
+	// The fields below are for lines of the type system.
 	Attempt    int    `json:"attempt"`
 	MaxRetries int    `json:"max_retries"`
 	Status     *int   `json:"error_status"`
@@ -334,7 +334,7 @@ func (r *claudeResult) end(subtype string) End {
 	switch {
 	case strings.HasPrefix(r.Reason, "aborted"):
 		return End{Aborted: true, Class: mailroom.ClassTransient, Message: "the turn was interrupted"}
-	case subtype == "success" && !r.IsError: // both are needed
+	case subtype == "success" && !r.IsError: // a success needs both members
 		return End{OK: true, Text: r.Result}
 	case r.APIStatus != nil:
 		failed.Status = *r.APIStatus

@@ -66,7 +66,7 @@ type (
 	End struct {
 		OK      bool
 		Aborted bool           // stopped in mid-turn
-		Class   mailroom.Class // "" if the message and the status decide
+		Class   mailroom.Class // class of the failure; "" if the message and the status decide it
 		Status  int            // HTTP status of the model's API; 0 if unknown
 		Message string         // error message, if not OK
 		Text    string

@@ -43,15 +43,15 @@ type Fold struct {
 
 	message   string            // the program's id of the current message
 	open      bool              // part of it was streamed
-	complete  bool              // its last passage is complete
+	complete  bool              // the last passage of the text is complete
 	passage   string            // chunks of the current passage
 	produced  bool              // text was streamed in this turn
 	turnEnded bool              // the turn has ended
 	calls     map[string]string // names of unfinished calls
 
 	warnings int
-	warned   string // the last warning
-	notice   string // the last notice
+	warned   string // last warning of the program
+	notice   string // last notice of the program
 
 	usage Usage
 	total Usage // latest totals of the session

@@ -12,17 +12,17 @@ import (
 // Ending describes the exit of a process that ran one turn.
 type Ending struct {
 	End      *End      // final line; nil if absent
-	Resumed  bool      // it was started to resume a session
-	SawLine  bool      // it wrote a line that could be decoded
+	Resumed  bool      // the program was started to resume a session
+	SawLine  bool      // the program wrote a line that could be decoded
 	Worked   bool      // the turn wrote text, thought or called a tool
 	Used     bool      // the turn used output of the model, as its count of tokens says
 	Notice   string    // the last text that the program wrote in place of the model
 	Limit    time.Time // when a limit ends that the program reported apart from its final line
 	Code     int       // exit status; -1 for a signal
-	Signal   string    // "" if none
-	Lingered bool      // it was stopped because it kept running after its turn
+	Signal   string    // signal that ended the program; "" if none did
+	Lingered bool      // the program was stopped because it kept running after its turn
 	Stderr   string    // the end of it
-	Now      time.Time // in the zone of the server
+	Now      time.Time // current time in the zone of the server
 }
 
 // Verdict is the result of a turn. The turn succeeded if Gone is false and Class is empty.
@@ -33,7 +33,7 @@ type Verdict struct {
 	Stuck bool
 	// Doubtful is set if a resumed turn did nothing, and its session may be the cause.
 	Doubtful   bool
-	Fault      Fault // of the agent; "" if it has none
+	Fault      Fault // fault of the agent; "" if it has none
 	Class      mailroom.Class
 	Message    string
 	RetryAfter time.Duration
@@ -135,7 +135,7 @@ func stuck(e Ending, v Verdict) Verdict {
 		v.Class, v.Stuck = mailroom.ClassTransient, true
 	case e.Resumed:
 		return Verdict{Gone: true, Message: v.Message}
-	default: // only the message is refused, not the session
+	default: // the program refuses only the message, not the session
 		v.Class = mailroom.ClassPermanent
 	}
 	return v

@@ -44,7 +44,7 @@ type Profile struct {
 
 // StdinProtocol formats input for a program that reads stdin while it works.
 type StdinProtocol struct {
-	Steer  func(text string) string            // another message
+	Steer  func(text string) string            // formats another message
 	Allow  func(q Question) string             // permit the call
 	Deny   func(q Question, why string) string // deny the call and continue the turn
 	Ask    func(q Question) string             // deny the call for now and end the turn
@@ -55,7 +55,7 @@ type StdinProtocol struct {
 type Turn struct {
 	Session string // id; "" if the program chooses
 	Resume  bool   // the session exists
-	Model   string // "" is the program's default
+	Model   string // name of the model; "" is the program's default
 	Mode    Mode
 	Args    []string // further arguments
 }
@@ -73,7 +73,7 @@ type Mode string
 const (
 	ModeAsk  Mode = "ask"  // read; ask a person about everything else
 	ModeRead Mode = "read" // read; everything else is refused
-	ModeEdit Mode = "edit" // also change files in the working directory; everything else is refused
+	ModeEdit Mode = "edit" // the program may also change files in the working directory; every other change is refused
 	ModeAll  Mode = "all"  // everything
 )
 
