@@ -158,7 +158,7 @@ type Inbound struct {
 	// Several conversations may share one room.
 	Room     []string
 	Agent    string            // name of the agent that handles the message
-	Mode     mailroom.Mode     // for a busy thread; "" means ModeQueue
+	Mode     mailroom.Mode     // what the message does to a busy thread; "" means ModeQueue
 	Join     time.Duration     // how long the run waits for more messages of the sender; see [thread.Submit]
 	Written  time.Time         // when the platform says that the message was written; zero: it does not say
 	Metadata map[string]string // labels of the run; they identify the chat for the reply
@@ -175,8 +175,8 @@ type Cursor struct {
 
 // Edit changes or deletes a message that arrived before.
 type Edit struct {
-	Chat   []string        // of the original message
-	Key    string          // of the original message
+	Chat   []string        // chat of the original message
+	Key    string          // key of the original message
 	Parts  []mailroom.Part // the new content; none deletes the message
 	Cursor Cursor          // moves after the edit
 }

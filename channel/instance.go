@@ -20,7 +20,7 @@ type instance struct {
 	done   chan struct{} // closed when the adapter has exited
 
 	// Owned by the runner's mu.
-	adapter    Adapter        // nil until connected
+	adapter    Adapter        // nil until the channel is connected
 	deliveries sync.WaitGroup // grows only until the adapter has to stop
 }
 

@@ -33,8 +33,8 @@ type ReconnectPolicy struct {
 
 	// Timeouts of the platform.
 	IdleTimeout    time.Duration // how long a success proves a connection: 30 s by default; no limit if negative
-	ConnectTimeout time.Duration // of Connect: 30 s by default
-	CloseTimeout   time.Duration // of an adapter's stop with its last deliveries: 10 s by default
+	ConnectTimeout time.Duration // timeout of Connect: 30 s by default
+	CloseTimeout   time.Duration // timeout of an adapter's stop with its last deliveries: 10 s by default
 }
 
 func (p *ReconnectPolicy) setDefaults() {
@@ -80,7 +80,7 @@ func (p ReconnectPolicy) backoff(n int, jitter float64) time.Duration {
 type phase int
 
 const (
-	phaseNone       phase = iota // none exists: another may start
+	phaseNone       phase = iota // no adapter exists: another one may start
 	phaseConnecting              // Connect was called
 	phaseOpen                    // Connect has returned the adapter
 	phaseClosing                 // asked to stop
@@ -105,7 +105,7 @@ type state struct {
 	proven     bool      // these credentials have connected once, and no refusal since has outlasted FatalGrace
 	stale      int       // number of a connected adapter whose credentials have been replaced since; 0: none
 	nextTry    time.Time // time of the next attempt; zero: none planned
-	deadline   time.Time // of the adapter's phase; zero: none
+	deadline   time.Time // deadline of the adapter's phase; zero: no deadline
 
 	lastHeartbeat  time.Time // the adapter's last success
 	connectedSince time.Time // zero: not connected
@@ -139,7 +139,7 @@ type event struct {
 	// Set for eventFailed.
 	reason     string
 	fatal      bool
-	retryAfter time.Duration // from the platform
+	retryAfter time.Duration // delay that the platform asked for
 	// jitter is from 0 to 1.
 	jitter float64
 }
@@ -185,7 +185,7 @@ func (p ReconnectPolicy) next(s state, e event) (state, action) {
 	case eventTick:
 		return p.onTick(s, e)
 	case eventSecretChanged:
-		if s.condition == ConditionConnected { // it stays open, and proves the former credentials only
+		if s.condition == ConditionConnected { // the open connection stays, and proves the former credentials only
 			s.proven, s.stale = false, s.adapter
 			return s, actionNone
 		}

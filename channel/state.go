@@ -9,8 +9,8 @@ import (
 type Condition string
 
 const (
-	ConditionStarting  Condition = "starting"  // no success and no failure yet
-	ConditionConnected Condition = "connected" // the last success is fresh
+	ConditionStarting  Condition = "starting"  // the channel had no success and no failure yet
+	ConditionConnected Condition = "connected" // the last success of the channel is fresh
 	ConditionSilent    Condition = "silent"    // no error, but no success within IdleTimeout; reconnecting
 	ConditionQueued    Condition = "queued"    // failed; a retry is scheduled
 	// many attempts in a row failed; retries every ReconnectPolicy.ProbeInterval
@@ -60,7 +60,7 @@ type State struct {
 
 // Progress is an adapter's own report of its progress.
 type Progress struct {
-	Cursor  string // in a readable form
+	Cursor  string // cursor in a readable form
 	Lag     *int   // unread messages at the platform; nil: unknown
 	Unacked int    // read messages that are not acknowledged
 	Blocked string // why a connected adapter has stopped reading; "" if it reads
@@ -70,7 +70,7 @@ type Progress struct {
 type Change struct {
 	Channel  string     `json:"channel"`
 	State    Condition  `json:"state"`
-	Was      Condition  `json:"was,omitempty"` // "" at the start of the process
+	Was      Condition  `json:"was,omitempty"` // condition before; "" at the start of the process
 	Reason   string     `json:"reason,omitempty"`
 	Attempts int        `json:"attempts,omitempty"`
 	NextTry  *time.Time `json:"next_try,omitempty"`

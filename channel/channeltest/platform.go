@@ -94,7 +94,7 @@ type Credentials struct {
 type Events struct {
 	History   bool // messages posted during an outage can be read later
 	StartsNow bool // a bot does not read what was sent before its first connection
-	Positions bool // events have positions
+	Positions bool // events have positions, from which a connection resumes
 	Replies   bool // people reply to a message
 	Times     bool // the platform says when a message was written
 	// Redeliver delivers the newest message again, or with RepeatsAll the newest event. It is nil
@@ -143,7 +143,7 @@ type Calls struct {
 // private chat with the bot, or Dev.
 type People struct {
 	ID   func(person string) string
-	Name func(person string) string // nil: the name is the person's
+	Name func(person string) string // name that the platform shows; nil: the name of the person
 	Room func(place string) chat.Room
 	// Say returns the platform's id of the message, as in a [chat.Event].
 	Say func(m Message) (id string)
@@ -181,11 +181,11 @@ type Message struct {
 
 // Shown is a message of the bot as people see it.
 type Shown struct {
-	ID      string // as in [chat.Platform].Send
-	Text    string // without markup
+	ID      string // id of the message, as [chat.Platform].Send returns it
+	Text    string // text without markup
 	Buttons []chat.Button
 	File    string // name of its file; "" for none
-	Content string // of its file
+	Content string // content of the message's file
 }
 
 // Login is a way in which credentials are wrong.

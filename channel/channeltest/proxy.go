@@ -23,7 +23,7 @@ type Proxy struct {
 
 	// Owned by mu.
 	mu       sync.Mutex
-	listener net.Listener // nil while down
+	listener net.Listener // nil while the proxy is down
 	conns    map[*conn]bool
 	faults   Netfaults
 	changed  chan struct{} // closed and replaced when the faults change
@@ -32,7 +32,7 @@ type Proxy struct {
 // Netfaults are the faults of a [Proxy]. The zero value has none. CutAfter and Reset cannot be
 // combined with others.
 type Netfaults struct {
-	Latency, Jitter time.Duration // of each packet in each direction
+	Latency, Jitter time.Duration // delay of each packet in each direction
 	Rate            int           // kilobytes per second in each direction; 0: unlimited
 	Slice           int           // fragment size in bytes; 0: no fragmentation
 	CutAfter        int           // bytes from the platform until a connection is closed; 0: never

@@ -30,7 +30,7 @@ type Server struct {
 	p      *Platform
 	store  store.Store
 	log    *LogBuffer
-	proxy  *Proxy                              // nil without a proxy
+	proxy  *Proxy                              // nil: connections use no proxy
 	hold   chan struct{}                       // delays the echo until closed; nil: no delay
 	wrap   func(channel.Ledger) channel.Ledger // the channel's ledger; may be nil
 	posted map[string]bool                     // ids of posted messages
@@ -40,7 +40,7 @@ type Server struct {
 	runner   *channel.Runner
 	ledger   *ledger.Ledger
 	dial     channel.Connect
-	shutdown func() // nil while stopped
+	shutdown func() // stops the server; nil while it is stopped
 
 	// Owned by mu.
 	mu   sync.Mutex

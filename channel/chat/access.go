@@ -71,7 +71,7 @@ func (t *AccessPolicy) Validate() error {
 type Tier int
 
 const (
-	TierStranger Tier = iota // no permission
+	TierStranger Tier = iota // a user without permission
 	TierGuest                // may talk, and control the resulting runs
 	TierAdmin                // may also decide approvals
 )

@@ -139,7 +139,7 @@ const (
 	EventEdited  EventKind = "edited"  // Text is the new content
 	EventDeleted EventKind = "deleted" // message TargetID was deleted
 	EventButton  EventKind = "tapped"  // a button of message TargetID was pressed; Data is what it carried
-	EventInvited EventKind = "invited" // to Room; Accept joins it
+	EventInvited EventKind = "invited" // an invitation to Room; Accept joins it
 	// EventUnreadable is a message that the platform cannot decrypt or read. Text says why. An
 	// authorized user gets that text once per room and key.
 	EventUnreadable EventKind = "unreadable"
@@ -201,9 +201,9 @@ type File struct {
 type Message struct {
 	Text    string
 	Notice  bool     // sent by the bot itself, such as the answer to a command: it calls for no notification
-	Buttons []Button // in one row
+	Buttons []Button // buttons in one row
 	ReplyTo string   // id of the message that it replies to, "" for none
-	File    *Upload  // nil for none; only with Capabilities.MaxUpload, and never in an edit
+	File    *Upload  // file of the message, or nil; only with Capabilities.MaxUpload, and never in an edit
 }
 
 // Upload is a text file under a message. Its name is unique in the room, so that Find can recognize the message by it.

@@ -25,7 +25,7 @@ func SplitText(text string, t Capabilities, from int) []Chunk {
 		if strings.TrimSpace(p.Text) != "" {
 			all = append(all, p)
 		} else if len(all) > 0 {
-			all[len(all)-1].End = at // only white space follows
+			all[len(all)-1].End = at // after this part only white space follows
 		}
 	}
 	return all
@@ -95,7 +95,7 @@ func (f fence) next(line string) fence {
 
 // textLine is one line of a text, without its line end.
 type textLine struct {
-	start, end int   // in bytes
+	start, end int   // offsets in bytes
 	fence      fence // open before the line
 }
 

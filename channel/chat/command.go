@@ -25,7 +25,7 @@ const (
 
 // Command is a command as the menu and the help text show it.
 type Command struct {
-	Name      string // without a prefix
+	Name      string // name of the command without a prefix
 	Arguments string // such as " TEXT"
 	Words     string // description
 	Tier      Tier
@@ -64,8 +64,8 @@ func RequiredTier(name string) Tier {
 
 // ParsedText is a parsed message.
 type ParsedText struct {
-	Text        string // for the agent, without the bot's name in front
-	Command     string // "" for none
+	Text        string // text for the agent, without the bot's name in front
+	Command     string // name of the command; "" if the text is none
 	Rest        string // arguments of the command
 	Suggestion  string // likely meant by an unknown command
 	NamesBot    bool   // the text or the command names the bot

@@ -18,8 +18,8 @@ const MaxContextText = 2000
 // address the bot. A platform keeps it out of [Event].Text.
 type Context struct {
 	Kind   ContextKind `json:"kind"`
-	Author User        `json:"author"`           // as far as the platform says
+	Author User        `json:"author"`           // author of the message, as far as the platform says
 	ByBot  bool        `json:"by_bot,omitempty"` // the author is this bot
-	Text   string      `json:"text,omitempty"`   // "" for a message without text
+	Text   string      `json:"text,omitempty"`   // text of the message; "" if it has no text
 	Files  bool        `json:"files,omitempty"`  // the files of the event belong to it
 }

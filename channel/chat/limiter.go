@@ -17,9 +17,9 @@ type Priority int
 const (
 	PriorityMessage  Priority = iota // a reply, or the answer to a command
 	PriorityQuestion                 // a question, or its redrawn form
-	PriorityEdit                     // of a preview
+	PriorityEdit                     // an edit of a preview
 	PriorityTyping
-	PriorityAck // of a button press: no message, and useless later
+	PriorityAck // the answer to a button press: not a message, and useless later
 )
 
 // maxInlineWait bounds how long a delivery waits in place. A longer wait becomes a retry.
@@ -176,7 +176,7 @@ func (g *Limiter) Do(ctx context.Context, at Room, t Capabilities, r Priority, f
 	} else if _, ok := g.check(p, r); !ok {
 		return ErrNotNow
 	}
-	if r >= PriorityTyping { // these do not delay deliveries
+	if r >= PriorityTyping { // calls of low priority do not delay deliveries
 		return g.call(ctx, p, t, r, f)
 	}
 	if r == PriorityEdit {

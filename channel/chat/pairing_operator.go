@@ -29,9 +29,9 @@ type PairingPerson struct {
 	Name    string
 	Admin   bool
 	Waits   bool      // a code waits for approval
-	Since   time.Time // of the approval or the request
+	Since   time.Time // time of the approval or the request
 	Until   time.Time // expiry of the code; zero for a paired user
-	By      string    // who approved the code
+	By      string    // name of the operator who approved the code
 }
 
 // List returns the paired users and then the open requests.

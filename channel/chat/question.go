@@ -114,7 +114,7 @@ const maxQuestionText = 8000
 // Question is a ticket to ask in a room.
 type Question struct {
 	Ticket *mailroom.Ticket
-	Agent  string // that asks
+	Agent  string // name of the agent that asks
 	Room   Room
 	Caps   Capabilities
 	// Command is how the operator calls this program.

@@ -33,7 +33,7 @@ type gap struct {
 	after    uint64 // id of the last message handled from the history
 	deferred []deferredEvent
 	attempts int       // failed in a row
-	due      time.Time // of the next attempt
+	due      time.Time // time of the next attempt
 }
 
 // deferredEvent is an event that waits for a history.
@@ -47,7 +47,7 @@ type backfill struct {
 	results     chan historyPage
 	reading     map[string]bool // rooms being read
 	reread      map[string]bool // rooms being read that missed messages since: read once more
-	pausedUntil time.Time       // no history is requested before
+	pausedUntil time.Time       // time before which no history is requested
 	overflowed  bool            // an event was dropped, and that was logged
 	wg          sync.WaitGroup
 }
@@ -56,7 +56,7 @@ type backfill struct {
 type historyPage struct {
 	room      string
 	messages  []message // oldest first
-	complete  bool      // the last page
+	complete  bool      // this page is the last one
 	gone      bool      // the thread does not exist, or the bot cannot see it
 	forbidden bool      // the bot may not read the history
 	err       error

@@ -78,11 +78,11 @@ func newClient(o Options, l *rateLimits) (*client, error) {
 // request is one call of the HTTP API.
 type request struct {
 	op     string       // names the operation in errors
-	method string       // "" is GET
-	path   string       // with the query
+	method string       // HTTP method; "" is GET
+	path   string       // path with the query
 	body   any          // sent as JSON; nil sends no body
 	result any          // receives the decoded response; nil discards it
-	file   *chat.Upload // nil for none; the body is then a part of a form
+	file   *chat.Upload // file to upload, or nil; with a file the body is a part of a form
 	noAuth bool         // the URL authenticates the call: no token, and no rate limit
 }
 

@@ -38,12 +38,12 @@ const (
 	// characters without saying how it counts; no other count is larger.
 	MaxMessage = 2000
 
-	maxButtons    = 5                // in a row
+	maxButtons    = 5                // most buttons in a row
 	maxUpload     = 10 << 20         // bytes of a file (API reference, "Uploading Files")
 	maxLabel      = 80               // characters of a button's label
 	maxButtonData = 100              // characters of a button's custom id
 	ackGrace      = 15 * time.Second // how late a heartbeat may be acknowledged
-	callTimeout   = 20 * time.Second // of any call
+	callTimeout   = 20 * time.Second // timeout of any call
 	// nonceTTL is how long a nonce is relied on. Discord checks it for "the past few minutes".
 	nonceTTL = 2 * time.Minute
 )
@@ -146,11 +146,11 @@ type connection struct {
 	bot               account
 	firstEvent        *frame // the event that completed the handshake
 	ctx               context.Context
-	cancel            context.CancelCauseFunc // with the error that ended the connection
+	cancel            context.CancelCauseFunc // called with the error that ended the connection
 	session           session                 // owned by Receive once it runs
 
 	lastSeq atomic.Int64 // number of the last event handled, for heartbeats
-	acked   atomic.Bool  // the last heartbeat was acknowledged
+	acked   atomic.Bool  // Discord acknowledged the last heartbeat
 
 	// Owned by Receive.
 	cursor   cursor
@@ -158,7 +158,7 @@ type connection struct {
 
 	// Owned by mu.
 	mu           sync.Mutex
-	interactions map[string]*pendingPress // by interaction id
+	interactions map[string]*pendingPress // pending presses by interaction id
 }
 
 // Dialer returns the [chat.Dialer] of one bot. Its connections share the session that the next

@@ -111,8 +111,8 @@ type message struct {
 	ID        string          `json:"id"`
 	Type      int             `json:"type"`
 	Channel   string          `json:"channel_id"`
-	RoomType  *int            `json:"channel_type"` // in events only
-	Server    string          `json:"guild_id"`     // in events only; "" in private channels
+	RoomType  *int            `json:"channel_type"` // only events have it
+	Server    string          `json:"guild_id"`     // only events have it; "" in private channels
 	Author    *user           `json:"author"`
 	Member    *member         `json:"member"`
 	Webhook   string          `json:"webhook_id"`

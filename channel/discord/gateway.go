@@ -44,8 +44,8 @@ const (
 type frame struct {
 	Op   int             `json:"op"`
 	Data json.RawMessage `json:"d"`
-	Seq  int64           `json:"s"` // of an event
-	Type string          `json:"t"` // of an event
+	Seq  int64           `json:"s"` // sequence number of an event
+	Type string          `json:"t"` // type of an event
 }
 
 // gatewayCloseError is a close frame of the gateway.
@@ -133,7 +133,7 @@ func (s *socket) write(ctx context.Context, op int, data any) error {
 
 // close closes the socket without a closing handshake, which would end the session.
 func (s *socket) close() {
-	_ = s.conn.CloseNow() // it may be closed already
+	_ = s.conn.CloseNow() // the connection may be closed already
 }
 
 // connect resumes the session, or starts one. The session is kept while Discord cannot be

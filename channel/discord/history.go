@@ -18,7 +18,7 @@ const pageSize = 100 // messages in a page of a history
 // was disconnected, unless the bot has just joined the server.
 func (c *connection) onServer(s *server) {
 	if s.Unavailable {
-		return // another event follows when it is available
+		return // Discord sends another event when the server is available
 	}
 	c.shared.setRole(s.ID, "")
 	for _, r := range s.Roles {

@@ -126,7 +126,7 @@ func (c *connection) AckButton(ctx context.Context, e chat.Event, text string) e
 	err := c.client.call(ctx, r)
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok &&
 		slices.Contains([]string{"10015", "10062", "40060", "50027"}, e.Code) {
-		return nil // too late, or answered already
+		return nil // the press came too late, or was answered already
 	}
 	return sendError(err)
 }

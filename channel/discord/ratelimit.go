@@ -15,7 +15,7 @@ type rateLimits struct {
 	// Owned by mu.
 	mu          sync.Mutex
 	routes      map[string]time.Time // used up until
-	globalUntil time.Time            // no call before
+	globalUntil time.Time            // time before which no call is made
 }
 
 // maxRoutes bounds the recorded routes; expired ones are removed first.

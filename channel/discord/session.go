@@ -17,8 +17,8 @@ import (
 // session is a session of the gateway, which a later connection can resume.
 type session struct {
 	id    string // "" for none
-	url   string // to resume at
-	token string // that started it
+	url   string // address at which the session can resume
+	token string // token that started the session
 	seq   int64  // number of the last event handled
 	bot   account
 	// awaitedServers are servers whose histories have not been checked for missed messages.
@@ -44,9 +44,9 @@ type sharedState struct {
 	mu             sync.Mutex
 	startedAt      time.Time         // time of the first connection attempt
 	owner          *connection       // the only connection that may save its session
-	session        session           // after its last event
+	session        session           // state after the last event of the session
 	resumeFailures int               // failed resumes in a row
-	identifyAfter  time.Time         // no session may start before
+	identifyAfter  time.Time         // time before which no session may start
 	threads        map[string]string // channel of each thread, by thread id
 	private        map[string]bool   // threads that only those see who were added
 	roles          map[string]string // the bot's own role, by server
@@ -228,7 +228,7 @@ const maxPrivate = 100
 // cursor records how far a connection has read, in message ids.
 type cursor struct {
 	newest  uint64   // newest message handled
-	oldest  uint64   // nothing older is read
+	oldest  uint64   // older messages are not read
 	since   uint64   // histories are read after this
 	saved   uint64   // position to save while there are gaps
 	private []string // channels, most recently used first

@@ -16,7 +16,7 @@ import (
 type Refusal struct {
 	Op         string
 	Platform   string // such as "Slack"
-	Status     int    // of HTTP; 0 if Code alone says it
+	Status     int    // HTTP status; 0 if Code alone says what failed
 	Code       string // the platform's error code; "" if none
 	Text       string // redacted; "" if none
 	RetryAfter time.Duration

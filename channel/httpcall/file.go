@@ -33,7 +33,7 @@ func (c *Client) Open(ctx context.Context, r Request, most int64) (io.ReadCloser
 type fileReader struct {
 	// Set by Open.
 	client *Client
-	ctx    context.Context // of the download
+	ctx    context.Context // context of the download
 	cancel context.CancelFunc
 	op     string
 	body   io.ReadCloser

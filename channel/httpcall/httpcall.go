@@ -31,7 +31,7 @@ import (
 
 const (
 	defaultMaxResponse = 32 << 20        // bytes
-	downloadTimeout    = 2 * time.Minute // for a whole file
+	downloadTimeout    = 2 * time.Minute // timeout of a whole file
 	maxQuote           = 200             // bytes of foreign text in an error
 	maxScan            = 64 << 10        // bytes of foreign text searched for secrets
 )
@@ -120,7 +120,7 @@ type Request struct {
 
 // Response is a response of any status.
 type Response struct {
-	Status int // 0: there was no response
+	Status int // HTTP status; 0: no response came
 	Header http.Header
 	Body   []byte
 	// TooLarge reports that the body exceeds its bound and was cut.

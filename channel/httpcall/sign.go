@@ -43,7 +43,7 @@ type Secrets [][]byte
 // NewSecret generates a secret.
 func NewSecret() string {
 	key := make([]byte, 32)
-	rand.Read(key) // it never returns an error
+	rand.Read(key) // rand.Read never returns an error
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
@@ -100,7 +100,7 @@ func (all Secrets) Sign(h http.Header, id string, body []byte) {
 // signatureHeader holds the parsed signature headers of a request.
 type signatureHeader struct {
 	id, timestamp string
-	signatures    [][]byte // of the v1 scheme
+	signatures    [][]byte // signatures of the v1 scheme
 }
 
 // maxSignatures bounds the signatures of one request. A sender has two while it rotates its secret.

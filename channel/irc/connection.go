@@ -32,13 +32,13 @@ type connection struct {
 	host        host
 	connectedAt time.Time     // part of the keys of messages without an id
 	server      serverInfo    // set by applyRegistration
-	channels    []*membership // to join
+	channels    []*membership // channels to join
 	sendSlot    chan struct{} // held while a query to the server is running
 	pings       atomic.Int64  // counter for PING tokens
 
 	// Owned by the reader.
 	received int      // number of messages so far
-	playback playback // what a bouncer repeats
+	playback playback // state of the messages that a bouncer repeats
 
 	// Owned by mu.
 	mu      sync.Mutex

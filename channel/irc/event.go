@@ -39,7 +39,7 @@ func (c *connection) messageEvent(m *message, now time.Time) *chat.Event {
 			e.Text, e.Addressed = words, true
 		}
 	default:
-		return nil // to a status group of a channel, or to every user of a server
+		return nil // the message is to a status group of a channel, or to every user of a server
 	}
 	if e.Text == "" {
 		return nil

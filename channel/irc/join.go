@@ -99,7 +99,7 @@ func (c *connection) onLeft(channel, reason string, now time.Time) {
 	delete(c.joined, c.fold(channel))
 	m := c.membership(channel)
 	if m == nil {
-		return // not a configured channel
+		return // the channel is not configured
 	}
 	if now.Sub(m.joinedAt) >= stableMembership {
 		m.refusals = 1

@@ -15,9 +15,9 @@ import (
 // compared with what the channel has stored: it counts only if it is newer than the last message that the channel
 // has handled, and its key is new. Without a stored position there is nothing to compare with, and it counts.
 type playback struct {
-	since   time.Time       // of the last message handled before this connection; zero: none
-	latest  time.Time       // of the last message so far
-	offset  time.Duration   // of the server's clock from ours
+	since   time.Time       // time of the last message handled before this connection; zero: no such message
+	latest  time.Time       // time of the last message so far
+	offset  time.Duration   // offset of the server's clock from ours
 	synced  bool            // offset is known
 	batches map[string]bool // open batches by reference: whether they are history
 
@@ -49,7 +49,7 @@ func (p *playback) onBatch(m *message) {
 		delete(p.batches, ref[1:])
 		return
 	}
-	if len(p.batches) >= maxBatches { // of a server that ends none
+	if len(p.batches) >= maxBatches { // the server begins batches and ends none of them
 		clear(p.batches)
 	}
 	if p.batches == nil {

@@ -26,7 +26,7 @@ type Kind struct {
 
 	// For the manual. A connection may have more capabilities, which depend on its settings.
 	Connection   string // how the server connects
-	AfterCrash   string // what becomes of a reply that was sent before a crash
+	AfterCrash   string // says what becomes of a reply that was sent before a crash
 	Capabilities chat.Capabilities
 }
 

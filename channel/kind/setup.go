@@ -9,9 +9,9 @@ import (
 // Setup describes how a command adds a channel: it collects the answers to the questions, which
 // become settings, tests them with a probe, and writes the configuration.
 type Setup struct {
-	Short   string // what the command does
+	Short   string // says what the command does
 	About   string // where to get the values
-	Access  string // who may talk; "" describes pairing
+	Access  string // says who may talk to the bot; "" describes pairing
 	Example string // flags of an example
 	// Questions are the values that the command needs.
 	Questions []Question
@@ -25,7 +25,7 @@ type Question struct {
 	// Key is the setting that is asked for. For a secret, it is the key of its file: the flag names
 	// a file with the secret, and a person types the secret itself.
 	Key   string
-	Flag  string // "" is the key with dashes
+	Flag  string // name of the flag; "" is the key with dashes
 	Usage string // help of the flag
 	// Value is set for an answer that is no setting and only used by the probe.
 	Value setting.Value
@@ -34,7 +34,7 @@ type Question struct {
 	// Resolve turns the answer into the value of the setting.
 	Resolve func(ctx context.Context, answer string) (string, error)
 
-	Secret   string                    // what a secret is, for errors
+	Secret   string                    // what a secret value is called in errors
 	Generate func() string             // makes a secret that is not given
 	Check    func(secret string) error // rejects a secret
 }
@@ -46,7 +46,7 @@ func Ask(words string) func() string { return func() string { return words } }
 type Place struct {
 	Channel string
 	Agent   string
-	URL     string // of the server
+	URL     string // address of the server
 	Approve string // command line that approves a pairing code
 	Test    string // command line that sends a test message to a target of alerts
 }

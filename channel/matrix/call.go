@@ -23,7 +23,7 @@ const (
 
 // client calls the Client-Server API of a homeserver.
 type client struct {
-	token string // "" for calls without authentication
+	token string // access token; "" for calls without authentication
 	http  *httpcall.Client
 }
 

@@ -34,7 +34,7 @@ type catchUp struct {
 	missed      map[string]bool // subset of reading: new events arrived since the reader started
 	failures    map[string]int  // consecutive failures by room
 	nextTry     map[string]time.Time
-	pausedUntil time.Time // no reader starts before this time
+	pausedUntil time.Time // time before which no reader starts
 	joining     map[string]bool
 	wg          sync.WaitGroup
 }

@@ -21,7 +21,7 @@ func (r *receiver) readReply(ctx context.Context, e *chat.Event, msg content, an
 		e.Addressed = toBot || r.mention.names(msg) || r.mention.lists(msg) && !inherited
 	}
 	author := chat.User{ID: answered.Sender}
-	if in, err := r.loadMembers(ctx, e.Room.Chat); err == nil { // without it, the author has no name
+	if in, err := r.loadMembers(ctx, e.Room.Chat); err == nil { // if the members cannot be loaded, the author has no name
 		author = in.chatUser(answered.Sender)
 	}
 	e.Context = append(e.Context, chat.Context{Kind: chat.ContextReply, Author: author, ByBot: toBot,
@@ -83,11 +83,11 @@ func describeEvent(e *event) string {
 	switch e.Type {
 	case typeSticker:
 		var s content
-		_ = json.Unmarshal(e.Content, &s) // else it has no name
+		_ = json.Unmarshal(e.Content, &s) // if the content cannot be read, the author has no name
 		line = strings.TrimSpace("sent a sticker: " + s.Body)
 	case typePoll, typeOldPoll:
 		var p poll
-		_ = json.Unmarshal(e.Content, &p) // else it has no text
+		_ = json.Unmarshal(e.Content, &p) // if the content cannot be read, the message has no text
 		body := p.Present
 		if body.Question.String() == "" {
 			body = p.First

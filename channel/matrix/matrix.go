@@ -45,8 +45,8 @@ const (
 	MaxMessage = 16 << 10
 
 	maxHTML     = 24 << 10         // bytes of JSON; longer texts are sent without HTML
-	callTimeout = 20 * time.Second // for any call but a poll
-	pollGrace   = 15 * time.Second // for the response after a poll's own timeout
+	callTimeout = 20 * time.Second // timeout of any call but a poll
+	pollGrace   = 15 * time.Second // time for the response after a poll's own timeout
 )
 
 // Options configure one account. Homeserver and Token are required.
@@ -122,7 +122,7 @@ func (c *client) getBot(ctx context.Context) (bot account, err error) {
 		path: []string{"profile", bot.ID, "displayname"}}, &profile, callTimeout)
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusNotFound ||
 		e.Status == http.StatusForbidden) {
-		err = nil // it has no display name
+		err = nil // the bot has no display name
 	}
 	if bot.Name = strings.TrimSpace(profile.Name); bot.Name == "" {
 		bot.Name = localpart(bot.ID)

@@ -21,7 +21,7 @@ import (
 // history that Since refers to: after a restore from a backup, a poll would wait for a token that
 // the homeserver has not reached yet.
 type position struct {
-	Since string `json:"since,omitempty"` // "": from the start of the history
+	Since string `json:"since,omitempty"` // position of the next sync; "": the start of the history
 	Room  string `json:"room,omitempty"`  // room of Event
 	Event string `json:"event,omitempty"` // last submitted event
 	First bool   `json:"first,omitempty"` // no sync response was ever submitted completely
@@ -92,7 +92,7 @@ func (c *connection) Receive(ctx context.Context, saved string, submit chat.Even
 type pollResult struct {
 	syncResponse
 	wait         time.Duration // the poll's timeout
-	pause        time.Duration // before the next poll, if this one brought no events
+	pause        time.Duration // pause before the next poll, if this one brought no events
 	unknownSince bool          // the homeserver does not know the sync token
 	err          error
 }
@@ -284,5 +284,5 @@ func (r *receiver) invites(s syncResponse) (all []inboundEvent) {
 // inboundEvent is a chat event with its Matrix event id.
 type inboundEvent struct {
 	chat.Event
-	eventID string // "" for an invitation
+	eventID string // id of the event; "" for an invitation
 }

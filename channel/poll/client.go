@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	callTimeout = 20 * time.Second // one call including its response
+	callTimeout = 20 * time.Second // timeout of one call including its response
 	maxPage     = 32 << 20         // bytes of a page
 	maxResponse = 1 << 20          // bytes of any other response
 )
@@ -44,7 +44,7 @@ func newClient(o Options) (*client, error) {
 type apiError struct {
 	op     string
 	status int
-	body   string // of the response, shortened
+	body   string // body of the response, shortened
 }
 
 func (e *apiError) Error() string {

@@ -27,7 +27,7 @@ type Note struct {
 // outgoing is a message to a peer or to the canvas of a workspace.
 type outgoing struct {
 	workspace string // sending workspace
-	peer      string // "" for the canvas
+	peer      string // agent that gets the message; "" for the canvas
 	text      string
 }
 

@@ -32,7 +32,7 @@ type Options struct {
 	Token             string
 	Interval          time.Duration // between two polls; defaults to DefaultInterval
 	HeartbeatInterval time.Duration // defaults to 25 s
-	Timeout           time.Duration // of one call; defaults to 20 s
+	Timeout           time.Duration // timeout of one call; defaults to 20 s
 	// ReadAhead bounds the unhandled messages. The bridge reads no more until some are handled. It
 	// defaults to 1,000.
 	ReadAhead int
@@ -234,7 +234,7 @@ func (r *receiver) poll(ctx context.Context) (more bool, err error) {
 	r.reportProgress()
 	full := len(rows) >= limit
 	switch moved := r.position.Since != before; {
-	case full && !moved && r.limit < maxRows: // no row has an id that could serve as the cursor
+	case full && !moved && r.limit < maxRows: // a full page without a row id that could serve as the cursor
 		r.limit = maxRows
 	case full && !moved:
 		r.host.ReportError(fmt.Errorf("cannot read past %d rows without activity_id", len(rows)))

@@ -16,16 +16,16 @@ import (
 // Kinds of rows. Rows of other kinds are run without a reply.
 const (
 	kindCanvas = "canvas_user"       // a person wrote on a canvas
-	kindPeer   = "peer_agent"        // another agent delegated a task
+	kindPeer   = "peer_agent"        // a task that another agent delegated
 	kindResult = "delegation_result" // the result of a delegated task
 )
 
 // row is a message as listed by the platform.
 type row struct {
 	id        string
-	seq       int64 // 0 if it has none; it cannot be acknowledged then
+	seq       int64 // number of the row; 0 if it has none and cannot be acknowledged
 	kind      string
-	peer      string // "" if there is none
+	peer      string // peer agent that the row is from; "" if it is not from one
 	workspace string // where the message arrived
 	parts     []mailroom.Part
 }

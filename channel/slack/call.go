@@ -79,7 +79,7 @@ func (c *client) call(ctx context.Context, x request) (scopes string, err error)
 	header.Set("Content-Type", "application/x-www-form-urlencoded")
 	a, err := c.http.Do(ctx, httpcall.Request{Op: x.op, Method: http.MethodPost, URL: "/" + x.method, Header: header,
 		Body: []byte(x.params.Encode()), Timeout: callTimeout})
-	if a.Status == http.StatusTooManyRequests { // whatever the body says
+	if a.Status == http.StatusTooManyRequests { // a rate limit, whatever the body says
 		return "", &httpcall.Refusal{Op: x.op, Platform: "Slack", Code: "ratelimited",
 			RetryAfter: max(a.RetryAfter(), time.Second)}
 	}

@@ -19,7 +19,7 @@ type message struct {
 	Subtype    string `json:"subtype"`
 	Channel    string `json:"channel"` // empty in a history
 	User       string `json:"user"`
-	BotID      string `json:"bot_id"` // of the bot that sent it
+	BotID      string `json:"bot_id"` // id of the bot that sent the message
 	Text       string `json:"text"`
 	TS         string `json:"ts"`
 	Thread     string `json:"thread_ts"`      // the thread's root; set on replies and on a root with replies

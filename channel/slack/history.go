@@ -16,7 +16,7 @@ import (
 const (
 	maxCursors = 100 // channels, and as many threads, in a position
 	pageSize   = 200 // messages in a page of a history
-	maxPages   = 10  // of one room in one read
+	maxPages   = 10  // most pages of one room in one read
 )
 
 // cursors records how far each room was read: the timestamp of its last message, by channel id
@@ -120,17 +120,17 @@ func (p *cursors) remove(at string) {
 // history is read at a time, concurrently with the loop, which handles its messages.
 type backfill struct {
 	results chan historyResult
-	room    string    // whose history is being read or handled; "" if none
+	room    string    // room whose history is being read or handled, or ""
 	readOK  bool      // the read succeeded, so its messages advance the room's cursor
 	more    bool      // the history has more pages
 	queue   []message // messages of the room to handle
 	// deferred are acknowledged messages of rooms whose history comes first. The saved cursors
 	// of these rooms are before them, so a crash loses none.
 	deferred      map[string][]message
-	deferredCount int // in all rooms
+	deferredCount int // deferred messages in all rooms
 
-	pausedUntil time.Time            // no history is requested before
-	retryAt     map[string]time.Time // by room: its history is not requested before
+	pausedUntil time.Time            // time before which no history is requested
+	retryAt     map[string]time.Time // by room: time before which its history is not requested
 }
 
 // maxDeferred bounds the messages that wait for histories, in all rooms together.
@@ -222,7 +222,7 @@ func (in *receiver) startBackfill(ctx context.Context) (idle <-chan time.Time) {
 		return nil
 	}
 	for room := range in.backfill.deferred {
-		if !in.cursors.gaps[room] { // its cursor was displaced by other rooms
+		if !in.cursors.gaps[room] { // cursors of other rooms displaced the cursor of this room
 			in.backfill.room, in.backfill.readOK, in.backfill.more = room, false, false
 			in.finishRoom()
 			return time.After(0)

@@ -11,8 +11,8 @@ import (
 const (
 	maxNames    = 2000            // cached
 	nameTTL     = time.Hour       // how long a name is cached
-	namePause   = time.Minute     // after a failed lookup
-	nameTimeout = 3 * time.Second // of a lookup
+	namePause   = time.Minute     // pause after a failed lookup
+	nameTimeout = 3 * time.Second // timeout of a lookup
 	maxLookups  = 8               // concurrent lookups
 )
 
@@ -20,8 +20,8 @@ const (
 type nameCache struct {
 	// Owned by mu.
 	mu          sync.Mutex
-	names       map[string]cachedName    // by id
-	pausedUntil time.Time                // no lookup before
+	names       map[string]cachedName    // names of users by id
+	pausedUntil time.Time                // time before which no name is looked up
 	lookups     map[string]chan struct{} // running lookups by user id; closed when they end
 }
 

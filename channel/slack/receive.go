@@ -31,11 +31,11 @@ const (
 type receiver struct {
 	*connection
 	handle chat.EventHandler
-	events chan socketEvent // from all sockets
+	events chan socketEvent // events from all sockets
 	wg     sync.WaitGroup
 
 	// Owned by the loop.
-	cursors  *cursors // of the rooms with recent messages
+	cursors  *cursors // cursors of the rooms with recent messages
 	backfill backfill
 	renewal  renewal
 }
@@ -47,11 +47,11 @@ type socketEvent struct {
 	receivedAt time.Time
 	err        error // the socket failed and is no longer read
 
-	// Of events_api.
+	// The fields below are for envelopes of type events_api.
 	message   message
 	isMessage bool  // message is set
-	parseErr  error // of the payload
-	// Of interactive.
+	parseErr  error // error of parsing the payload
+	// For envelopes of type interactive.
 	press   chat.Event
 	isPress bool
 }

@@ -177,7 +177,7 @@ func emphasis(s string, i int, inBold bool) (text string, used int) {
 	c := s[i]
 	n := len(s[i:]) - len(strings.TrimLeft(s[i:], string(c)))
 	if c != '*' && i > 0 && endsInWord(s[:i]) {
-		return s[i : i+n], n // within a word, such as snake_case
+		return s[i : i+n], n // the mark is within a word, such as snake_case
 	}
 	mark, wide := "", min(n, 3)
 	switch {

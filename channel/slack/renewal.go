@@ -22,9 +22,9 @@ const drainTimeout = 30 * time.Second
 type renewal struct {
 	results chan dialResult
 	dialing bool
-	lostErr error // of the old socket, if it failed during the dial
+	lostErr error // error of the old socket, if it failed during the dial
 	old     []*socket
-	drained <-chan time.Time // nil if there are no old sockets
+	drained <-chan time.Time // end of the wait for old sockets; nil if there is no old socket
 	recount <-chan time.Time // when to count the connections of the app again; nil: no doubt
 }
 

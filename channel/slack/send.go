@@ -69,7 +69,7 @@ func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Me
 	in.Set("channel", channel)
 	in.Set("ts", ts)
 	if !in.Has("blocks") {
-		in.Set("blocks", "[]") // otherwise Slack keeps the old blocks
+		in.Set("blocks", "[]") // an empty list, because without it Slack keeps the old blocks
 	}
 	err = c.callWrite(ctx, request{op: "edit message", method: "chat.update", params: in})
 	if isAPIError(err, subjectRateLimit) {

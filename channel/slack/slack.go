@@ -43,7 +43,7 @@ const (
 
 	maxButtonData = 255              // bytes of a button's value
 	maxLabel      = 75               // characters of a button's label
-	callTimeout   = 15 * time.Second // of any call
+	callTimeout   = 15 * time.Second // timeout of any call
 )
 
 // Options configures one app in one workspace. Both tokens are required.

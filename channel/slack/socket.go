@@ -17,7 +17,7 @@ import (
 
 const (
 	maxFrame     = 16 << 20         // bytes of an envelope
-	writeTimeout = 10 * time.Second // for an acknowledgement
+	writeTimeout = 10 * time.Second // timeout of an acknowledgement
 )
 
 // socket is a WebSocket of an app, which delivers envelopes.
@@ -36,9 +36,9 @@ type envelope struct {
 	ID      string          `json:"envelope_id"`
 	Payload json.RawMessage `json:"payload"`
 	Attempt int             `json:"retry_attempt"` // earlier deliveries
-	Reason  string          `json:"reason"`        // of disconnect
+	Reason  string          `json:"reason"`        // reason of a disconnect message
 
-	// Of hello.
+	// The fields below are for messages of type hello.
 	Connections int `json:"num_connections"`
 	Info        struct {
 		App string `json:"app_id"`

@@ -16,7 +16,7 @@ import (
 // the bot's cursor.
 type answers struct {
 	host *channel.Host
-	bot  string // its id
+	bot  string // id of the bot
 }
 
 // position is the stored form of a bot's position.

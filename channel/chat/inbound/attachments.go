@@ -34,7 +34,7 @@ const (
 // file, and describes one that it cannot store.
 type attachments struct {
 	store   chat.FileStore // nil: files are not stored
-	maxSize int64          // of a stored file in bytes; 0: DefaultMaxFileSize
+	maxSize int64          // largest stored file in bytes; 0: DefaultMaxFileSize
 }
 
 // parts returns the parts of a message.

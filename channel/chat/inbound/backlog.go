@@ -26,7 +26,7 @@ type backlog struct {
 	// Set by newBacklog.
 	host     *channel.Host
 	platform chat.Platform
-	key      string // of the stored value
+	key      string // key of the stored value
 	lane     func(e *chat.Event) string
 	work     *background
 	handler  waitingHandler
@@ -34,7 +34,7 @@ type backlog struct {
 
 	// Owned by mu.
 	mu      sync.Mutex
-	lanes   map[string][]*waitingEvent // by conversation, in order; the first is being handled
+	lanes   map[string][]*waitingEvent // events by conversation, in order; the first of each is being handled
 	events  int
 	bytes   int
 	changed chan struct{} // closed and replaced when an event leaves
@@ -54,22 +54,22 @@ type waitingEvent struct {
 	event       chat.Event
 	stored      storedEvent
 	bytes       int
-	arrived     time.Time       // at this connection
+	arrived     time.Time       // time when the event arrived at this connection
 	fetching    context.Context // ends when its files are abandoned
 	cancelFetch context.CancelFunc
 
 	// Owned by the goroutine of its lane.
-	tried   bool            // its files were downloaded, or need not be
-	fetched []mailroom.Part // of its files
+	tried   bool            // the files of the event were downloaded, or need no download
+	fetched []mailroom.Part // downloaded files of the event
 }
 
 // Bounds of a backlog.
 const (
-	maxFetching  = 4         // events with downloads in progress
-	maxWaiting   = 64        // events
-	maxLane      = 12        // events of one conversation: an album has up to ten
-	maxWaitBytes = 512 << 10 // of all stored events
-	maxWaitEvent = 128 << 10 // of one stored event
+	maxFetching  = 4         // most events with downloads in progress
+	maxWaiting   = 64        // most waiting events
+	maxLane      = 12        // most events of one conversation: an album has up to ten
+	maxWaitBytes = 512 << 10 // most bytes of all stored events
+	maxWaitEvent = 128 << 10 // most bytes of one stored event
 	backlogKey   = "backlog:"
 )
 

@@ -101,7 +101,7 @@ func (c *commands) stop(ctx context.Context, e *event) error {
 	}
 	if d.Sending != "" {
 		switch err := c.host.Cancel(ctx, d.Sending); mailroom.CodeOf(err) {
-		case "", mailroom.CodeConflict, mailroom.CodeNotFound, mailroom.CodeGone: // it has ended
+		case "", mailroom.CodeConflict, mailroom.CodeNotFound, mailroom.CodeGone: // the run has ended
 		default:
 			return err
 		}

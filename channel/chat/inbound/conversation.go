@@ -23,7 +23,7 @@ const maxEarlier = 16
 type conversation struct {
 	Since   string         `json:"since,omitempty"`  // id of the command that started it; "" for the first one
 	Earlier []string       `json:"before,omitempty"` // Since of earlier conversations, the newest first
-	Command *pinnedCommand `json:"doing,omitempty"`  // the last command
+	Command *pinnedCommand `json:"doing,omitempty"`  // last command of the conversation
 	Album   string         `json:"album,omitempty"`  // digest of the last album with a piece that addressed the bot
 	// digests of the last edits, so that a repeated one does not undo a later one
 	Edits []string `json:"edits,omitempty"`
@@ -54,7 +54,7 @@ func (c *conversation) all() []string { return append([]string{c.Since}, c.Earli
 // conversations are the conversations of the channel's rooms.
 type conversations struct {
 	host    *channel.Host
-	bot     string // its id
+	bot     string // id of the bot
 	perUser bool   // each user of a group has a conversation of their own
 }
 

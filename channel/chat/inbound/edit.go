@@ -19,7 +19,7 @@ const maxVersions = 10
 // version is a message that was submitted, or an edit that was submitted as a message of its own because the
 // agent had read what was before.
 type version struct {
-	number int // 0: the message itself
+	number int // number of the edit; 0: the message itself
 	key    string
 	in     store.Submitted
 }

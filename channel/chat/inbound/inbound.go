@@ -51,8 +51,8 @@ func Receive(ctx context.Context, o Options) error {
 // event is an event in handling.
 type event struct {
 	chat.Event
-	sender string    // of its messages: the channel and the user
-	tier   chat.Tier // of its user
+	sender string    // key of the sender: the channel and the user
+	tier   chat.Tier // tier of the event's user
 	// fetching is set for an event of the backlog, and ends when its files are abandoned. The cursor
 	// of such an event moved when it entered the backlog.
 	fetching context.Context
@@ -66,7 +66,7 @@ type dispatcher struct {
 	// Set by newDispatcher.
 	host          *channel.Host
 	botName       string // how users address the bot
-	account       string // of the bot, see [chat.Capabilities.Account]
+	account       string // account of the bot, see [chat.Capabilities.Account]
 	access        *chat.AccessPolicy
 	join          join
 	answers       *answers

@@ -60,7 +60,7 @@ func speaker(sender, name string) string {
 // quoted as in a group. So a line that begins with "> " below a line of the server is always of the author
 // whom that line names.
 func withContext(channel string, e *event, quoted bool, parts []mailroom.Part) []mailroom.Part {
-	var files []mailroom.Part // of a forwarded message
+	var files []mailroom.Part // files of a forwarded message
 	if slices.ContainsFunc(e.Context, func(c chat.Context) bool { return c.Files }) {
 		files, parts = parts, nil
 	}

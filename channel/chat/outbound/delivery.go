@@ -38,17 +38,17 @@ type attempt struct {
 	// Set by Deliver.
 	conn     *connection
 	command  string // how the operator calls this program
-	url      string // of the server's pages; "": unknown
+	url      string // address of the server's pages; "": unknown
 	parts    int    // most messages; 0: no limit
 	session  mailroom.Session
 	delivery channel.Delivery
 	room     chat.Room
 	replyTo  string // id of the message that it replies to
-	moved    bool   // to the chat, because its topic is gone
+	moved    bool   // the message goes to the chat, because its topic is gone
 
 	saved    room.Saved         // the room's state
 	stored   string             // the same as it is stored
-	receipts map[string]receipt // of earlier attempts, by effect
+	receipts map[string]receipt // receipts of earlier attempts, by effect
 }
 
 // view updates the view of the room.
@@ -289,7 +289,7 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 		err = x.saveState(ctx)
 	}
 	if err != nil {
-		return err // the next attempt gets the same answer
+		return err // the next attempt would get the same answer
 	}
 	x.conn.host.ReportError(fmt.Errorf("reply not sent, and none until the next message of the chat %s or a retry: %w",
 		x.room.Chat, cause))

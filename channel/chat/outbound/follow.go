@@ -22,7 +22,7 @@ const maxWatches = 256
 const (
 	labelPreview        = "preview" // the run
 	labelPreviewMessage = "writes"  // the message
-	labelAlert          = "alert"   // of the request of a target of alerts, see alert.LabelAlert
+	labelAlert          = "alert"   // label of the requests of a target of alerts, see alert.LabelAlert
 )
 
 // follower follows the streams of conversations and carries out what their rooms' views decide.

@@ -39,11 +39,11 @@ const (
 type lateness struct {
 	// Set by New.
 	conn   *connection
-	within time.Duration // 0: no notices
+	within time.Duration // time after which a notice is sent; 0: no notices
 	added  chan watch
 
 	// Owned by run.
-	open map[string]*unanswered // by conversation thread
+	open map[string]*unanswered // unanswered messages by conversation thread
 	// from is the key of the run below which the next load reads; 0: the newest run.
 	from int64
 }
@@ -52,7 +52,7 @@ type lateness struct {
 type unanswered struct {
 	at        chat.Room
 	run       string
-	since     time.Time // of the message, or of the last answer of a person
+	since     time.Time // time of the message, or of the last answer of a person
 	requested map[string]bool
 }
 
@@ -63,7 +63,7 @@ func (l *lateness) add(thread string, at chat.Room) {
 	}
 	select {
 	case l.added <- watch{thread: thread, room: at}:
-	default: // the next load finds it
+	default: // the next load finds the message
 	}
 }
 

@@ -27,7 +27,7 @@ type Options struct {
 // Outbound is the sending half of one connection.
 type Outbound struct {
 	command string // how the operator calls this program
-	url     string // of the server's pages; "": unknown
+	url     string // address of the server's pages; "": unknown
 	parts   int    // most messages of a reply; 0: no limit
 	conn    *connection
 	follows *follower

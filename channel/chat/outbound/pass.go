@@ -48,7 +48,7 @@ func (x *attempt) findPasser(ctx context.Context) (id string, err error) {
 		for _, q := range queued {
 			switch {
 			case q.Priority < own.Priority:
-			case own.Priority < mailroom.DefaultPriority: // it passed a reply; questions do not pass each other
+			case own.Priority < mailroom.DefaultPriority: // the delivery passed a reply; questions do not pass each other
 				continue
 			case q.Metadata[labelDecided] != "":
 			case thread.IsDelivery(q.View()) && asks[q.Parent]:

@@ -29,7 +29,7 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 	}
 	m, doubt := outgoing{priority: chat.PriorityEdit}, false
 	tries := x.session.Run().Attempt
-	if tries > 1 { // it may have been sent
+	if tries > 1 { // an earlier attempt may have sent the preview
 		m.priority = chat.PriorityMessage
 	}
 	effect := mailroom.Effect{Name: "preview", Reconcile: func(ctx context.Context, key string) (json.RawMessage,

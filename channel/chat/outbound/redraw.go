@@ -71,7 +71,7 @@ const labelDecided = "decided"
 // decided. It is best effort: each delivery to their room redraws them too.
 type redrawer struct {
 	conn    *connection
-	commits *bus.Bus // nil: none are announced
+	commits *bus.Bus // nil: no bus announces commits
 }
 
 // run checks the watched questions when one may be decided, until ctx ends.
@@ -143,7 +143,7 @@ func (w *redrawer) mayDecide(n bus.Notice) bool {
 // load watches the questions that were open when the process started.
 func (w *redrawer) load(ctx context.Context) error {
 	var open []*mailroom.Ticket
-	rooms := map[string]chat.Room{} // by conversation thread
+	rooms := map[string]chat.Room{} // rooms by conversation thread
 	err := w.conn.host.View(ctx, func(r store.Reader) (err error) {
 		open, err = r.Tickets(store.TicketQuery{
 			States: []mailroom.TicketState{mailroom.TicketOpen},
@@ -180,12 +180,12 @@ func (w *redrawer) check(ctx context.Context) (wait time.Duration, err error) {
 	if len(asked) == 0 {
 		return room.CheckInterval, nil
 	}
-	decided := map[string]bool{}     // by ticket
-	rooms := map[string]chat.Room{}  // those with a decided question, by delivery thread
+	decided := map[string]bool{}     // decided questions by ticket
+	rooms := map[string]chat.Room{}  // rooms with a decided question, by delivery thread
 	saved := map[string]room.Saved{} // likewise
 	err = w.conn.host.View(ctx, func(r store.Reader) error {
 		for id := range asked {
-			decided[id] = true // also for a deleted ticket
+			decided[id] = true // true also for a deleted ticket
 		}
 		tickets, err := r.Tickets(store.TicketQuery{IDs: slices.Sorted(maps.Keys(asked))})
 		if err != nil {

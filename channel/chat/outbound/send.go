@@ -24,7 +24,7 @@ const continueDelay = 100 * time.Millisecond
 
 // receipt is the result of a message's effect.
 type receipt struct {
-	ID  string `json:"id,omitempty"` // at the platform
+	ID  string `json:"id,omitempty"` // id of the message at the platform
 	End int    `json:"end"`          // offset of the text, in bytes, at which the message ends
 }
 
@@ -101,7 +101,7 @@ type outgoing struct {
 	chunk    chat.Chunk
 	priority chat.Priority
 	replaces string        // id of the message that it replaces
-	inFile   *chat.Message // what is sent instead, unless the platform refuses it; nil: nothing
+	inFile   *chat.Message // message with a file to send instead, unless the platform refuses it; nil: no such message
 }
 
 // name returns the name of a message's effect. A text that moves to the chat begins again there.
@@ -167,7 +167,7 @@ func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err
 	}
 	var value json.RawMessage
 	err = x.conn.do(ctx, x.room, m.priority, func(ctx context.Context) (err error) {
-		x.view(func(v *room.State) { v.DropPreview(x.delivery.Run.ID) }) // no edit of a preview may follow
+		x.view(func(v *room.State) { v.DropPreview(x.delivery.Run.ID) }) // after this message no edit of a preview may follow
 		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
 			if m.replaces != "" {
 				err := x.conn.platform.Edit(ctx, x.room, m.replaces, m.Message)

@@ -22,9 +22,9 @@ const (
 
 // question is a question that is shown as open.
 type question struct {
-	thread string // of the conversation
+	thread string // thread of the conversation
 
-	seen  bool      // it was seen decided
+	seen  bool      // the question was shown as decided
 	tries int       // redraw deliveries
 	next  time.Time // earliest next one
 }

@@ -34,11 +34,11 @@ func RefreshInterval(c *chat.Capabilities) time.Duration { return max(c.EditInte
 // Action is a call to make for a room.
 type Action struct {
 	Kind    ActionKind
-	Run     string // that writes, for ActionEdit and ActionPreview
-	ID      string // of the message to edit, at the platform
-	Text    string // of the edit
+	Run     string // run that writes, for ActionEdit and ActionPreview
+	ID      string // id at the platform of the message to edit
+	Text    string // text of the edit
 	Message string // the agent's message whose preview is requested
-	Ticket  string // whose question is redrawn
+	Ticket  string // ticket whose question is redrawn
 	Try     int    // number of the request, from 1
 }
 
@@ -59,9 +59,9 @@ const (
 // state of the delivery thread of the room: the delivery that changes a message writes it.
 type State struct {
 	gone          bool                     // no action is due
-	conversations map[string]*conversation // by thread
-	previews      map[string]*preview      // by run
-	questions     map[string]*question     // by ticket
+	conversations map[string]*conversation // conversations by thread
+	previews      map[string]*preview      // previews by run
+	questions     map[string]*question     // questions by ticket
 }
 
 // conversation is a followed conversation.
@@ -71,7 +71,7 @@ type conversation struct {
 	// Set by Apply.
 	run     string // running; "" for none
 	message string // being written; "" for none
-	text    string // of message
+	text    string // text of message
 
 	// Set by Tick.
 	requestedFor string // message whose preview was requested
@@ -83,9 +83,9 @@ type conversation struct {
 
 // preview is the preview of the text that a run is writing.
 type preview struct {
-	text  string // at the time of the request
-	id    string // of the message at the platform, "" if it was not sent
-	shown string // in that message
+	text  string // text at the time of the request
+	id    string // id of the message at the platform, "" if it was not sent
+	shown string // text that this message shows
 }
 
 // New returns the view of a room in which nothing happens.

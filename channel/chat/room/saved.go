@@ -26,14 +26,14 @@ type Gone struct {
 
 // Preview is a message that shows an unfinished reply.
 type Preview struct {
-	Run string `json:"run"` // that writes the text
-	ID  string `json:"id"`  // at the platform
+	Run string `json:"run"` // run that writes the text
+	ID  string `json:"id"`  // id of the message at the platform
 }
 
 // Asked is a message that shows a question.
 type Asked struct {
 	Ticket string `json:"ticket"`
-	ID     string `json:"id"` // of the message
+	ID     string `json:"id"` // id of the message
 }
 
 // Limits of one room.
