@@ -38,10 +38,13 @@ func search(r reader, s *store.Search) (err error) {
 	}
 	return s.Run(store.Windows{
 		Look: func(w store.Window, limit int) ([]store.Match, error) {
-			found, err := lookAt(r, s, w, findOldest, limit+1)
-			if err != nil || len(found) <= limit {
+			// FTS5 looks up each word of AnyOf in each query, which takes as long as reading a row. So the first query reads
+			// as many rows as there are words, and a second one is needed only if the window has more.
+			all := max(limit, len(s.AnyOf))
+			found, err := lookAt(r, s, w, findOldest, all+1)
+			if err != nil || len(found) <= all {
 				slices.Reverse(found)
-				return found, err
+				return found[:min(len(found), limit)], err
 			}
 			return lookAt(r, s, w, findNewest, limit)
 		},
