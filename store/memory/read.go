@@ -90,9 +90,12 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	owned := func(t *mailroom.Thread) bool { return q.Owner == nil || *q.Owner == t.Owner }
 	for _, run := range first(r.selectRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses,
 		Set: q.Set}), q.Most) {
-		if t, _ := r.threads.get(run.Thread); owned(t) {
-			out.Runs[run.Status]++
+		if q.Owner != nil {
+			if t, _ := r.threads.get(run.Thread); !owned(t) {
+				continue
+			}
 		}
+		out.Runs[run.Status]++
 	}
 	if q.Agent != "" || len(q.Statuses) > 0 || q.Thread != "" {
 		return out, nil
@@ -159,10 +162,17 @@ func (r reader) countFailures(q store.CountQuery) (counts []store.FailureCount) 
 // selectRuns returns all matching rows in order, without copying them.
 func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 	var found []*mailroom.Run
+	some := q.Owner != "" || len(q.Threads) > 0 // not of all threads
 	consider := func(run *mailroom.Run) {
-		if t, _ := r.threads.get(run.Thread); matches(run, q) && isWithin(t, q.Owner, q.Threads) {
-			found = append(found, run)
+		if !matches(run, q) {
+			return
 		}
+		if some { // to find the thread of each run would take most of the time
+			if t, _ := r.threads.get(run.Thread); !isWithin(t, q.Owner, q.Threads) {
+				return
+			}
+		}
+		found = append(found, run)
 	}
 	switch {
 	case len(q.IDs) > 0:
