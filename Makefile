@@ -46,9 +46,10 @@ PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
 # those of the command, which need everything compiled: they run while the rest is compiled.
 QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat ./channel/chat/room ./internal/jsontext ./server/internal/request ./thread
-LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./engine ./torture ./store/postgres ./internal/proc ./channel/slack ./channel/matrix ./alert \
-	./channel/poll ./store/transfer ./store/sqlite ./channel/webhook ./internal/archtest ./channel/discord ./internal/suite ./agent/exec ./bench/mailroom \
-	./store/storetest ./channel/chat/adapter ./protocol/mcp ./stream
+LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./torture ./engine ./cmd/bd ./alert ./channel/chat/adapter \
+	./store/postgres ./internal/suite ./store/sqlite ./bench/mailroom ./issues/tracker ./stream/turn ./internal/pgtest ./app/node \
+	./issues/feed ./internal/proc ./channel/matrix ./channel/slack ./channel/webhook ./store/storetest ./store/transfer \
+	./internal/archtest ./torture/fuzz ./protocol/mcp ./agent/exec ./channel/poll ./channel/discord ./channel/irc ./stream
 
 .DEFAULT_GOAL := help
 .PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
