@@ -82,7 +82,7 @@ type Run struct {
 	// created for them, to that thread.
 	Joined   map[string]string `json:",omitempty"`
 	Usage    Usage
-	Progress float64 // 0 to 1 as reported by its agent; 1 when completed
+	Progress float64 // from 0 to 1, as the agent reports it; 1 when the run has completed
 	// Spent lists the messages among Steers that answered one of its tickets. They can no longer be
 	// edited or retracted.
 	Spent []string `json:",omitempty"`

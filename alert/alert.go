@@ -98,7 +98,7 @@ func AgentName(target string) string { return prefix + target }
 
 const (
 	prefix    = reserved.Alert
-	originVia = "alert" // via of runs that the server submits; a client cannot set it
+	originVia = "alert" // origin of runs that the server submits; a client cannot set it
 )
 
 // IsAgent reports whether an agent sends alerts.

@@ -100,5 +100,5 @@ func allows(s fold.State, r *mailroom.Run) bool {
 	case fold.StateCompleted, fold.StateFailed, fold.StateCancelled:
 		return string(r.Status) == s.String()
 	}
-	return false // only its messages were logged
+	return false // only messages of the run were logged
 }

@@ -80,7 +80,7 @@ func (w *scan) resume() error {
 	case err != nil:
 		return err
 	case len(rows) == 0 || rows[0].Key != w.at.t.Key:
-		w.at = nil // it was deleted in the meantime
+		w.at = nil // the thread was deleted since the last view
 	default:
 		w.at.t = rows[0]
 	}
@@ -116,11 +116,11 @@ func (w *scan) loadWorkers() error {
 type phase int
 
 const (
-	phaseLog     phase = iota // its entries up to the last one of the view
+	phaseLog     phase = iota // reads the entries up to the last one of the view
 	phaseRuns                 // page by page
 	phaseTickets              // page by page
-	phaseOrphans              // what the log names without a row so far
-	phaseWhole                // what concerns the whole thread
+	phaseOrphans              // checks what the log names without a row so far
+	phaseWhole                // checks the rules of the whole thread
 	phaseDone
 )
 
@@ -128,7 +128,7 @@ const (
 // rows, so that it compares only data of one view although a long thread takes many.
 type checker struct {
 	*scan
-	t      *mailroom.Thread // as of the current view
+	t      *mailroom.Thread // row of the thread in the current view
 	phase  phase
 	from   int64 // key of the last row of the phase
 	log    *fold.Log

@@ -69,7 +69,7 @@ func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision),
 			describeTicket(logged.State, logged.Verdict))
 	}
-	// an older version sets none
+	// an older version sets no time of opening
 	if opened := fold.Micros(k.OpenedAt); opened != 0 && logged != nil && !slices.Contains(logged.Opened, opened) {
 		bad("ticket %s was opened at %s, the log differs", k.ID, at(k.OpenedAt))
 	}

@@ -37,7 +37,8 @@ func (e *Engine) onClaimsEnded(ctx context.Context, err error) {
 // pauseClaims stops claiming for a tenth of Options.Renew after an error.
 func (e *Engine) pauseClaims(err error) {
 	e.slots.forbid()
-	e.options.Log.Error("claim failed; retrying; no further run starts until then", "worker", e.lease.worker, "error", err)
+	e.options.Log.Error("claim failed; retrying; no run starts until a claim succeeds",
+		"worker", e.lease.worker, "error", err)
 	e.pause = time.After(e.options.Renew / 10)
 }
 

@@ -20,14 +20,14 @@ type rows struct {
 	reservations reservationCache
 	begun        *firstRead
 
-	now      time.Time // of the transaction
+	now      time.Time // time of the transaction
 	threads  map[string]*thread.State
-	order    []*thread.State // in which they were locked
+	order    []*thread.State // threads in the order in which they were locked
 	before   map[string]lockedRow
 	workers  map[string]*store.Worker
 	keys     map[store.KeyRef]bool     // submit keys that were loaded
 	threadOf map[string]string         // of loaded runs, which may belong to threads that are not locked
-	pauses   map[string]store.Pause    // by agent, if an operation reads them
+	pauses   map[string]store.Pause    // pauses by agent, if an operation reads them
 	projects map[string]*project.State // loaded ones, by thread
 	tokens   []*auth.Token             // all rows, once an operation needed them
 	// tokensByName are the rows of tokens loaded by name. A nil row means that no token has the name.

@@ -28,7 +28,7 @@ type op struct {
 	keys    []store.KeyRef
 	tokens  []string // names
 	due     []store.Capacity
-	pauses  bool // it reads the pauses of agents; claims always do
+	pauses  bool // the operation reads the pauses of agents; claims always do
 	claim   *thread.ClaimRequest
 	found   int            // runs claimed; owned by the goroutine of run
 	claimer *servedClaimer // owner of a waiting claim; nil: a caller waits for done
@@ -40,7 +40,7 @@ type op struct {
 	onBatch func()
 
 	// Owned by committer.mu.
-	inBatch   bool      // it is in a batch
+	inBatch   bool      // the operation is in a batch
 	abandoned bool      // the caller's context has ended
 	queued    time.Time // when it was enqueued
 
@@ -49,14 +49,14 @@ type op struct {
 	retryAt, lockedSince time.Time
 
 	err  error      // owned by the goroutine of run until done is sent
-	done chan error // one slot
+	done chan error // gets the result; one slot
 }
 
 const (
 	rankRenew = iota
 	rankPlain
 	rankClaim
-	rankPurge // only when nothing else is queued, or after purgePatience
+	rankPurge // runs only when no other operation is queued, or after purgePatience
 )
 
 // purgePatience is how long a purge lets all other operations pass. After that it has its turn, so that
@@ -72,7 +72,7 @@ const purgePatience = 20 * time.Millisecond
 type committer struct {
 	store   store.Store
 	options Options
-	others  []*committer // of the other lanes
+	others  []*committer // committers of the other lanes
 	begun   *firstRead   // of all lanes
 
 	// Owned by mu.
@@ -92,9 +92,9 @@ type committer struct {
 	inFlight []*op // operations of the current batch, answered if the committer panics
 	// wasLarge reports that the last batch had large operations.
 	wasLarge     bool
-	forecast     forecast  // after the last batch
+	forecast     forecast  // forecast after the last batch
 	poll         time.Time // when forecast.idle is cleared
-	epoch        int64     // of the store, when the cached rows were read
+	epoch        int64     // epoch of the store when the cached rows were read
 	cache        threadCache
 	reservations reservationCache
 

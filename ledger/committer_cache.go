@@ -18,7 +18,7 @@ import (
 // dropped.
 type threadCache struct {
 	young, old map[string]*thread.State
-	runs       int // of young
+	runs       int // number of runs in young
 }
 
 // firstRead is when this server read its store for the first time, in the time of the transactions. All lanes share it:

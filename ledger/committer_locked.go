@@ -58,7 +58,7 @@ func (b *batch) postpone(err error) (rest []*op) {
 	}
 	// A panic of the committer answers the operations in flight and those in the queue, each once.
 	b.c.inFlight = slices.DeleteFunc(slices.Clone(b.c.inFlight), func(o *op) bool { return slices.Contains(later, o) })
-	later = slices.DeleteFunc(later, func(o *op) bool { return o.abandoned }) // they count as not done
+	later = slices.DeleteFunc(later, func(o *op) bool { return o.abandoned }) // abandoned operations count as not done
 	b.c.queue = append(later, b.c.queue...)
 	return rest
 }

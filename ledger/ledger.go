@@ -87,7 +87,7 @@ type Options struct {
 // repeat the operation with the same key or number.
 type Ledger struct {
 	lanes   []*committer
-	lane    int          // of all operations; anyLane: the lane of their thread
+	lane    int          // lane of all operations; anyLane: the lane of their thread
 	seed    maphash.Seed // chooses the lane of a thread
 	options Options
 

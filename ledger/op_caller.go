@@ -12,7 +12,7 @@ import (
 // each write reads the row again, in its transaction.
 type Caller struct {
 	Row string // name of the row; "": the operator, whose token has none, or the server itself
-	ID  string // as auth.Token.ID
+	ID  string // see auth.Token.ID
 }
 
 type callerKey struct{}

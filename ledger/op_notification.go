@@ -71,7 +71,7 @@ func (tx *transaction) notify(p *project.State, in project.Notify) (Notified, er
 
 // recipients are the recipients of a notification.
 type recipients struct {
-	names   []string // as in Notified
+	names   []string // names as in Notified
 	missing []string // names without an inbox
 	inboxes int64    // inboxes that receive it
 	begins  int64    // inboxes created with it
@@ -145,7 +145,7 @@ type InboxQuery struct {
 	Project string
 	Agent   string
 	By      *auth.Token
-	Limit   int // at least 1
+	Limit   int // most notifications to return, at least 1
 	Bytes   int // total size, unless the first is larger; 0: mailroom.MaxPage
 	Consume bool
 	After   int64 // without Consume: only seqs above it
@@ -237,7 +237,7 @@ func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) 
 func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
 	acknowledge := func(tx *transaction, p *project.State) (struct{}, error) {
 		last := p.Thread.LastSeq
-		if p.IsHidden(by) { // as if there were none
+		if p.IsHidden(by) { // answers as if the inbox were empty
 			last = 0
 		}
 		for _, seq := range seqs {
@@ -262,7 +262,7 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 		if err != nil {
 			return struct{}{}, err
 		}
-		createInbox(tx, p, agent, by, found) // nothing refuses any more
+		createInbox(tx, p, agent, by, found) // from here on no check refuses the operation
 		for _, n := range read {
 			project.CountUnread(p.Thread, n.By, -1)
 		}
@@ -332,8 +332,8 @@ func readUnread(r store.Reader, thread string, box project.Inbox,
 // for an inbox creates none.
 type foundInbox struct {
 	box    project.Inbox
-	isNew  bool // there is no row
-	reader bool // by becomes its reader, the first one
+	isNew  bool // the store has no row yet
+	reader bool // the caller becomes the first reader
 }
 
 // findInbox returns the inbox of an agent, which by must be allowed to read.

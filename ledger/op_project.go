@@ -35,7 +35,7 @@ func (ps Projects) Reserve(ctx context.Context, in project.Reserve) (project.Res
 	return second.Reserved, err
 }
 
-// reserveResult is the result of a reservation. heavy asks the caller to compare the names first.
+// reserveResult is the result of a reservation. If heavy is set, the caller must compare the names first.
 type reserveResult struct {
 	project.Reserved
 	heavy bool
@@ -43,7 +43,7 @@ type reserveResult struct {
 
 func (ps Projects) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
 	reserve := func(tx *transaction, p *project.State) (reserveResult, error) {
-		if err := p.CheckAccess(in.By, "holder", in.Holder); err != nil { // before the quota of its owner is
+		if err := p.CheckAccess(in.By, "holder", in.Holder); err != nil { // before the check of the owner's quota
 			return reserveResult{}, err
 		}
 		if mayPutOff && p.NeedsCompare(&in) {

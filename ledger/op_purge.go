@@ -131,9 +131,9 @@ func (tx *transaction) entriesBelow(t *thread.State, seq int64) (bytes int64, to
 
 // prefix is the part of a log that a purge may drop.
 type prefix struct {
-	before time.Time // of entries and runs to keep
+	before time.Time // time before which entries and runs are purged
 	upto   int64     // first seq to keep; 0: keep everything
-	all    bool      // nothing behind upto may be dropped
+	all    bool      // entries after upto must stay
 	last   int64     // end of the log when it was read
 }
 

@@ -14,10 +14,10 @@ import (
 
 // Revocation ends a token.
 type Revocation struct {
-	Name string // of its row
+	Name string // name of the revoked token
 	// Cancel cancels the open runs of the name's threads that were created before the revocation.
 	Cancel bool
-	By     string // who cancels them
+	By     string // name of the caller that cancels the runs
 }
 
 // Revoked says what a revocation ended: runs, leases and derived tokens.
@@ -93,14 +93,14 @@ func (as Accounts) Revoke(ctx context.Context, in Revocation) (out Revoked, err 
 type revocation struct {
 	in      Revocation
 	workers []string            // live ones of the token
-	threads []string            // with runs to cancel
-	runs    map[string][]string // by thread, the newest first
+	threads []string            // threads with runs to cancel
+	runs    map[string][]string // runs by thread, the newest first
 }
 
 // revocationEnd is what a transaction that revokes a token did.
 type revocationEnd struct {
 	ofToken   bool      // it has a name of its own
-	at        time.Time // of the revocation
+	at        time.Time // time of the revocation
 	workers   []*store.Worker
 	cancelled int
 }

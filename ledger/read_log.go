@@ -29,7 +29,7 @@ func (ws Workers) LogOf(ctx context.Context, run *mailroom.Run, q mailroom.LogQu
 // logBack reads the page of LogOf, newest first.
 func logBack(r store.Reader, run *mailroom.Run, q mailroom.LogQuery) (page []mailroom.Entry, next int64, err error) {
 	limit := cmp.Or(q.Limit, 100)
-	agents := map[string]string{run.ID: run.Agent} // by run
+	agents := map[string]string{run.ID: run.Agent} // agents by run
 	bytes, before := 0, q.Before
 	for looked := 0; looked < maxLooked; {
 		found, err := r.Entries(store.EntryQuery{Thread: run.Thread, After: q.After, Before: before, Kinds: q.Kinds,

@@ -96,7 +96,7 @@ func messagesAt(r store.Reader, refs []store.EntryRef) ([]mailroom.Message, erro
 		return nil, err
 	}
 	found := make([]mailroom.Message, len(refs))
-	edits := map[int]entry.Edited{} // by position in refs
+	edits := map[int]entry.Edited{} // edits by position in refs
 	var edited []store.EntryRef     // the first contents of these, in the order of positions
 	for i, e := range entries {
 		switch e.Kind {
@@ -254,7 +254,7 @@ func readBy(r store.Reader, e mailroom.Entry, id string, first int64) (mailroom.
 	}
 	for _, seq := range seqs {
 		if seq < first {
-			continue // another message, which may be purged
+			continue // the entry is of another message, which may be purged
 		}
 		if m, err := messageAt(r, e.Thread, seq); err != nil || m.ID == id {
 			return m, err

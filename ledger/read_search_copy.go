@@ -39,7 +39,7 @@ func CopyIndex(ctx context.Context, from Viewer, to store.Store) error {
 type indexCopy struct {
 	from    Viewer
 	to      store.Store
-	at      store.Position // in the order of the source
+	at      store.Position // position in the order of the source
 	state   store.IndexState
 	pending bool
 
@@ -49,7 +49,7 @@ type indexCopy struct {
 // next indexes the next part of the source's log. It reports whether there may be more.
 func (c *indexCopy) next(ctx context.Context) (more bool, err error) {
 	var entries []mailroom.Entry
-	ids := map[int64]string{} // by the key in the source
+	ids := map[int64]string{} // ids by the key in the source
 	if err := c.from.View(ctx, func(r store.Reader) error {
 		all := &store.AllEntries{After: c.at}
 		if entries, err = r.Entries(store.EntryQuery{All: all, Limit: indexedEntries, Bytes: indexedBytes}); err != nil ||

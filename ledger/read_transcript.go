@@ -23,7 +23,7 @@ type TranscriptQuery struct {
 	Before     string
 	Limit      int    // 0: 100; messages read together are split by Bytes only
 	Bytes      int    // total size of the messages' JSON, unless the first is larger; 0: mailroom.MaxPage
-	Visibility string // "" is any
+	Visibility string // visibility of the messages; "" is any
 	All        bool   // include superseded, retracted and unread messages, where they arrived
 }
 
@@ -98,7 +98,7 @@ type logWalker struct {
 
 	cut    int64 // entry within whose messages the previous page ended
 	skip   int   // how many of them the previous page had
-	bytes  int   // of out
+	bytes  int   // bytes of out
 	looked int   // entries read so far
 }
 

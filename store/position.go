@@ -35,7 +35,7 @@ type AllEntries struct {
 
 	// Order names the order, in 12 characters a-z and 0-9. Positions of another order mean nothing in this one.
 	Order     string
-	Positions []Position // of the returned entries
+	Positions []Position // positions of the returned entries
 	End       Position   // every later entry that a query returns is after it
 	// Removed is the greatest position of an entry that DropEntries removed from a thread that was not
 	// being deleted.

@@ -86,7 +86,7 @@ const (
 type SubmitKey struct {
 	Thread string
 	Key    string
-	Digest string // of the content of the first submit with this key
+	Digest string // digest of the content of the first submit with this key
 	Result Submitted
 	// JoinedSeq is the LastSeq of the thread when the key was written, 0 with DispositionQueued. Write
 	// stores the LastSeq of the written thread in place of 0.
@@ -127,7 +127,7 @@ type Pause struct {
 // Pauser returns who paused the agent, as a text for people: the name of a token, or "the server".
 func (p Pause) Pauser() string {
 	if p.By == "" {
-		return "the server" // no token has such a name
+		return "the server" // a token cannot have this name
 	}
 	return p.By
 }
@@ -168,7 +168,7 @@ type Worker struct {
 func (w *Worker) Live(now time.Time) bool { return !w.Dead && now.Before(w.LeaseUntil) }
 
 // InUseError reports that a server uses the store.
-type InUseError struct{ Worker Worker } // one of its live workers
+type InUseError struct{ Worker Worker } // one of the server's live workers
 
 func (e *InUseError) Error() string {
 	return fmt.Sprintf("a server on host %s with process id %d uses the store, at least until %s",

@@ -10,7 +10,7 @@ import (
 type AttemptStart struct {
 	Agent   string
 	Attempt int
-	Created time.Time // of the run
+	Created time.Time // time when the run was created
 	Due     time.Time // since when the run could be claimed
 	At      time.Time
 }

@@ -13,15 +13,15 @@ import (
 type Claimant struct {
 	Worker    string
 	Round     int64
-	Limit     time.Duration // of one claim; 0: no limit
+	Limit     time.Duration // longest time of one claim; 0: no limit
 	Longest   time.Duration // of one claim, with what its steps add; below Limit: they add nothing
 	StopGrace time.Duration // time left after a stop; 0: unchanged
-	Retry     retry.Policy  // of the attempt; a zero field: the default
+	Retry     retry.Policy  // retries of the attempt; a zero field: the default
 }
 
 // Sweep is what a worker's engine asks to be swept.
 type Sweep struct {
-	Worker string // of the engine, which ends its own claims
+	Worker string // worker id of the engine, which ends its own claims
 	// Agents are those that need no worker, because their runs may wait for this engine or another one.
 	Agents []string
 	// Grace is how long another agent may have had no worker before its due runs fail; 0: they do not fail.
@@ -38,7 +38,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 		t.schedule(now)
 		return nil
 	}
-	if r.HasPassed(now) { // before the sweep came
+	if r.HasPassed(now) { // the deadline passed before the sweep came
 		endOverdue(t, r, now)
 		t.schedule(now)
 		return nil

@@ -38,7 +38,7 @@ func EndOverdue(t *State, run string, now time.Time) {
 	case r.HasPassed(now):
 		endOverdue(t, r, now)
 	case !r.AwaitsDeadline():
-		t.touchRun(r) // an older version ended it, and left its deadline in the index of the store
+		t.touchRun(r) // an older version ended the run, and left its deadline in the index of the store
 	}
 	t.schedule(now)
 }

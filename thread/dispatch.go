@@ -53,7 +53,7 @@ type ClaimedRun struct {
 	Claim  mailroom.Claim
 	Run    *mailroom.Run
 	Thread *mailroom.Thread
-	Input  []mailroom.Message // nil: read it from the log
+	Input  []mailroom.Message // messages of the run; nil: read them from the log
 	Due    time.Time          // when the run became due
 	At     time.Time          // when it was claimed
 	Limit  time.Duration      // how long the attempt may take, as the server says; 0: it says nothing

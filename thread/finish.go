@@ -13,8 +13,8 @@ import (
 // ending is how a run ends: its final status, and the entry that says so.
 type ending struct {
 	status mailroom.Status
-	reason mailroom.Reason    // of a cancelled run
-	err    *mailroom.RunError // of a failed run
+	reason mailroom.Reason    // reason of a cancelled run
+	err    *mailroom.RunError // error of a failed run
 	kind   string
 	body   any
 }

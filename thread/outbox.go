@@ -16,9 +16,9 @@ import (
 
 // ChildEnd reports the end of a child run to the thread of the run that waits for it.
 type ChildEnd struct {
-	Thread string // of the waiting run
+	Thread string // thread of the waiting run
 	Run    string
-	Name   string // of the ticket it waits for
+	Name   string // name of the ticket that the run waits for
 	Child  string
 	Answer json.RawMessage
 }

@@ -12,9 +12,9 @@ type Scope int
 
 const (
 	ScopeRow  Scope = iota // the thread's row and the current run
-	ScopeHead              // also the next run of the queue
+	ScopeHead              // loads also the next run of the queue
 	ScopeJoin              // as ScopeHead, and the run that waits for more messages, if there is one
-	ScopeAll               // also every run that never started
+	ScopeAll               // loads also every run that never started
 )
 
 const firstPage, allRows = 3, 1 << 40

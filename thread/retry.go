@@ -16,7 +16,7 @@ type followUp struct {
 	dead   bool               // the run fails with err
 	reason string             // for another attempt, as in the log: RescheduledRetry and so on
 	at     time.Time          // earliest time of another attempt
-	err    *mailroom.RunError // of the ended attempt, or nil
+	err    *mailroom.RunError // error of the ended attempt, or nil
 }
 
 func deadLetter(class mailroom.Class, message string) followUp {

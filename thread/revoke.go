@@ -21,10 +21,10 @@ type Revoke struct {
 type RevokeCause int
 
 const (
-	RevokeDead      RevokeCause = iota // its worker is dead
-	RevokeOverdue                      // it has outlived ClaimEnds
-	RevokeUnheld                       // its worker does not know it: the answer to the claim request was lost
-	RevokeUnentered                    // its worker leaves and has never begun to work on it
+	RevokeDead      RevokeCause = iota // the worker of the claim is dead
+	RevokeOverdue                      // the claim is older than ClaimEnds
+	RevokeUnheld                       // the worker does not know the claim, because the answer to its request was lost
+	RevokeUnentered                    // the worker leaves and has never begun to work on the claim
 )
 
 // errOverrun is the failure of a run whose claim was overdue.

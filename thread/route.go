@@ -8,12 +8,12 @@ import (
 type route int
 
 const (
-	routeQueue   route = iota // to a run of their own, in the queue
-	routeJoin                 // to the newest run of the queue, which waits for them
-	routeCollect              // to the newest run of the queue that fits
-	routeSteer                // to the current run, which reads them at its next step
-	routeAnswer               // to the parked current run, as the answer to its first open question
-	routeResume               // to the parked current run, whose wait the messages end without an answer
+	routeQueue   route = iota // the messages get a run of their own, in the queue
+	routeJoin                 // the messages join the newest run of the queue, which waits for them
+	routeCollect              // the messages join the newest run of the queue that fits
+	routeSteer                // the current run reads the messages at its next step
+	routeAnswer               // the messages answer the first open question of the parked current run
+	routeResume               // the messages end the wait of the parked current run without an answer
 )
 
 // route returns where the messages go now, and the run that gets them unless they get a new one.

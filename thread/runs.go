@@ -14,8 +14,8 @@ type Runs struct {
 	byID  map[string]*mailroom.Run
 	queue queue
 
-	changed   []*mailroom.Run // in order of their first change
-	isChanged map[string]bool // by id
+	changed   []*mailroom.Run // changed runs, in the order of their first change
+	isChanged map[string]bool // changed runs by id
 }
 
 // Add adds a loaded run, unless a value for it exists.

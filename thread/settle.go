@@ -13,9 +13,9 @@ type Outcome string
 
 const (
 	OutcomeComplete Outcome = "complete" // the agent is done
-	OutcomeFail     Outcome = "fail"     // with an error; its class decides about a retry
+	OutcomeFail     Outcome = "fail"     // the attempt ended with an error; its class decides about a retry
 	OutcomeRelease  Outcome = "release"  // returned to the queue, without counting the attempt, see afterRelease
-	OutcomePark     Outcome = "wait"     // it waits for tickets
+	OutcomePark     Outcome = "wait"     // the run waits for tickets
 )
 
 // Settle ends an attempt.

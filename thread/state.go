@@ -25,7 +25,7 @@ import (
 type State struct {
 	mailroom.Thread
 
-	// What was loaded, with the changes of this transaction.
+	// Rows that were loaded, with the changes of this transaction.
 	Runs     Runs
 	Tickets  Tickets
 	Keys     Keys
@@ -36,11 +36,11 @@ type State struct {
 	// then waits again, see [State.promote].
 	ServedSince time.Time
 
-	// What this transaction adds.
+	// Rows that this transaction adds.
 	Outbox   Outbox
 	Attempts Attempts
 	entries  []mailroom.Entry
-	ends     []store.Summary // of its runs
+	ends     []store.Summary // ends of the thread's runs
 	touched  bool
 	known    messages
 }

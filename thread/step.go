@@ -25,7 +25,7 @@ type StepCommit struct {
 	Message *PartialText          // the message being written, complete
 	Covers  int64                 // seq of the last steered message that the agent had read
 	Effects []mailroom.AgentEntry // entries of kind effect.*; only a Session writes them
-	Blobs   []BlobChange          // of the run's agent, in the order of their names
+	Blobs   []BlobChange          // changes of the agent's blobs, in the order of their names
 	// Node is the only server that can use the State of the Step, see [mailroom.Thread]. If it is "", any server can.
 	Node string
 
@@ -219,7 +219,7 @@ func (a *StepCommit) digest() string {
 		Message *PartialText
 		Covers  int64
 		Effects []mailroom.AgentEntry
-		Blobs   []BlobChange `json:",omitempty"` // an older version may repeat a step without any
+		Blobs   []BlobChange `json:",omitempty"` // an older version may repeat a step without any blobs
 	}{a.Step, a.Message, a.Covers, a.Effects, a.Blobs})
 }
 

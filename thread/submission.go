@@ -286,7 +286,7 @@ func queuedBody(r *mailroom.Run) entry.RunQueued {
 // creation.
 func (s *submission) collect(r *mailroom.Run) store.Submitted {
 	s.appendMessages(r, r.ID)
-	r.InputText = "" // it has several inputs
+	r.InputText = "" // the run has several inputs
 	postpone(r, s.in.NotBefore)
 	s.t.touchRun(r)
 	return submittedTo(r, r.Inputs[len(r.Inputs)-1], store.DispositionCollected)

@@ -29,9 +29,9 @@ type Submit struct {
 	// one. AgentVersion pins the run; "" is the agent's current version.
 	Agent        string
 	AgentVersion string
-	Mode         mailroom.Mode // "" is ModeQueue
+	Mode         mailroom.Mode // how the message is queued; "" is ModeQueue
 	Key          string        // idempotency key; "": no key
-	Priority     *int          // nil is DefaultPriority
+	Priority     *int          // priority of the run; nil is DefaultPriority
 	NotBefore    time.Time
 	// Join is how long a new run waits for more messages of its sender, which then become messages of that run. At
 	// most mailroom.MaxJoin, for channels only.
@@ -70,7 +70,7 @@ type Submit struct {
 
 // Descent is where the messages of a run come from.
 type Descent struct {
-	Thread  string           // of the run; the parent of the thread, if the submit creates it
+	Thread  string           // thread of the run; the parent of the new thread, if the submit creates one
 	Lineage []string         // threads that led to the new run, outermost first
 	Caller  *mailroom.Caller // set if the run expects an answer
 }
@@ -82,7 +82,7 @@ type Resolved struct {
 	MaxAttempts      int              // of the agent; 0: mailroom.DefaultAttempts
 	DeliverTo        *mailroom.Thread // row of the submit's DeliverTo, which may not exist
 	Queued           int              // current number of runs in the thread's queue
-	MaxQueued        int              // 0: no limit
+	MaxQueued        int              // most queued runs; 0: no limit
 	ForeignNamespace bool             // as auth.Token.InForeignNamespace says of a new thread's id
 	Reserved         []string         // prefixes of thread ids that only the operator may create
 	BadVersion       error            // why the submit's AgentVersion is refused; nil: the agent has that version

@@ -16,7 +16,7 @@ type Tickets struct {
 	byID      map[string]*mailroom.Ticket
 	byName    map[ticketName]*mailroom.Ticket // the same; the id of a name is a hash
 	changed   []string                        // ids, in order of their first change
-	isChanged map[string]bool                 // by id
+	isChanged map[string]bool                 // changed tickets by id
 }
 
 // ticketName identifies a ticket within its run.

@@ -54,7 +54,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	}
 }
 
-func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
+func TestAMentionThatArrivesTwiceHasOneKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")

@@ -46,8 +46,8 @@ func (r *renewal) suspect(first *socket, after time.Duration) {
 	}
 }
 
-// reportOthers reports connections of the app that belong to other processes: next is the newest
-// socket, and the one in use is still open.
+// reportOthers reports connections of the app that belong to other processes. The argument next is the newest socket;
+// the socket in use is still open too.
 func (in *receiver) reportOthers(next *socket) {
 	if others := next.otherConnections - 1 - len(in.renewal.old); others > 0 {
 		in.host.ReportError(

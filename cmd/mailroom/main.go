@@ -50,7 +50,7 @@ type Main struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	Env    func(string) string // as os.Getenv
+	Env    func(string) string // reads a variable, as os.Getenv does
 	// Environ returns the environment, as [os.Environ] does. If it is nil, there are no variables.
 	Environ func() []string
 	// Unsetenv removes a variable from the environment of the process, so that child

@@ -43,7 +43,7 @@ type Log struct {
 	Thread       string
 	First        int64 // seq of the first entry of the fold
 	Last         int64 // seq of the last entry so far
-	Bytes        int64 // of all entries so far
+	Bytes        int64 // bytes of all entries so far
 	Current      string
 	Runs         map[string]*Run
 	Tickets      map[string]*Ticket
@@ -90,7 +90,7 @@ func (l *Log) Add(e mailroom.Entry) []Violation {
 		l.threadEntry(e)
 	default:
 		if !entry.Known(e.Kind) {
-			break // of a newer version
+			break // an entry of a newer version
 		}
 		l.runEntry(e, l.run(e))
 	}

@@ -23,7 +23,7 @@ const (
 
 // Message is a submitted message.
 type Message struct {
-	Seq     int64  // of its entry
+	Seq     int64  // seq of the message's entry
 	Content int64  // seq of the entry with its latest content
 	Run     *Run   // the run that it was for, or was steered to
 	Own     string // id of the run that was made with it, or that it becomes if it stays unread

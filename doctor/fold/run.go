@@ -15,9 +15,9 @@ import (
 type State int
 
 const (
-	StateUnqueued    State = iota // only its messages were logged
-	StateQueued                   // before its first start, or before the start of a retry
-	StateRunning                  // in an attempt
+	StateUnqueued    State = iota // only messages of the run were logged
+	StateQueued                   // the run waits for its first start, or for the start of a retry
+	StateRunning                  // an attempt of the run is in progress
 	StateRescheduled              // between two attempts
 	StateWaiting                  // parked, or about to resume
 	StateCompleted                // ended, like the two below
@@ -41,7 +41,7 @@ type Run struct {
 	ID    string
 	State State
 	Whole bool // the log has all entries of the run
-	Read  bool // its first start listed its inputs
+	Read  bool // the first start of the run listed its inputs
 
 	Seen bool // the caller looked up its row
 	Gone bool // the caller found no row
@@ -58,14 +58,14 @@ type Run struct {
 	End      uint64 // hash of its reply, error or reason: see Completion and Failure
 	Stop     mailroom.Reason
 
-	// In microseconds since 1970; 0 if it has not happened yet.
+	// Times in microseconds since 1970; 0 if the event has not happened yet.
 	Started   int64
 	Ended     int64
 	Available int64 // when the last rescheduled entry makes it available
 
 	LastError uint64 // hash of the error in that entry: see Retry; 0: none
 
-	listed   bool    // it was queued, so that its priority is known
+	listed   bool    // the log has the queued entry, so that the priority is known
 	ordered  bool    // its position is known too: it was not scheduled
 	messages []int64 // seqs of its messages until they are read
 	tickets  []*Ticket
@@ -139,7 +139,7 @@ func (l *Log) queued(e mailroom.Entry, r *Run) {
 	var body entry.RunQueued
 	l.decode(e, &body)
 	if r.State == StatePurged {
-		r.State = StateUnqueued // only its messages were seen so far
+		r.State = StateUnqueued // the log has only messages of the run so far
 	}
 	l.transition(e, r, StateQueued, StateUnqueued)
 	r.Priority, r.listed, r.ordered, r.Pos = body.Priority, true, !body.AvailableAt.After(e.At), e.Seq
@@ -208,7 +208,7 @@ func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 // The priority of that other run grows, so that it starts first.
 func (l *Log) gaveWay(e mailroom.Entry, r *Run, behind string) {
 	l.transition(e, r, StateQueued, StateRunning)
-	if r.State != StateQueued { // it began before the log
+	if r.State != StateQueued { // the run began before the start of the log
 		r.Whole, r.State = false, StateQueued
 	}
 	l.Current, r.Started, r.LastError = "", 0, 0

@@ -14,7 +14,7 @@ type Ticket struct {
 	Kind    mailroom.TicketKind
 	State   mailroom.TicketState
 	Verdict mailroom.Verdict
-	Seq     int64 // of the entry that opened it first
+	Seq     int64 // seq of the entry that opened the ticket first
 	Seen    bool  // the caller compared its row
 
 	expires time.Time

@@ -51,7 +51,7 @@ func isRightToLeft(r rune) bool {
 	case isHidden(r):
 		return false
 	case r >= 0x591 && r <= 0x8ff: // Hebrew, Arabic, Syriac, Thaana, N'Ko, Samaritan, Mandaic
-	case r >= 0xfb1d && r <= 0xfdff, r >= 0xfe70 && r <= 0xfefc: // their presentation forms
+	case r >= 0xfb1d && r <= 0xfdff, r >= 0xfe70 && r <= 0xfefc: // presentation forms of such letters
 	case r >= 0x10800 && r <= 0x10fff, r >= 0x1e800 && r <= 0x1efff:
 	default:
 		return false

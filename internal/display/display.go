@@ -164,14 +164,14 @@ func isBreak(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }
 // at the input, so that rendering a text twice changes nothing.
 type printer struct {
 	strings.Builder
-	last      rune // the last character; 0 at the start
+	last      rune // last character that was written; 0 at the start
 	combining int  // how many combining characters end the text
 	rightward int  // how many more characters the last right-to-left letter counts as near
 }
 
 // Bounds of what counts as ordinary writing.
 const (
-	maxCombining = 8 // on one character
+	maxCombining = 8 // most combining marks on one character
 	nearby       = 8 // ASCII punctuation and digits between a direction mark and its letter
 )
 

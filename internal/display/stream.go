@@ -42,7 +42,7 @@ func undecided(s string) int {
 			at = i
 		}
 	}
-	for n := 0; at < len(s) && n < 6; n++ { // not within the tags of a flag
+	for n := 0; at < len(s) && n < 6; n++ { // does not cut within the tags of a flag
 		r, _ := utf8.DecodeRuneInString(s[at:])
 		before, size := utf8.DecodeLastRuneInString(s[:at])
 		if !isTag(r) || !isTag(before) && before != blackFlag {

@@ -17,7 +17,7 @@ type Request struct {
 	System string
 	// Turns is the conversation, oldest first.
 	Turns []Turn
-	Body  []byte // as received
+	Body  []byte // body as received
 }
 
 // Turn is one part of the conversation.

@@ -42,7 +42,7 @@ func AppendText(b []byte, s string) []byte { return appendString(b, s, false) }
 func appendString(b []byte, s string, html bool) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
-	start := 0 // of the text that is not yet appended
+	start := 0 // start of the text that is not yet appended
 	for i := 0; i < len(s); {
 		r, size := rune(s[i]), 1
 		if r >= utf8.RuneSelf {

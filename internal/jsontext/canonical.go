@@ -26,7 +26,7 @@ func AppendCanonical(b, raw []byte, depth int) ([]byte, error) {
 type canonizer struct {
 	text  Scanner[[]byte]
 	depth int
-	err   error // the first one; what follows is not read
+	err   error // first error; the text behind it is not read
 }
 
 func (c *canonizer) fail(err error) {
@@ -169,7 +169,7 @@ func appendCanonicalString(b []byte, s string) []byte {
 func abs(n int) int { return max(n, -n) }
 
 const (
-	maxExponent = 1 << 30 // of a number, whatever its spelling
+	maxExponent = 1 << 30 // limit of a number's exponent, whatever the spelling
 	maxPlain    = 21      // digits before the point of a number without an exponent; a rule of JavaScript
 	maxZeros    = 6       // zeros after the point of one, with the first
 )

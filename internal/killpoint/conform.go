@@ -65,7 +65,7 @@ type conformRun struct {
 	s       mailroom.Session
 	run     string
 	attempt int
-	values  []string // what the operations returned, which becomes the end of the reply
+	values  []string // results of the operations, which become the end of the reply
 }
 
 func (c *conformRun) keep(name string, value any) error {
@@ -136,7 +136,7 @@ func (c *conformRun) note(what string) error {
 
 // noted reports whether an attempt of the run has noted this.
 func (c *conformRun) noted(what string) bool {
-	text, _ := os.ReadFile(filepath.Join(c.dir, "notes")) // without notes, nothing was noted
+	text, _ := os.ReadFile(filepath.Join(c.dir, "notes")) // the file does not exist if nothing was noted
 	for line := range strings.Lines(string(text)) {
 		words := strings.SplitN(strings.TrimSpace(line), " ", 3)
 		if words[0] == c.run && words[2] == what {

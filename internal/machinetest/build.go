@@ -31,7 +31,7 @@ func Build(path, tags string, packages ...string) error {
 // Program find. Otherwise the test program itself serves as the commands, because it starts as quickly.
 type Main struct {
 	M        *testing.M
-	Packages []string // folders of the main packages, from that of the tests
+	Packages []string // folders of the main packages, relative to the folder of the tests
 }
 
 // Run runs the tests and returns their exit code.

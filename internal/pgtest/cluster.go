@@ -265,7 +265,7 @@ func (c *Cluster) ready(ctx context.Context) (bool, error) {
 			continue
 		case <-ctx.Done():
 		}
-		log, _ := os.ReadFile(c.logFile()) // only explains the error
+		log, _ := os.ReadFile(c.logFile()) // the log only explains the error
 		return false, fmt.Errorf("%w: %w: %s", context.Cause(ctx), err, log)
 	}
 }

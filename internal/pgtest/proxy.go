@@ -44,19 +44,19 @@ type Link struct {
 type Proxy struct {
 	cluster  *Cluster
 	dir      string
-	name     string // of the connections
+	name     string // application_name of the connections
 	listener net.Listener
 	all      sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	open    map[*proxied]bool
-	closed  bool // by Close
+	closed  bool // set by Close
 	link    Link
 	changed chan struct{} // closed when link changes
 	trips   int
 	at      int // the trip to cut, counted from 1 at the next one; 0: none
 	with    Fate
-	err     error // the first one of a fault
+	err     error // first error of a fault
 }
 
 // StartProxy starts a proxy, which ends with the test.

@@ -82,6 +82,6 @@ func (in *Input) pump(to io.WriteCloser) {
 			break
 		}
 	}
-	_ = to.Close() // as above
+	_ = to.Close() // the child may have gone
 	in.drop()      // discard later writes
 }

@@ -122,7 +122,7 @@ func (l *landlock) allow(path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES):
-		return nil // without a rule it cannot be opened
+		return nil // a path without a rule cannot be opened
 	case err != nil:
 		return err
 	}

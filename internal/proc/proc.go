@@ -30,7 +30,7 @@ import (
 // ID identifies one process, even after its pid is reused.
 type ID struct {
 	PID       int    `json:"pid"`
-	Group     int    `json:"group"`               // its process group, which it leads
+	Group     int    `json:"group"`               // id of the process group, which the child leads
 	Start     uint64 `json:"start,omitempty"`     // Linux: start time in clock ticks since boot
 	Boot      string `json:"boot,omitempty"`      // Linux: boot id
 	Namespace string `json:"namespace,omitempty"` // Linux: pid namespace of PID
@@ -56,9 +56,9 @@ type Spec struct {
 
 // Limits bound a child's time and output. 0 is no limit.
 type Limits struct {
-	Start  time.Duration // until the first output on stdout or stderr
+	Start  time.Duration // time until the first output on stdout or stderr
 	Idle   time.Duration // between two outputs; also before the first if Start is 0
-	Total  time.Duration // from Run to the child's exit
+	Total  time.Duration // time from Run to the child's exit
 	Output int64         // bytes of stdout
 	Stderr int           // last bytes of stderr to keep
 	// Working reports whether the child waits for something that it started, such as a tool. While it does, or while
@@ -69,8 +69,8 @@ type Limits struct {
 	// StdoutOnly is set if output on stderr does not count as activity for Start and Idle.
 	StdoutOnly bool
 
-	Interrupt time.Duration // from INT to TERM when the child is stopped
-	Terminate time.Duration // from TERM to KILL
+	Interrupt time.Duration // time from SIGINT to SIGTERM when the child is stopped
+	Terminate time.Duration // time from SIGTERM to SIGKILL
 }
 
 // Reasons why Run stopped a child. Other reasons are the cause of the child's context and errors of Emit.

@@ -41,7 +41,7 @@ type plan struct {
 
 // report is a message of a shim to its parent: the child has started, failed to start, or exited.
 type report struct {
-	Op      string        `json:"op,omitempty"` // what failed
+	Op      string        `json:"op,omitempty"` // name of the operation that failed
 	Errno   syscall.Errno `json:"errno,omitempty"`
 	Failed  string        `json:"failed,omitempty"`
 	Started bool          `json:"started,omitempty"`
@@ -272,7 +272,7 @@ func endDescendants() {
 		for _, p := range all {
 			if p.parent == self && p.alive() { // grandchildren become children when their parent dies
 				left++
-				_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended, or belong to another user
+				_ = syscall.Kill(p.pid, syscall.SIGKILL) // the process may have ended, or belong to another user
 			}
 		}
 		if left == 0 {

@@ -53,8 +53,8 @@ func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 type startedShim struct {
 	cmd     *exec.Cmd
 	reports *json.Decoder
-	pipes   []*os.File   // this process's ends
-	group   *childCgroup // nil: of this process
+	pipes   []*os.File   // this process's ends of the pipes
+	group   *childCgroup // cgroup of the child; nil: the cgroup of this process
 }
 
 // startShim starts a shim and returns once the shim has started cmd, or with the

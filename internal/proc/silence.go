@@ -13,9 +13,9 @@ type silence struct {
 	used   func() time.Duration // processor time of the child's tree
 
 	timer   *time.Timer
-	late    error     // what the next expiry means: ErrStart or ErrIdle
+	late    error     // error of the next expiry: ErrStart or ErrIdle
 	expired bool      // the timer has fired, and what the child wrote before has to be judged first
-	since   time.Time // of the last output
+	since   time.Time // time of the last output
 	looked  bool      // sample is set: the next expiry judges it
 	sample  time.Duration
 }

@@ -55,7 +55,7 @@ func processes() ([]process, error) {
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
-			continue // not a process
+			continue // the folder is not one of a process
 		}
 		p, err := readProcess(pid)
 		switch {

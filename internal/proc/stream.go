@@ -43,7 +43,7 @@ type Exit struct {
 	Code      int    // exit status; -1: killed by a signal
 	Signal    string // name of that signal, "" if none
 	Duration  time.Duration
-	Stderr    []byte          // the last Limits.Stderr bytes, unchanged
+	Stderr    []byte          // last Limits.Stderr bytes of stderr, unchanged
 	Survivors *SurvivorsError // processes of the tree that could not be stopped; nil: none
 }
 
@@ -89,7 +89,7 @@ type stream struct {
 	life   chan struct{} // one slot: output on stderr
 	stderr *tail         // owned by the goroutine that reads stderr, until it ends
 	pipes  sync.WaitGroup
-	in     *Input // nil: no input
+	in     *Input // input of the child; nil: no input
 
 	got int64 // bytes of stdout so far
 }

@@ -18,7 +18,7 @@ func OpenFile(name string) (*os.File, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		if failed, ok := errors.AsType[*fs.PathError](err); ok {
-			failed.Op = "open" // what the person asked for
+			failed.Op = "open" // the operation that the person asked for
 		}
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func OpenFile(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err = f.Stat(); err == nil { // another file may have taken its place
+	if info, err = f.Stat(); err == nil { // another file may have taken the place of this one
 		err = readable(name, info)
 	}
 	if err != nil {

@@ -12,8 +12,8 @@ type Secret struct {
 	Env  string // name of the variable
 	File string
 
-	value string // of Env, or what File will contain
-	held  bool   // by Hold
+	value string // value of Env, or the text that File will contain
+	held  bool   // set by Hold
 }
 
 // Hold makes [Secret.Get] return text, before the file of the secret is written.

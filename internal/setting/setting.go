@@ -18,7 +18,7 @@ type Setting struct {
 	Key    string
 	Doc    string
 	Value  Value
-	Secret *Secret // that the key names the source of, or nil
+	Secret *Secret // secret whose source the key names, or nil
 	// Missing is the text of the error if the setting is not set. If it is "", the setting is optional.
 	Missing string
 

@@ -17,10 +17,10 @@ const mostOutput = 1 << 20
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of a package that does not compile
+	ImportPath  string // name of a package that does not compile
 	Test        string
 	Output      string
-	Elapsed     float64 // in seconds
+	Elapsed     float64 // time in seconds
 	FailedBuild string  // the ImportPath that a package needs
 }
 
@@ -43,7 +43,7 @@ type goPackage struct {
 	began time.Time
 	own   tail             // output outside of tests
 	tests map[string]*tail // output of tests that have not passed, by name
-	order []string         // their names, as they began
+	order []string         // names of the packages, in the order in which they began
 	fails int              // tests that failed, not counting subtests
 }
 
@@ -144,7 +144,7 @@ func (g *goTests) endPackage(p *goPackage, e event) {
 		g.print(closing)
 		return
 	}
-	if p.fails == 0 { // it did not compile, or it ended outside of a test
+	if p.fails == 0 { // the package did not compile, or it ended outside of a test
 		g.failed++
 	}
 	text := p.failure(e.Package, g.builds[e.FailedBuild])

@@ -27,7 +27,7 @@ func (s *screen) say(format string, args ...any) {
 func (s *screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = fmt.Fprintln(s.out, strings.TrimSuffix(text, "\n")) // if the terminal is gone, there is no other place for it
+	_, _ = fmt.Fprintln(s.out, strings.TrimSuffix(text, "\n")) // if the terminal is gone, the text has no other place
 }
 
 // clock formats a duration as minutes and seconds.

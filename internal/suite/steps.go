@@ -6,7 +6,7 @@ type step struct {
 	args  []string // the command
 	needs []string // steps that must pass before
 	after []string // steps that must end before, whether they pass or not
-	tests bool     // its output is that of go test -json
+	tests bool     // the step writes the output of go test -json
 	list  string   // the packages that it tests, a pattern of go list; "" if their number is not worth a second
 }
 

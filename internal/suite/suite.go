@@ -26,14 +26,14 @@ const (
 type track struct {
 	step
 	ended chan struct{}
-	tests *goTests // nil for a step whose output is not that of go test
+	tests *goTests // results of the tests; nil for a step that is not go test
 
 	// Guarded by the mutex of the suite.
 	state  state
 	began  time.Time
 	took   time.Duration
 	why    string // why it failed or did not run
-	recent tail   // its last lines, without those of tests that passed
+	recent tail   // last lines of the output, without the lines of tests that passed
 	passed int    // tests that it counted
 	failed int
 }

@@ -39,7 +39,7 @@ type Settings struct {
 	URL     string        // such as http://127.0.0.1:8765
 	Token   string        // bearer token; "" for none
 	Agent   string        // holder of reservations
-	Project string        // sent as X-Project; "" for none
+	Project string        // sent in the header X-Project; "" sends no such header
 	Timeout time.Duration // timeout of all requests of a command together; 0 means DefaultTimeout
 }
 

@@ -37,11 +37,11 @@ type state struct {
 	workers  table[string, *store.Worker]
 	tickets  table[string, *mailroom.Ticket]
 	asked    table[string, []string]    // run id to the ids of its tickets
-	tokens   table[string, *auth.Token] // by name
+	tokens   table[string, *auth.Token] // tokens by name
 	kept     table[versionID, store.Definition]
 	pauses   table[string, store.Pause]
 	cursors  table[cursorID, store.Cursor]
-	reserved table[string, store.Reservation] // by id
+	reserved table[string, store.Reservation] // reservations by id
 	blobs    table[store.BlobRef, store.Blob]
 	pieces   table[pieceID, []byte]
 	summary  table[store.SummaryKey, store.Sums]

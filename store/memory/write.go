@@ -15,7 +15,7 @@ import (
 type tx struct {
 	reader
 	failed error           // error of a Write; the transaction must not commit
-	given  map[string]bool // threads that Load or Due has returned, and written ones
+	given  map[string]bool // threads that Load or Due has returned, and threads that were written
 }
 
 // Load implements [store.Tx]. A memory store has one handle, so it needs no locks.

@@ -17,8 +17,8 @@ import (
 type outcome int
 
 const (
-	failed    outcome = iota // by the transaction's own statements; nothing is written
-	conflict                 // with another handle; nothing is written
+	failed    outcome = iota // the transaction's own statements failed; no row was written
+	conflict                 // the transaction conflicts with another handle; no row was written
 	duplicate                // of a unique value, which another handle may have written; nothing is written
 	lost                     // the connection; a commit that was sent may have happened
 	exhausted                // the server's resources or time
@@ -88,14 +88,14 @@ func outcomeOf(err error) outcome {
 	}
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
-		return lost // of the network, or a deadline, after which pgx closes the connection
+		return lost // an error of the network, or a deadline, after which pgx closes the connection
 	}
 	switch pg.Code {
 	case "55P03", // lock_not_available
 		"40P01", "40001", // deadlock_detected, serialization_failure
-		"25P03",          // idle_in_transaction_session_timeout: the server ended it before the commit was sent
+		"25P03",          // idle_in_transaction_session_timeout ended the transaction before the commit was sent
 		readOnly,         // the server is no longer the primary; Update connects again
-		"0A000", "26000": // see isStale: the next try prepares the statement again
+		"0A000", "26000": // the next try prepares the statement again, see isStale
 		return conflict
 	case "23505": // unique_violation
 		return duplicate

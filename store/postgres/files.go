@@ -212,7 +212,7 @@ type File struct {
 	end   func()
 	key   int64
 	read  int64  // bytes of the pieces so far
-	piece []byte // not yet returned
+	piece []byte // part of the piece that was not yet returned
 }
 
 // Read implements [io.Reader]. It fails if the stored pieces do not add up to a file of this size.

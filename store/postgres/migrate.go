@@ -60,8 +60,8 @@ type migration struct {
 
 // code has the migrations that a program knows, and the version of the tables to which they lead.
 type code struct {
-	version  int64       // to which the program brings the tables
-	expand   []migration // in the order of their versions
+	version  int64       // version to which the program brings the tables
+	expand   []migration // migrations in the order of their versions
 	contract []migration // the same; each has changes that programs of older versions cannot use
 }
 
@@ -199,7 +199,7 @@ func (c code) join(ctx context.Context, conn *pgx.Conn, schema string) error {
 
 // Tables is the state of the tables of a store.
 type Tables struct {
-	Version int64 `json:"version"`  // 0: no tables
+	Version int64 `json:"version"`  // version of the tables; 0: no tables
 	MinCode int64 `json:"min_code"` // version that a program must know to use them
 }
 

@@ -25,11 +25,11 @@ import (
 type Store struct {
 	options Options
 	copying bool // Open refuses the store so far, see Copy
-	code    code // what this program knows of the tables
+	code    code // knowledge that this program has of the tables
 
 	turns  *sqlstore.Turns
 	writer *session  // owned by the holder of the turn to write; nil: not connected
-	lock   tableLock // of a copy
+	lock   tableLock // lock of a copy
 	epoch  atomic.Int64
 
 	updates, tries, trips atomic.Int64 // see Traffic
@@ -253,7 +253,7 @@ func (s *Store) attempt(ctx context.Context, t *tx, f func(store.Tx) error) erro
 	committed := false
 	defer func() {
 		if !committed {
-			s.rollback() // also when f panics
+			s.rollback() // rolls back also when f panics
 		}
 	}()
 	if err := f(t); err != nil || t.failed != nil {

@@ -49,12 +49,12 @@ func (t *trip) add(each func(c *columns) error, text string, args ...any) {
 // session is a connection with its prepared statements.
 type session struct {
 	conn     *pgx.Conn
-	timeout  time.Duration                           // of a trip
-	epoch    int64                                   // of the store, when it connected
+	timeout  time.Duration                           // timeout of a trip
+	epoch    int64                                   // epoch of the store when the session connected
 	warning  *pgconn.Notice                          // the server's last one
-	prepared map[string]*pgconn.StatementDescription // by text
-	names    int                                     // of statements so far
-	buffer   []byte                                  // for the arguments of a statement
+	prepared map[string]*pgconn.StatementDescription // prepared statements by text
+	names    int                                     // number of names given to statements so far
+	buffer   []byte                                  // buffer for the arguments of a statement
 }
 
 // send sends the statements and reads their results.

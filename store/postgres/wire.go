@@ -51,7 +51,7 @@ type Wire struct {
 	channel string // contains a digest of the schema; names of channels are local to a database
 
 	mu      sync.Mutex
-	pending []bus.Hint            // to be sent, in order
+	pending []bus.Hint            // hints to send, in order
 	known   map[bus.Hint]struct{} // pending
 
 	wake chan struct{} // one slot: hints are pending

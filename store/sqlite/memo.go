@@ -15,8 +15,8 @@ type memo struct {
 	version uint32 // the data version after the last commit
 	given   given  // zero: unknown
 	workers map[string]store.Worker
-	threads map[int64]knownThread // by key
-	keys    map[string]int64      // of threads, by id
+	threads map[int64]knownThread // threads by key
+	keys    map[string]int64      // keys of threads, by id
 	pauses  []store.Pause
 	paused  bool // pauses has them
 }

@@ -54,7 +54,7 @@ const (
 // revisionFile writes a revision file. The holder of the store's turn owns it.
 type revisionFile struct {
 	file   *os.File
-	serial int64 // of the last record
+	serial int64 // serial number of the last record
 	buffer []byte
 }
 

@@ -20,11 +20,11 @@ import (
 type session struct {
 	driver  *Driver
 	conn    driver.Conn
-	stmts   map[string]statement // by text
-	args    []driver.NamedValue  // of the current statement
+	stmts   map[string]statement // statements by text
+	args    []driver.NamedValue  // arguments of the current statement
 	row     []driver.Value       // values of the current row
-	columns columns              // of the current row
-	count   *atomic.Int64        // of executed statements; nil: not counted
+	columns columns              // columns of the current row
+	count   *atomic.Int64        // counts executed statements; nil: not counted
 }
 
 // statement is the interface that a driver's statements must have.

@@ -58,7 +58,7 @@ type Store struct {
 	oldPages int64  // written before the WAL was last reset
 	retryAt  int    // length in pages at which to retry a checkpoint that readers prevented
 	broken   error  // why the store accepts no writes
-	guard    *guard // nil without Options.Guard
+	guard    *guard // nil: Options.Guard is not set
 
 	// unchecked is set until the check of a file that was not closed cleanly has passed. Owned by
 	// the keeper, and by Close after the keeper has ended.
@@ -74,7 +74,7 @@ type Store struct {
 	wake   chan int
 	keeper sync.WaitGroup
 
-	closeErr error // of the first Close
+	closeErr error // error of the first Close
 }
 
 // Open opens the database file at path, and creates the file and its tables if necessary. Handles
@@ -185,7 +185,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	defer func() {
 		if !committed {
 			s.memo = memo{}
-			s.rollback() // also when f panics
+			s.rollback() // rolls back also when f panics
 		}
 	}()
 	s.forgetRows()

@@ -9,7 +9,7 @@ import (
 type tx struct {
 	reader
 	store  *Store
-	failed error // of a failed call; the transaction must not commit
+	failed error // error of a failed call; the transaction must not commit
 	given  given // as the transaction leaves it; read by Write
 
 	tallies map[tallyKey]int // pending changes of counts

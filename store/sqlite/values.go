@@ -40,9 +40,9 @@ func orNull[T string | []byte | json.RawMessage](s T) any {
 // columns reads the values of a row in order. The tables are STRICT: a column holds its declared
 // type or NULL, which reads as zero.
 type columns struct {
-	row  []driver.Value // those that are left
-	size int            // of the texts and bodies read so far
-	err  error          // of the first JSON column that could not be decoded; it ends the query
+	row  []driver.Value // values of the row that are not read yet
+	size int            // size of the texts and bodies read so far
+	err  error          // error of the first JSON column that could not be decoded; it ends the query
 }
 
 func (c *columns) next() driver.Value {

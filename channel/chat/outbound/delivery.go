@@ -291,7 +291,7 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 	if err != nil {
 		return err // the next attempt would get the same answer
 	}
-	x.conn.host.ReportError(fmt.Errorf("reply not sent, and none until the next message of the chat %s or a retry: %w",
+	x.conn.host.ReportError(fmt.Errorf("reply not sent; the chat %s gets no reply until its next message or a retry: %w",
 		x.room.Chat, cause))
 	return permanent(cause)
 }

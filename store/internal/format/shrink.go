@@ -16,7 +16,7 @@ import (
 // where thread, run and time are texts with their length before them, as unsigned varints. Lines in
 // clear begin with '{'.
 const (
-	shrunk = 0x01 // the first byte
+	shrunk = 0x01 // first byte of a shrunk text
 
 	tokenThread = 0x01
 	tokenRun    = 0x02
@@ -59,7 +59,7 @@ const maxShrunk = 64 << 10
 
 // Shrinker shrinks the lines of rows. One goroutine at a time uses it.
 type Shrinker struct {
-	texts [tokens][]byte // by token
+	texts [tokens][]byte // texts by token
 	// before has the phrases that begin one byte before a quotation mark, at has those that begin with
 	// one, and after has the ids and the time.
 	before, at, after tokenSets

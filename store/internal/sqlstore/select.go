@@ -111,8 +111,8 @@ func Distinct[T ~string](list []T) []T {
 
 // Gauge tracks the rows and bytes of a result against its limits.
 type Gauge struct {
-	Rows, Bytes   int // so far
-	Limit, Budget int // of rows and of bytes; 0: no limit
+	Rows, Bytes   int // rows and bytes that were read so far
+	Limit, Budget int // most rows and bytes; 0: no limit
 }
 
 // Add counts a row, and reports whether the limits allow another.
