@@ -15,9 +15,9 @@ type Blob struct {
 
 // Blobs are the blobs of an agent in the thread of its run. Later attempts and later runs of the agent in this thread
 // see them, other agents do not. They end with the thread: neither a retention nor a new session of a chat drops them,
-// and a run that fails keeps what its steps wrote. Their sizes count toward the quota of the thread's owner,
-// and an agent has at most MaxBlobs bytes of them in a thread. Only agents that run inside the server have blobs; for
-// others each call fails with CodeInvalid.
+// and a run that fails keeps what its steps wrote. Their sizes count toward the quota of the thread's owner, and an
+// agent has at most MaxBlobs bytes of them in a thread. At a server of a version before blobs each call fails with
+// CodeInvalid.
 type Blobs interface {
 	// Get returns the content of a blob, or nil if no blob has this name.
 	Get(ctx context.Context, name string) ([]byte, error)

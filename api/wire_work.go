@@ -19,7 +19,8 @@ import (
 //	2  more time for an attempt: extend of a step
 //	3  what silent agents wait for: waits_on of a renewal
 //	4  claims that were never entered: entered of a leave
-const WorkerContract = 4
+//	5  blobs: uploads, and blobs of a step
+const WorkerContract = 5
 
 // ClaimRequest claims due runs for a remote worker.
 type ClaimRequest struct {
@@ -134,6 +135,7 @@ type Step struct {
 	Entries    []AgentEntry    `json:"entries,omitempty" nullable:"false" maxItems:"1000" doc:"Of kind tool.started or tool.finished, or of a kind that begins with \"x.\"."`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Replaces the run's checkpoint; a later attempt starts with it."`
 	State      json.RawMessage `json:"state,omitempty" doc:"Replaces the agent's state in the thread."`
+	Blobs      []BlobChange    `json:"blobs,omitempty" nullable:"false" doc:"Blobs that the step writes or deletes."`
 	Tickets    []Ask           `json:"tickets,omitempty" nullable:"false" maxItems:"1000"`
 	Sends      []Send          `json:"sends,omitempty" nullable:"false"`
 	Usage      *Usage          `json:"usage,omitempty" doc:"Added to the run's."`

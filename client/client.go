@@ -109,12 +109,13 @@ func (c *Client) pauses() *backoff.ExponentialBackOff {
 	return b
 }
 
-// request is one call. body is encoded as JSON unless it is nil.
+// request is one call. body is encoded as JSON unless it is nil. content is sent unchanged.
 type request struct {
 	method, path string
 	query        url.Values
 	header       http.Header
 	body         any
+	content      io.Reader
 }
 
 // path joins segments of a URL path, each escaped.
@@ -176,7 +177,7 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 	if len(q.query) > 0 {
 		at += "?" + q.query.Encode()
 	}
-	var body io.Reader
+	body, kind := q.content, "application/octet-stream"
 	if q.body != nil {
 		if err := checkText(q.body); err != nil {
 			return nil, err
@@ -187,7 +188,7 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 		if err := encode.Encode(q.body); err != nil {
 			return nil, mailroom.Errorf(mailroom.CodeInvalid, "encode the body of %s %s: %w", q.method, q.path, err)
 		}
-		body = bytes.NewReader(bytes.TrimSuffix(raw.Bytes(), []byte("\n")))
+		body, kind = bytes.NewReader(bytes.TrimSuffix(raw.Bytes(), []byte("\n"))), "application/json"
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, at, body)
 	if err != nil || req.URL.Host == "" {
@@ -198,7 +199,7 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 		req.Header[k] = v
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

@@ -8,9 +8,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"mailroom"
 	"mailroom/internal/check"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -25,8 +27,8 @@ type Blobs interface {
 	ListBlobs(ctx context.Context, run *mailroom.Run, prefix, after string) ([]mailroom.Blob, error)
 }
 
-// uploadTries is how often an upload without an answer is begun.
-const uploadTries = 5
+// transferTries is how often a blob is sent or read at least if there is no answer.
+const transferTries = 5
 
 func (s *session) Blobs() mailroom.Blobs { return blobs{s} }
 
@@ -38,9 +40,12 @@ func (b blobs) Get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ask(ctx, b.session, func(ctx context.Context) ([]byte, error) {
-		return from.ReadBlob(ctx, b.session.row.Load(), name)
+	var content []byte
+	err = b.session.transfer(ctx, func() (err error) {
+		content, err = from.ReadBlob(ctx, b.session.row.Load(), name)
+		return err
 	})
+	return content, err
 }
 
 func (b blobs) Put(ctx context.Context, name string, content []byte) error {
@@ -72,8 +77,7 @@ func (b blobs) open(name string) (Blobs, error) {
 	case b.session.closed.Load():
 		return nil, b.session.ended()
 	case from == nil:
-		return nil, mailroom.Errorf(mailroom.CodeInvalid,
-			"this worker keeps no blobs: only agents that run inside the server do")
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "this program keeps no blobs for its agents")
 	default:
 		return from, thread.CheckBlobName(name)
 	}
@@ -112,16 +116,35 @@ func (s *session) upload(ctx context.Context, step mailroom.Step) (changes []thr
 	return changes, nil
 }
 
-// uploadOne uploads one content. It may take longer than a lease, and is begun again if there is no answer.
+// uploadOne uploads one content.
 func (s *session) uploadOne(ctx context.Context, content []byte) (stored mailroom.Blob, err error) {
-	for range uploadTries {
+	err = s.transfer(ctx, func() (err error) {
 		stored, err = s.engine.options.Blobs.Upload(ctx, s.claim, bytes.NewReader(content))
-		if mailroom.CodeOf(err) != mailroom.CodeUnavailable || ctx.Err() != nil || s.ctx.Err() != nil {
-			break
+		return err
+	})
+	return stored, err
+}
+
+// transfer calls f, which sends or reads a blob, until it has an answer: for at least the duration of a lease and
+// transferTries calls. Unlike other calls, one call of f may take longer than a lease.
+func (s *session) transfer(ctx context.Context, f func() error) error {
+	until, pause := time.Now().Add(s.engine.options.Lease), 10*time.Millisecond
+	for try := 1; ; try++ {
+		err := f()
+		switch {
+		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return s.refused(err)
+		case mailroom.CodeOf(err) != mailroom.CodeUnavailable || errors.Is(err, store.ErrClosed) || s.ctx.Err() != nil ||
+			ctx.Err() != nil || try >= transferTries && time.Now().After(until):
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, time.Second)
+		case <-ctx.Done():
+			timer.Stop()
+			return err
 		}
 	}
-	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = s.refused(err)
-	}
-	return stored, err
 }

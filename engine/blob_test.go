@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // large is content of some pieces, different for each seed.
@@ -17,7 +18,7 @@ func large(seed byte) []byte { return bytes.Repeat([]byte{seed, 0, 0xff, '\n'}, 
 
 // Each agent keeps what it learned in a thread, also what is larger than a checkpoint.
 func TestAnAgentFindsTheBlobsOfItsEarlierRuns(t *testing.T) {
-	localOnly(t, func(h *fixture) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			in, err := s.Input(ctx)
 			if err != nil {
@@ -66,7 +67,7 @@ func TestAnAgentFindsTheBlobsOfItsEarlierRuns(t *testing.T) {
 
 // The blob and the checkpoint that names it are written together, or not at all.
 func TestAStepWritesItsBlobsWithItsCheckpoint(t *testing.T) {
-	localOnly(t, func(h *fixture) {
+	everywhere(t, func(h *fixture) {
 		attempts := 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			attempts++
@@ -92,7 +93,7 @@ func TestAStepWritesItsBlobsWithItsCheckpoint(t *testing.T) {
 }
 
 func TestABlobOfABadNameOrSizeIsRefused(t *testing.T) {
-	localOnly(t, func(h *fixture) {
+	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			b := s.Blobs()
 			for _, name := range []string{"", "a\x00", "\xff", strings.Repeat("x", mailroom.MaxBlobName+1)} {
@@ -121,7 +122,7 @@ func TestABlobOfABadNameOrSizeIsRefused(t *testing.T) {
 }
 
 func TestBlobsOfAnEndedSessionOrOfAnEngineWithoutThemAreRefused(t *testing.T) {
-	localOnly(t, func(h *fixture) {
+	everywhere(t, func(h *fixture) {
 		var ended mailroom.Session
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			ended = s
@@ -149,5 +150,35 @@ func TestBlobsOfAnEndedSessionOrOfAnEngineWithoutThemAreRefused(t *testing.T) {
 		out := h.send("t", "work")
 		h.wait(time.Minute)
 		h.status(out.Run, mailroom.StatusCompleted)
+	})
+}
+
+// The answer to an upload is lost, and then the answer to the step that writes it.
+func TestABlobWhoseAnswersAreLostIsWrittenOnce(t *testing.T) {
+	remoteOnly(t, func(h *fixture) {
+		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
+			h.expect(s.Blobs().Put(ctx, "x", large(1)))
+			got, err := s.Blobs().Get(ctx, "x")
+			if h.expect(err); !bytes.Equal(got, large(1)) {
+				h.t.Errorf("got %d bytes, want %d", len(got), len(large(1)))
+			}
+			return nil
+		})
+		lost := map[string]bool{}
+		h.line.onWrite(func(c *store.Changes) error {
+			for what, n := range map[string]int{"a piece": len(c.BlobPieces), "the step": len(c.Blobs)} {
+				if n > 0 && !lost[what] {
+					lost[what] = true
+					w.conn.sever()
+					time.AfterFunc(time.Second, w.conn.mend)
+				}
+			}
+			return nil
+		}, nil)
+		out := h.send("t", "work")
+		h.wait(time.Minute)
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 || r.Step != 1 || len(lost) != 2 {
+			h.t.Errorf("attempt %d, %d steps, lost %v", r.Attempt, r.Step, lost)
+		}
 	})
 }

@@ -82,6 +82,7 @@ func (p *process) startRemote(o engine.Options) *worker {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	o.Blobs = l
 	w := p.begin(l, b, o)
 	p.engines = append(p.engines, w)
 	w.conn = lane

@@ -57,7 +57,8 @@ func alertRules() map[string]accessRule {
 // accessRules has every operation. An operation that names an object is then tested against the
 // objects of another owner.
 func accessRules() map[string]accessRule {
-	const read, submit, decide, work, admin = auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide, auth.PermissionWork, auth.PermissionAdmin
+	const read, submit, decide = auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide
+	const admin = auth.PermissionAdmin
 	const projects = "TestAProjectNeedsAccess"
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfAllThreadsShowsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	rules := map[string]accessRule{
@@ -85,35 +86,22 @@ func accessRules() map[string]accessRule {
 		"PATCH /v1/threads/{thread}/messages/{message}":  {need: submit, body: `{"text":"other"}`},
 		"DELETE /v1/threads/{thread}/messages/{message}": {need: submit},
 
-		"GET /v1/runs":                      {need: read, shown: lists},
-		"GET /v1/runs/count":                {need: read, shown: "TestFailuresAreGroupedByError"},
-		"GET /v1/failures":                  {need: read, shown: "TestFailuresAreGroupedByError"},
-		"GET /v1/runs/{run}":                {need: read},
-		"GET /v1/runs/{run}/wait":           {need: read},
-		"GET /v1/runs/{run}/stream":         {need: read},
-		"POST /v1/runs/{run}/cancel":        {need: submit},
-		"POST /v1/runs/{run}/retry":         {need: submit},
-		"POST /v1/runs/cancel":              {need: submit, body: `{"q":"status:queued"}`, shown: "TestACancelByFilterFindsWhatIsVisible"},
-		"POST /v1/runs/retry":               {need: submit, body: `{"q":"status:cancelled"}`, shown: "TestARetryByFilterFindsWhatIsVisible"},
-		"GET /v1/tickets":                   {need: read, shown: lists},
-		"GET /v1/tickets/{ticket}":          {need: read},
-		"POST /v1/tickets/{ticket}":         {need: decide, body: `{"decision":"deny"}`},
-		"GET /v1/stats":                     {need: read, shown: lists},
-		"GET /v1/stream":                    {need: read, shown: everything},
-		"GET /v1/ws":                        {shown: frames},
-		"POST /v1/claims":                   {need: work, body: `{"agents":["far"]}`, shown: "it names a worker, as renew does"},
-		"POST /v1/workers/{worker}/renew":   {need: work, body: `{"round":1,"held":[]}`},
-		"POST /v1/workers/{worker}/leave":   {need: work},
-		"POST /v1/claims/{claim}/entries":   {need: work, body: `{"number":1,"step":{}}`},
-		"POST /v1/claims/{claim}/deltas":    {need: work, body: `{"offset":0,"text":"x"}`},
-		"POST /v1/claims/{claim}/settle":    {need: work, body: `{"number":1,"outcome":"complete"}`},
-		"POST /v1/claims/{claim}/steered":   {need: work, body: `{"after":0}`},
-		"GET /v1/claims/{claim}/run":        {need: work},
-		"GET /v1/claims/{claim}/input":      {need: work},
-		"GET /v1/claims/{claim}/log":        {need: work},
-		"GET /v1/claims/{claim}/transcript": {need: work},
-		"GET /v1/claims/{claim}/tickets":    {need: work},
-		"GET /v1/claims/{claim}/effects":    {need: work},
+		"GET /v1/runs":               {need: read, shown: lists},
+		"GET /v1/runs/count":         {need: read, shown: "TestFailuresAreGroupedByError"},
+		"GET /v1/failures":           {need: read, shown: "TestFailuresAreGroupedByError"},
+		"GET /v1/runs/{run}":         {need: read},
+		"GET /v1/runs/{run}/wait":    {need: read},
+		"GET /v1/runs/{run}/stream":  {need: read},
+		"POST /v1/runs/{run}/cancel": {need: submit},
+		"POST /v1/runs/{run}/retry":  {need: submit},
+		"POST /v1/runs/cancel":       {need: submit, body: `{"q":"status:queued"}`, shown: "TestACancelByFilterFindsWhatIsVisible"},
+		"POST /v1/runs/retry":        {need: submit, body: `{"q":"status:cancelled"}`, shown: "TestARetryByFilterFindsWhatIsVisible"},
+		"GET /v1/tickets":            {need: read, shown: lists},
+		"GET /v1/tickets/{ticket}":   {need: read},
+		"POST /v1/tickets/{ticket}":  {need: decide, body: `{"decision":"deny"}`},
+		"GET /v1/stats":              {need: read, shown: lists},
+		"GET /v1/stream":             {need: read, shown: everything},
+		"GET /v1/ws":                 {shown: frames},
 
 		"POST /v1/reservations":                     {need: submit, body: `{"project":"p","names":["a"],"holder":"x"}`, shown: projects},
 		"GET /v1/reservations":                      {need: read, shown: projects},
@@ -134,7 +122,32 @@ func accessRules() map[string]accessRule {
 		"PATCH /v1/tokens/{name}": {need: admin},
 	}
 	maps.Copy(rules, alertRules())
+	maps.Copy(rules, workRules())
 	return rules
+}
+
+// workRules are the rules of remote workers.
+func workRules() map[string]accessRule {
+	const work = auth.PermissionWork
+	return map[string]accessRule{
+		"POST /v1/claims": {need: work, body: `{"agents":["far"]}`, shown: "it names a worker, as renew does"},
+
+		"POST /v1/workers/{worker}/renew":   {need: work, body: `{"round":1,"held":[]}`},
+		"POST /v1/workers/{worker}/leave":   {need: work},
+		"POST /v1/claims/{claim}/entries":   {need: work, body: `{"number":1,"step":{}}`},
+		"POST /v1/claims/{claim}/deltas":    {need: work, body: `{"offset":0,"text":"x"}`},
+		"POST /v1/claims/{claim}/settle":    {need: work, body: `{"number":1,"outcome":"complete"}`},
+		"POST /v1/claims/{claim}/steered":   {need: work, body: `{"after":0}`},
+		"POST /v1/claims/{claim}/uploads":   {need: work},
+		"GET /v1/claims/{claim}/blobs":      {need: work},
+		"GET /v1/claims/{claim}/blob":       {need: work, shown: "TestWorkersAndClaimsOfOtherTokensAreNotFound"},
+		"GET /v1/claims/{claim}/run":        {need: work},
+		"GET /v1/claims/{claim}/input":      {need: work},
+		"GET /v1/claims/{claim}/log":        {need: work},
+		"GET /v1/claims/{claim}/transcript": {need: work},
+		"GET /v1/claims/{claim}/tickets":    {need: work},
+		"GET /v1/claims/{claim}/effects":    {need: work},
+	}
 }
 
 // withToken returns the fixture with another token for its calls.

@@ -67,6 +67,7 @@ func (s *Server) registerGroups(rt router) {
 		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, Version: o.Version,
 		LocalAgents: o.Agents.Names,
 		Authorize:   s.life.authorizedContext,
+		Content:     contentOf,
 		Hold:        func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})
 	agents := &agentHandlers{
@@ -119,6 +120,7 @@ func (s *Server) registerGroups(rt router) {
 		secure: o.Access.TLS != nil || o.Access.BehindProxy || strings.HasPrefix(o.Access.URL, "https://"),
 	})
 	rt.workers(remote)
+	rt.blobs(remote)
 	rt.streams(&streamHandlers{
 		streams: o.Streams, bus: o.Bus, find: find, slots: s.streamSlots, life: s.life, backlog: s.backlog,
 		heartbeat: o.Limits.Heartbeat, log: s.log,

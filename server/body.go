@@ -44,6 +44,9 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if need == accessPublic {
 		return nil
 	}
+	if requestOf(r.Context()).route == uploadRoute {
+		return s.bodies.await(out, r)
+	}
 	raw, err := s.bodies.receive(out, r, int64(bodyLimit(r.URL.Path, s.options.Limits.MaxBody)))
 	if err != nil || raw == nil {
 		return err
@@ -118,7 +121,7 @@ func (b *bodyReader) Close() error { return nil }
 // receive reads a body of up to most bytes, once the budget has room for it, and puts it back into the request
 // unchanged. It returns nil for a body that is empty or only white space.
 func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]byte, error) {
-	switch err := checkContentType(r); {
+	switch err := checkContentType(r, "application/json"); {
 	case err != nil:
 		return nil, closeAfter(out, err)
 	case r.ContentLength == 0:
@@ -166,8 +169,8 @@ func drain(r *http.Request) {
 	}
 }
 
-// checkContentType refuses bodies whose headers declare another type than JSON or a compression.
-func checkContentType(r *http.Request) error {
+// checkContentType refuses bodies whose headers declare another type than want or a compression.
+func checkContentType(r *http.Request, want string) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
@@ -177,10 +180,10 @@ func checkContentType(r *http.Request) error {
 	}
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
-		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"],
+		(err != nil || media != want || params["charset"] != "" && !strings.EqualFold(params["charset"],
 			"utf-8")) {
 		return request.WithStatus(http.StatusUnsupportedMediaType,
-			request.Invalid("header.Content-Type", "must be application/json", request.Truncate(kind)))
+			request.Invalid("header.Content-Type", "must be "+want, request.Truncate(kind)))
 	}
 	return nil
 }

@@ -83,6 +83,10 @@ func boundBody(op *huma.Operation, o *Options) {
 	if op.RequestBody == nil {
 		return
 	}
+	if op.Method+" "+op.Path == uploadRoute {
+		describeUpload(op)
+		return
+	}
 	limit := bodyLimit(op.Path, o.Limits.MaxBody)
 	for route, p := range o.Parts.Protocols {
 		if route == op.Method+" "+op.Path && p.MaxBody > 0 {

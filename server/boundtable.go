@@ -8,6 +8,7 @@ import (
 	"mailroom/project"
 	"mailroom/server/internal/request"
 	"mailroom/server/workers"
+	"mailroom/thread"
 )
 
 // boundTable maps a schema's field, such as "Submit.text", or a parameter, such as "path.run", to
@@ -72,8 +73,9 @@ func boundsOfWork() boundTable {
 		"PartialText.parts": maxItems(mailroom.MaxParts),
 		"Step.name":         maxChars(mailroom.MaxLabel), "Step.checkpoint": maxJSON(mailroom.MaxCheckpoint),
 		"Step.state": maxJSON(mailroom.MaxState), "Step.sends": maxItems(mailroom.MaxSends),
-		"Step.extend": maxChars(maxDuration),
-		"Send.name":   maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID),
+		"Step.extend": maxChars(maxDuration), "Step.blobs": maxItems(thread.MaxBlobChanges),
+		"BlobChange.name": byRule(mailroom.MaxBlobName), "BlobChange.upload": maxChars(2 * maxID),
+		"Send.name": maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID),
 		"Send.agent": maxChars(project.MaxName),
 		"Send.text":  maxJSON(mailroom.MaxText), "Send.parts": maxItems(mailroom.MaxParts),
 		"Send.mode": byRule(maxKeyword), "Send.not_before": maxChars(maxDuration), "Send.deadline": maxChars(maxDuration),

@@ -67,6 +67,11 @@ func refusalsOfWork() []provoking {
 		{"get-claimed-tickets 409 lease_lost", "GET " + lost + "tickets", ``, "", ""},
 		{"get-claimed-effects 409 lease_lost", "GET " + lost + "effects", ``, "", ""},
 		{"get-claimed-log 409 lease_lost", "GET " + lost + "log", ``, "", ""},
+		{"upload 415 invalid", "POST " + held + "uploads", `{}`, "", ""},
+		{"upload 409 lease_lost", "POST " + lost + "uploads", ``, "", ""},
+		{"get-claimed-blobs 409 lease_lost", "GET " + lost + "blobs", ``, "", ""},
+		{"get-claimed-blob 404 not_found", "GET " + held + "blob?name=none", ``, "", ""},
+		{"get-claimed-blob 409 lease_lost", "GET " + lost + "blob?name=none", ``, "", ""},
 		{"hand-over 409 lease_lost", "POST " + lost + "steered", `{"after":0}`, "", ""},
 		{"append 404 not_found", "POST /v1/claims/none:1/entries", `{"number":1,"step":{}}`, "", ""},
 		{"append 409 conflict", "POST " + held + "entries", `{"number":7,"step":{}}`, "", ""},
@@ -179,7 +184,7 @@ func TestDescribedRefusalsAreMade(t *testing.T) {
 	}
 	tokens["small"] = small.Secret
 	mustCall[api.Reserved](f, "POST /v1/reservations", `{"project":"p","names":["c"],"holder":"x"}`)
-	made := []string{"stream-all 404 not_found"}
+	made := append([]string{"stream-all 404 not_found"}, refusedUploads(t)...)
 	for _, p := range slices.Concat(refusalsOfThreads(), refusalsOfWork(), refusalsOfOthers()) {
 		as, route := f.withToken(tokens[p.as]), fillIDs(p.route, ids)
 		if p.twice != "" {

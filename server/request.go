@@ -29,6 +29,8 @@ type requestState struct {
 	grant *grant         // validity of who
 	token string         // secret that the request carried, valid or not; never shown
 	body  request.Charge // budget held for its body
+	// content is the body of an upload, which its handler reads; nil for other requests.
+	content *contentReader
 	// parsing is its slot for parsing a large body, released when the handler starts.
 	parsing parseSlot
 	code    mailroom.Code // code of the problem it was answered with
@@ -95,6 +97,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mux.ServeHTTP(out, r)
+	s.bodies.drainRefused(out, r)
 }
 
 // recoverPanic answers a panic with code internal. It reports abort if the response has started

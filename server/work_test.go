@@ -407,7 +407,8 @@ func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 		"POST /v1/claims/" + c.Claim + "/entries", "POST /v1/claims/" + c.Claim + "/deltas", "POST /v1/claims/" +
 			c.Claim + "/settle",
 		"POST /v1/claims/" + c.Claim + "/steered", "GET /v1/claims/" + c.Claim + "/run", "GET /v1/claims/" +
-			c.Claim + "/input",
+			c.Claim + "/input", "POST /v1/claims/" + c.Claim + "/uploads", "GET /v1/claims/" + c.Claim + "/blobs",
+		"GET /v1/claims/" + c.Claim + "/blob?name=x",
 		"GET /v1/claims/" + c.Claim + "/transcript", "GET /v1/claims/" + c.Claim + "/tickets", "GET /v1/claims/" + c.Claim +
 			"/effects",
 	} {

@@ -16,8 +16,8 @@ import (
 const (
 	// maxUploads bounds the uploads of an attempt that no step has written yet.
 	maxUploads = 16
-	// maxBlobChanges bounds the blobs that one step writes or deletes.
-	maxBlobChanges = 100
+	// MaxBlobChanges bounds the blobs that one step writes or deletes.
+	MaxBlobChanges = 100
 )
 
 // BlobChange writes or deletes a blob of the run's agent with a step.
@@ -57,8 +57,8 @@ func checkBlobName(at, name string) error {
 }
 
 func checkBlobs(changes []BlobChange) error {
-	if len(changes) > maxBlobChanges {
-		return check.Invalid("blobs", fmt.Sprintf("are more than %d", maxBlobChanges), len(changes))
+	if len(changes) > MaxBlobChanges {
+		return check.Invalid("blobs", fmt.Sprintf("are more than %d", MaxBlobChanges), len(changes))
 	}
 	seen := map[string]bool{}
 	for i, b := range changes {

@@ -92,6 +92,23 @@ func TestAnOlderServerIsNamedAsTheReasonOfWhatItDoesNotKnow(t *testing.T) {
 	check("the log", err, "have the log of a claim")
 }
 
+func TestAnOlderServerIsTooOldForBlobs(t *testing.T) {
+	l, err := dial(t, otherServer(t, registered(map[string]any{"contract": 4})), worker.LedgerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &mailroom.Run{ID: "r", Thread: "t", Attempt: 1}
+	_, put := l.Upload(t.Context(), mailroom.Claim{Thread: "t", Run: "r", Attempt: 1}, strings.NewReader("x"))
+	_, get := l.ReadBlob(t.Context(), run, "x")
+	_, list := l.ListBlobs(t.Context(), run, "", "")
+	const want = "the server is too old for blobs: update the server"
+	for what, err := range map[string]error{"put": put, "get": get, "list": list} {
+		if mailroom.CodeOf(err) != mailroom.CodeInvalid || err.Error() != want {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
 func TestAServerOfALaterContractServesTheWorker(t *testing.T) {
 	c := otherServer(t, registered(map[string]any{"contract": api.WorkerContract + 7, "version": "99", "future": 1}))
 	l, err := dial(t, c, worker.LedgerOptions{})

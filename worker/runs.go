@@ -131,6 +131,9 @@ func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (thread.Append
 		Number: a.Number, Step: api.FormatStep(a.Step), Message: api.FormatPartialText(a.Message),
 		Covers: a.Covers, Effects: api.FormatAgentEntries(a.Effects),
 	}
+	for _, b := range a.Blobs {
+		in.Step.Blobs = append(in.Step.Blobs, api.BlobChange(b))
+	}
 	out, err := l.client.Work.Append(ctx, a.Claim, in)
 	if in.Step.Extend != "" && refusesExtend(err) {
 		in.Step.Extend = ""

@@ -117,7 +117,7 @@ func Serve(ctx context.Context, o Options, agents map[string]mailroom.Agent) err
 func (o *Options) run(ctx context.Context, l *Ledger, b *bus.Bus, served map[string]engine.Agent) error {
 	e := engine.New(l, b, engine.Options{
 		Agents: served, Runs: o.Slots, ShutdownGrace: o.Grace, StopGrace: o.StopGrace, Host: o.Host, Log: o.Log,
-		Lease: l.LeaseTime(), Renew: min(renewInterval, l.LeaseTime()/3),
+		Blobs: l, Lease: l.LeaseTime(), Renew: min(renewInterval, l.LeaseTime()/3),
 	})
 	live, quit := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup

@@ -97,7 +97,8 @@ func TestEveryPartOfARequestHasABound(t *testing.T) {
 		if op.RequestBody.MaxBytes == 0 {
 			t.Errorf("%s: the body has no bound", op.ID)
 		}
-		for _, f := range d.fields("body", op.RequestBody.Content["application/json"].Schema, func(v any) any {
+		_, whole := op.RequestBody.only()
+		for _, f := range d.fields("body", whole.Schema, func(v any) any {
 			return v
 		}, map[*schema]bool{}) {
 			if lacks := f.schema.unbounded(); lacks != "" && f.name != "body" {
@@ -263,7 +264,8 @@ func TestTheLargestInputsAreAnswered(t *testing.T) {
 			}
 		}
 		if op.RequestBody != nil {
-			whole := op.RequestBody.Content["application/json"].Schema
+			_, media := op.RequestBody.only()
+			whole := media.Schema
 			try("the whole body", d.largest(whole, op.RequestBody.MaxBytes-1000), nil, "", false)
 			try("the whole body", strings.Repeat("x", op.RequestBody.MaxBytes), nil, "", true)
 			for _, one := range d.fields("body", whole, func(v any) any { return v }, map[*schema]bool{}) {

@@ -59,6 +59,19 @@ type body struct {
 	Content  map[string]media `json:"content"`
 }
 
+// binary is the type of a body that is no JSON.
+const binary = "application/octet-stream"
+
+// only returns the type that a body has: each operation takes one.
+func (b *body) only() (kind string, m media) {
+	if b != nil {
+		for kind, m = range b.Content {
+			return kind, m
+		}
+	}
+	return "", m
+}
+
 type media struct {
 	Schema  *schema `json:"schema"`
 	Example any     `json:"example"`

@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -43,8 +44,11 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	switch operation {
 	case "renew-worker", "leave-worker", "append", "write", "settle", "hand-over",
 		"get-claimed-run", "get-claimed-input", "get-claimed-transcript", "get-claimed-log",
-		"get-claimed-tickets", "get-claimed-effects":
+		"get-claimed-tickets", "get-claimed-effects", "upload", "get-claimed-blobs", "get-claimed-blob":
 		w["worker"], w["claim"] = f.elsewhere(fmt.Sprintf("elsewhere-%d", n), threadID)
+		if strings.HasPrefix(operation, "get-claimed-blob") {
+			f.writeBlob(w["claim"])
+		}
 	case "get-ticket", "decide", "show-question", "decide-question":
 		work := f.claim()
 		for work.Claim.Run != sent.Run { // left over from another operation
@@ -101,6 +105,33 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	return w
 }
 
+// writeBlob writes a blob with the first step of a claim.
+func (f *fixture) writeBlob(claim string) {
+	f.t.Helper()
+	c, ok := api.ParseClaim(claim)
+	if !ok {
+		f.t.Fatalf("%q is no claim", claim)
+	}
+	err := f.ledger.View(f.t.Context(), func(r store.Reader) error {
+		runs, err := r.Runs(store.RunQuery{IDs: []string{c.Run}})
+		if err == nil {
+			c.Thread = runs[0].Thread
+		}
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	up, err := f.ledger.Workers().Upload(f.t.Context(), c, strings.NewReader("The index of the release notes."))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.ledger.Workers().Append(f.t.Context(), thread.StepCommit{Claim: c, Number: 1,
+		Blobs: []thread.BlobChange{{Name: "index.bin", Upload: up.Name}}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // link returns a link of an alert about a ticket.
 func (f *fixture) link(ticket string) string {
 	f.t.Helper()
@@ -143,11 +174,12 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, ids
 		}
 	}
 	var sent io.Reader
-	if op.RequestBody != nil {
-		media, ok := op.RequestBody.Content["application/json"]
-		if !ok {
-			f.t.Fatalf("%s does not accept JSON", op.ID)
-		}
+	kind, media := op.RequestBody.only()
+	switch kind {
+	case "":
+	case binary:
+		sent = strings.NewReader("The index of the release notes.")
+	default:
 		body := d.value(media.Schema)
 		if secret := ids["secret"]; secret != "" {
 			body = map[string]string{"secret": secret}
@@ -173,7 +205,7 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, ids
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	if sent != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	return req
 }

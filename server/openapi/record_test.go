@@ -128,7 +128,11 @@ func (f *fixture) record(d *description, op operation) reference.Example {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		out.Request = indented(f.t, raw)
+		if kind, _ := op.RequestBody.only(); kind == binary {
+			out.Request = mustJSON(f.t, string(raw))
+		} else {
+			out.Request = indented(f.t, raw)
+		}
 		req.Body = io.NopCloser(bytes.NewReader(raw))
 	}
 	if op.ID == "mcp" {

@@ -48,7 +48,9 @@ func (e Example) curl(op *huma.Operation) (string, error) {
 	if op.OperationID == "mcp" { // the protocol requires both
 		lines = append(lines, `-H "Accept: application/json, text/event-stream"`)
 	}
-	if len(e.Request) > 0 {
+	if op.RequestBody != nil && op.RequestBody.Content["application/json"] == nil {
+		lines = append(lines, `-H "Content-Type: application/octet-stream"`, "--data-binary @FILE")
+	} else if len(e.Request) > 0 {
 		body, err := indent(e.Request)
 		if err != nil {
 			return "", err

@@ -24,7 +24,7 @@ type recording struct {
 	Refusals   map[string]api.Problem `json:"refusals"` // refused requests by status
 }
 
-// Example is one request to an operation and its answer. Bodies are JSON; an answer that is not is a JSON string.
+// Example is one request to an operation and its answer. Bodies are JSON; one that is not is a JSON string.
 type Example struct {
 	Parameters map[string]string `json:"parameters,omitempty"` // values by name
 	Request    json.RawMessage   `json:"request,omitempty"`
@@ -56,7 +56,9 @@ func (e Example) addTo(op *huma.Operation) {
 	}
 	if body := op.RequestBody; body != nil && len(e.Request) > 0 {
 		changed := *body
-		changed.Content = withExample(body.Content, "application/json", e.Request)
+		for kind := range body.Content { // each operation takes one
+			changed.Content = withExample(body.Content, kind, e.Request)
+		}
 		op.RequestBody = &changed
 	}
 	if r := op.Responses[fmt.Sprint(e.Status)]; r != nil && r.Ref == "" && len(e.Response) > 0 {

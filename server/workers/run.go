@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -26,6 +27,11 @@ type Attempts interface {
 	Append(ctx context.Context, a thread.StepCommit) (thread.Appended, error)
 	Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error
 	Settle(ctx context.Context, s thread.Settle) (*mailroom.Run, error)
+	// Upload stores content for a step. The Name of the result is the Upload of a [thread.BlobChange].
+	Upload(ctx context.Context, c mailroom.Claim, content io.Reader) (mailroom.Blob, error)
+	ListBlobs(ctx context.Context, run *mailroom.Run, prefix, after string) ([]mailroom.Blob, error)
+	// OpenBlob returns a blob and its content, which is nil without such a blob.
+	OpenBlob(ctx context.Context, run *mailroom.Run, name string) (mailroom.Blob, io.Reader, error)
 }
 
 type appendInput struct {
@@ -39,7 +45,8 @@ func (ops *Operations) Append(ctx context.Context, in *appendInput) (*Body[api.A
 	if err != nil {
 		return nil, err
 	}
-	a := thread.StepCommit{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
+	a := thread.StepCommit{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers,
+		Blobs: api.ReadBlobChanges(in.Body.Step.Blobs)}
 	h, err := ops.findClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error {
 		return h.assignMessageID(rd, a.Message, a.Number)
 	})

@@ -6,6 +6,7 @@ package workers
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,8 @@ type Options struct {
 	// Authorize derives a context that also ends when the server shuts down and when the caller's
 	// token is revoked. context.Cause returns which.
 	Authorize func(ctx context.Context) (context.Context, context.CancelFunc)
+	// Content returns the body of an upload.
+	Content func(ctx context.Context) io.Reader
 	// Hold counts a claim that waits among the caller's streams, or refuses it.
 	Hold func(ctx context.Context) (release func(), err error)
 }

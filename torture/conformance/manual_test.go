@@ -125,7 +125,12 @@ func (h *byHand) work(s *server, run string) {
 	h.post(h.under("entries"), `{"number": 3, "effects": [{"kind": "effect.settled",
 		"body": {"name": "ship", "input": "9f86d081884c7d65", "result": {"parcel": 12}}}]}`)
 	h.get("effects")
-	h.post(h.under("settle"), `{"number": 4, "outcome": "wait", "wait": {"names": ["insure"]}, "tickets": [
+	up := h.post(h.under("uploads"), shelves)["upload"].(string)
+	h.named[up[strings.LastIndexByte(up, ':')+1:]] = "7HS3…"
+	h.post(h.under("entries"), fmt.Sprintf(`{"number": 4, "step": {"record": true, "blobs": [{"name": "shelves.bin",
+		"upload": %q}]}}`, up))
+	h.get("blobs?prefix=shelves")
+	h.post(h.under("settle"), `{"number": 5, "outcome": "wait", "wait": {"names": ["insure"]}, "tickets": [
 		{"name": "insure", "kind": "approval", "prompt": "Insure the parcel?", "action": "insure",
 		"arguments": {"cents": 250}}]}`)
 	p := &play{stage: &stage{t: h.t, server: s}, runs: []string{run}}
@@ -140,11 +145,14 @@ func (h *byHand) work(s *server, run string) {
 	}
 	h.post(h.under("deltas"), `{"offset": 0, "text": "Shipped."}`)
 	h.post(h.under("steered"), `{"after": 0}`)
-	h.post(h.under("settle"), `{"number": 4, "outcome": "complete", "text": "Shipped."}`)
-	h.post(h.under("entries"), `{"number": 5, "step": {"name": "too late"}}`)
+	h.post(h.under("settle"), `{"number": 5, "outcome": "complete", "text": "Shipped."}`)
+	h.post(h.under("entries"), `{"number": 6, "step": {"name": "too late"}}`)
 	h.post("/v1/workers/"+h.worker+"/renew", `{"round": 2, "held": []}`)
 	h.post("/v1/workers/"+h.worker+"/leave", `{"entered": []}`)
 }
+
+// shelves is the content of a blob.
+const shelves = "(the bytes of the content)"
 
 // under returns a path under the claim.
 func (h *byHand) under(what string) string { return "/v1/claims/" + h.claim + "/" + what }
@@ -162,7 +170,11 @@ func (h *byHand) request(method, path, body string) (answer map[string]any) {
 		h.t.Fatal(err)
 	}
 	q.Header.Set("Authorization", "Bearer "+h.token)
-	if body != "" {
+	switch body {
+	case "":
+	case shelves:
+		q.Header.Set("Content-Type", "application/octet-stream")
+	default:
 		q.Header.Set("Content-Type", "application/json")
 	}
 	got, err := http.DefaultClient.Do(q)
@@ -186,7 +198,10 @@ func (h *byHand) show(kind string, n int) (string, error) {
 	x := of[n-1]
 	var out strings.Builder
 	fmt.Fprintf(&out, "```\n%s %s\n", x.method, h.tidy(x.path))
-	if len(x.request) > 0 {
+	switch {
+	case string(x.request) == shelves:
+		fmt.Fprintf(&out, "Content-Type: application/octet-stream\n\n%s\n", shelves)
+	case len(x.request) > 0:
 		fmt.Fprintln(&out, layout(h.brief(x.request), 0))
 	}
 	fmt.Fprintf(&out, "→ %d\n", x.status)
