@@ -82,6 +82,15 @@ export async function decode(response, base) {
   return answer;
 }
 
+/** The bytes of a successful response that is content as it is. */
+export async function content(response, base) {
+  try {
+    return new Uint8Array(await response.arrayBuffer());
+  } catch (cause) {
+    throw unanswered(cause, base); // a truncated answer
+  }
+}
+
 /** Statuses that a Mailroom server never has without a code. Others can come from a proxy in front of it. */
 const foreign = new Set([400, 404, 405, 406, 410, 411, 415, 421, 422, 426, 501, 505]);
 

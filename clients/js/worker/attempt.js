@@ -1,5 +1,6 @@
 // One attempt of one run: its claim, its numbered writes, and how it ends.
 
+import { namesNoBlob } from './blobs.js';
 import { Failure, invalid, LeaseLost, Parked, Stopped } from './errors.js';
 import { current, Flusher } from './flush.js';
 
@@ -27,6 +28,8 @@ export class Attempt {
   settling = false;
   /** A write has had no usable answer: nothing more may go out under its number. */
   unsure = false;
+  /** The number of the worker contract of the server. */
+  contract;
   /** What the handler waits for while it is silent; the next text or step forgets it. */
   waitsOn = '';
   #link;
@@ -120,7 +123,7 @@ export class Attempt {
 
   async get(operation, query) { return (await this.#call('GET', operation, { query })).items ?? []; }
 
-  async page(operation, query) { return this.#call('GET', operation, { query }); }
+  async page(operation, query, options) { return this.#call('GET', operation, { query, ...options }); }
 
   async #call(method, operation, options) {
     try {
@@ -129,7 +132,7 @@ export class Attempt {
       this.obey(answer ?? {});
       return answer;
     } catch (error) {
-      if (!unusable.has(error.code) || this.settling) throw error;
+      if (!unusable.has(error.code) || this.settling || namesNoBlob(error)) throw error;
       this.end(new LeaseLost(`the claim ${this.claim.claim} is lost: ${error.detail}`));
       throw this.#lost.signal.reason;
     }

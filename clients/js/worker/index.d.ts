@@ -157,6 +157,7 @@ export interface Session {
   steered(): Promise<Message[]>;
   /** The last messages before the input, at most limit (100). */
   transcript(limit?: number): Promise<Message[]>;
+  readonly blobs: Blobs;
   /** The last entries of the thread's log, oldest first: the messages of all, and what runs of this agent wrote. */
   log(query?: LogQuery): Promise<Entry[]>;
 }
@@ -180,6 +181,31 @@ export interface Question {
   expires?: number | string | Date;
 }
 
+/**
+ * What the agent keeps in the thread beside its state: bytes under names, at most 16 MiB each and 64 MiB in all. Later
+ * attempts and later runs of the agent in the thread find them. put and delete commit a step of their own, and the
+ * message being written goes on; a step with blobs writes them together with a checkpoint.
+ */
+export interface Blobs {
+  /** Writes a blob, and replaces one of the same name. */
+  put(name: string, content: Uint8Array | ArrayBuffer): Promise<void>;
+  /** The content of a blob; null if there is none of this name. */
+  get(name: string): Promise<Uint8Array | null>;
+  /** Deletes a blob, if there is one. */
+  delete(name: string): Promise<void>;
+  /** The blobs whose names begin with prefix and follow after, by name, at most 1,000. */
+  list(query?: { prefix?: string; after?: string }): Promise<Blob[]>;
+}
+
+export interface Blob {
+  name: string;
+  /** Of the content, in bytes. */
+  size: number;
+  /** SHA-256 of the content, in hexadecimal. */
+  digest: string;
+  written_at: string;
+}
+
 export interface Step {
   /** Of the step entry. Without a name no such entry is written. */
   name?: string;
@@ -194,6 +220,8 @@ export interface Step {
   sends?: (Send & { name: string })[];
   /** Parts of types reasoning, data and file of the message being written. */
   parts?: MessagePart[];
+  /** Blobs to write, by name; null deletes one. */
+  blobs?: Record<string, Uint8Array | ArrayBuffer | null>;
   /** Between 0 and 1. */
   progress?: number;
   /** The message being written is internal: no reply, and not delivered to a chat. */

@@ -1,11 +1,12 @@
 // Requests of a worker. A write is repeated as it was until it is answered: the server recognizes the repeat by its
 // round or number.
 
-import { baseOf, checkSecret, decode, refuse, unanswered } from '../answer.js';
+import { baseOf, checkSecret, content, decode, refuse, unanswered } from '../answer.js';
 import { Alarm, Pauses } from '../pause.js';
 import { checkSize, encode, bytesOf, MiB } from './json.js';
 
 const patience = 30_000; // ms for one try
+const binary = 'application/octet-stream'; // the content of a blob
 const faults = 5; // answers with the code internal in a row, after which a call fails
 const longestRest = 60; // seconds that a Retry-After counts for
 
@@ -36,7 +37,8 @@ export class Link {
    * is none: what is in its place goes away, or the lease ends. once leaves out the repeats.
    */
   async call(method, path, { body, query, signal, once = false, timeout = patience } = {}) {
-    const text = body === undefined || typeof body === 'string' ? body : this.encode(body);
+    const isSent = body === undefined || typeof body === 'string' || body instanceof Uint8Array;
+    const text = isSent ? body : this.encode(body);
     const pauses = new Pauses(100, 5_000);
     for (let internal = 0; ;) {
       signal?.throwIfAborted();
@@ -66,10 +68,11 @@ export class Link {
     const timer = setTimeout(abort, timeout);
     signal?.addEventListener('abort', abort);
     try {
-      const options = { method, headers: this.#headers, body, signal: cut.signal, redirect: 'manual' };
+      const headers = body instanceof Uint8Array ? { ...this.#headers, 'content-type': binary } : this.#headers;
+      const options = { method, headers, body, signal: cut.signal, redirect: 'manual' };
       const response = await this.#fetch(url, options).catch((cause) => { throw unanswered(cause, this.#base); });
       await refuse(response, this.#base, longestRest);
-      return await decode(response, this.#base);
+      return await (response.headers.get('content-type') === binary ? content : decode)(response, this.#base);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);

@@ -165,6 +165,7 @@ export class Pool {
 
   #start(lease, claim) {
     const attempt = new Attempt(this.#link, claim);
+    attempt.contract = lease.contract;
     const { id: run, thread, agent, attempt: count } = attempt.run;
     const log = withAttributes(this.#log, { run, thread, agent, attempt: count });
     log.debug('attempt started');

@@ -2,6 +2,7 @@
 
 import { noteSends, question, send, waitFor } from './asks.js';
 import { checkName } from './attempt.js';
+import { Blobs } from './blobs.js';
 import { Effects } from './effects.js';
 import { invalid } from './errors.js';
 import { duration, encode, KiB, plain, wellFormed } from './json.js';
@@ -19,6 +20,7 @@ export class Session {
   constructor(attempt) {
     this.#attempt = attempt;
     this.#effects = new Effects(attempt);
+    this.blobs = new Blobs(attempt);
     this.input = attempt.claim.messages ?? [];
     this.text = this.input.map((message) => message.text).join('\n');
     this.run = attempt.run;
@@ -149,7 +151,7 @@ export class Session {
   }
 
   async #step(step, { afterStop = false }) {
-    const { name, state, checkpoint, usage, entries, sends, parts, progress, aside, extend } = step;
+    const { name, state, checkpoint, usage, entries, sends, parts, progress, aside, extend, blobs } = step;
     const attempt = this.#attempt;
     attempt.check({ stopped: afterStop });
     for (const one of sends ?? []) checkName(one?.name, 'a send');
@@ -161,6 +163,7 @@ export class Session {
       entries: entries?.map((one) => ({ kind: one.kind, body: plain(one.body, `the entry ${one.kind}`, limitEntry) })),
     };
     encode(body, 'the step');
+    if (blobs) body.blobs = await this.blobs.upload(blobs);
     await attempt.commit({ step: body }, { text: true, parts });
     if (state !== undefined) attempt.state = body.state;
     if (checkpoint !== undefined) attempt.checkpoint = body.checkpoint;

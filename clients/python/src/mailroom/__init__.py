@@ -5,6 +5,7 @@
 
 from .answers import Approval, Child, Log
 from .asession import AsyncSession
+from .blobs import AsyncBlobs, Blob, Blobs
 from .client import Mailroom
 from .decorate import effect
 from .effects import Happened, effect_key
@@ -15,7 +16,8 @@ from .session import Session
 from .worker import Worker
 
 __all__ = [
-    "Aborted", "Approval", "AsyncSession", "Child", "Delta", "Ended", "Entry", "Event", "Expired", "Failure", "Gap",
+    "Aborted", "Approval", "AsyncBlobs", "AsyncSession", "Blob", "Blobs", "Child", "Delta", "Ended", "Entry", "Event",
+    "Expired", "Failure", "Gap",
     "Happened", "LeaseLost", "Log", "Mailroom", "MailroomError", "Message", "Overdue", "Parked", "Run", "Session",
     "Stopped", "Thread", "Ticket", "Unknown", "Worker", "effect", "effect_key",
 ]

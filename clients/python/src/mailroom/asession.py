@@ -7,10 +7,11 @@ import contextvars
 import functools
 import inspect
 from collections import defaultdict
-from typing import Any, Awaitable, Callable, Coroutine, TypeVar
+from typing import Any, Awaitable, Callable, Coroutine, Mapping, TypeVar
 
 from .answers import Approval, Child, Log
 from .attempt import Attempt, beside
+from .blobs import AsyncBlobs, Content
 from .effects import Happened
 from .errors import Parked
 from .rows import Message, Row
@@ -32,6 +33,7 @@ class AsyncSession:
     def __init__(self, session: Session) -> None:
         self.sync = session  # for code that runs in other threads
         self._attempt: Attempt = session._attempt
+        self.blobs = AsyncBlobs(session.blobs, _away)
         # By effect. Calls of one name wait here: in threads they could take all of the loop, and the one that they
         # wait for needs one.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -71,10 +73,11 @@ class AsyncSession:
 
     async def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
                    checkpoint: Any = UNSET, progress: float | None = None, parts: list[Row] | None = None,
-                   aside: bool = False, extend: float | None = None) -> None:
+                   aside: bool = False, extend: float | None = None,
+                   blobs: Mapping[str, Content | None] | None = None) -> None:
         """See Session.step."""
         await _away(self.sync.step, name, entries=entries, usage=usage, checkpoint=checkpoint, progress=progress,
-                    parts=parts, aside=aside, extend=extend)
+                    parts=parts, aside=aside, extend=extend, blobs=blobs)
 
     async def extend(self, seconds: float) -> None:
         """See Session.extend."""

@@ -41,6 +41,7 @@ class Attempt:
         self.run: Row = claim["run"]
         self.sending = threading.RLock()
         self.turn = threading.RLock()
+        self.contract = 0  # of the server
         self.number = int(self.run["steps"]) + 1
         self.text = Text(f"{self.run['id']}.{self.run['attempt']}")
         self.live: dict[str, Live] = {}  # by channel and call, for the message being written
@@ -293,8 +294,8 @@ class Attempt:
         """Reads something under the claim."""
         return self._call("GET", what, None, query)
 
-    def post(self, what: str, body: Row) -> Any:
-        """Writes under the claim."""
+    def post(self, what: str, body: Row | bytes) -> Any:
+        """Writes under the claim. Bytes are sent as they are."""
         return self._call("POST", what, body)
 
     def orders(self, answer: Row) -> None:
@@ -306,11 +307,12 @@ class Attempt:
         """A path under the claim."""
         return at("v1", "claims", self.id, what)
 
-    def _send(self, method: str, what: str, body: Row | None, query: Query | None = None) -> Any:
-        return self.transport.call(method, self.path(what), body, query=query, most=limits.CLAIM_BODY,
+    def _send(self, method: str, what: str, body: Row | bytes | None, query: Query | None = None) -> Any:
+        most = limits.BLOB if isinstance(body, bytes) else limits.CLAIM_BODY
+        return self.transport.call(method, self.path(what), body, query=query, most=most,
                                    goes_on=lambda seconds: not self._lost.wait(seconds))
 
-    def _call(self, method: str, what: str, body: Row | None, query: Query | None = None) -> Any:
+    def _call(self, method: str, what: str, body: Row | bytes | None, query: Query | None = None) -> Any:
         try:
             return self._send(method, what, body, query)
         except MailroomError as err:
@@ -323,13 +325,16 @@ class Attempt:
         """How an error ends the attempt; None if it goes on. Faults were repeated before."""
         if err.code == "unauthenticated":
             self._refused(err)
+        if err.code == "not_found" and "query.name" in err.places and not self._lost.is_set():
+            return None  # there is no such blob, and the claim goes on
         if self._lost.is_set() or err.code in ("lease_lost", "not_found", "unauthenticated"):
             return LeaseLost(err.message)
         return Aborted(err) if err.fault else None
 
 
 def step_of(*, name: str | None, entries: list[Row], usage: Row | None, checkpoint: list[Any], progress: float | None,
-            sends: list[Row], aside: bool, extend: float | None, record: bool) -> Row:
+            sends: list[Row], aside: bool, extend: float | None, record: bool,
+            blobs: list[Row]) -> Row:
     """Builds a step, and checks sizes. `checkpoint` has at most one value, which may be None."""
     step: Row = {"name": None if name is None else clean(name), "usage": usage, "progress": progress}
     for entry in entries:
@@ -341,5 +346,6 @@ def step_of(*, name: str | None, entries: list[Row], usage: Row | None, checkpoi
         if not 0 < extend <= limits.EXTEND:
             raise MailroomError("invalid", f"extend is {extend}; use seconds, at most {limits.EXTEND:,}")
         step["extend"] = f"{max(1, round(extend * 1000))}ms"
-    step.update(entries=entries or None, sends=sends or None, aside=aside or None, record=record or None)
+    step.update(entries=entries or None, sends=sends or None, aside=aside or None, record=record or None,
+                blobs=blobs or None)
     return {k: v for k, v in step.items() if v is not None}

@@ -6,11 +6,12 @@ import functools
 import inspect
 import itertools
 import threading
-from typing import Any, Callable, ParamSpec, TypeVar, overload
+from typing import Any, Callable, Mapping, ParamSpec, TypeVar, overload
 
 from . import limits
 from .answers import Approval, Child, Log, ask_row, send_row
 from .attempt import Attempt, step_of
+from .blobs import Blobs, Content
 from .effects import Effects, Happened, outside_effect
 from .errors import Expired, MailroomError
 from .jsontext import canonical, check, clean
@@ -36,6 +37,7 @@ class Session:
         self._attempt = attempt
         self._tickets: dict[str, Ticket] = {
             t["name"]: fill(Ticket, t) for t in attempt.claim.get("tickets") or [] if t["state"] != "void"}
+        self.blobs = Blobs(attempt)
         self._effects = Effects(attempt, self._tickets.get)
         self._calls = itertools.count(1)
         self._mutex = threading.Lock()
@@ -117,18 +119,20 @@ class Session:
 
     def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
              checkpoint: Any = UNSET, progress: float | None = None, parts: list[Row] | None = None,
-             aside: bool = False, extend: float | None = None) -> None:
+             aside: bool = False, extend: float | None = None,
+             blobs: Mapping[str, Content | None] | None = None) -> None:
         """Commits a step: ends the message being written, and writes what it has, and the state, in one transaction.
 
         `entries` are {"kind": "x.…", "body": {…}}. `usage` has input_tokens, output_tokens, cost_usd and, if known,
         cache_read_tokens, cache_write_tokens, reasoning_tokens, model. `parts` of types reasoning, data and file go
         with the message. `checkpoint` is that of Session.checkpoint. `aside`: the message is no reply.
-        `extend` is that of Session.extend.
+        `extend` is that of Session.extend. `blobs` are written with the step, by name; None deletes one.
         """
         if usage is not None:
             usage = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0, **usage}
         self._step(name=name, entries=entries, usage=usage, checkpoint=[] if checkpoint is UNSET else [checkpoint],
-                   progress=progress, parts=parts, aside=aside, extend=extend)
+                   progress=progress, parts=parts, aside=aside, extend=extend,
+                   blobs=self.blobs.upload(blobs) if blobs else None)
 
     def extend(self, seconds: float) -> None:
         """Asks for time: from now on the attempt may take that long, within the server's bound for an attempt.
@@ -294,9 +298,9 @@ class Session:
     def _step(self, *, name: str | None = None, entries: list[Row] | None = None,
               usage: Row | None = None, checkpoint: list[Any] | None = None, progress: float | None = None,
               sends: list[Row] | None = None, parts: list[Row] | None = None, aside: bool = False,
-              extend: float | None = None, record: bool = False) -> None:
+              extend: float | None = None, record: bool = False, blobs: list[Row] | None = None) -> None:
         step = step_of(name=name, entries=entries or [], usage=usage, checkpoint=checkpoint or [], progress=progress,
-                       sends=sends or [], aside=aside, extend=extend, record=record)
+                       sends=sends or [], aside=aside, extend=extend, record=record, blobs=blobs or [])
         self._attempt.commit(step, parts=parts)
 
     def _wait(self, ask: Row) -> Ticket:

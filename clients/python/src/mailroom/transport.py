@@ -22,6 +22,7 @@ from .errors import MailroomError
 from .jsontext import canonical
 
 Query = dict[str, Any]
+BINARY = "application/octet-stream"  # of the content of a blob
 FAULTS = 5  # answers with the code `internal` in a row, after which a request is not repeated
 
 
@@ -62,11 +63,12 @@ class Transport:
     def once(self, method: str, path: str, body: Any = None, *, query: Query | None = None, timeout: float = 30,
              most: int = limits.BODY) -> Any:
         """Sends a request and returns the decoded answer. Raises MailroomError, `unavailable` if no answer came."""
-        raw = None if body is None else canonical(body).encode()
+        raw = body if body is None or isinstance(body, bytes) else canonical(body).encode()
         if raw is not None and len(raw) > most:
             raise MailroomError(
                 "too_large", f"the request has {len(raw):,} bytes, more than {most:,}: send less, or a reference")
-        headers = self.headers(**({} if raw is None else {"Content-Type": "application/json"}))
+        kind = BINARY if isinstance(body, bytes) else "application/json"
+        headers = self.headers(**({} if raw is None else {"Content-Type": kind}))
         for fresh in (False, True):
             connection, kept = self._connection(timeout, fresh)
             try:
@@ -172,7 +174,9 @@ def unanswered(url: str, err: Exception) -> MailroomError:
 
 
 def decode(status: int, headers: Any, data: bytes, url: str) -> Any:
-    """Returns the JSON of an answer, or raises the error in it."""
+    """Returns the JSON of an answer, or the content of a blob, or raises the error in it."""
+    if status == 200 and headers.get("Content-Type") == BINARY:
+        return data
     try:
         found = json.loads(data) if data else None
     except ValueError:

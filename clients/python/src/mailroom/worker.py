@@ -260,6 +260,8 @@ class Worker:
             finally:
                 self._apart = False
         made = [Attempt(self.transport, claim, self.log, self._refused) for claim in found["claims"]]
+        for attempt in made:
+            attempt.contract = found.get("contract", 0)
         with self._lock:
             self._contract = found.get("contract", 0)
             self._held.update({a.id: a for a in made})
