@@ -99,6 +99,12 @@ func (c *conformRun) perform(ctx context.Context, op operation) error {
 		return c.part(ctx, op)
 	case "note":
 		return c.note("note " + name)
+	case "extend":
+		var seconds int
+		op.read(1, &seconds)
+		return c.s.Append(ctx, mailroom.Step{Extend: time.Duration(seconds) * time.Second})
+	case "waits-on":
+		return c.s.Show(ctx, mailroom.Live{WaitsOn: name})
 	case "hold":
 		return c.hold(ctx, name)
 	case "block": // as hold, but deaf: it does not notice that the attempt has to end

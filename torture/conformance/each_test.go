@@ -20,7 +20,8 @@ type point struct {
 }
 
 // playEach plays a scenario without a fault, and then once for each fault of Each and each point of that run. Unless
-// all scenarios are played in full, it takes every sixth: others for each column.
+// all scenarios are played in full, it takes every sixth, others for each column; of the kills, each of which needs two
+// workers of its own, every eighteenth.
 func playEach(t testing.TB, g *stage, s *scenario) error {
 	calm := &play{stage: g, s: s}
 	if g.proxy != nil {
@@ -38,9 +39,13 @@ func playEach(t testing.TB, g *stage, s *scenario) error {
 	var found error
 	crews := make(chan struct{}, 4)
 	for i, do := range s.Each {
+		every := 6
+		if strings.HasPrefix(do, "kill") {
+			every = 18
+		}
 		for j, at := range points {
 			f := fault{At: at.at, Nth: at.nth, Do: do}
-			if !*fullFlag && (i+j+len(g.column.name))%6 != 0 || g.column.name == inside && !strings.HasPrefix(do, "kill") {
+			if !*fullFlag && (i+j+len(g.column.name))%every != 0 || g.column.name == inside && !strings.HasPrefix(do, "kill") {
 				continue
 			}
 			one := func() {

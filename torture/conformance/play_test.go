@@ -59,12 +59,14 @@ func actions() map[string]action {
 				return len(fired) >= len(p.s.Faults), nil
 			})
 		},
-		"open":   (*play).openAll,
-		"faults": (*play).armAll,
-		"calm":   func(p *play, _ operation) error { p.proxy.reset(); return nil },
-		"start":  func(p *play, _ operation) error { return p.startWorker() },
-		"kill":   func(p *play, _ operation) error { p.kill(); return nil },
-		"freeze": func(p *play, _ operation) error { return p.worker().signal(syscall.SIGSTOP) },
+		"await-waits-on": (*play).awaitWaitsOn,
+		"outlive":        (*play).outlive,
+		"open":           (*play).openAll,
+		"faults":         (*play).armAll,
+		"calm":           func(p *play, _ operation) error { p.proxy.reset(); return nil },
+		"start":          func(p *play, _ operation) error { return p.startWorker() },
+		"kill":           func(p *play, _ operation) error { p.kill(); return nil },
+		"freeze":         func(p *play, _ operation) error { return p.worker().signal(syscall.SIGSTOP) },
 		// thaw: the first worker goes on.
 		"thaw": func(p *play, _ operation) error { return p.workers[0].signal(syscall.SIGCONT) },
 		"term": func(p *play, _ operation) error { return p.worker().signal(syscall.SIGTERM) },
@@ -191,6 +193,30 @@ func (p *play) settled(run string) error {
 		}
 		return r.Status.Finished(), err
 	})
+}
+
+// awaitWaitsOn waits until readers of each run see that it waits for a text.
+func (p *play) awaitWaitsOn(op operation) error {
+	return p.reach("it waits for "+op.text(1), func(r api.Run) bool { return r.WaitsOn != nil && r.WaitsOn.Text == op.text(1) })
+}
+
+// outlive waits for twice the deadline of an attempt. The attempt at its begin must last.
+func (p *play) outlive(_ operation) error {
+	length, err := time.ParseDuration(p.s.Deadline)
+	if err != nil {
+		return err
+	}
+	begin, attempt := time.Now(), 0
+	for _, run := range p.runs {
+		err = errors.Join(err, p.until("the first deadline has passed", func() (bool, error) {
+			r, err := p.server.client().Run(p.t.Context(), run)
+			if attempt = max(attempt, r.Attempt); err == nil && (r.Attempt != attempt || r.Status != mailroom.StatusRunning) {
+				err = fmt.Errorf("the run is %s in attempt %d (error %+v)", r.Status, r.Attempt, r.LastError)
+			}
+			return time.Since(begin) > 2*length, err
+		}))
+	}
+	return err
 }
 
 func (p *play) openAll(op operation) (err error) {

@@ -117,6 +117,9 @@ class Performer {
     note: (name) => this.note(`note ${name}`),
     sleep: (name, ms) => this.s.sleep(name, ms),
     send: (name, agent, text) => this.s.send(name, { agent, text }),
+    extend: (seconds) => this.s.step({ extend: seconds * 1000 }),
+    'waits-on': (text) => this.s.waitsOn(text),
+    return: () => {}, // see perform
     state: () => this.keep('state', this.s.state),
     saved: () => this.keep('saved', this.s.checkpoint),
     ...Object.fromEntries(['write', 'hold', 'block', 'crash', 'effect', 'memo', 'step', 'fail', 'approval', 'ask', 'call',
@@ -126,8 +129,10 @@ class Performer {
 
 async function perform(s) {
   const p = new Performer(s);
-  await p.performAll(JSON.parse(s.input[0].text));
-  return p.values.join(' ');
+  const script = JSON.parse(s.input[0].text);
+  await p.performAll(script);
+  const [verb, value] = script.at(-1);
+  return verb === 'return' ? value : p.values.join(' ');
 }
 
 const worker = work(process.argv[2], perform, { grace: 2000 });

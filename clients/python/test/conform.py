@@ -68,21 +68,26 @@ class Performer:
         find = (lambda: Happened(f"did {name}") if self.noted(f"effect {name}") else None) if reconcile else None
         return {"input": input, "idempotent": idempotent, "reconcile": find}
 
+    def result(self, script: list[Any]) -> Any:
+        """What the handler returns: its values, or what the last operation says."""
+        return script[-1][1] if script[-1][0] == "return" else " ".join(self.values)
+
     def local(self, verb: str, *args: Any) -> bool:
         """Performs what needs no call of the session. Returns whether it was such an operation."""
         calls: dict[str, Callable[..., None]] = {
             "note": lambda name: self.note(f"note {name}"), "crash": self.crash, "fail": self.fail,
             "block": lambda gate: self.hold(gate, deaf=True), "saved": lambda: self.keep("saved", self.s.saved),
-            "state": lambda: self.keep("state", self.s.state)}
+            "state": lambda: self.keep("state", self.s.state), "waits-on": self.s.waits_on}
         if verb in calls:
             calls[verb](*args)
         return verb in calls
 
 
-def perform(s: Session) -> str:
+def perform(s: Session) -> Any:
     p = Performer(s)
-    perform_all(s, p, json.loads(s.input[0].text))
-    return " ".join(p.values)
+    script = json.loads(s.input[0].text)
+    perform_all(s, p, [op for op in script if op[0] != "return"])
+    return p.result(script)
 
 
 def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
@@ -103,6 +108,8 @@ def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
             if (s.saved or 0) < name:
                 perform_all(s, p, options)
                 s.checkpoint(name)
+        elif verb == "extend":
+            s.extend(name)
         elif verb == "memo":
             p.keep(name, s.memo(name, p.happen(name, options)))
         elif verb == "step":
@@ -134,10 +141,11 @@ def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
             raise Failure("permanent", f"unknown operation {verb}")
 
 
-async def perform_async(s: AsyncSession) -> str:
+async def perform_async(s: AsyncSession) -> Any:
     p = Performer(s.sync)
-    await perform_all_async(s, p, json.loads(s.input[0].text))
-    return " ".join(p.values)
+    script = json.loads(s.input[0].text)
+    await perform_all_async(s, p, [op for op in script if op[0] != "return"])
+    return p.result(script)
 
 
 async def perform_all_async(s: AsyncSession, p: Performer, script: list[Any]) -> None:
@@ -158,6 +166,8 @@ async def perform_all_async(s: AsyncSession, p: Performer, script: list[Any]) ->
             if (s.saved or 0) < name:
                 await perform_all_async(s, p, options)
                 await s.checkpoint(name)
+        elif verb == "extend":
+            await s.extend(name)
         elif verb == "memo":
             p.keep(name, await s.memo(name, p.happen(name, options)))
         elif verb == "step":
