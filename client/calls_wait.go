@@ -126,12 +126,12 @@ func (c *Client) Series(ctx context.Context, q SeriesQuery) (api.Series, error) 
 // SearchQuery selects messages by their words.
 type SearchQuery struct {
 	Q      string
-	Thread string // thread of the runs; "": all threads
+	Thread string // thread of the messages; "": all threads
 	Cursor string
 	Limit  int // longest list; 0: the default of the server
 }
 
-// Search finds messages, the newest first. A page may be empty and have a next.
+// Search finds messages, the newest first. A page may be empty although another page follows.
 func (c *Client) Search(ctx context.Context, q SearchQuery) (api.FoundMessages, error) {
 	v := url.Values{}
 	put(v, "q", q.Q)

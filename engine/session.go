@@ -233,7 +233,7 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry, chan
 	if !step.NoProgress {
 		in.Message = s.text.with(step.Parts)
 	} else if len(step.Parts) > 0 {
-		return mailroom.Errorf(mailroom.CodeInvalid, "a step without progress has no parts: the message goes on")
+		return mailroom.Errorf(mailroom.CodeInvalid, "a step without progress cannot have parts, because its message goes on")
 	}
 	// A started commit is repeated until its outcome is known: without it the next step has no
 	// number.

@@ -120,7 +120,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	if !s.options.Shared && s.tokens.operator != nil {
 		if err := s.options.Ledger.Accounts.EndReplaced(ctx, s.tokens.operatorToken()); err != nil && ctx.Err() == nil {
-			return errors.Join(fmt.Errorf("end what former tokens of the operator made: %w", err), ln.Close())
+			return errors.Join(fmt.Errorf("end the tokens that former tokens of the operator made: %w", err), ln.Close())
 		}
 	}
 	if err := s.push.Adopt(ctx); err != nil && ctx.Err() == nil {

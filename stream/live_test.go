@@ -33,7 +33,7 @@ func (d *fixture) unpublished(f func()) {
 	d.publish = tell
 }
 
-func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
+func TestLiveTextArrivesAtOnceAndEndsWithItsEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})

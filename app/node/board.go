@@ -18,7 +18,7 @@ import (
 // request at a time, and keeps only the fields that it shows.
 type board struct {
 	folder tracker.Folder
-	slot   chan struct{} // held while shown and of are used
+	slot   chan struct{} // one slot; its holder may use the fields shown and of
 	shown  api.IssueBoard
 	of     fileVersion
 }

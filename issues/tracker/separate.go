@@ -259,9 +259,9 @@ type reference struct {
 	by string
 }
 
-// redirect returns an issue with a new id, and with each of its references replaced by the result of to; a dependency
-// for which to returns "" is removed. The time of its last change stays: another clone that renames it must write the
-// same line.
+// redirect returns an issue with a new id. The function to gives the new id for each reference of the issue; if to
+// returns "" for a dependency, redirect removes it. The time of the last change stays, because another clone that
+// renames the issue must write the same line.
 func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference) string) *Issue {
 	out := *it
 	out.ID = id

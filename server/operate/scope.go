@@ -18,7 +18,8 @@ import (
 // and a scan of all rows with a bound in time, because its cursor would reveal how far it got.
 const groupThreads = 1000
 
-// searchThreads is groupThreads of a search: an index of words looks up each thread.
+// searchThreads is the limit for a search. It is lower than groupThreads, because an index of words looks up each
+// thread.
 const searchThreads = 200
 
 // place is where a list or search continues, see the package comment.

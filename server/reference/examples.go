@@ -41,7 +41,8 @@ func parseExamples(raw []byte) (recording, error) {
 	return all, nil
 }
 
-// addTo adds the example to an operation whose responses may be changed. Everything below is shared, so it is copied.
+// addTo adds the example to an operation whose responses may be changed. Other operations share the values below the
+// responses, so addTo copies them.
 func (e Example) addTo(op *huma.Operation) {
 	op.Parameters = append([]*huma.Param{}, op.Parameters...)
 	for i, p := range op.Parameters {

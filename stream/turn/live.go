@@ -315,7 +315,7 @@ func (s *State) dropLive() {
 	s.live = live{}
 }
 
-// numberLive numbers the events of a delta. Text of the message has a place in the log.
+// numberLive numbers the events of a delta. Text of the message gets the number of its place in the log.
 func (s *State) numberLive() []Event {
 	seq, _ := Split(s.after)
 	for i := range s.out {

@@ -75,7 +75,7 @@ type Platform struct {
 	messageContent bool // the Message Content intent is on
 	outage         bool // the server is unavailable
 	noResume       bool // the resume URL does not exist
-	starts         int  // session starts left
+	starts         int  // remaining session starts, which Discord limits
 	sessions       map[string]*session
 	links          map[*gatewayConn]bool
 	started        int // sessions started

@@ -176,7 +176,7 @@ func (p *Person) Says(room, text string, more ...map[string]any) string {
 	return p.Sends(room, "m.room.message", content)
 }
 
-// Sends sends an event of any type.
+// Sends puts an event of any type into a room, and returns its id.
 func (p *Person) Sends(room, kind string, content map[string]any) string {
 	p.t.Helper()
 	p.next++
