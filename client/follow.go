@@ -131,7 +131,7 @@ func (c *Client) resume(
 		}
 		switch err := retry.pause(ctx, err); {
 		case err == nil:
-		case ctx.Err() != nil: // during the pause
+		case ctx.Err() != nil: // ctx ended during the pause
 			return context.Cause(ctx)
 		default:
 			return err

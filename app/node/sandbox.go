@@ -38,7 +38,7 @@ type sandbox struct {
 	tried      map[proc.Kind]error
 	chosen     map[string]string // chosen isolation by agent, for display
 	unisolated []string          // agents that run without isolation
-	reason     error             // why the last of them is not isolated
+	reason     error             // why the last of the unisolated agents has no isolation
 }
 
 // launchOptions says how the programs of one agent are started.

@@ -348,7 +348,7 @@ func strangerIsPaired(s *Server) {
 	}
 }
 
-// groupNamesBot has group messages that do not name the bot, that do, and a reply to the bot.
+// groupNamesBot sends group messages that do not name the bot, messages that do, and a reply to the bot.
 func groupNamesBot(s *Server) {
 	s.Options.Access.Chats = []string{s.p.People.Room(Dev).Chat}
 	s.startConnected()

@@ -115,7 +115,7 @@ func (d *dispatcher) bindPairings(ctx context.Context) error {
 	return err
 }
 
-const maxID = 300 // bytes of a platform's id
+const maxID = 300 // most bytes of an id of the platform
 
 // receive is the connection's [chat.EventHandler].
 func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
