@@ -9,13 +9,13 @@ import (
 
 // Entry is one record of a thread's log.
 type Entry struct {
-	Thread  string          `json:"thread"`
-	Seq     int64           `json:"seq"`
-	Kind    string          `json:"kind"`
-	Run     string          `json:"run"`
-	Attempt int             `json:"attempt"`
-	At      time.Time       `json:"at"`
-	Body    json.RawMessage `json:"body"`
+	Thread  string          `json:"thread" doc:"Id of its thread."`
+	Seq     int64           `json:"seq" doc:"Its number in the log of the thread, from 1 without gaps."`
+	Kind    string          `json:"kind" doc:"What happened, such as message or run.completed. Kinds of agents begin with \"x.\"."`
+	Run     string          `json:"run" doc:"Id of the run that it is about; empty: none."`
+	Attempt int             `json:"attempt" doc:"Attempt of the run that wrote it; 0: not of an attempt."`
+	At      time.Time       `json:"at" doc:"Time of the commit."`
+	Body    json.RawMessage `json:"body" doc:"Its fields depend on the kind."`
 
 	// Raw is the encoded entry, one line. It is encoded once, when it is appended; stores and streams
 	// pass on the same bytes. It must not be changed.

@@ -149,9 +149,9 @@ type Counted struct {
 // Origin records how a run was created. The protocol that received the submit sets it, never the
 // request body.
 type Origin struct {
-	Via       string `json:"via"` // user, run, channel:NAME, …
-	Sender    string `json:"sender"`
-	RequestID string `json:"request_id,omitempty"`
+	Via       string `json:"via" doc:"user: a call of the API; channel:NAME, run, wake, a protocol such as mcp, or the label of the token."`
+	Sender    string `json:"sender" doc:"Name of the token, the user or the agent."`
+	RequestID string `json:"request_id,omitempty" doc:"X-Request-ID, or a new id; for a channel, that of the event. Absent: a run sent it."`
 }
 
 // Caller is the run that sent this one and expects an answer.
@@ -191,8 +191,8 @@ func (u Usage) Plus(later Usage) Usage {
 
 // RunError is the error of a failed attempt or run.
 type RunError struct {
-	Class   Class  `json:"class"`
-	Message string `json:"message"`
+	Class   Class  `json:"class" doc:"transient, unavailable, permanent, exhausted (attempts or time used up) or crashed."`
+	Message string `json:"message" doc:"What went wrong, for people."`
 }
 
 // Input is one message that started a run. Seq is the entry with its current content: the message,

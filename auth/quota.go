@@ -31,11 +31,11 @@ func AllQuotas() []Quota {
 // Use is what an owner uses, summed up from rows and written with them; see [Token.Used]. Open
 // streams are not included: each server counts its own in memory.
 type Use struct {
-	Threads int64 `json:"threads"`
-	Bytes   int64 `json:"bytes"`
-	Workers int64 `json:"workers"`
+	Threads int64 `json:"threads" doc:"Threads that it owns."`
+	Bytes   int64 `json:"bytes" doc:"Size of the logs and blobs of its threads."`
+	Workers int64 `json:"workers" doc:"Its workers with a live lease."`
 	// Notifications counts as QuotaNotifications does.
-	Notifications int64 `json:"notifications"`
+	Notifications int64 `json:"notifications" doc:"Unread notifications that it sent, counted once for each inbox."`
 }
 
 // Plus returns the sum of u and v.

@@ -12,13 +12,13 @@ import (
 
 // EffectEntry is the body of effect.intended, effect.settled and effect.unknown entries.
 type EffectEntry struct {
-	Effect string          `json:"effect"` // id, derived from the run and the name
-	Name   string          `json:"name"`
-	Key    string          `json:"key"`   // idempotency key for the external system
-	Input  string          `json:"input"` // digest of Effect.Input; see DigestInput
-	Result json.RawMessage `json:"result,omitempty"`
-	Cut    bool            `json:"cut,omitempty"` // the value exceeded MaxEffect and was not stored
-	Error  string          `json:"error,omitempty"`
+	Effect string          `json:"effect" doc:"Id of the effect, derived from the run and the name."`
+	Name   string          `json:"name" doc:"Name that the agent gave it, unique in the run."`
+	Key    string          `json:"key" doc:"Idempotency key for the system that the effect calls."`
+	Input  string          `json:"input" doc:"First 32 hex digits of the SHA-256 of its canonical JSON. Other input is a conflict."`
+	Result json.RawMessage `json:"result,omitempty" doc:"Value of the last call. Absent: none yet, the call failed, or cut."`
+	Cut    bool            `json:"cut,omitempty" doc:"The value was larger than 1 MiB and is not stored."`
+	Error  string          `json:"error,omitempty" doc:"Why the last call failed. Absent: it did not."`
 }
 
 // EffectState is the state of one named effect of a run, derived from the log.

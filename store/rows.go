@@ -58,15 +58,15 @@ func (r *Reservation) Live(now time.Time) bool { return r.ExpiresAt.After(now) }
 // The type is in this package because a submit returns it to its caller, and the store also keeps it under the
 // idempotency key.
 type Submitted struct {
-	Message     string          `json:"message"`
-	Run         string          `json:"run"`
-	Thread      string          `json:"thread"`
-	Seq         int64           `json:"seq"`
-	Place       int64           `json:"place"`
-	Status      mailroom.Status `json:"status"`
-	Disposition Disposition     `json:"disposition"`
-	Superseded  []string        `json:"superseded"`
-	Stopping    *string         `json:"stopping"`
+	Message     string          `json:"message" doc:"Id of the last message of the submit; empty: it had only decisions."`
+	Run         string          `json:"run" doc:"Id of the run that takes the messages."`
+	Thread      string          `json:"thread" doc:"Id of the thread, also of a new one."`
+	Seq         int64           `json:"seq" doc:"Entry of that message in the log; 0: no message."`
+	Place       int64           `json:"place" doc:"Position of the messages in the queue of the thread; a steered one has its own."`
+	Status      mailroom.Status `json:"status" doc:"Status of the run at the time of the answer."`
+	Disposition Disposition     `json:"disposition" doc:"A new run is queued; else steered or collected into a run, resumed, or duplicate."`
+	Superseded  []string        `json:"superseded" doc:"Ids of the unstarted runs that the mode interrupt or latest cancelled; empty: none."`
+	Stopping    *string         `json:"stopping" doc:"With interrupt: id of the running run that was asked to stop; else null."`
 }
 
 // Disposition says what the server did with the messages of a submit.
