@@ -32,7 +32,7 @@ const (
 
 // Inbound is the body of an inbound request.
 type Inbound struct {
-	Kind      string `json:"kind,omitempty" enum:"message,edit,delete,tap" default:"message"`
+	Kind      string `json:"kind,omitempty" enum:"message,edit,delete,tap" default:"message" doc:"tap: a button of a message was pressed."`
 	Room      string `json:"room" doc:"Id of the room, chosen by the sender. Each room is a conversation."`
 	Topic     string `json:"topic,omitempty" doc:"Id of a topic in the room. Each topic is a conversation."`
 	Group     bool   `json:"group,omitempty" doc:"Whether the room may have more than one person."`
@@ -72,9 +72,9 @@ type User struct {
 
 // File is an attachment. The server does not fetch it; the agent gets its URI.
 type File struct {
-	Name     string `json:"name,omitempty"`
+	Name     string `json:"name,omitempty" doc:"Name of the file, for display. Absent: unknown."`
 	URI      string `json:"uri" doc:"URL of the file. It is stored and displayed, so it must not contain a secret."`
-	MimeType string `json:"mime_type,omitempty"`
+	MimeType string `json:"mime_type,omitempty" doc:"Media type. Absent: unknown."`
 	Size     *int64 `json:"size,omitempty" doc:"Size in bytes."`
 }
 
