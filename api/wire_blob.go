@@ -16,10 +16,10 @@ type Upload struct {
 
 // Blob is content that an agent keeps in a thread under a name.
 type Blob struct {
-	Name      string    `json:"name"`
+	Name      string    `json:"name" doc:"Unique for the agent in the thread."`
 	Size      int64     `json:"size" doc:"In bytes."`
 	Digest    string    `json:"digest" doc:"SHA-256 of the content, in hexadecimal."`
-	WrittenAt time.Time `json:"written_at"`
+	WrittenAt time.Time `json:"written_at" doc:"Time of the step that wrote this content."`
 }
 
 // BlobChange writes or deletes a blob with a step.

@@ -46,11 +46,11 @@ type RetryPolicy struct {
 // Claims is the answer to a ClaimRequest. Because clocks differ, count LeaseMS from the
 // time just before the request.
 type Claims struct {
-	Worker     string    `json:"worker"`
-	Round      int64     `json:"round"`
+	Worker     string    `json:"worker" doc:"Id of the worker, for its later requests."`
+	Round      int64     `json:"round" doc:"The round of the request."`
 	LeaseUntil time.Time `json:"lease_until" doc:"Renew before this time, or the worker loses its claims."`
 	LeaseMS    int64     `json:"lease_ms" doc:"Length of a lease, in milliseconds from a renewal."`
-	Claims     []Claim   `json:"claims"`
+	Claims     []Claim   `json:"claims" doc:"At most max; empty: nothing was due."`
 	Version    string    `json:"version" doc:"Version of the server, for display."`
 	Contract   int       `json:"contract" doc:"Number of its worker contract: see the operation. Absent: the server is older."`
 }
@@ -58,7 +58,7 @@ type Claims struct {
 // Claim is one claimed run with everything that an agent needs to start.
 type Claim struct {
 	Claim      string             `json:"claim" doc:"RUN:ATTEMPT. All reads and writes of the run name it."`
-	Run        Run                `json:"run"`
+	Run        Run                `json:"run" doc:"The run; its attempt is that of this claim."`
 	Messages   []mailroom.Message `json:"messages" doc:"The run's input."`
 	State      json.RawMessage    `json:"state" doc:"The agent's state in the thread; null at first."`
 	Checkpoint json.RawMessage    `json:"checkpoint" doc:"The run's last checkpoint; null at first."`
@@ -71,7 +71,7 @@ type Claim struct {
 
 // Steer is a message that was steered into a current run.
 type Steer struct {
-	Message string `json:"message"`
+	Message string `json:"message" doc:"Id of the message."`
 	Seq     int64  `json:"seq" doc:"The entry with its content."`
 	Read    bool   `json:"read" doc:"An earlier attempt has read it."`
 }
@@ -88,8 +88,8 @@ type Renewal struct {
 
 // Renewed is the answer to a Renewal.
 type Renewed struct {
-	LeaseUntil time.Time   `json:"lease_until"`
-	LeaseMS    int64       `json:"lease_ms"`
+	LeaseUntil time.Time   `json:"lease_until" doc:"Renew before this time, or the worker loses its claims."`
+	LeaseMS    int64       `json:"lease_ms" doc:"Length of the lease, in milliseconds from this renewal."`
 	Lost       []string    `json:"lost" doc:"Held claims that were revoked: stop working on them; their writes are rejected."`
 	Claims     []string    `json:"claims,omitzero" nullable:"false" doc:"Without held: all claims of the worker, maybe none."`
 	Stop       []StopOrder `json:"stop" doc:"Claims whose run was asked to stop: end them soon."`
@@ -103,8 +103,8 @@ type Leave struct {
 
 // StopOrder says that a run was asked to stop.
 type StopOrder struct {
-	Claim  string          `json:"claim"`
-	Reason mailroom.Reason `json:"reason"`
+	Claim  string          `json:"claim" doc:"The claim, RUN:ATTEMPT, whose agent has to end."`
+	Reason mailroom.Reason `json:"reason" doc:"cancelled, interrupted or deadline."`
 }
 
 // Orders are part of every answer about a claim.
@@ -116,14 +116,14 @@ type Orders struct {
 // ClaimedRun is the current state of a claimed run.
 type ClaimedRun struct {
 	Orders
-	Run    Run     `json:"run"`
-	Steers []Steer `json:"steers"`
+	Run    Run     `json:"run" doc:"Its state now."`
+	Steers []Steer `json:"steers" doc:"As in the claim."`
 }
 
 // StepCommit is one durable step of a run.
 type StepCommit struct {
 	Number  int          `json:"number" minimum:"1" example:"1" doc:"The run's steps + 1. A repeat returns the first result."`
-	Step    Step         `json:"step,omitzero"`
+	Step    Step         `json:"step,omitzero" doc:"What to commit. Absent: only the message or the effects."`
 	Message *PartialText `json:"message,omitempty" doc:"The whole text of the message being written. Absent: the message continues."`
 	Covers  int64        `json:"covers,omitempty" minimum:"0" doc:"The last steered message that this step takes into account."`
 	Effects []AgentEntry `json:"effects,omitempty" nullable:"false" maxItems:"100" doc:"Entries of kind effect.intended, effect.settled and effect.unknown. A body has name and input, and result or error; the server adds effect and key."`
@@ -136,8 +136,8 @@ type Step struct {
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Replaces the run's checkpoint; a later attempt starts with it."`
 	State      json.RawMessage `json:"state,omitempty" doc:"Replaces the agent's state in the thread."`
 	Blobs      []BlobChange    `json:"blobs,omitempty" nullable:"false" doc:"Blobs that the step writes or deletes."`
-	Tickets    []Ask           `json:"tickets,omitempty" nullable:"false" maxItems:"1000"`
-	Sends      []Send          `json:"sends,omitempty" nullable:"false"`
+	Tickets    []Ask           `json:"tickets,omitempty" nullable:"false" maxItems:"1000" doc:"Tickets to open; only a settle waits for them."`
+	Sends      []Send          `json:"sends,omitempty" nullable:"false" doc:"Messages to other threads; each once under its name."`
 	Usage      *Usage          `json:"usage,omitempty" doc:"Added to the run's."`
 	Progress   float64         `json:"progress,omitempty" minimum:"0" maximum:"1" doc:"Progress of the run; 0 keeps the last value."`
 	Extend     string          `json:"extend,omitempty" doc:"Time that the attempt may take from now on, such as 10m. See the operation."`
@@ -147,14 +147,14 @@ type Step struct {
 
 // AgentEntry is an entry that an agent writes.
 type AgentEntry struct {
-	Kind string          `json:"kind"`
+	Kind string          `json:"kind" doc:"Which ones are allowed: see entries and effects."`
 	Body json.RawMessage `json:"body" doc:"A JSON object."`
 }
 
 // PartialText is the text of a message of the agent.
 type PartialText struct {
 	ID        string `json:"id,omitempty" doc:"The id from the answers about its text. Absent: the server generates one."`
-	Text      string `json:"text"`
+	Text      string `json:"text" doc:"The whole text, from its first byte. May be empty beside parts."`
 	Truncated bool   `json:"truncated,omitempty" doc:"The text was cut."`
 
 	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false" doc:"Of types reasoning, data and file."`
@@ -163,10 +163,10 @@ type PartialText struct {
 // Ask opens a ticket under a name. A repeat changes nothing.
 type Ask struct {
 	Name      string              `json:"name" doc:"Unique in the run."`
-	Kind      mailroom.TicketKind `json:"kind" enum:"approval,input,timer,event"`
-	Prompt    string              `json:"prompt,omitempty"`
-	Action    string              `json:"action,omitempty"`
-	Arguments json.RawMessage     `json:"arguments,omitempty"`
+	Kind      mailroom.TicketKind `json:"kind" enum:"approval,input,timer,event" doc:"approval, input: a person decides; event: a program."`
+	Prompt    string              `json:"prompt,omitempty" doc:"Question to the user. Absent: none is shown."`
+	Action    string              `json:"action,omitempty" doc:"With an approval: what would be done."`
+	Arguments json.RawMessage     `json:"arguments,omitempty" doc:"Arguments of the action; any JSON."`
 	ExpiresAt *time.Time          `json:"expires_at,omitempty" doc:"When the ticket expires, or the timer fires."`
 	After     string              `json:"after,omitempty" doc:"Instead of expires_at: a duration from the first ask on, such as 10m."`
 	Answers   bool                `json:"answers,omitempty" doc:"An approval that takes an answer as well."`
@@ -177,8 +177,8 @@ type Ask struct {
 type Send struct {
 	Name   string              `json:"name" doc:"Unique in the run."`
 	Thread string              `json:"thread,omitempty" doc:"Absent: a new thread, the same one for the same name."`
-	Agent  string              `json:"agent,omitempty"`
-	Text   string              `json:"text,omitempty"`
+	Agent  string              `json:"agent,omitempty" doc:"Handles it. Absent: the thread's agent, else the server's."`
+	Text   string              `json:"text,omitempty" doc:"Instead of one text part."`
 	Parts  []mailroom.Part     `json:"parts,omitempty" nullable:"false" doc:"Instead of text."`
 	Answer mailroom.AnswerMode `json:"answer,omitempty" enum:"wait,wake" doc:"wait: the end of the run decides a ticket of this name; wake: the end of the run sends a message back."`
 
@@ -187,7 +187,7 @@ type Send struct {
 	Priority  *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
 	NotBefore string            `json:"not_before,omitempty" doc:"A time (RFC 3339), or a duration from the first send on, such as 10m."`
 	Deadline  string            `json:"deadline,omitempty" doc:"When its run ends: a time, or a duration from the first send on."`
-	Options   json.RawMessage   `json:"options,omitempty"`
+	Options   json.RawMessage   `json:"options,omitempty" doc:"Handed to the agent unread."`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`
 }
 
@@ -202,7 +202,7 @@ type Appended struct {
 type Text struct {
 	Message string `json:"message,omitempty" doc:"Id of the message. Absent: the server generates one."`
 	Offset  int    `json:"offset" minimum:"0" example:"0" doc:"In bytes of the message's UTF-8 text; 0 begins a new message."`
-	Text    string `json:"text"`
+	Text    string `json:"text" doc:"The chunk. Its part that is stored already is not stored twice."`
 	Live    bool   `json:"live,omitempty" doc:"Show it to readers without storing it; the worker sends it again to store it."`
 	Channel string `json:"channel,omitempty" enum:"text,thinking,tool" doc:"thinking and tool are live only. Absent: text."`
 	Call    string `json:"call,omitempty" doc:"With the channel tool: the call of the tool.started that follows."`
@@ -212,14 +212,14 @@ type Text struct {
 // TextTaken is the answer to a Text.
 type TextTaken struct {
 	Orders
-	Message string `json:"message"`
+	Message string `json:"message" doc:"Id of the message; the next chunk names it."`
 	Offset  int    `json:"offset" doc:"Where the next chunk begins."`
 }
 
 // Settle ends an attempt.
 type Settle struct {
 	Number  int            `json:"number" minimum:"1" example:"1" doc:"The run's steps + 1. A repeat returns the first result."`
-	Outcome thread.Outcome `json:"outcome" enum:"complete,fail,release,wait"`
+	Outcome thread.Outcome `json:"outcome" enum:"complete,fail,release,wait" doc:"release gives the claim back; wait parks it for tickets."`
 	Message *PartialText   `json:"message,omitempty" doc:"The message being written: the reply if the outcome is complete, else a partial message. With neither message nor text, the stored chunks are used."`
 	Text    string         `json:"text,omitempty" doc:"Instead of message."`
 	Failure *Failure       `json:"failure,omitempty" doc:"Required with the outcome fail."`
@@ -232,13 +232,13 @@ type Settle struct {
 // WaitFor names the tickets that a run waits for.
 type WaitFor struct {
 	Any   bool     `json:"any,omitempty" doc:"One of them is enough."`
-	Names []string `json:"names" nullable:"false" maxItems:"1000"`
+	Names []string `json:"names" nullable:"false" maxItems:"1000" doc:"Names of tickets of the run, or of those that the settle opens."`
 }
 
 // Failure is why an attempt failed.
 type Failure struct {
 	Class      mailroom.Class `json:"class,omitempty" enum:"transient,unavailable,permanent" doc:"transient (the default) is retried and counts as a failure; unavailable is retried for a day; permanent is not retried."`
-	Message    string         `json:"message"`
+	Message    string         `json:"message" doc:"The reason, for people; kept as the error of the attempt."`
 	RetryAfter string         `json:"retry_after,omitempty" doc:"No retry before: a duration such as 30s. More than 840h (35 days) counts as that."`
 	Agent      bool           `json:"agent,omitempty" doc:"The fault is the agent's own, such as an expired login, and each of its runs would fail alike: the run stays queued whatever the class, and the server pauses the agent and probes it."`
 }
@@ -250,7 +250,7 @@ type HandOver struct {
 
 // HandedOver is the answer to a HandOver.
 type HandedOver struct {
-	Messages []mailroom.Message `json:"messages"`
+	Messages []mailroom.Message `json:"messages" doc:"Those after the after of the request, in order; empty: no new ones."`
 	Last     int64              `json:"last" doc:"The after of the next request, and the covers of the next step."`
 }
 
