@@ -16,10 +16,10 @@ import (
 // Problem is the body of every error answer: RFC 9457, with a code.
 type Problem struct {
 	Type   string         `json:"type" doc:"Always about:blank; see code."`
-	Title  string         `json:"title"`
-	Status int            `json:"status"`
+	Title  string         `json:"title" doc:"Name of the HTTP status."`
+	Status int            `json:"status" doc:"The HTTP status of the answer."`
 	Detail string         `json:"detail" doc:"What was wrong, and what to do."`
-	Code   mailroom.Code  `json:"code"`
+	Code   mailroom.Code  `json:"code" doc:"Classifies the refusal for programs; see the codes of the operation."`
 	Errors []ProblemField `json:"errors" doc:"The wrong parts of the request."`
 	Held   []Reservation  `json:"held,omitempty" doc:"Who has reserved what was asked for."`
 }
@@ -27,8 +27,8 @@ type Problem struct {
 // ProblemField names one wrong part of a request. Value is what was given, cut.
 type ProblemField struct {
 	Location string `json:"location" doc:"A path such as body.priority or query.limit."`
-	Message  string `json:"message"`
-	Value    any    `json:"value,omitempty"`
+	Message  string `json:"message" doc:"What is wrong with the value there, or what it must be."`
+	Value    any    `json:"value,omitempty" doc:"What was given, cut at 100 characters. Absent: no value, or one that is not repeated."`
 }
 
 // ProblemType is the media type of a Problem.

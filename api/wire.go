@@ -12,13 +12,13 @@ import (
 // Run is one turn of an agent on a thread. A field that is unknown or does not apply
 // is null.
 type Run struct {
-	ID           string             `json:"id"`
-	Thread       string             `json:"thread"`
-	Agent        string             `json:"agent"`
+	ID           string             `json:"id" doc:"Unique among all runs; opaque."`
+	Thread       string             `json:"thread" doc:"Id of its thread."`
+	Agent        string             `json:"agent" doc:"Name of the agent that handles it."`
 	AgentVersion *string            `json:"agent_version" doc:"null while it is unknown."`
-	Status       mailroom.Status    `json:"status" enum:"queued,running,waiting,completed,failed,cancelled"`
+	Status       mailroom.Status    `json:"status" enum:"queued,running,waiting,completed,failed,cancelled" doc:"queued also before a retry."`
 	Stopping     bool               `json:"stopping" doc:"It was asked to stop and has not ended yet."`
-	Mode         mailroom.Mode      `json:"mode"`
+	Mode         mailroom.Mode      `json:"mode" doc:"Mode of its submit or send; queue if that named none."`
 	Priority     int                `json:"priority" doc:"0 to 255, lower first."`
 	Place        int64              `json:"place" doc:"Its position in the queue of its thread."`
 	Attempt      int                `json:"attempt" doc:"Claims so far, 0 before the first."`
@@ -27,15 +27,15 @@ type Run struct {
 	MaxAttempts  int                `json:"max_attempts" doc:"Bounds failures. Unless the submit gave it, each attempt begins with that of its worker or agent."`
 	MaxCrashes   *int               `json:"max_crashes" doc:"Bounds crashes. 0: no lost claim is followed by another attempt. null: the server is of an older version."`
 	AvailableAt  time.Time          `json:"available_at" doc:"The run is not claimed before."`
-	NotBefore    *time.Time         `json:"not_before"`
+	NotBefore    *time.Time         `json:"not_before" doc:"Its submit wanted no start before; null: no such time."`
 	Deadline     *time.Time         `json:"deadline" doc:"The run ends then, whatever its status, with the reason deadline."`
 	Worker       *string            `json:"worker" doc:"Holds its claim, while it is running."`
 	LeaseUntil   *time.Time         `json:"lease_until" doc:"End of that worker's lease."`
 	Key          *string            `json:"key" doc:"Idempotency key it was submitted with."`
 	Parent       *string            `json:"parent" doc:"Run that this one descends from."`
-	Origin       mailroom.Origin    `json:"origin"`
-	Options      json.RawMessage    `json:"options"`
-	Metadata     map[string]string  `json:"metadata"`
+	Origin       mailroom.Origin    `json:"origin" doc:"Who submitted it, and by which protocol."`
+	Options      json.RawMessage    `json:"options" doc:"As the submit gave them; null: it gave none."`
+	Metadata     map[string]string  `json:"metadata" doc:"Labels of its submit; empty: none."`
 	Messages     []string           `json:"messages" doc:"Ids of the messages it was started for."`
 	Reply        *string            `json:"reply" doc:"Text of its last complete assistant message."`
 	Error        *mailroom.RunError `json:"error" doc:"Why it failed for good."`
@@ -48,8 +48,8 @@ type Run struct {
 	Progress     float64            `json:"progress" doc:"Reported by the agent, 0 to 1; 1 when completed."`
 	Usage        *Usage             `json:"usage" doc:"Consumed over all attempts; null until the agent reports any."`
 	CreatedAt    time.Time          `json:"created_at" doc:"Of a steered message that became a run: the time when it became one."`
-	StartedAt    *time.Time         `json:"started_at"`
-	FinishedAt   *time.Time         `json:"finished_at"`
+	StartedAt    *time.Time         `json:"started_at" doc:"Start of its first attempt since its submit or retry by hand; null: not started."`
+	FinishedAt   *time.Time         `json:"finished_at" doc:"When it completed, failed or was cancelled; null while it is open."`
 }
 
 // WaitsOn says what a silent agent waits for.
@@ -67,8 +67,8 @@ type Wait struct {
 // Usage adds up what a run consumed, over all of its attempts.
 type Usage struct {
 	InputTokens  int64   `json:"input_tokens" doc:"All tokens that models read, from a cache or not."`
-	OutputTokens int64   `json:"output_tokens"`
-	CostUSD      float64 `json:"cost_usd"`
+	OutputTokens int64   `json:"output_tokens" doc:"All tokens that models wrote."`
+	CostUSD      float64 `json:"cost_usd" doc:"In US dollars, as the agent reports it."`
 
 	CacheReadTokens  int64  `json:"cache_read_tokens,omitempty" doc:"Part of input_tokens: read from the provider's cache."`
 	CacheWriteTokens int64  `json:"cache_write_tokens,omitempty" doc:"Part of input_tokens: written to the cache."`
@@ -81,21 +81,21 @@ func (r *Run) Settled() bool { return r.Status.Finished() || r.Status == mailroo
 
 // Thread is an address with a log and a queue of runs.
 type Thread struct {
-	ID         string          `json:"id"`
+	ID         string          `json:"id" doc:"Unique: the one of its first submit, or a new one."`
 	Agent      string          `json:"agent" doc:"Handles its next submit."`
-	Owner      string          `json:"owner"`
-	Status     string          `json:"status" enum:"idle,queued,running,waiting"`
+	Owner      string          `json:"owner" doc:"Name of the token that created it, or whose run did; admin is the operator."`
+	Status     string          `json:"status" enum:"idle,queued,running,waiting" doc:"idle: no open run."`
 	LastSeq    int64           `json:"last_seq" doc:"Its newest entry."`
 	OldestSeq  int64           `json:"oldest_seq" doc:"The first entry that is kept."`
 	ActiveRun  *string         `json:"active_run" doc:"The run that has started and is neither finished nor waiting."`
-	WaitingRun *string         `json:"waiting_run"`
+	WaitingRun *string         `json:"waiting_run" doc:"The run that waits for tickets; null unless the status is waiting."`
 	LatestRun  *string         `json:"latest_run" doc:"The run that was submitted last."`
 	Queued     int             `json:"queued" doc:"Runs that have not started."`
 	Parent     *string         `json:"parent" doc:"Thread whose run made this one."`
 	DeliverTo  *string         `json:"deliver_to" doc:"Thread that gets the replies, questions and failures of this one."`
-	Metadata   json.RawMessage `json:"metadata"`
-	CreatedAt  time.Time       `json:"created_at"`
-	UpdatedAt  time.Time       `json:"updated_at"`
+	Metadata   json.RawMessage `json:"metadata" doc:"A JSON object; {} until a patch sets it, and for threads of alerts."`
+	CreatedAt  time.Time       `json:"created_at" doc:"Time of the first submit, or of its creation by the server."`
+	UpdatedAt  time.Time       `json:"updated_at" doc:"Time of its newest entry or of a later patch."`
 }
 
 // Statuses of a thread.
@@ -111,14 +111,14 @@ const (
 type Submit struct {
 	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
 	Text         string            `json:"text,omitempty" example:"What is new?" doc:"Instead of one text part."`
-	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false"`
-	Messages     []NewMessage      `json:"messages,omitempty" nullable:"false"`
+	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false" doc:"One message. Instead of text or messages."`
+	Messages     []NewMessage      `json:"messages,omitempty" nullable:"false" doc:"Several messages, in order. Instead of text or parts."`
 	Agent        string            `json:"agent,omitempty" doc:"Becomes the thread's agent. Default: the thread's, else the server's."`
 	AgentVersion string            `json:"agent_version,omitempty" doc:"Default: the current one. Another one must be kept, as versions are while runs use them."`
 	Mode         mailroom.Mode     `json:"mode,omitempty" doc:"queue (the default), steer, interrupt, latest, collect or reject."`
 	Key          string            `json:"key,omitempty" doc:"The header Idempotency-Key means the same."`
 	Priority     *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
-	NotBefore    *time.Time        `json:"not_before,omitempty"`
+	NotBefore    *time.Time        `json:"not_before,omitempty" doc:"Start no earlier; absent or past: now. Modes queue, latest, collect."`
 	Deadline     string            `json:"deadline,omitempty" example:"30m" doc:"When the run ends if it has not ended before: a time (RFC 3339), or a duration from the acceptance of the submit such as 30m. A run that has not started then is never started; one that is at work is stopped. Retries, waits and restarts do not move it. It concerns the run that the submit creates, not one that its messages join."`
 	ExpectRun    string            `json:"expect_run,omitempty" doc:"With mode steer: only into this run."`
 	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"After so many failures the run fails for good. Default: that of the worker, else of the agent, else of the server, which is 5 unless configured."`
@@ -134,20 +134,20 @@ type Submit struct {
 // NewMessage is one of several messages of a submit. It has either Text or Parts.
 type NewMessage struct {
 	Role       mailroom.Role   `json:"role,omitempty" doc:"user (the default) or system."`
-	Text       string          `json:"text,omitempty"`
-	Parts      []mailroom.Part `json:"parts,omitempty" nullable:"false"`
+	Text       string          `json:"text,omitempty" doc:"Instead of one text part."`
+	Parts      []mailroom.Part `json:"parts,omitempty" nullable:"false" doc:"Content of the message, instead of text."`
 	Visibility string          `json:"visibility,omitempty" doc:"all (the default) or internal."`
 }
 
 // Edit replaces the content of a message. It has either Text or Parts.
 type Edit struct {
-	Text  string          `json:"text,omitempty" example:"What is old?"`
-	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false"`
+	Text  string          `json:"text,omitempty" example:"What is old?" doc:"The new content, as one text part."`
+	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false" doc:"The new content, instead of text."`
 }
 
 // ThreadPatch changes a thread. Absent fields stay as they are.
 type ThreadPatch struct {
-	Agent     *string         `json:"agent,omitempty"`
+	Agent     *string         `json:"agent,omitempty" doc:"Handles the next submit that names no agent. Runs that exist keep theirs."`
 	DeliverTo *string         `json:"deliver_to,omitempty" doc:"A thread without a deliver_to of its own; blank for none."`
 	Metadata  json.RawMessage `json:"metadata,omitempty" doc:"A JSON object; replaces what is there."`
 	// DropSession is false to keep the sessions.
@@ -157,8 +157,8 @@ type ThreadPatch struct {
 // Interrupted is the answer to an interrupt: the queued runs that were cancelled, and
 // the current run that was asked to stop, or null.
 type Interrupted struct {
-	Superseded []string `json:"superseded"`
-	Stopping   *string  `json:"stopping"`
+	Superseded []string `json:"superseded" doc:"Ids of the runs that had not started and are cancelled; empty: none."`
+	Stopping   *string  `json:"stopping" doc:"Id of the running run that was asked to stop; null: no worker has a run."`
 }
 
 // Retry says how a failed or cancelled run is retried.
@@ -171,23 +171,23 @@ type Retry struct {
 // before) that requests the following page; null at the end. A page of a filtered list can be
 // empty and still have a Next.
 type Page[T any] struct {
-	Items    []T        `json:"items"`
-	Next     *string    `json:"next"`
+	Items    []T        `json:"items" doc:"Empty if nothing matches; a page of a filtered list can be empty and have a next."`
+	Next     *string    `json:"next" doc:"The cursor, after or before of the next page; null: no further page."`
 	LookedTo *time.Time `json:"looked_to,omitempty" doc:"Set if the page of runs or threads is short because a request reads a bounded number of rows: those created since this time were read. The next page continues there."`
 }
 
 // Health is the answer of /healthz, and of /readyz when the server is ready.
 type Health struct {
-	Status  string `json:"status"` // "ok"
-	Version string `json:"version"`
+	Status  string `json:"status" doc:"Always ok: a server that is not ready answers with a problem."`
+	Version string `json:"version" doc:"Version of the server's program, for display."`
 }
 
 // Gap says that a cursor points outside the log: the reader knows the entries up to
 // After, the log has those from Oldest to Last, and the stream continues there.
 type Gap struct {
-	After  int64 `json:"after"`
-	Oldest int64 `json:"oldest"`
-	Last   int64 `json:"last"`
+	After  int64 `json:"after" doc:"Seq that the reader resumed after."`
+	Oldest int64 `json:"oldest" doc:"First entry that the log still has; the stream goes on there."`
+	Last   int64 `json:"last" doc:"Newest entry of the log."`
 }
 
 // ThreadDelta is the data of a delta in the stream of all threads.

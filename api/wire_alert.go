@@ -15,7 +15,7 @@ type Alerts struct {
 
 // Target is where alerts go.
 type Target struct {
-	Name      string     `json:"name"`
+	Name      string     `json:"name" doc:"Unique in the server; rules name it."`
 	Kind      string     `json:"kind" doc:"ntfy, email, webhook, push or chat."`
 	Decide    bool       `json:"decide" doc:"Links in its alerts decide tickets."`
 	Paused    bool       `json:"paused" doc:"Its alerts wait until the agent alert:NAME is resumed."`
@@ -41,12 +41,12 @@ type AlertRule struct {
 
 // TestAlert makes a target send a test message.
 type TestAlert struct {
-	Target string `json:"target" minLength:"1" maxLength:"64" example:"phone"`
+	Target string `json:"target" minLength:"1" maxLength:"64" example:"phone" doc:"Name of the target."`
 }
 
 // TestedAlert names the run that sends a test message. Its end says whether the target took it.
 type TestedAlert struct {
-	Run string `json:"run"`
+	Run string `json:"run" doc:"Id of the run that sends the message."`
 }
 
 // QuestionLink is a link of an alert.
@@ -57,14 +57,14 @@ type QuestionLink struct {
 // QuestionDecision decides the ticket of a link, once.
 type QuestionDecision struct {
 	Link     string           `json:"link" minLength:"1" maxLength:"400" doc:"The part behind # in the address of the link."`
-	Decision mailroom.Verdict `json:"decision" enum:"approve,deny,answer" example:"deny"`
+	Decision mailroom.Verdict `json:"decision" enum:"approve,deny,answer" example:"deny" doc:"approve, deny: an approval; answer: input."`
 	Answer   json.RawMessage  `json:"answer,omitempty" doc:"Required with the decision answer."`
-	Reason   string           `json:"reason,omitempty"`
+	Reason   string           `json:"reason,omitempty" doc:"Shown to the agent and kept in the log."`
 }
 
 // Question is a ticket as its link shows it.
 type Question struct {
-	Ticket        Ticket    `json:"ticket"`
+	Ticket        Ticket    `json:"ticket" doc:"What is asked, with its state now."`
 	Agent         string    `json:"agent" doc:"The agent that asks."`
-	LinkExpiresAt time.Time `json:"link_expires_at"`
+	LinkExpiresAt time.Time `json:"link_expires_at" doc:"The link decides nothing from then on."`
 }

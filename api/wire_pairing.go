@@ -5,10 +5,10 @@ import "time"
 // Pairing is a chat user with access through a pairing code, or a pending request for
 // it.
 type Pairing struct {
-	Channel string     `json:"channel"`
+	Channel string     `json:"channel" doc:"Name of the chat channel."`
 	User    string     `json:"user" doc:"Id on the platform."`
 	Name    string     `json:"name" doc:"Display name on the platform."`
-	State   string     `json:"state" enum:"paired,waits"`
+	State   string     `json:"state" enum:"paired,waits" doc:"paired: has access; waits: its code is not approved yet."`
 	Tier    string     `json:"tier" enum:"stranger,user,admin" doc:"A user may talk; an admin may also decide tickets."`
 	Since   time.Time  `json:"since" doc:"When access was granted or requested."`
 	Until   *time.Time `json:"until" doc:"When the code expires; null after approval."`

@@ -14,14 +14,14 @@ type PushSubscription struct {
 	ID        string    `json:"id" doc:"The first 32 hexadecimal digits of the SHA-256 of its endpoint."`
 	Client    *string   `json:"client" doc:"The browser in a few words."`
 	By        string    `json:"by" doc:"The token that subscribed."`
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt time.Time `json:"created_at" doc:"When the browser subscribed, the last time."`
 	Gone      bool      `json:"gone" doc:"The push service does not know the browser any more, or the session or token that subscribed it has ended; it gets no alerts."`
 }
 
 // NewPushSubscription subscribes a browser: it has the fields of PushSubscription.toJSON() that a server needs.
 type NewPushSubscription struct {
 	Endpoint string   `json:"endpoint" minLength:"1" maxLength:"1024" example:"https://push.example.net/push/JzLQ3raZJfFBR0aqvOMsLrt54w4rJUsV" doc:"https URL at the browser's push service."`
-	Keys     PushKeys `json:"keys"`
+	Keys     PushKeys `json:"keys" doc:"The field keys of toJSON()."`
 }
 
 // PushKeys are the keys of a browser (RFC 8291), in base64url without padding.
@@ -32,5 +32,5 @@ type PushKeys struct {
 
 // PushSubscribed names a subscription. The same endpoint has the same id each time.
 type PushSubscribed struct {
-	ID string `json:"id"`
+	ID string `json:"id" doc:"As in the list of subscriptions."`
 }

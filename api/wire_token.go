@@ -10,12 +10,12 @@ import (
 // null.
 type Token struct {
 	Name      string            `json:"name" doc:"Owner of the threads that it makes, and sender of its messages."`
-	Scopes    []auth.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
+	Scopes    []auth.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin" doc:"admin stands for all."`
 	Namespace *string           `json:"namespace" doc:"Prefix of thread ids that it sees in addition to its own threads."`
 	Agents    []string          `json:"agents" doc:"With the scope work: the agents that it may run; empty: all that the server does not run itself."`
 	Quotas    auth.Quotas       `json:"quotas" doc:"Limits of its name: threads, bytes of their logs, unread notifications that it sent, live workers, open streams; 0 is unlimited."`
 	Used      Used              `json:"used" doc:"Current use of each quota."`
-	CreatedAt time.Time         `json:"created_at"`
+	CreatedAt time.Time         `json:"created_at" doc:"When it was made."`
 	UsedAt    *time.Time        `json:"used_at" doc:"Last use, to the minute."`
 	RevokedAt *time.Time        `json:"revoked_at" doc:"When it was revoked."`
 	Kind      string            `json:"kind" enum:"token,limited,session,link" doc:"All but token act for another one, with its rights as far as scopes has them."`
@@ -23,14 +23,14 @@ type Token struct {
 	Client    *string           `json:"client" doc:"Browser and system of a session, such as Firefox on Linux, as the browser says."`
 	Threads   []string          `json:"threads,omitempty" doc:"The only threads that it may use."`
 	Run       *string           `json:"run,omitempty" doc:"The only run that it may use."`
-	ExpiresAt *time.Time        `json:"expires_at"`
+	ExpiresAt *time.Time        `json:"expires_at" doc:"When it ends by itself; null: never."`
 	Via       *string           `json:"via" doc:"Labels the runs that it creates, in origin.via. null: the protocol of the request does."`
 }
 
 // Used says how much of its quotas a token uses.
 type Used struct {
 	auth.Use
-	Streams int64 `json:"streams"`
+	Streams int64 `json:"streams" doc:"Open streams and waits at this server, or open sockets if these are more."`
 }
 
 // Of returns the use of one quota.
@@ -44,7 +44,7 @@ func (u Used) Of(q auth.Quota) int64 {
 // NewToken creates a token.
 type NewToken struct {
 	Name      string            `json:"name" example:"laptop" doc:"1 to 64 letters, digits or any of . _ - @"`
-	Scopes    []auth.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,metrics,admin"`
+	Scopes    []auth.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,metrics,admin" doc:"admin has all."`
 	Namespace string            `json:"namespace,omitempty" doc:"Prefix of thread ids that it may see in addition to its own threads."`
 	Agents    []string          `json:"agents,omitempty" nullable:"false" doc:"With the scope work: the agents that it may run."`
 	Quotas    auth.Quotas       `json:"quotas,omitempty" doc:"Limits of threads, bytes, notifications, workers and streams, where they differ from the server's; 0 is unlimited."`
