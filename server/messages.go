@@ -190,8 +190,8 @@ func (h *messageHandlers) checkParent(ctx context.Context, run string) error {
 type listMessagesInput struct {
 	ThreadPath
 	Before     string `query:"before" doc:"The next of the previous page."`
-	Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Visibility string `query:"visibility" enum:"all,internal"`
+	Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Messages of the page at most."`
+	Visibility string `query:"visibility" enum:"all,internal" doc:"Only messages of this visibility. Absent: of both."`
 	All        bool   `query:"all" doc:"Include superseded, retracted and unread messages."`
 }
 

@@ -66,7 +66,7 @@ func showReservations(rows []store.Reservation) []api.Reservation {
 type listReservationsInput struct {
 	Cursor  string `query:"cursor" doc:"The next of the previous page."`
 	Project string `query:"project" doc:"Default: all projects that the token sees."`
-	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
+	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"Reservations of the page at most."`
 }
 
 func (h *projectHandlers) listReservations(
@@ -152,10 +152,10 @@ func (h *projectHandlers) notify(ctx context.Context, in *notifyInput) (*body[ap
 }
 
 type listNotificationsInput struct {
-	Project string `query:"project" default:"default"`
+	Project string `query:"project" default:"default" doc:"Name of the project."`
 	Agent   string `query:"agent" required:"true" doc:"Agent whose inbox to read."`
 	After   int64  `query:"after" minimum:"0" doc:"The next of the previous page: only notifications with a greater seq."`
-	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Notifications of the page at most."`
 }
 
 func (h *projectHandlers) listNotifications(

@@ -50,17 +50,27 @@ func (rt router) describeStream(path, id, inPath string, query ...string) {
 	op := rt.operation(auth.PermissionRead, "GET "+path, id,
 		"Stream entries and live text: first the stored ones, then new ones")
 	op.Description += " Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
+	until := "When the stream ends: settled, once no run of the thread (or not the one in run) is queued, running or " +
+		"waiting; waiting, also while the run waits for tickets. Absent: never."
 	if inPath == "run" {
+		until = "When the stream ends: settled, once the run has ended; waiting, also while it waits for tickets. " +
+			"Default: settled."
 		op.Description += " It ends with the run; until=waiting ends it at a wait too."
 	}
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
-		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString,
+		{Name: "until", In: "query", Description: until, Schema: &huma.Schema{Type: huma.TypeString,
 			Enum: []any{string(stream.UntilSettled), string(stream.UntilWaiting)}}},
 	}
+	describes := map[string]string{
+		"run": "Only entries and live text of this run of the thread. Absent: of all its runs.",
+		"after": "Continue after this position, which is the id of an event: SEQ, or SEQ:N for N bytes into the text of " +
+			"the message that comes after the entry SEQ. Default: the first entry that the log has.",
+	}
 	for _, name := range append(query, "after") {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
+		op.Parameters = append(op.Parameters,
+			&huma.Param{Name: name, In: "query", Description: describes[name], Schema: anyText()})
 	}
 	op.Responses["200"] = &huma.Response{Description: "OK",
 		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}

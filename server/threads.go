@@ -116,7 +116,7 @@ type listEntriesInput struct {
 	ThreadPath
 	After  int64    `query:"after" minimum:"0" doc:"Only entries with a greater seq."`
 	Before int64    `query:"before" minimum:"0" doc:"Only entries with a smaller seq. Without after: the last ones before it."`
-	Limit  int      `query:"limit" minimum:"1" maximum:"500" default:"100"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"Entries of the page at most."`
 	Kind   []string `query:"kind,explode" doc:"Only these kinds; may be repeated."`
 	Run    string   `query:"run" doc:"Only entries of this run."`
 }

@@ -95,7 +95,7 @@ func (h *ListHandlers) sumRuns(ctx context.Context, q store.CountQuery) (n int, 
 
 type listFailuresInput struct {
 	Q     string `query:"q" doc:"A filter as in the list of runs."`
-	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Groups at most, those with the latest failures."`
 }
 
 // Failures sums up failed runs by error group. It has the newest 10,000 of all runs, of an owner or of

@@ -29,7 +29,7 @@ type searchInput struct {
 	Q      string `query:"q" required:"true" minLength:"1" maxLength:"1000" doc:"Words. A message must have all of them, in any order and in upper or lower case."`
 	Thread string `query:"thread" maxLength:"512" doc:"Only messages of this thread."`
 	Cursor string `query:"cursor" maxLength:"1000" doc:"The next of the previous answer."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"Messages of the answer at most."`
 }
 
 // SearchHandlers serve the search for messages by their words.

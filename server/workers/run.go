@@ -265,7 +265,7 @@ func (ops *Operations) Input(ctx context.Context, in *claimedInput) (*Body[api.P
 
 type claimedTranscriptInput struct {
 	ClaimPath
-	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100"`
+	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"Messages at most: the last ones before the input of the run."`
 }
 
 // Transcript lists the last messages before a claimed run's input.
@@ -284,7 +284,7 @@ type claimedLogInput struct {
 	ClaimPath
 	After  int64    `query:"after" minimum:"0" doc:"Only entries with a greater seq."`
 	Before int64    `query:"before" minimum:"0" doc:"Only entries with a smaller seq."`
-	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Entries of the page at most."`
 	Kind   []string `query:"kind,explode" doc:"Only these kinds; may be repeated."`
 }
 
