@@ -186,7 +186,7 @@ type Health struct {
 // After, the log has those from Oldest to Last, and the stream continues there.
 type Gap struct {
 	After  int64 `json:"after" doc:"Seq that the reader resumed after."`
-	Oldest int64 `json:"oldest" doc:"First entry that the log still has; the stream goes on there."`
+	Oldest int64 `json:"oldest" doc:"First entry that the log still has."`
 	Last   int64 `json:"last" doc:"Newest entry of the log."`
 }
 
