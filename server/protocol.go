@@ -38,6 +38,8 @@ type Protocol struct {
 	Admit func(r *http.Request) (limit int64, err error)
 	// Query are the query parameters that the route accepts.
 	Query []string
+	// Parameters say what the parameters of the path and the query mean, by name. They are for the description.
+	Parameters map[string]string
 	// Headers are the request headers that pages of trusted origins may send (CORS).
 	Headers []string
 	// Summary is one line for the OpenAPI description.
@@ -151,12 +153,14 @@ func (rt router) describeProtocol(route string, p Protocol) {
 	}
 	op.Responses[strconv.Itoa(status)] = answer
 	for _, name := range p.Query {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText(),
+			Description: p.Parameters[name]})
 	}
 	for segment := range strings.SplitSeq(op.Path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
-			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true,
-				Schema: anyText()})
+			name = strings.TrimSuffix(name, "}")
+			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true,
+				Schema: anyText(), Description: p.Parameters[name]})
 		}
 	}
 	rt.api.OpenAPI().AddOperation(&op)

@@ -58,7 +58,7 @@ func (rt router) describeStream(path, id, inPath string, query ...string) {
 		op.Description += " It ends with the run; until=waiting ends it at a wait too."
 	}
 	op.Parameters = []*huma.Param{
-		{Name: inPath, In: "path", Required: true, Schema: anyText()},
+		{Name: inPath, In: "path", Required: true, Schema: anyText(), Description: "Id of a " + inPath + "."},
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
 		{Name: "until", In: "query", Description: until, Schema: &huma.Schema{Type: huma.TypeString,
 			Enum: []any{string(stream.UntilSettled), string(stream.UntilWaiting)}}},

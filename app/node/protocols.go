@@ -14,14 +14,16 @@ import (
 // protocols returns the protocols that the server mounts beside its API. They log errors to log.
 func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
 	all := map[string]server.Protocol{"POST /mcp": {
-		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(),
+		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Parameters: map[string]string{
+			mcp.ThreadParam: "Id of the thread that is the inbox of the tools. Absent: inbox. Its first use creates it.",
+		},
 		Summary: "The tools of the Model Context Protocol, over streamable HTTP",
 		Serve:   mcp.Handler(command.ReadVersion().Version, log),
 	}}
 	for _, r := range agentmail.Routes() {
 		all[r.Pattern] = server.Protocol{
 			Via: "agentmail", Name: r.Name, Headers: []string{agentmail.ProjectHeader}, Summary: r.Summary,
-			Status: r.Status, Public: r.Open, Serve: r.Serve,
+			Status: r.Status, Public: r.Open, Serve: r.Serve, Parameters: agentmail.Parameters(),
 		}
 	}
 	all[webhook.Route] = hooks.Protocol()

@@ -60,6 +60,7 @@ func (h *Hooks) Protocol() server.Protocol {
 		RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.receive(r) },
 		MaxBody: maxBody, Bounds: fieldLimits(),
+		Parameters: map[string]string{"channel": "Name of a webhook channel in the configuration of the server."},
 	}
 }
 

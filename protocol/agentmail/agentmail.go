@@ -39,6 +39,14 @@ type Route struct {
 	Serve   func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
 }
 
+// Parameters says what the parameters of the routes mean, by name.
+func Parameters() map[string]string {
+	return map[string]string{
+		"agent": "Name of the agent.",
+		"id":    "Id of an issue, or the path of a file with its slashes, as it was reserved.",
+	}
+}
+
 // Routes returns all routes. The caller must put the server's authentication and limits in front of
 // each; inside executes the internal requests of a route.
 func Routes() []Route {
