@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -48,6 +49,29 @@ func TestEveryOperationIsExplained(t *testing.T) {
 	for line := range strings.Lines(string(raw)) {
 		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "# "); ok && !slices.Contains(ids, id) {
 			t.Errorf("operations.md has a section for %q, which is no operation", id)
+		}
+	}
+}
+
+// TestEveryFieldAndParameterIsDescribed checks that a reader learns what each value means. The sentence that names the
+// bound of a field in bytes says nothing about its meaning.
+func TestEveryFieldAndParameterIsDescribed(t *testing.T) {
+	d := start(t, otherProtocols).describe()
+	says := func(text string) bool {
+		return text != "" && !(strings.HasPrefix(text, "At most ") && strings.HasSuffix(text, " more is too_large."))
+	}
+	for name, s := range d.Components.Schemas {
+		for field, p := range s.Properties {
+			if !says(p.Description) {
+				t.Errorf("%s.%s has no description (%q): add a tag doc to the field", name, field, p.Description)
+			}
+		}
+	}
+	for _, op := range d.operations() {
+		for _, p := range op.Parameters {
+			if !says(cmp.Or(p.Description, p.Schema.Description)) {
+				t.Errorf("%s: the parameter %s in %s has no description", op.ID, p.Name, p.In)
+			}
 		}
 	}
 }

@@ -51,6 +51,8 @@ type parameter struct {
 	Required bool    `json:"required"`
 	Explode  *bool   `json:"explode"`
 	Schema   *schema `json:"schema"`
+
+	Description string `json:"description"`
 }
 
 type body struct {
@@ -104,6 +106,8 @@ type schema struct {
 	Maximum    any                `json:"maximum"`
 	Format     string             `json:"format"`
 	Additional any                `json:"additionalProperties"` // false, or a schema
+
+	Description string `json:"description"`
 }
 
 // describe parses a description.

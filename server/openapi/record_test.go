@@ -83,7 +83,7 @@ func otherProtocols(o *server.Options) {
 	}
 	for _, r := range agentmail.Routes() {
 		all[r.Pattern] = server.Protocol{Via: "agentmail", Name: r.Name, Summary: r.Summary, Status: r.Status,
-			Public: r.Open, Serve: r.Serve}
+			Public: r.Open, Serve: r.Serve, Parameters: agentmail.Parameters()}
 	}
 	o.Parts.Protocols = all
 }
@@ -170,14 +170,25 @@ func (f *fixture) read(req *http.Request, operation string) (*http.Response, []b
 	if operation == "stream-all" { // it has new events only
 		f.submit("release-notes", `{"text":"Shorter, please."}`)
 	}
+	// The log of the run is read to its live text. A reader of the thread resumes behind its end, as after a restore.
+	last, times := "event: entry", 2
+	if operation == "stream-run" {
+		last, times = "event: delta", 1
+	}
 	var raw []byte
 	for one := make([]byte, 1); bytes.Count(raw, []byte("\nevent: "))+bytes.Count(raw, []byte("\nid: ")) < 40; {
 		if _, err := resp.Body.Read(one); err != nil {
 			break
 		}
 		raw = append(raw, one...)
-		if bytes.Count(raw, []byte("event: entry")) == 2 && bytes.HasSuffix(raw, []byte("\n\n")) {
+		if !bytes.HasSuffix(raw, []byte("\n\n")) {
+			continue
+		}
+		if bytes.Count(raw, []byte(last)) == times {
 			break
+		}
+		if operation == "stream-thread" && bytes.Count(raw, []byte("event: ")) == 1 {
+			f.submit("t1", `{"text":"Shorter, please."}`)
 		}
 	}
 	return resp, raw
@@ -200,7 +211,7 @@ func (f *fixture) seed(operation string) map[string]string {
 	f.t.Helper()
 	ids := map[string]string{}
 	lists := []string{"list-threads", "list-runs", "list-messages", "list-entries", "get-thread", "search",
-		"count-runs", "stats", "series", "get-run", "stream-thread", "stream-run", "wait-run", "list-agents"}
+		"count-runs", "stats", "series", "get-run", "stream-thread", "wait-run", "list-agents"}
 	if slices.Contains(lists, operation) {
 		done := f.submit("t1", `{"text":"Draft the release notes of 1.4.","metadata":{"team":"docs"}}`)
 		f.settle(f.claim(), thread.Settle{Outcome: thread.OutcomeComplete,
@@ -213,6 +224,8 @@ func (f *fixture) seed(operation string) map[string]string {
 			Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no route to docs.example.org")}})
 	}
 	switch operation {
+	case "stream-run":
+		ids["run"] = f.write("Here is a draft")
 	case "list-tickets":
 		f.makeObjects("get-ticket", 2)
 	case "list-reservations", "agentmail-reservations", "release-names":
@@ -233,6 +246,19 @@ func (f *fixture) seed(operation string) map[string]string {
 		f.submit("release-notes", `{"text":"Draft the release notes of 1.4.","agent":"coder"}`)
 	}
 	return ids
+}
+
+// write returns the id of a run whose agent has written text, and goes on.
+func (f *fixture) write(text string) string {
+	f.t.Helper()
+	worker := ask[api.Claims](f, "POST /v1/claims", `{"agents":["coder"],"max":0}`).Worker
+	f.submit("release-notes", `{"text":"Draft the release notes of 1.4.","agent":"coder"}`)
+	claimed := ask[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1,"wait":"10s"}`, worker)).Claims
+	if len(claimed) != 1 {
+		f.t.Fatalf("claimed %d runs", len(claimed))
+	}
+	f.call("POST /v1/claims/"+claimed[0].Claim+"/deltas", fmt.Sprintf(`{"offset":0,"text":%q}`, text))
+	return claimed[0].Run.ID
 }
 
 // fill replaces {name} with an id.
