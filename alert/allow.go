@@ -186,7 +186,7 @@ func GoneSubscribers(
 		if err != nil {
 			return nil, err
 		}
-		names := map[int64]string{} // names in the rows: a session or derived token has the name of its token
+		names := map[int64]string{} // names of the rows; Valid returns a session or a link with the name of its token
 		for _, t := range rows {
 			names[t.Key] = t.Name
 		}

@@ -462,7 +462,7 @@ func deliveredItself(r store.Reader, what *Alert, now time.Time) (over string, e
 // narrow reduces an alert about several questions to the open ones. If one listed question is left, the alert
 // becomes an alert about this question alone.
 func narrow(r store.Reader, what *Alert, now time.Time) error {
-	if len(what.Tickets) == 0 { // more questions are open than the alert lists
+	if len(what.Tickets) == 0 { // the alert combines more than maxListed questions, and lists none
 		open, err := openTickets(r)
 		if err != nil || len(open) > maxWaiting {
 			return err // the owner's part of them is unknown, so the count stays an upper bound

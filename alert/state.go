@@ -88,7 +88,7 @@ type RuleState struct {
 
 // Group gathers events for one alert.
 type Group struct {
-	First      Alert     `json:"first"`           // first event since the last alert, without Count
+	First      Alert     `json:"first"`           // alert of the first event since the last alert, without Count
 	Count      int       `json:"count,omitempty"` // number of events since the last alert
 	Due        time.Time `json:"due,omitzero"`    // when the events cause an alert; zero: the group has no new events
 	NotifiedAt time.Time `json:"told_at,omitzero"`

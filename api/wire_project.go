@@ -112,7 +112,7 @@ func NewReservation(r store.Reservation) Reservation {
 func (r Reservation) row() store.Reservation {
 	thread, err := project.ThreadID(r.Project)
 	if err != nil {
-		thread = r.Project // the path is from another version of the server; it is only displayed
+		thread = r.Project // the name is from another version of the server, and is only displayed
 	}
 	return store.Reservation{
 		ID: r.ID, Thread: thread, Name: r.Name, Holder: r.Holder, Owner: r.Owner, Shared: r.Shared, Advisory: r.Advisory,

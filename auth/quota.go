@@ -14,10 +14,10 @@ import (
 type Quota string
 
 const (
-	QuotaThreads Quota = "threads" // threads it owns
-	QuotaBytes   Quota = "bytes"   // size of the logs of its threads
-	QuotaWorkers Quota = "workers" // workers of a token that have a live lease
-	QuotaStreams Quota = "streams" // open streams and waits of a token; the same number of sockets
+	QuotaThreads Quota = "threads" // threads of the owner
+	QuotaBytes   Quota = "bytes"   // size of the logs of these threads
+	QuotaWorkers Quota = "workers" // workers of the owner that have a live lease
+	QuotaStreams Quota = "streams" // open streams and waits of the owner; the same number of sockets
 	// QuotaNotifications counts the unread notifications an owner has sent: one per inbox that has
 	// not read it.
 	QuotaNotifications Quota = "notifications"

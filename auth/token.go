@@ -76,7 +76,7 @@ func (t *Token) Check() error {
 	case t.Namespace != "" && t.Has(PermissionWork):
 		return check.Invalid("namespace", "cannot be combined with the scope work: a worker gets the runs of all threads",
 			t.Namespace)
-	case t.Terms.ExpiresAt.UTC().Year() > 9999: // JSON has no such year
+	case t.Terms.ExpiresAt.UTC().Year() > 9999: // a time in JSON cannot have such a year
 		return check.Invalid("expires_at", "is not a time up to the year 9999, in UTC", nil)
 	case !validVia(t.Terms.Via):
 		return check.Invalid("via",

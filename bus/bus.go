@@ -40,7 +40,7 @@ type Bus struct {
 	threads       map[string]map[*Subscription]struct{} // subscriptions by thread; "" has the subscriptions to all threads
 	flushRequests map[*FlushRequests]struct{}
 
-	relay atomic.Pointer[Relay] // nil: no other server uses the store
+	relay atomic.Pointer[Relay] // nil: the bus exchanges no notices with other servers
 }
 
 // New returns an empty bus.
