@@ -78,7 +78,7 @@ func sequence(f func(yield func(Event) bool) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := f(func(ev Event) bool { return yield(ev, nil) })
 		if err != nil && err != errBreak {
-			yield(Event{}, err) // the last event, so the result of yield does not matter
+			yield(Event{}, err) // the last element, so the result of yield does not matter
 		}
 	}
 }

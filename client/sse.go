@@ -28,7 +28,7 @@ func (c *Client) listen(
 	if err != nil {
 		return false, err
 	}
-	defer resp.Body.Close() // an error has no effect, because the body was read
+	defer resp.Body.Close() // an error of Close has no effect: the body is not read any more
 	if resp.StatusCode == http.StatusNoContent {
 		return true, nil
 	}

@@ -81,7 +81,7 @@ type Options struct {
 	// NoLastAttempts leaves runs on their last attempt to another engine of this process, so that one
 	// that kills the process takes no other with it.
 	NoLastAttempts bool
-	Blobs          Blobs // blobs of the agents; nil, as for a remote worker: agents keep no blobs
+	Blobs          Blobs // stores the blobs of the agents; nil: agents cannot keep blobs
 	Observe        Observe
 	Log            *slog.Logger
 }

@@ -10,10 +10,10 @@ import (
 type state struct {
 	mu    sync.Mutex
 	why   error // the reason for not being ready
-	swept bool  // the first sweep has ended
+	swept bool  // a sweep has succeeded
 	ended bool  // why is final
 
-	worker string             // worker id that has a lease; "": no lease
+	worker string             // id of the worker that has a lease; "": no lease
 	lease  context.Context    // context of the worker's lease
 	expire context.CancelFunc // ends lease
 	begun  chan struct{}      // closed when the next lease begins; nil: no one waits
