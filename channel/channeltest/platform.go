@@ -67,7 +67,7 @@ type Outages struct {
 	// HangReason is the error of a hung connection if the adapter detects it by itself, before the
 	// channel is silent.
 	HangReason string
-	// Restore undoes the faults Down, Hang and rejected credentials, if undoing them needs more than a call of Fake.
+	// Restore undoes Down, Hang and the rejection of credentials, unless Fake undoes them.
 	Restore func()
 
 	present outage

@@ -65,7 +65,7 @@ func RequiredTier(name string) Tier {
 // ParsedText is a parsed message.
 type ParsedText struct {
 	Text        string // text for the agent, without the bot's name in front
-	Command     string // name of the command; "" if the text is none
+	Command     string // name of the command; "" if the text is no command
 	Rest        string // arguments of the command
 	Suggestion  string // likely meant by an unknown command
 	NamesBot    bool   // the text or the command names the bot

@@ -176,7 +176,7 @@ func (g *Limiter) Do(ctx context.Context, at Room, t Capabilities, r Priority, f
 	} else if _, ok := g.check(p, r); !ok {
 		return ErrNotNow
 	}
-	if r >= PriorityTyping { // calls of low priority do not delay deliveries
+	if r >= PriorityTyping { // typing and answers to presses do not delay deliveries
 		return g.call(ctx, p, t, r, f)
 	}
 	if r == PriorityEdit {

@@ -31,7 +31,7 @@ type PairingPerson struct {
 	Waits   bool      // a code waits for approval
 	Since   time.Time // time of the approval or the request
 	Until   time.Time // expiry of the code; zero for a paired user
-	By      string    // name of the operator who approved the code
+	By      string    // name of the token with which the code was approved
 }
 
 // List returns the paired users and then the open requests.

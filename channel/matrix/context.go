@@ -83,11 +83,11 @@ func describeEvent(e *event) string {
 	switch e.Type {
 	case typeSticker:
 		var s content
-		_ = json.Unmarshal(e.Content, &s) // if the content cannot be read, the author has no name
+		_ = json.Unmarshal(e.Content, &s) // if the content cannot be read, the sticker has no name
 		line = strings.TrimSpace("sent a sticker: " + s.Body)
 	case typePoll, typeOldPoll:
 		var p poll
-		_ = json.Unmarshal(e.Content, &p) // if the content cannot be read, the message has no text
+		_ = json.Unmarshal(e.Content, &p) // if the content cannot be read, the poll has no text
 		body := p.Present
 		if body.Question.String() == "" {
 			body = p.First

@@ -34,7 +34,7 @@ type event struct {
 	Timestamp int64           `json:"origin_server_ts"` // milliseconds since 1970
 	StateKey  *string         `json:"state_key"`
 	Content   json.RawMessage `json:"content"`
-	Redacts   string          `json:"redacts"` // place of the member before room version 11
+	Redacts   string          `json:"redacts"` // id of the redacted event, before room version 11
 	Unsigned  struct {
 		Before *member `json:"prev_content"`
 	} `json:"unsigned"`
@@ -79,7 +79,7 @@ type content struct {
 	URL        string          `json:"url,omitempty"`
 	Info       json.RawMessage `json:"info,omitempty"`
 	Redacts    string          `json:"redacts,omitempty"`
-	GeoURI     string          `json:"geo_uri,omitempty"` // place of a location
+	GeoURI     string          `json:"geo_uri,omitempty"` // coordinates of a location
 	// Key is the delivery key that Mailroom adds to messages it sends.
 	Key string `json:"org.mailroom.key,omitempty"`
 }

@@ -120,7 +120,7 @@ func (p *cursors) remove(at string) {
 // history is read at a time, concurrently with the loop, which handles its messages.
 type backfill struct {
 	results chan historyResult
-	room    string    // room whose history is being read or handled, or ""
+	room    string    // room whose history is being read or handled; "": no room
 	readOK  bool      // the read succeeded, so its messages advance the room's cursor
 	more    bool      // the history has more pages
 	queue   []message // messages of the room to handle

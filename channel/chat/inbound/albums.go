@@ -68,7 +68,7 @@ func (a *albums) hold(at int, album string, piece *event) {
 		at = len(a.held) - 1
 	}
 	h := &a.held[at]
-	again := slices.ContainsFunc(h.pieces, func(p *event) bool { return p.Key == piece.Key }) // not yet confirmed
+	again := slices.ContainsFunc(h.pieces, func(p *event) bool { return p.Key == piece.Key }) // sent again
 	if !again && len(h.pieces) < maxAlbum {
 		h.pieces = append(h.pieces, piece)
 	}

@@ -59,8 +59,8 @@ type waitingEvent struct {
 	cancelFetch context.CancelFunc
 
 	// Owned by the goroutine of its lane.
-	tried   bool            // the files of the event were downloaded, or need no download
-	fetched []mailroom.Part // downloaded files of the event
+	tried   bool            // the downloads of the event have ended, or it needs none
+	fetched []mailroom.Part // parts for the files of the event
 }
 
 // Bounds of a backlog.

@@ -148,7 +148,7 @@ func (d *decisions) command(ctx context.Context, e *event, v mailroom.Verdict, r
 
 const (
 	maxShownDeliveries = 200 // deliveries of a room that are searched
-	maxShownTickets    = 100 // most shown tickets of one conversation
+	maxShownTickets    = 100 // approvals of a conversation that are searched
 )
 
 // shownTickets returns the approvals that were sent to a room, the newest first.

@@ -289,7 +289,7 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 		err = x.saveState(ctx)
 	}
 	if err != nil {
-		return err // the next attempt would get the same answer
+		return err // the next attempt sends again, and gets ErrGone again
 	}
 	x.conn.host.ReportError(fmt.Errorf("reply not sent; the chat %s gets no reply until its next message or a retry: %w",
 		x.room.Chat, cause))

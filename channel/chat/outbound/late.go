@@ -43,7 +43,7 @@ type lateness struct {
 	added  chan watch
 
 	// Owned by run.
-	open map[string]*unanswered // unanswered messages by conversation thread
+	open map[string]*unanswered // unanswered conversations by thread
 	// from is the key of the run below which the next load reads; 0: the newest run.
 	from int64
 }
@@ -63,7 +63,7 @@ func (l *lateness) add(thread string, at chat.Room) {
 	}
 	select {
 	case l.added <- watch{thread: thread, room: at}:
-	default: // the next load finds the message
+	default: // the next load finds the conversation
 	}
 }
 

@@ -180,7 +180,7 @@ func (w *redrawer) check(ctx context.Context) (wait time.Duration, err error) {
 	if len(asked) == 0 {
 		return room.CheckInterval, nil
 	}
-	decided := map[string]bool{}     // decided questions by ticket
+	decided := map[string]bool{}     // by ticket: whether its question is decided
 	rooms := map[string]chat.Room{}  // rooms with a decided question, by delivery thread
 	saved := map[string]room.Saved{} // likewise
 	err = w.conn.host.View(ctx, func(r store.Reader) error {

@@ -24,7 +24,7 @@ const (
 type question struct {
 	thread string // thread of the conversation
 
-	seen  bool      // the question was shown as decided
+	seen  bool      // an earlier check found the question decided
 	tries int       // redraw deliveries
 	next  time.Time // earliest next one
 }
