@@ -237,7 +237,7 @@ func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) 
 func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
 	acknowledge := func(tx *transaction, p *project.State) (struct{}, error) {
 		last := p.Thread.LastSeq
-		if p.IsHidden(by) { // answers as if the inbox were empty
+		if p.IsHidden(by) { // answers as if the project had no notifications
 			last = 0
 		}
 		for _, seq := range seqs {

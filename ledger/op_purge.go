@@ -133,7 +133,7 @@ func (tx *transaction) entriesBelow(t *thread.State, seq int64) (bytes int64, to
 type prefix struct {
 	before time.Time // time before which entries and runs are purged
 	upto   int64     // first seq to keep; 0: keep everything
-	all    bool      // entries after upto must stay
+	all    bool      // no entry from upto on may be dropped now
 	last   int64     // end of the log when it was read
 }
 

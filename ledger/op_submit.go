@@ -356,7 +356,7 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 		o.runs = append(o.runs, s.GiveWay)
 	}
 	if s.Failure != nil && s.Failure.Agent {
-		o.topics = []string{topicAgents} // the submit may pause the agent
+		o.topics = []string{topicAgents} // the settle may pause the agent
 	}
 	resumed := "" // agent that works again
 	r, err := run(ctx, ws.ledger, o, func(tx *transaction) (*mailroom.Run, error) {

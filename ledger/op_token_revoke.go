@@ -14,7 +14,7 @@ import (
 
 // Revocation ends a token.
 type Revocation struct {
-	Name string // name of the revoked token
+	Name string // name of the row of the revoked token
 	// Cancel cancels the open runs of the name's threads that were created before the revocation.
 	Cancel bool
 	By     string // name of the caller that cancels the runs

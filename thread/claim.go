@@ -13,7 +13,7 @@ import (
 type Claimant struct {
 	Worker    string
 	Round     int64
-	Limit     time.Duration // longest time of one claim; 0: no limit
+	Limit     time.Duration // longest time of one claim, without what its steps add; 0: no limit
 	Longest   time.Duration // of one claim, with what its steps add; below Limit: they add nothing
 	StopGrace time.Duration // time left after a stop; 0: unchanged
 	Retry     retry.Policy  // retries of the attempt; a zero field: the default

@@ -22,7 +22,7 @@ type RevokeCause int
 
 const (
 	RevokeDead      RevokeCause = iota // the worker of the claim is dead
-	RevokeOverdue                      // the claim is older than ClaimEnds
+	RevokeOverdue                      // the run has outlived its ClaimEnds
 	RevokeUnheld                       // the worker does not know the claim, because the answer to its request was lost
 	RevokeUnentered                    // the worker leaves and has never begun to work on the claim
 )

@@ -219,7 +219,7 @@ func (a *StepCommit) digest() string {
 		Message *PartialText
 		Covers  int64
 		Effects []mailroom.AgentEntry
-		Blobs   []BlobChange `json:",omitempty"` // an older version may repeat a step without any blobs
+		Blobs   []BlobChange `json:",omitempty"` // without blobs, the digest equals that of older versions
 	}{a.Step, a.Message, a.Covers, a.Effects, a.Blobs})
 }
 

@@ -29,7 +29,7 @@ type Submit struct {
 	// one. AgentVersion pins the run; "" is the agent's current version.
 	Agent        string
 	AgentVersion string
-	Mode         mailroom.Mode // how the message is queued; "" is ModeQueue
+	Mode         mailroom.Mode // what the messages do to a busy thread; "" is ModeQueue
 	Key          string        // idempotency key; "": no key
 	Priority     *int          // priority of the run; nil is DefaultPriority
 	NotBefore    time.Time

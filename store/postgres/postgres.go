@@ -25,7 +25,7 @@ import (
 type Store struct {
 	options Options
 	copying bool // Open refuses the store so far, see Copy
-	code    code // knowledge that this program has of the tables
+	code    code // version and migrations of the tables that this program knows
 
 	turns  *sqlstore.Turns
 	writer *session  // owned by the holder of the turn to write; nil: not connected
