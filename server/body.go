@@ -27,7 +27,7 @@ const (
 // bodyReceiver reads the bodies of requests within their limits.
 type bodyReceiver struct {
 	budget      *request.Budget // budget of the bodies of authenticated requests
-	public      *request.Budget // budgets of requests to public protocols, by address
+	public      *request.Budget // budget of requests to public protocols, charged by address
 	max         int             // bytes
 	timeout     time.Duration   // longest time to receive a body
 	behindProxy bool            // see Options.Access.BehindProxy

@@ -51,7 +51,7 @@ const refusedConnection = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\
 // usual size of one customer's network.
 func (c *connLimiter) origin(conn net.Conn) (from netip.Prefix, trusted bool) {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil { // the listener is not of IP, as in tests
+	if err != nil { // the address is no IP address, as in tests
 		return from, true
 	}
 	ip := at.Addr().Unmap().WithZone("")

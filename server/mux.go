@@ -8,7 +8,7 @@ import (
 
 // Access of routes that require no scope.
 const (
-	accessPublic auth.Permission = "public" // a request that needs no token
+	accessPublic auth.Permission = "public" // no token is needed
 	// a token, possibly in the first frame; each frame needs its own scope
 	accessPerFrame auth.Permission = "per frame"
 	// a token; each request made on the caller's behalf needs its own scope

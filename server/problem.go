@@ -154,7 +154,7 @@ func fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 // rephrase turns a message of huma into a predicate of the field, as all other messages are: "must
 // be at most 500" for "expected number <= 500". It returns any other message unchanged.
 func rephrase(message string) string {
-	for _, r := range [...]struct{ prefix, suffix, with string }{ // with precedes the text between them
+	for _, r := range [...]struct{ prefix, suffix, with string }{ // appends the text between them to with
 		{"unexpected property", "", "unknown field"},
 		{`expected value to be one of "`, `"`, "must be one of "},
 		{"expected number >= ", "", "must be at least "},

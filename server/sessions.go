@@ -203,7 +203,7 @@ type showLinkInput struct{ Body api.SignIn }
 func (h *sessionHandlers) showLink(ctx context.Context, in *showLinkInput) (*body[api.ShownLink], error) {
 	cache := h.tokens.cache
 	g := cache.lookup(in.Body.Secret)
-	if g == nil { // another server may have made the session just now
+	if g == nil { // another server may have made the link just now
 		if err := cache.refresh(ctx); err != nil {
 			return nil, err
 		}

@@ -46,7 +46,7 @@ type tokenCache struct {
 	// Set by newTokenCache.
 	accounts Accounts
 	log      *slog.Logger
-	operator *grant // nil: the server has no operator
+	operator *grant // grant of the operator's token; nil: the server has no such token
 	shared   bool   // other servers change the rows of tokens too
 
 	// refreshing is held from reading rows until they are stored, so that older rows never replace newer ones. It has
@@ -197,7 +197,7 @@ func (c *tokenCache) lookupHash(s secretHash) *grant {
 		return nil
 	}
 	now := time.Now()
-	if g.token.Expired(now) { // the rows may be older than the expiry, after the machine slept
+	if g.token.Expired(now) { // the machine may have slept since the rows were read
 		return nil
 	}
 	if minute := now.Truncate(time.Minute).Unix(); g.used.Load() != minute {

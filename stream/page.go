@@ -25,7 +25,7 @@ type page struct {
 	last    bool // entries reach the end of the log; only then the fields below are set
 
 	claim    claim           // the current claim, if the reader does not know it
-	partials []store.Partial // flushed text of the run, if requested
+	partials []store.Partial // flushed text of the current run, if requested
 	done     bool            // the Until condition holds
 }
 

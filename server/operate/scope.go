@@ -32,7 +32,7 @@ type place struct {
 type scope struct {
 	all     bool               // the scope has all threads
 	owner   string             // the scope has the threads of this owner; "": of no owner
-	threads []*mailroom.Thread // and of these
+	threads []*mailroom.Thread // the scope has these threads too
 	next    string             // the group behind this one; "": no further group
 }
 
@@ -101,8 +101,8 @@ func (s scope) threadsWithin(rd store.Reader, from int64, limit int) ([]*mailroo
 type runSource struct {
 	// query selects rows by one condition, unless scoped is set.
 	query  store.RunQuery
-	scoped bool // the rows of the scope
-	none   bool // the scope can match no row
+	scoped bool // the source has the rows of the scope
+	none   bool // no row can match the conditions
 }
 
 // runsFrom returns the source with the fewest rows that has all runs that match the conditions and that the caller

@@ -21,7 +21,7 @@ var examples []byte
 // recording is the content of examples.
 type recording struct {
 	Operations map[string]Example     `json:"operations"`
-	Refusals   map[string]api.Problem `json:"refusals"` // refused requests by status
+	Refusals   map[string]api.Problem `json:"refusals"` // problems of refused requests by status
 }
 
 // Example is one request to an operation and its answer. Bodies are JSON; one that is not is a JSON string.

@@ -96,7 +96,7 @@ func (w *frameWriter) limitWriteTime() {
 }
 
 func (w *frameWriter) deadline(at time.Time) {
-	_ = w.raw.SetWriteDeadline(at) // if the deadline fails, so does the write
+	_ = w.raw.SetWriteDeadline(at) // if SetWriteDeadline fails, so does the write
 }
 
 // written is the number of bytes of frames sent.

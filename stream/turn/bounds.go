@@ -14,7 +14,7 @@ const (
 	MaxParts     = 4096             // most parts of a turn; beyond it the oldest parts are dropped, see Turn.Dropped
 	MaxPartBytes = mailroom.MaxText // most bytes of each text and value of a part
 	MaxTurnBytes = 16 << 20         // most bytes of a turn; beyond it the oldest parts are dropped
-	MaxBytes     = 32 << 20         // most bytes of all turns; beyond it the oldest turns are dropped
+	MaxBytes     = 32 << 20         // most bytes of all turns; beyond it turns are dropped as beyond MaxTurns
 
 	maxLiveTools = 64  // calls of one message whose arguments are live
 	maxEarly     = 256 // deltas that wait for an entry, of MaxText in all

@@ -84,7 +84,7 @@ const (
 	ProgressDone    Progress = "done"    // complete, or decided
 	ProgressFailed  Progress = "failed"  // the tool or the child failed
 	ProgressExpired Progress = "expired" // the question was not decided in time
-	ProgressVoid    Progress = "void"    // the turn ended before the call, or the call began again
+	ProgressVoid    Progress = "void"    // the turn ended before the part, or the call began again
 )
 
 // Part is a part of a turn. The fields below Cut are set as the kind says.

@@ -13,7 +13,7 @@ func (s *State) ran(e mailroom.Entry) {
 	switch e.Kind {
 	case entry.KindQueued:
 		var body entry.RunQueued
-		_ = e.Decode(&body) // a body that cannot be read has the fields that can
+		_ = e.Decode(&body) // a body that cannot be read in full sets the fields that can be read
 		t.Begun, t.Status, t.Agent, t.Messages, t.Until = true, StatusQueued, body.Agent, body.Messages, body.AvailableAt
 		s.changed(TurnChanged, t)
 		return
