@@ -59,11 +59,11 @@ type Ledger struct {
 	spare    string              // id of the worker that Dial registered, until Register uses it
 	local    string              // the engine's id of its current worker
 	worker   string              // the server's id of the engine's current worker
-	contract int                 // number of the worker contract in the server's last answer
+	contract int                 // number of the worker contract in the last answer to a claim
 	round    int64               // number of the last round of claims
 	answered int64               // number of the last round of claims that was answered
 	held     map[string]*holding // by run: the last claim of the run
-	entered  map[string]string   // by run: the claim that the engine has got and the server has not settled
+	entered  map[string]string   // by run: the id of the claim that the engine has got and the server has not settled
 	failures int                 // unanswered calls in a row
 	refused  error               // why the server rejects this worker for good
 }
@@ -159,7 +159,7 @@ func (l *Ledger) onAnswer(err error) error {
 	return err
 }
 
-// explain adds what to do to an error of an older server that does not know a part of a request. The caller holds mu.
+// explain adds advice to the error of an older server that does not know a part of a request. The caller holds mu.
 func (l *Ledger) explain(err error) error {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok || e.Code != mailroom.CodeInvalid || l.contract >= api.WorkerContract {

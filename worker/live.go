@@ -27,8 +27,8 @@ type liveText struct {
 	claim   mailroom.Claim
 	message string
 	channel string
-	call    string // name of the tool, if the channel is tool
-	name    string
+	call    string // id of the tool call, if the channel is tool
+	name    string // name of the called tool
 	offset  int
 	text    []byte
 	busy    bool // a request is under way
