@@ -179,7 +179,7 @@ func (o *Options) check() error {
 // agent is stateless and serves many runs concurrently.
 type agent struct {
 	options Options
-	name    string // name of the program, for errors
+	name    string // name of the command or the program, for errors
 }
 
 func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {

@@ -469,7 +469,7 @@ func (t *attempt) verdict(l *runningTurn) error {
 			t.agent.name, t.saved.Trials.Call, e.limits.call))
 	case e.why != nil && !errors.Is(e.why, errLingered) && !errors.Is(e.why, errSessionGone):
 		return t.agent.verdict(e)
-	case v.Gone: // the session is gone, also if it was new
+	case v.Gone: // the program does not know the new session either
 		return fail(mailroom.ClassTransient, e.withStderr(fmt.Errorf("%s started no session: %s", t.agent.name, v.Message)))
 	case v.Class == "":
 		return nil

@@ -31,7 +31,7 @@ func (a *agent) hidesFiles() bool {
 	if i == nil || a.options.Files == "" || i.Kind == proc.KindNone {
 		return false
 	}
-	_, err := os.Stat(a.options.Files) // the store has no file yet
+	_, err := os.Stat(a.options.Files) // fails if no file was stored yet
 	return err == nil
 }
 

@@ -49,7 +49,7 @@ func Reply(pieces ...string) Answer { return Answer{Text: pieces} }
 
 // Call is a tool call.
 type Call struct {
-	ID    string // id of the answer; "": a generated id
+	ID    string // id of the call; "": a generated id
 	Name  string
 	Input any // encoded as JSON; a string if Custom
 	// Custom marks a custom tool of the Responses API, whose input is plain text.

@@ -77,7 +77,7 @@ type User struct {
 // Resources are setrlimit(2) limits, set as both soft and hard limit. 0 inherits
 // the limit of this process. An isolated child never dumps core.
 type Resources struct {
-	Processes uint64 `json:"processes,omitempty"` // most of the child's user in all programs; not for root
+	Processes uint64 `json:"processes,omitempty"` // most processes of the child's user together; does not limit root
 	OpenFiles uint64 `json:"open_files,omitempty"`
 	FileSize  uint64 `json:"file_size,omitempty"` // bytes of one file
 }

@@ -17,7 +17,7 @@ const mostOutput = 1 << 20
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // name of a package that does not compile
+	ImportPath  string // import path of a package that does not compile
 	Test        string
 	Output      string
 	Elapsed     float64 // time in seconds
@@ -43,7 +43,7 @@ type goPackage struct {
 	began time.Time
 	own   tail             // output outside of tests
 	tests map[string]*tail // output of tests that have not passed, by name
-	order []string         // names of the packages, in the order in which they began
+	order []string         // names of these tests, in the order in which they began
 	fails int              // tests that failed, not counting subtests
 }
 

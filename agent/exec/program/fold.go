@@ -43,7 +43,7 @@ type Fold struct {
 
 	message   string            // the program's id of the current message
 	open      bool              // part of it was streamed
-	complete  bool              // the last passage of the text is complete
+	complete  bool              // the last passage of the message is complete
 	passage   string            // chunks of the current passage
 	produced  bool              // text was streamed in this turn
 	turnEnded bool              // the turn has ended

@@ -135,7 +135,7 @@ func stuck(e Ending, v Verdict) Verdict {
 		v.Class, v.Stuck = mailroom.ClassTransient, true
 	case e.Resumed:
 		return Verdict{Gone: true, Message: v.Message}
-	default: // the program refuses only the message, not the session
+	default: // the model refuses only the message, not the session
 		v.Class = mailroom.ClassPermanent
 	}
 	return v

@@ -73,7 +73,7 @@ type Mode string
 const (
 	ModeAsk  Mode = "ask"  // read; ask a person about everything else
 	ModeRead Mode = "read" // read; everything else is refused
-	ModeEdit Mode = "edit" // the program may also change files in the working directory; every other change is refused
+	ModeEdit Mode = "edit" // read, and change files in the working directory; everything else is refused
 	ModeAll  Mode = "all"  // everything
 )
 
