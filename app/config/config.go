@@ -63,7 +63,7 @@ type Config struct {
 	Targets  map[string]*Target
 	Rules    map[string]*Rule
 
-	ReconnectSettings        // Defaults of channels that set none.
+	ReconnectSettings        // defaults of channels that set none
 	WhenAllDown       string // AllDownStay or AllDownExit
 
 	// Command is the beginning of a command line for this server, which hints show to users.

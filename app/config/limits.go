@@ -29,7 +29,7 @@ type Limits struct {
 	TokenUnread   int // buffered for the readers of one token
 	Submits       int // submits of a token per second; 0: unlimited
 	SubmitBurst   int // burst of a token
-	Threads       int // threads that one token may create; 0: unlimited, as for the next three fields
+	Threads       int // threads of one token; 0: unlimited, as for the next three fields
 	Stored        int // size of their logs
 	Notifications int // sent and still unread
 	Workers       int // alive at a time

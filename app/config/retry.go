@@ -36,7 +36,7 @@ func agentRetrySettings(p *retry.Policy) []setting.Setting {
 	}
 }
 
-const oldRetryFirst = "retry_pause" // name of the setting for programs before there was retry_first
+const oldRetryFirst = "retry_pause" // older name of retry_first, which only agents with a program had
 
 // isOldName reports whether a key is an older name of another one. It is read and never shown: two names for one
 // value could contradict each other in the printed file.

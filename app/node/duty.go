@@ -24,11 +24,11 @@ const releaseTimeout = 5 * time.Second
 // takes the duty, and ends before the worker's lease ends.
 type duty struct {
 	name   string
-	ledger *ledger.Ledger // used without restriction, as the server's own
+	ledger *ledger.Ledger // its writes do not need the duty, see restricted
 	shared bool           // several servers share the store, and may wait for the duty
 	log    *slog.Logger
 
-	worker atomic.Pointer[string] // worker id that took the duty last; nil: none yet
+	worker atomic.Pointer[string] // id of the worker that took the duty last; nil: none yet
 }
 
 // restricted returns a ledger for the job, whose writes fail unless this server holds the duty.

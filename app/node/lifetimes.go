@@ -41,8 +41,8 @@ type lifetime int
 const (
 	lifeOfNode    lifetime = iota // until the server must stop, or another part fails
 	lifeOfDuties                  // as lifeOfNode; uses duties of this server, which need the lease of its engine
-	lifeOfServer                  // ends after lifeOfNode; then the server accepts no requests
-	lifeOfEngines                 // ends after lifeOfServer; then the engines settle or release their runs
+	lifeOfServer                  // until the HTTP server must stop, see phases; then it accepts no requests
+	lifeOfEngines                 // until the engines must stop, see phases; then they settle or release their runs
 	lifeOfLedger                  // until the server and the engines have ended; it commits the remaining operations
 )
 

@@ -45,7 +45,7 @@ type Node struct {
 	secretFiles []*secretFile
 	janitor     *janitor
 	indexer     *indexer
-	follower    *alert.Follower  // nil: no alert rules are configured
+	follower    *alert.Follower  // nil: no targets of alerts are configured
 	lanes       []*engine.Engine // engines, one for each lane of the ledger; the duties need the lease of the first
 	deliveries  *engine.Engine   // engine that sends deliveries; nil: there is nothing to send
 	server      *server.Server

@@ -22,7 +22,7 @@ func assemble(o Options, agents *agentSet) *Node {
 	n.secretFiles = a.newSecretFiles()      // tell channels of changed tokens
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = a.newJanitor()       // removes obsolete data
-	n.follower = a.newFollower()     // submits alerts; nil: no rules
+	n.follower = a.newFollower()     // submits alerts; nil: no targets
 	n.lanes = a.newLanes()           // run agents: an engine for each lane of the ledger
 	n.deliveries = a.newDeliveries() // sends replies and alerts: an engine; nil: nothing to send
 	n.server = a.newServer()         // answers HTTP

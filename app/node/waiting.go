@@ -116,7 +116,7 @@ func (w *waiting) take(ctx context.Context) (net.Listener, error) {
 // end stops answering requests.
 func (w *waiting) end() {
 	if w.server != nil {
-		_ = w.server.Close() // the goroutine that serves the listener reports its error
+		_ = w.server.Close() // an error changes nothing: Close only sets a deadline, see lentListener
 		w.ended.Wait()
 		w.server = nil
 	}

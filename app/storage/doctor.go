@@ -87,7 +87,7 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
 type diagnosis struct {
 	Store  string `json:"store"`            // the file or the schema that was read
 	Backup string `json:"backup,omitempty"` // the copy that was written and checked instead
-	Risk   string `json:"risk,omitempty"`   // setting that may lose acknowledged work, though the store is sound
+	Risk   string `json:"risk,omitempty"`   // why acknowledged work may be lost, though the store is sound
 	doctor.Report
 }
 

@@ -84,7 +84,7 @@ func (e *openError) Unwrap() error { return e.error }
 // source is a store that is copied. No server writes it during the copy.
 type source struct {
 	viewer transfer.Viewer
-	locked bool // no server can use the store while it is set
+	locked bool // no server can use the store until close
 	check  func(context.Context, *diagnosis) error
 	close  func() error
 }
@@ -138,7 +138,7 @@ func checker(s doctor.Viewer) func(context.Context, *diagnosis) error {
 type target struct {
 	store  store.Store
 	check  func(context.Context, *diagnosis) error // ends the use of store
-	finish func(context.Context) error             // ends the work after a check
+	finish func(context.Context) error             // makes the store usable; called after check
 	close  func() error
 }
 
