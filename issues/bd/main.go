@@ -283,7 +283,7 @@ func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
 // ShortLived tunes the runtime for a process with a single invocation: the garbage collector runs
 // only if the process grows very large.
 func ShortLived() {
-	const limit = 1 << 30 // bytes of the heap
+	const limit = 1 << 30 // bytes of memory
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(limit)
 	widenPipe(os.Stdout)

@@ -31,7 +31,7 @@ const (
 
 // redirection describes a redirect file.
 type redirection struct {
-	file   string // path of the redirection's file
+	file   string // path of the redirect file
 	target string // the folder that it names, absolute
 	digest string // digest of the file's content: the user trusts this content
 }

@@ -394,7 +394,7 @@ func (t *Tracker) RemoveDependency(id, on, kind string, by Signature) (it *Issue
 	}
 	other = on
 	if found, err := t.Find(on); err == nil {
-		other = found.ID // else keep on: its issue may be gone while the dependency remains
+		other = found.ID // if it is not found, on is the id: the issue may be gone, while the dependency remains
 	}
 	matches := func(d Dependency) bool { return d.On == other && (kind == "" || d.Type == kind) }
 	if !slices.ContainsFunc(it.Dependencies, matches) {

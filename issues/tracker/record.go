@@ -48,7 +48,7 @@ func recordKey(line string) (key string, is bool) {
 
 // Record is a line of another type than issue.
 type Record struct {
-	Number int // number of the issue's line; 0 if the issue is new
+	Number int // number of the record's line; 0 if the record is new
 	Line   string
 }
 

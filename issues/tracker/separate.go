@@ -58,7 +58,7 @@ func separate(t *Tracker, theirs, base *Tracker) {
 	followMoves(sides)
 	moves := noMoves(sides)
 	var kept []*Issue
-	again := make([][]string, len(sides)) // for each side: ids whose issue it has and another side removed and used again
+	again := make([][]string, len(sides)) // by side: ids of the issues that usedAgain dropped
 	for _, their := range slices.Clone(theirs.issues.all()) {
 		our := t.issues.get(their.ID)
 		if our == nil || sameOrigin(our, their) {
@@ -66,7 +66,7 @@ func separate(t *Tracker, theirs, base *Tracker) {
 		}
 		if side := usedAgain(sides[:2], base, their.ID); side >= 0 {
 			again[side] = append(again[side], their.ID)
-			again[2] = append(again[2], their.ID) // drops the issue from the base too, so that its removal is no change
+			again[2] = append(again[2], their.ID) // in the base too, so that the removal of dependencies is no change
 			continue
 		}
 		if compareOrigins(our, their) <= 0 {

@@ -74,7 +74,7 @@ func parse(text string, lazy bool, p past) (*Tracker, []InvalidLine) {
 	redirectByTime(t, ours.splits)
 	absorb(t, ours)
 	t.unite(ours, nil)
-	return t, invalidLines(t) // invalid lines last: both sides may have the same one
+	return t, invalidLines(t) // the lines of t, because both sides may have the same invalid line
 }
 
 // readLines builds a tracker from lines. It uses all processors, because most commands spend most
