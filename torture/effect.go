@@ -13,7 +13,7 @@ import (
 type effectState struct {
 	name, key string
 	last      string          // kind of its last entry
-	failed    bool            // the run settled with an error
+	failed    bool            // the effect settled with an error
 	value     json.RawMessage // result that it settled with
 	intents   int             // number of possible calls
 	tries     int             // since the run was submitted, or retried with fresh

@@ -17,7 +17,7 @@ import (
 type threadState struct {
 	log     *fold.Log
 	runs    map[string]*runState
-	texts   map[string]string                 // submitted messages by id
+	texts   map[string]string                 // texts of submitted messages by id
 	sent    map[string]time.Time              // when they were submitted
 	edits   map[string][]string               // texts of edits by message
 	decided map[string][]entry.TicketDecision // decisions by ticket; a retry can reopen a ticket

@@ -30,7 +30,7 @@ type nodeOptions struct {
 	Store, Schema string
 	Name          string // name of the node
 	AgentVersion  string
-	Created       time.Time // time from which request ids count; see driver
+	Created       time.Time // see driver
 	Producers     int       // 0: the node only runs
 	Rate          int       // submits per second; 0: full load
 	Slots         int       // 0: the node only submits

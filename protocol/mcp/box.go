@@ -372,7 +372,7 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 
 func (b *box) popResult(out outcome, err error) (Popped, error) {
 	if err != nil && mailroom.CodeOf(err) == mailroom.CodeConflict {
-		e, _ := errors.AsType[*mailroom.Error](err) // code is the code of such an error
+		e, _ := errors.AsType[*mailroom.Error](err) // cannot fail: CodeOf has found such an error
 		return Popped{Reason: e.Message}, nil
 	}
 	return Popped{Removed: out.popped}, err

@@ -4,7 +4,7 @@ import "slices"
 
 // mutant is one source change that breaks a guarantee, and the test that must fail.
 type mutant struct {
-	breaks   string // the guarantee that the change breaks
+	breaks   string // what the changed program does wrong
 	file     string // path from the root of the module, with slashes
 	old, new string // old occurs once in the file
 	pkg      string // folder of the test
