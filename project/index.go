@@ -179,7 +179,7 @@ func (p *State) checkLimits(in *Reserve, now time.Time) error {
 	}
 	switch {
 	case t == before:
-		return nil // the requests are all renewals
+		return nil // the request only renews reservations
 	case t.all > MaxReservations || t.wilds > MaxWild:
 		return mailroom.Errorf(mailroom.CodeTooLarge,
 			"a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)

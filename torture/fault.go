@@ -19,7 +19,7 @@ const (
 	connections = "all connections, terminated"  // the database terminates them
 	resets      = "a server's connections"       // closed by the network
 	cutOff      = "a server, cut off"            // cut off from the database, while its connections stay open
-	noAnswers   = "a server, without answers"    // the database receives its requests, and the answers are lost
+	noAnswers   = "a server, without answers"    // the database receives its requests, and the answers do not arrive
 	noRequests  = "a server, not heard"          // the database receives none of its requests
 	slowLine    = "a server, on a slow line"     // 200 ms each way
 	noWire      = "a server, without hints"      // its connections for hints of other servers are cut off

@@ -31,7 +31,7 @@ import (
 
 const (
 	defaultMaxResponse = 32 << 20        // bytes
-	downloadTimeout    = 2 * time.Minute // timeout of a whole file
+	downloadTimeout    = 2 * time.Minute // timeout of the download of a whole file
 	maxQuote           = 200             // bytes of foreign text in an error
 	maxScan            = 64 << 10        // bytes of foreign text searched for secrets
 )

@@ -21,7 +21,7 @@ import (
 // history that Since refers to: after a restore from a backup, a poll would wait for a token that
 // the homeserver has not reached yet.
 type position struct {
-	Since string `json:"since,omitempty"` // position of the next sync; "": the start of the history
+	Since string `json:"since,omitempty"` // token of the homeserver to read on from; "": the start of the history
 	Room  string `json:"room,omitempty"`  // room of Event
 	Event string `json:"event,omitempty"` // last submitted event
 	First bool   `json:"first,omitempty"` // no sync response was ever submitted completely

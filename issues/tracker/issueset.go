@@ -9,7 +9,7 @@ import (
 type issueSet struct {
 	codec *codec
 	order []*Issue
-	byID  map[string]*Issue // nil: find uses binary search in order
+	byID  map[string]*Issue // nil: lookup uses binary search in order
 	lazy  bool              // some issues may be incomplete
 }
 

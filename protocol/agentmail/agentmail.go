@@ -31,7 +31,7 @@ const issuePrefix = ".beads/issues/"
 
 // Route is one endpoint of the protocol.
 type Route struct {
-	Pattern string // pattern of the path, in the syntax of [http.ServeMux]
+	Pattern string // method and path, in the syntax of [http.ServeMux]
 	Name    string
 	Summary string
 	Status  int // HTTP status of a success

@@ -39,7 +39,7 @@ func (k FilterKey) named(name string) bool {
 // kind that the filter contains.
 type FilterRow struct {
 	Text func(key string) string    // for kindName and KindText
-	Time func(key string) time.Time // for KindTime; zero: the key has no time
+	Time func(key string) time.Time // for KindTime; zero: the row has no such time
 }
 
 // Filter is a parsed q, the query language of lists. The zero Filter matches everything.
