@@ -29,13 +29,23 @@ async function work(t, server) {
   const { worker, lease_ms: lease } = await call('claims', { agents: ['js'], max: 0, pid: process.pid });
   const held = [];
   let round = 0;
-  const renewing = setInterval(() => call(`workers/${worker}/renew`, { round, held }).catch(() => {}), lease / 6); // a renewal that is late at the end is none
+  const waits = {};
+  const renew = () => call(`workers/${worker}/renew`, { round, held, waits_on: waits });
+  const renewing = setInterval(() => renew().catch(() => {}), lease / 6); // a renewal that is late at the end is none
   t.after(() => clearInterval(renewing));
   return async () => {
     const { claims: [claim] } = await call('claims', { worker, round: round + 1, wait: '20s' });
     round += 1;
     held.splice(0, held.length, claim.claim);
-    return { number: claim.run.steps + 1, write: (what, body) => call(`claims/${claim.claim}/${what}`, body) };
+    return {
+      number: claim.run.steps + 1,
+      write: (what, body) => call(`claims/${claim.claim}/${what}`, body),
+      /** Says what the silent agent waits for. */
+      waitsOn: (text) => {
+        waits[claim.claim] = text;
+        return renew();
+      },
+    };
   };
 }
 
@@ -95,6 +105,28 @@ test('the chat shows a tool call while its arguments are written, and how it end
   await note('"c1.md" }, which did not end').and(person.page.locator('[data-progress="void"]')).waitFor();
   assert.equal((await client.run(id)).status, 'completed');
   await person.shot('chat-calls');
+});
+
+test('the chat and the console say what a silent agent waits for, until it goes on', async (t) => {
+  const server = await open(t);
+  const claim = await work(t, server);
+  const client = new Mailroom(server);
+  const { thread, run: id } = await client.send({ thread: 'silent', text: 'test it', agent: 'js' });
+  const run = await claim();
+  const person = await new Person(await openPage(t, context), server).enter(thread);
+  await person.live();
+  await run.waitsOn('tool call: cargo <b>test</b>');
+  const doing = person.page.locator('#doing');
+  await doing.getByText('js is working: tool call: cargo <b>test</b> (since ').waitFor();
+  await person.page.reload();
+  await doing.getByText('js is working: tool call: cargo <b>test</b> (since ').waitFor();
+  const page = await openPage(t, context);
+  await signIn(page, (await server.command('open')).trim());
+  await page.evaluate((hash) => { location.hash = hash; }, `#/run/${id}`);
+  await page.getByText('tool call: cargo <b>test</b> since').waitFor();
+  await page.screenshot({ path: `${shots}run-waits.png` });
+  await run.write('deltas', { offset: 0, text: 'Green' });
+  await person.see(() => document.querySelector('#doing').textContent === 'js is working');
 });
 
 test('the chat folds the reasoning that a message keeps, and names its files', async (t) => {
