@@ -52,7 +52,7 @@ export function RunPage({ id }) {
     <h1>Run <span class="mono small">${displayLine(run.id)}</span></h1>
     <${Problem} error=${error} retry=${reload} />
     <p class="meta"><${Status} of=${run.status} text=${run.stopping ? 'stopping' : run.status} /> <${Line} text=${run.agent} /> <${ThreadLink} id=${run.thread} /> created <${Time} at=${run.created_at} /></p>
-    ${run.waits_on && html`<p class="meta waits"><${Line} text=${run.waits_on.text} /> since <${Time} at=${run.waits_on.since} /></p>`}
+    ${run.waits_on && html`<p class="meta waits">waits for <${Line} text=${run.waits_on.text} /> since <${Time} at=${run.waits_on.since} /></p>`}
     <${Actions} run=${run} reload=${reload} />
     ${run.error && html`<div class="card failure"><p class="meta"><strong>${run.error.class}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
     ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${run.last_error.class}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}

@@ -123,7 +123,7 @@ test('the chat and the console say what a silent agent waits for, until it goes 
   const page = await openPage(t, context);
   await signIn(page, (await server.command('open')).trim());
   await page.evaluate((hash) => { location.hash = hash; }, `#/run/${id}`);
-  await page.getByText('tool call: cargo <b>test</b> since').waitFor();
+  await page.getByText('waits for tool call: cargo <b>test</b> since').waitFor();
   await page.screenshot({ path: `${shots}run-waits.png` });
   await run.write('deltas', { offset: 0, text: 'Green' });
   await person.see(() => document.querySelector('#doing').textContent === 'js is working');
