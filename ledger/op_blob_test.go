@@ -192,6 +192,8 @@ func TestAnUploadThatFailsIsDropped(t *testing.T) {
 	}{
 		{"a broken connection", io.MultiReader(bytes.NewReader(content(1, 2)), iotest.ErrReader(broken)),
 			func(err error) bool { return errors.Is(err, broken) }},
+		{"a body that ends early", io.MultiReader(bytes.NewReader(content(1, 2)), iotest.ErrReader(io.ErrUnexpectedEOF)),
+			func(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }},
 		{"a content that is too large", io.LimitReader(zeros{}, mailroom.MaxBlob+1),
 			func(err error) bool { return mailroom.CodeOf(err) == mailroom.CodeTooLarge }},
 	} {
