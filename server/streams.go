@@ -26,6 +26,7 @@ import (
 // Streams is the part of [stream.Streams] that the server uses.
 type Streams interface {
 	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
+	Open(q stream.Query) *stream.Reader
 	Ended(ctx context.Context, q stream.Query) (bool, error)
 	OpenAll(ctx context.Context, q stream.AllQuery) (*stream.All, error)
 }
@@ -123,6 +124,9 @@ func (h *streamHandlers) stream(
 		return
 	}
 	defer release()
+	// Open before the response starts, so that a client that has read its header misses no live text.
+	reader := h.streams.Open(q)
+	defer reader.Close()
 	// Ended also checks that the thread and run exist, before the response starts.
 	ended, err := h.streams.Ended(r.Context(), q)
 	switch {
@@ -137,7 +141,7 @@ func (h *streamHandlers) stream(
 		return
 	}
 	h.followStream(out, r, ws.Start{Query: q, After: q.After.String()}, func(ctx context.Context, a ws.Sink) error {
-		return h.streams.Follow(ctx, q, a.SendEvent)
+		return reader.Follow(ctx, a.SendEvent)
 	})
 }
 

@@ -26,6 +26,7 @@ type follower struct {
 	q    Query
 	view Viewer
 	bus  *bus.Bus
+	sub  *bus.Subscription
 	emit func(Event) error
 
 	// Position of the reader.
@@ -52,14 +53,13 @@ type missingText struct {
 	sent    int
 }
 
-func newFollower(s *Streams, q Query, emit func(Event) error) *follower {
-	return &follower{q: q, view: s.view, bus: s.bus, emit: emit, seq: q.After.Seq}
+func newFollower(r *Reader, emit func(Event) error) *follower {
+	s, q := r.streams, r.query
+	return &follower{q: q, view: s.view, bus: s.bus, sub: r.bus, emit: emit, seq: q.After.Seq}
 }
 
-// follow subscribes before its first read, so that everything committed later is announced.
+// follow reads the store once the reader is subscribed, so that everything committed later is announced.
 func (f *follower) follow(ctx context.Context) error {
-	sub := f.bus.Subscribe(f.q.Thread, depth)
-	defer sub.Close()
 	look := time.NewTicker(pollInterval)
 	defer look.Stop()
 
@@ -68,9 +68,9 @@ func (f *follower) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case n := <-sub.C:
+		case n := <-f.sub.C:
 			// Handle the loss first: the thread may have been deleted and recreated before n.
-			if sub.Lost() {
+			if f.sub.Lost() {
 				err = f.catchUp(ctx, true)
 			}
 			if err == nil && !f.done {

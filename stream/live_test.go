@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,6 +88,28 @@ func TestThinkingLeavesThePositionInTheMessage(t *testing.T) {
 		hangUp()
 		<-over
 		wantEqual(t, "events", []string{"thinking hm ", "text he :2", "thinking ah :2", "text llo :5"}, got)
+	})
+}
+
+// Thinking that is written before a reader follows has no other way to it: no store has it.
+func TestAReaderMissesNoThinkingOnceItIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := startedFixture(t)
+		r := d.streams.Open(stream.Query{Thread: threadID, After: stream.Cursor{Seq: d.last()}})
+		defer r.Close()
+		d.publish(bus.Notice{Thread: threadID, Delta: &entry.Delta{
+			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Channel: entry.ChannelThinking, Text: "hm",
+		}})
+		read := errors.New("read")
+		err := r.Follow(t.Context(), func(e stream.Event) error {
+			if e.Delta == nil || e.Delta.Text != "hm" {
+				t.Errorf("the first event is %+v", e)
+			}
+			return read
+		})
+		if err != read {
+			t.Error(err)
+		}
 	})
 }
 

@@ -64,8 +64,7 @@ type Gap struct {
 	Last   int64 `json:"last"`
 }
 
-// Streams follows threads. It keeps no state about readers: each is a call of Follow on its
-// caller's goroutine.
+// Streams follows threads. It keeps no state about readers: each follows on its caller's goroutine.
 type Streams struct {
 	view Viewer
 	bus  *bus.Bus
@@ -82,10 +81,33 @@ func New(v Viewer, b *bus.Bus) *Streams { return &Streams{view: v, bus: b} }
 // emit may be slow. It delays no other reader or writer: a reader that falls behind catches up from
 // the store.
 func (s *Streams) Follow(ctx context.Context, q Query, emit func(Event) error) error {
-	if err := q.check(); err != nil {
+	r := s.Open(q)
+	defer r.Close()
+	return r.Follow(ctx, emit)
+}
+
+// Reader is one reader of a thread. What is written after Open reaches its Follow, live text and thinking too, which
+// the store may never have.
+type Reader struct {
+	streams *Streams
+	query   Query
+	bus     *bus.Subscription
+}
+
+// Open makes a reader, which the caller must close.
+func (s *Streams) Open(q Query) *Reader {
+	return &Reader{streams: s, query: q, bus: s.bus.Subscribe(q.Thread, depth)}
+}
+
+// Close ends the subscription to the bus.
+func (r *Reader) Close() { r.bus.Close() }
+
+// Follow calls emit as [Streams.Follow] does. It is called once.
+func (r *Reader) Follow(ctx context.Context, emit func(Event) error) error {
+	if err := r.query.check(); err != nil {
 		return err
 	}
-	f := newFollower(s, q, emit)
+	f := newFollower(r, emit)
 	err := f.follow(ctx)
 	if ctx.Err() != nil && err != nil && f.emitErr == nil {
 		return context.Cause(ctx)
