@@ -359,7 +359,9 @@ func TestTheEndpointIsInTheAPIDescription(t *testing.T) {
 			Security    []any `json:"security"`
 			RequestBody struct {
 				Content map[string]struct {
-					Schema map[string]string `json:"schema"`
+					Schema struct {
+						Ref string `json:"$ref"`
+					} `json:"schema"`
 				} `json:"content"`
 			} `json:"requestBody"`
 			Responses map[string]any `json:"responses"`
@@ -375,7 +377,7 @@ func TestTheEndpointIsInTheAPIDescription(t *testing.T) {
 		t.Fatal(err)
 	}
 	post := d.Paths["/v1/hooks/{channel}"]["post"]
-	ref := post.RequestBody.Content["application/json"].Schema["$ref"]
+	ref := post.RequestBody.Content["application/json"].Schema.Ref
 	in := d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
 	if post.Responses["202"] == nil || len(post.Security) != 0 || in.Properties["text"] == nil ||
 		fmt.Sprint(in.Required) != "[room]" {
