@@ -25,7 +25,7 @@ import (
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files
-	shared         *postgres.Files    // files in the database of a shared store; nil: there are none
+	shared         *postgres.Files    // files in the database of a shared store; nil: no shared store
 	oldDefinitions []store.Definition // definitions of agents that are not current
 	retention      time.Duration      // how long entries are kept; 0: forever
 	log            *slog.Logger
