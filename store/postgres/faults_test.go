@@ -323,3 +323,75 @@ func TestAcknowledgedCommitsSurviveKillsOfTheServer(t *testing.T) {
 		t.Errorf("got count %d, want %d acknowledged, and at most %d with the unknown ones", got, least, most)
 	}
 }
+
+// TestAStoreEndsATripOfAnotherThatHoldsOtherRows has a server that stops in the middle of a trip, before it has locked a
+// thread: it holds the row of a topic, or of a worker.
+func TestAStoreEndsATripOfAnotherThatHoldsOtherRows(t *testing.T) {
+	cluster := pgtest.Shared(t)
+	for name, need := range map[string]store.Need{
+		"topic": {Topics: []string{"x"}}, "worker": {Workers: []string{"w"}, Pauses: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schema := cluster.Schema(t)
+			p := pgtest.StartProxy(t, cluster)
+			options := Options{URL: p.URL(), Schema: schema, Node: "a", AllowUnsafe: true}
+			stalled, err := Open(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeStore(t, stalled)
+			options.URL, options.Node, options.IdleInTransaction, options.LockTimeout = cluster.URL(), "b",
+				50*time.Millisecond, 50*time.Millisecond
+			other, err := Open(t.Context(), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeStore(t, other)
+			write(t, other, &store.Changes{Workers: []*store.Worker{{ID: "w"}}})
+			load := func(s *Store, need store.Need) error {
+				return s.Update(t.Context(), func(tx store.Tx) error {
+					_, err := tx.Load(need)
+					return err
+				})
+			}
+			for range 2 { // prepares the statements
+				if err := load(stalled, need); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.Cut(1, pgtest.StallRequest)
+			done := make(chan error, 1)
+			go func() { done <- load(stalled, need) }()
+			awaitStalled(t, cluster, schema, done)
+			if err := load(other, need); err != nil {
+				t.Errorf("another handle: %v", err)
+			}
+			p.Cut(0, pgtest.Pass)
+			if err := <-done; err != nil {
+				t.Errorf("the stalled handle, which tries again: %v", err)
+			}
+		})
+	}
+}
+
+// awaitStalled waits until a session holds a lock of rows of the schema and waits for the rest of a trip. done receives
+// if it has ended instead.
+func awaitStalled(t *testing.T, cluster *pgtest.Cluster, schema string, done <-chan error) {
+	t.Helper()
+	for {
+		held, err := cluster.Select(t.Context(), `SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+			JOIN pg_class c ON c.oid = l.relation WHERE c.relnamespace = '`+schema+`'::regnamespace
+			AND l.mode = 'RowShareLock' AND a.state = 'active' AND a.wait_event = 'ClientRead'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(held) > 0 {
+			return
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("the trip was not stalled: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

@@ -8,13 +8,15 @@ import (
 const (
 	// A server that is paused or cut off in the middle of a trip, which needs several writes, sends no
 	// more of it. idle_in_transaction_session_timeout counts between trips only, so another server
-	// that needs the locks ends the session. The rows of these views are of sessions of this role
-	// that have locked threads or tokens of this schema.
-	endStalled = `SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-		WHERE l.locktype = 'relation' AND l.relation IN ('thread'::regclass, 'token'::regclass)
-		AND l.mode = 'RowShareLock' AND a.datname = current_database()
+	// that needs the locks ends the session. The rows of these views are of sessions of this role that
+	// have locked or written rows of this schema, in any table: a trip takes topics and workers before it
+	// takes threads, and may end at any statement.
+	endStalled = `SELECT pg_terminate_backend(s.pid) FROM (
+		SELECT DISTINCT a.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid JOIN pg_class c ON c.oid = l.relation
+		WHERE l.locktype = 'relation' AND c.relnamespace = current_schema()::regnamespace
+		AND l.mode IN ('RowShareLock', 'RowExclusiveLock') AND a.datname = current_database()
 		AND a.usename = current_user AND a.state = 'active' AND a.wait_event = 'ClientRead'
-		AND a.query_start < clock_timestamp() - $1::bigint * interval '1 millisecond' AND a.pid <> pg_backend_pid()`
+		AND a.query_start < clock_timestamp() - $1::bigint * interval '1 millisecond' AND a.pid <> pg_backend_pid()) s`
 	freeThreads  = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED"
 	namedThreads = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[])"
 )
