@@ -187,10 +187,14 @@ type served struct {
 	listening  time.Time // when it reported that it listens
 }
 
+// unlimited ends the limit of writes of a token: the producers of a load share a token, and the server would refuse
+// some of their writes.
+const unlimited = "[limits]\nsubmits = 0\n"
+
 // withServer calls f with a server on the folder's store, or on the one of the further configuration, and
 // kills the server.
 func (b *bench) withServer(ctx context.Context, dir, config string, f func(*served) error) (err error) {
-	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config+config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config+config+unlimited), 0o600); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	s, err := b.startChild(ctx, nil, true, "serve", "--data", dir, "--listen", "127.0.0.1:0")

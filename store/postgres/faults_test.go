@@ -324,8 +324,8 @@ func TestAcknowledgedCommitsSurviveKillsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestAStoreEndsATripOfAnotherThatHoldsOtherRows has a server that stops in the middle of a trip, before it has locked a
-// thread: it holds the row of a topic, or of a worker.
+// TestAStoreEndsATripOfAnotherThatHoldsOtherRows has a server that stops in the middle of a trip, before it has locked
+// a thread: it holds the row of a topic, or of a worker.
 func TestAStoreEndsATripOfAnotherThatHoldsOtherRows(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	for name, need := range map[string]store.Need{
