@@ -138,12 +138,7 @@ func (s *session) transfer(ctx context.Context, f func() error) error {
 			ctx.Err() != nil || try >= transferTries && time.Now().After(until):
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			pause = min(2*pause, time.Second)
-		case <-ctx.Done():
-			timer.Stop()
+		if !backOff(ctx, &pause) {
 			return err
 		}
 	}

@@ -339,16 +339,24 @@ func (s *session) repeat(ctx context.Context, f func(ctx context.Context) error)
 		if mailroom.CodeOf(err) != mailroom.CodeUnavailable || errors.Is(err, store.ErrClosed) {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-			pause = min(2*pause, time.Second)
-		case <-within.Done():
-			timer.Stop()
+		if !backOff(within, &pause) {
 			if ctx.Err() == nil {
 				s.unanswered.Store(true)
 			}
 			return err
 		}
+	}
+}
+
+// backOff waits for the pause before another call, and doubles it, up to a second. It reports whether ctx goes on.
+func backOff(ctx context.Context, pause *time.Duration) bool {
+	timer := time.NewTimer(*pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		*pause = min(2**pause, time.Second)
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

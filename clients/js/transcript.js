@@ -57,6 +57,7 @@ export class Transcript {
     this.tickets = new Map(); // id → item
     this.calls = new Map(); // run and call → item of the newest
     this.sends = new Map(); // ticket → item of a message to another thread whose answer the run waits for
+    this.open = new Set(); // items of calls and sends that go on
     this.awaited = []; // tickets of sends whose entries follow: { id, run, thread }
     this.keys = new Map(); // how many items there were under a key: a retried run asks its questions again
   }
@@ -258,9 +259,7 @@ export class Transcript {
   #ended(status, { seq, at, body }, run) {
     const began = run.started;
     Object.assign(run, { status, stopping: false, until: null });
-    for (const item of this.read) {
-      if (item.run === run.id && item.progress === 'open') this.#progress(item, { progress: 'void' });
-    }
+    for (const item of this.open) if (item.run === run.id) this.#progress(item, { progress: 'void' });
     for (const item of this.tickets.values()) {
       if (item.run === run.id && item.ticket.state === 'open') this.#settle(item, { state: 'void' });
     }
@@ -321,6 +320,7 @@ export class Transcript {
 
   #progress(item, fields) {
     Object.assign(item, fields);
+    if (item.progress !== 'open') this.open.delete(item);
     this.#changed.add(item);
   }
 
@@ -357,7 +357,9 @@ export class Transcript {
   #sent(seq, run, { thread, answer }) {
     const i = answer ? this.awaited.findIndex((one) => one.run === run && one.thread === thread) : -1;
     const item = this.#note(seq, { run, about: 'send', name: thread, progress: i < 0 ? 'done' : 'open' });
-    if (i >= 0) this.sends.set(this.awaited.splice(i, 1)[0].id, item);
+    if (i < 0) return;
+    this.sends.set(this.awaited.splice(i, 1)[0].id, item);
+    this.open.add(item);
   }
 
   // calls begins a call. One that begins again, in another attempt or by mistake, is another item.
@@ -371,6 +373,7 @@ export class Transcript {
       kind: 'note', key: this.#key(`tool:${id}`), run, attempt, about: 'tool', name: textOf(name), detail, progress: 'open',
     });
     this.calls.set(id, item);
+    this.open.add(item);
     return item;
   }
 

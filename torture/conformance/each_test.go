@@ -20,7 +20,7 @@ type point struct {
 }
 
 // playEach plays a scenario without a fault, and then once for each fault of Each and each point of that run. Unless
-// all scenarios are played in full, it takes every sixth, others for each column; of the kills, each of which needs two
+// all scenarios are played in full, it takes every sixth, others for each column; and of the kills, which need two
 // workers of its own, every eighteenth.
 func playEach(t testing.TB, g *stage, s *scenario) error {
 	calm := &play{stage: g, s: s}
