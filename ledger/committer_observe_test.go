@@ -197,7 +197,7 @@ func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 	d.submit(text("t", "one"))
 	first := d.claimOne("w").Claim
 	down := thread.Settle{Claim: first, Number: 1, Outcome: thread.OutcomeFail,
-		Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("down")}}
+		Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("down"), RetryAfter: time.Hour}}
 	d.settle(down)
 	d.settle(down) // a repeat is no further attempt
 	d.submit(text("u", "two"))

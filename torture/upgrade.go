@@ -11,10 +11,16 @@ type replacement struct {
 	server  int
 	program string
 	killed  bool // end with SIGKILL; otherwise the server stops in order
+	// until reports what must have happened before the load ends, for at most longestLoad; nil: nothing.
+	until func() bool
 }
 
 // aroundReplacement is how long the load lasts before and after a replacement.
 const aroundReplacement = 300 * time.Millisecond
+
+// longestLoad bounds the load after a replacement. A busy machine needs much longer than aroundReplacement for a few
+// runs.
+const longestLoad = 5 * time.Minute
 
 // replace replaces one server under load and then checks everything.
 func (n *nodes) replace(ctx context.Context, r replacement, p plan) error {
@@ -35,6 +41,11 @@ func (n *nodes) replace(ctx context.Context, r replacement, p plan) error {
 			return fmt.Errorf("start server %d: %w", r.server, err)
 		}
 		pause(ctx, aroundReplacement)
+		for began := time.Now(); r.until != nil && !r.until() && ctx.Err() == nil; pause(ctx, aroundReplacement) {
+			if time.Since(began) > longestLoad {
+				return fmt.Errorf("server %d was replaced %s ago, and what the load must do has not happened", r.server, longestLoad)
+			}
+		}
 		return nil
 	})
 	if err != nil {

@@ -69,8 +69,17 @@ func TestServersAreReplacedWithTheNextVersionAndBackUnderLoad(t *testing.T) {
 	must(err)
 	must(n.startAll(ctx, 0, ""))
 	must(tt.openThreads(ctx, n.servers[0]))
+	continued := func() bool { // while both versions start runs
+		return slices.ContainsFunc(tt.allLogs(), func(l *threadLog) bool {
+			if strings.HasPrefix(l.thread, "gone-") {
+				return false // its log is not kept
+			}
+			_, later := countNotes(t, l)
+			return later > 0
+		})
+	}
 	for i, r := range []replacement{
-		{server: 0, program: next}, {server: 1, program: next, killed: true}, {server: 2, program: next},
+		{server: 0, program: next, until: continued}, {server: 1, program: next, killed: true}, {server: 2, program: next},
 		{server: 0, program: this}, {server: 1, program: this}, {server: 2, program: this, killed: true},
 	} {
 		must(n.replace(ctx, r, plan{kind: byChance, pace: 30, seed: seed + uint64(i)}))
