@@ -122,8 +122,8 @@ type Reader interface {
 	// Partials returns the pieces of the unfinished messages of runs, the pieces of each run
 	// together and by Offset.
 	Partials(runs ...string) ([]Partial, error)
-	// Workers returns all worker rows, ordered by ID.
-	Workers() ([]*Worker, error)
+	// Workers returns the worker rows with these ids, as far as they exist, or all without an id, ordered by ID.
+	Workers(ids ...string) ([]*Worker, error)
 	Tickets(q TicketQuery) ([]*mailroom.Ticket, error)
 	// Tokens returns the token rows with these names, or all, ordered by Name. Names are unique.
 	Tokens(names ...string) ([]*auth.Token, error)

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -23,7 +24,10 @@ type waitingLeases struct {
 // workerRows reads the row of the worker.
 type workerRows struct{ store.Reader }
 
-func (workerRows) Workers() ([]*store.Worker, error) {
+func (workerRows) Workers(ids ...string) ([]*store.Worker, error) {
+	if len(ids) == 0 {
+		return nil, errors.New("a request of one worker reads the rows of all workers")
+	}
 	return []*store.Worker{{ID: "w", Owner: "laptop", Agents: []string{"far"}}}, nil
 }
 func (workerRows) Threads(store.ThreadQuery) ([]*mailroom.Thread, error) { return nil, nil }

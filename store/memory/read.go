@@ -460,9 +460,13 @@ func (r reader) Partials(runs ...string) ([]store.Partial, error) {
 	return found, nil
 }
 
-func (r reader) Workers() ([]*store.Worker, error) {
+func (r reader) Workers(ids ...string) ([]*store.Worker, error) {
+	rows := r.workers.all()
+	if len(ids) > 0 {
+		rows = r.workers.some(ids)
+	}
 	var found []*store.Worker
-	for _, w := range r.workers.all() {
+	for _, w := range rows {
 		found = append(found, copyWorker(w))
 	}
 	slices.SortFunc(found, func(a, b *store.Worker) int { return strings.Compare(a.ID, b.ID) })

@@ -13,9 +13,13 @@ const (
 )
 
 // Workers implements [store.Reader].
-func (r reader) Workers() ([]*store.Worker, error) {
+func (r reader) Workers(ids ...string) ([]*store.Worker, error) {
 	var s sqlstore.Select
-	s.Add("SELECT body FROM worker ORDER BY id")
+	s.Add("SELECT body FROM worker")
+	if len(ids) > 0 {
+		s.Cond("id = ANY (?::text[])", sqlstore.Distinct(ids))
+	}
+	s.Add(" ORDER BY id")
 	return list(r, "read workers", &s, 0, 0, func(c *columns) (*store.Worker, error) {
 		w := &store.Worker{}
 		return w, format.ParseWorker(c.Text(), w)

@@ -32,7 +32,7 @@ type knownThread struct {
 // full memo is cleared rather than freed of the rows that were not used for long: their order would cost
 // something in each transaction, and a row that is missing costs one read.
 const (
-	maxKnownWorkers = 256
+	maxKnownWorkers = 4096
 	maxKnownThreads = 8192
 )
 

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -26,15 +27,22 @@ func scanWorker(c *columns) (*store.Worker, error) {
 	return w, c.err
 }
 
-func (r reader) Workers() ([]*store.Worker, error) {
-	var found []*store.Worker
-	err := r.query("read workers", "SELECT "+workerColumns+" FROM worker ORDER BY id", nil,
-		func(c *columns) (bool, error) {
-			w, err := scanWorker(c)
-			found = append(found, w)
-			return true, err
-		})
-	return found, err
+// Workers implements [store.Reader].
+func (r reader) Workers(ids ...string) (found []*store.Worker, err error) {
+	each := func(c *columns) (bool, error) {
+		w, err := scanWorker(c)
+		found = append(found, w)
+		return true, err
+	}
+	if len(ids) == 0 {
+		return found, r.query("read workers", "SELECT "+workerColumns+" FROM worker ORDER BY id", nil, each)
+	}
+	for args := range inLists(sqlstore.Distinct(ids)) {
+		if err := r.query("read workers", workersWith+in(args)+" ORDER BY id", args, each); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {

@@ -60,9 +60,14 @@ func otherCases() []testCase {
 			wantSame(t, "partials of r", s.everything().Partials["r"], []store.Partial{
 				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three and")})
 		}},
-		{"Workers are ordered by id", func(t *testing.T, s *handle) {
+		{"Workers are ordered by id, all or those that are named", func(t *testing.T, s *handle) {
 			s.write(&store.Changes{Workers: []*store.Worker{{ID: "c"}, {ID: "a"}, {ID: "b", Dead: true}}})
 			wantSame(t, "workers", s.everything().Workers, []*store.Worker{{ID: "a"}, {ID: "b", Dead: true}, {ID: "c"}})
+			s.view(func(r store.Reader) {
+				named := get(r.Workers("c", "none", "b", "c"))(t)
+				wantSame(t, "named workers", named, []*store.Worker{{ID: "b", Dead: true}, {ID: "c"}})
+				wantSame(t, "workers that do not exist", len(get(r.Workers("none"))(t)), 0)
+			})
 		}},
 		{"a due thread of each agent", func(t *testing.T, s *handle) {
 			s.write(&store.Changes{Threads: []*mailroom.Thread{

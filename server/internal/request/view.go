@@ -47,7 +47,11 @@ func holders(rd store.Reader, rows []*mailroom.Run) (map[string]*store.Worker, e
 	if err != nil {
 		return nil, err
 	}
-	workers, err := rd.Workers()
+	var ids []string
+	for _, t := range holding {
+		ids = append(ids, t.Worker)
+	}
+	workers, err := rd.Workers(ids...)
 	if err != nil {
 		return nil, err
 	}
