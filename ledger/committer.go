@@ -40,9 +40,10 @@ type op struct {
 	onBatch func()
 
 	// Owned by committer.mu.
-	inBatch   bool      // the operation is in a batch
-	abandoned bool      // the caller's context has ended
-	queued    time.Time // when it was enqueued
+	inBatch   bool             // the operation is in a batch
+	abandoned bool             // the caller's context has ended
+	queued    time.Time        // when it was enqueued
+	wanted    []store.Capacity // see committer.wants
 
 	// Owned by the goroutine of run. retryAt is when an operation whose threads another server
 	// holds is tried again, lockedSince when it first met them locked; zero: not locked.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -68,16 +69,40 @@ func (c *committer) requeueClaim(o *op) bool {
 	return !o.abandoned
 }
 
-// splitReady splits waiting claims into those with free slots and the others.
+// maxClaimsEach bounds the waiting claims of remote workers that enter a batch for the same agent, so that a batch
+// does not cost more the more workers are idle. If they find more runs than they have slots, the next batch follows
+// at once, and begins with the claims that this one left out.
+const maxClaimsEach = 32
+
+// splitReady returns the waiting claims that enter the next batch, which have free slots, and the others.
 func (c *committer) splitReady(claims []*op) (ready, others []*op) {
+	entered := map[store.Capacity]int{}
 	for _, o := range claims {
-		if len(c.options.capacities(o.claim)) > 0 {
+		enters := false
+		for _, w := range c.wants(o) {
+			enters = enters || o.claimer != nil || entered[w] < maxClaimsEach
+		}
+		if enters {
 			ready = append(ready, o)
+			for _, w := range c.wants(o) {
+				entered[w]++
+			}
 		} else {
 			others = append(others, o)
 		}
 	}
 	return ready, others
+}
+
+// wants returns what a waiting claim asks the store for. Only a claimer changes its request while it waits.
+func (c *committer) wants(o *op) []store.Capacity {
+	if o.claimer != nil {
+		return c.options.capacities(o.claim)
+	}
+	if o.wanted == nil {
+		o.wanted = c.options.capacities(o.claim)
+	}
+	return o.wanted
 }
 
 // askClaimers updates the waiting claims with what their claimers have room for now. It asks

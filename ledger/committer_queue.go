@@ -135,7 +135,7 @@ func (c *committer) nextDue(now time.Time) time.Time {
 			}
 			continue
 		}
-		for _, w := range c.options.capacities(o.claim) {
+		for _, w := range c.wants(o) {
 			known, ok := c.forecast.idle[w]
 			if !ok {
 				return now

@@ -2,12 +2,14 @@ package ledger_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/thread"
 )
@@ -156,5 +158,74 @@ func TestAWaitingClaimOfALostWorkerFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantCode(t, <-refused, mailroom.CodeLeaseLost)
+	})
+}
+
+// countingWorkers records how many rows of workers an Update locks at most.
+type countingWorkers struct {
+	store.Store
+	most *int
+}
+
+type countingWorkersTx struct {
+	store.Tx
+	most *int
+}
+
+func (s countingWorkers) Update(ctx context.Context, f func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return f(countingWorkersTx{tx, s.most}) })
+}
+
+func (tx countingWorkersTx) Load(n store.Need) (*store.Loaded, error) {
+	*tx.most = max(*tx.most, len(n.Workers))
+	return tx.Tx.Load(n)
+}
+
+// startWaiting registers workers that wait for one run each, and returns a channel with the runs that they claim.
+func startWaiting(d *fixture, workers int) <-chan string {
+	claimed := make(chan string, workers)
+	for i := range workers {
+		id := fmt.Sprint("w", i)
+		d.register(id)
+		go func() {
+			work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: id, Round: 1, Slots: 1,
+				Agents: map[string]int{"echo": 1}, LastAttempt: true, Wait: true})
+			if err != nil || len(work) != 1 {
+				d.t.Errorf("worker %s: got %d runs (%v), want 1", id, len(work), err)
+				claimed <- ""
+				return
+			}
+			claimed <- work[0].Claim.Run
+		}()
+	}
+	synctest.Wait()
+	return claimed
+}
+
+// A commit looks at a bounded number of the workers that wait for the same agent. The others get their runs at once
+// all the same, and not with the next poll.
+func TestACommitCostsNoMoreTheMoreWorkersAreIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 100
+		most := 0
+		d := open(t, countingWorkers{memory.New(), &most}, ledger.Options{Lease: time.Hour})
+		claimed := startWaiting(d, workers)
+		must(d.PauseAgent(d.ctx, pauseOf("echo")))(t)
+		most = 0
+		for i := range workers {
+			d.submit(text(fmt.Sprint("t", i), "hello"))
+		}
+		begin := time.Now()
+		if err := d.ResumeAgent(d.ctx, "echo"); err != nil { // all runs are due in one commit
+			t.Fatal(err)
+		}
+		runs := map[string]bool{}
+		for range workers {
+			runs[<-claimed] = true
+		}
+		if most > 40 || len(runs) != workers || time.Since(begin) > 0 {
+			t.Errorf("a commit locked %d workers, want at most 40; %d of %d runs were claimed after %s", most,
+				len(runs), workers, time.Since(begin))
+		}
 	})
 }
