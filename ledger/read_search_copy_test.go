@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"mailroom/internal/pgtest"
 	"mailroom/ledger"
@@ -22,8 +23,11 @@ func kindsOfStores(t *testing.T) map[string]store.Store {
 	all := map[string]store.Store{
 		"memory": memory.New(),
 		"SQLite": must(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "mail.db"), sqlite.Options{}))(t),
-		"PostgreSQL": must(postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t),
-			AllowUnsafe: true}))(t),
+		"PostgreSQL": must(postgres.Open(t.Context(), postgres.Options{
+			URL: cluster.URL(), Schema: cluster.Schema(t), AllowUnsafe: true,
+			// On a busy machine a transaction is silent for seconds.
+			IdleInTransaction: 5 * time.Minute, LockTimeout: 5 * time.Minute, ConnectTimeout: time.Minute,
+		}))(t),
 	}
 	t.Cleanup(func() {
 		for _, s := range all {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"mailroom/alert"
 	"mailroom/bus"
@@ -264,7 +265,11 @@ func (s *countedStore) used() int64 { return s.updates.Load() + s.views.Load() }
 // hostileServers returns a server on each of the three stores, and the description of their API.
 func hostileServers(t *testing.T) (map[string]*hostileServer, *openAPI) {
 	t.Helper()
-	database, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.Own(t).URL(), AllowUnsafe: true})
+	database, err := postgres.Open(t.Context(), postgres.Options{
+		URL: pgtest.Own(t).URL(), AllowUnsafe: true,
+		// On a busy machine a transaction is silent for seconds.
+		IdleInTransaction: 5 * time.Minute, LockTimeout: 5 * time.Minute, ConnectTimeout: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

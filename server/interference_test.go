@@ -56,8 +56,11 @@ func eachStore(t *testing.T, test func(t *testing.T, open func(t *testing.T) sto
 	t.Run("PostgreSQL", func(t *testing.T) {
 		cluster := pgtest.Own(t)
 		test(t, func(t *testing.T) store.Store {
-			s, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t),
-				AllowUnsafe: true})
+			s, err := postgres.Open(t.Context(), postgres.Options{
+				URL: cluster.URL(), Schema: cluster.Schema(t), AllowUnsafe: true,
+				// On a busy machine a transaction is silent for seconds.
+				IdleInTransaction: 5 * time.Minute, LockTimeout: 5 * time.Minute, ConnectTimeout: time.Minute,
+			})
 			return closing(t, s, err)
 		})
 	})

@@ -47,7 +47,11 @@ func twoOnOneStore(t *testing.T, f func(t *testing.T, here, there *ledger.Ledger
 		"memory": func() (store.Store, error) { return rows, nil },
 		"sqlite": func() (store.Store, error) { return sqlite.Open(t.Context(), file, sqlite.Options{}) },
 		"postgres": func() (store.Store, error) {
-			return postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: schema, AllowUnsafe: true})
+			return postgres.Open(t.Context(), postgres.Options{
+				URL: cluster.URL(), Schema: schema, AllowUnsafe: true,
+				// On a busy machine a transaction is silent for seconds.
+				IdleInTransaction: 5 * time.Minute, LockTimeout: 5 * time.Minute, ConnectTimeout: time.Minute,
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

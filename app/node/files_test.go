@@ -36,7 +36,11 @@ type fileServers struct {
 func newFileServers(t *testing.T) *fileServers {
 	cluster := pgtest.Shared(t)
 	s := &fileServers{t: t, schema: cluster.Schema(t), network: pgtest.StartProxy(t, cluster)}
-	st, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: s.schema, AllowUnsafe: true})
+	st, err := postgres.Open(t.Context(), postgres.Options{
+		URL: cluster.URL(), Schema: s.schema, AllowUnsafe: true,
+		// On a busy machine a transaction is silent for seconds.
+		IdleInTransaction: 5 * time.Minute, LockTimeout: 5 * time.Minute, ConnectTimeout: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,12 +115,14 @@ func TestASlowPlatformDelaysNoOther(t *testing.T) {
 	}
 	newFixture(t, settings).process(&process{})
 	slow.WaitFor(t, "the maximum number of concurrent replies", func(s polltest.Traffic) bool {
-		return s.Calls[polltest.Delegate] == channel.MaxDeliveries
+		return s.Calls[polltest.Delegate] >= channel.MaxDeliveries
 	})
 	quick.Add(polltest.Canvas("c-1", "hello"))
 	quick.WaitAcked(t, 1)
-	if n := slow.Traffic().Calls[polltest.Delegate]; n != channel.MaxDeliveries {
-		t.Errorf("the slow platform got %d replies, want %d", n, channel.MaxDeliveries)
+	// On a busy machine a call times out before all are made: its delivery is repeated later, and another one begins.
+	s := slow.Traffic()
+	if repeated := s.Calls[polltest.Delegate] != len(s.Replies); !repeated && len(s.Replies) != channel.MaxDeliveries {
+		t.Errorf("the slow platform got %d replies, want %d", len(s.Replies), channel.MaxDeliveries)
 	}
 	close(hold)
 	slow.WaitFor(t, "the last reply", func(s polltest.Traffic) bool { return len(s.Replies) == channel.MaxDeliveries+1 })

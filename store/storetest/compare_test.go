@@ -59,7 +59,11 @@ func TestStoresAgree(t *testing.T) {
 func TestPostgresAgreesWithTheMemoryStore(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	schema := cluster.Schema(t)
-	persistent, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), Schema: schema, AllowUnsafe: true})
+	persistent, err := postgres.Open(t.Context(), postgres.Options{
+		URL: cluster.URL(), Schema: schema, AllowUnsafe: true,
+		// On a busy machine a transaction is silent for seconds.
+		IdleInTransaction: 5 * time.Minute, LockTimeout: 5 * time.Minute, ConnectTimeout: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

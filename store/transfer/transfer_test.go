@@ -307,7 +307,11 @@ func openKind(t *testing.T, kind string) (s store.Store) {
 		s, err = sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "mail.db"), sqlite.Options{})
 	} else {
 		cluster := pgtest.Shared(t)
-		o := postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t), AllowUnsafe: true}
+		o := postgres.Options{
+			URL: cluster.URL(), Schema: cluster.Schema(t), AllowUnsafe: true,
+			// On a busy machine a transaction is silent for seconds.
+			IdleInTransaction: 5 * time.Minute, LockTimeout: 5 * time.Minute, ConnectTimeout: time.Minute,
+		}
 		s, err = postgres.Open(t.Context(), o)
 	}
 	if err != nil {

@@ -1,7 +1,7 @@
 // How long an attempt may take, and what a silent one says.
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 
 import { gate, serve } from './working.js';
 
@@ -52,34 +52,37 @@ test('a server that knows no extend has the step all the same, and refuses anoth
   assert.deepEqual(steps, expected);
 });
 
-for (const [contract, status] of [[2, 200], [3, 200], [3, 422]]) {
-  test(`contract ${contract}, ${status}: what a silent handler waits for costs no lease`, async (t) => {
-    const [told, forgotten] = [gate(), gate()];
-    const renewals = [];
-    const altered = async (url, options) => {
-      const { pathname } = new URL(url);
-      if (!pathname.endsWith('/renew')) {
-        const response = await fetch(url, options);
-        if (!pathname.endsWith('/claims')) return response;
-        return Response.json({ ...await response.json(), contract, lease_ms: 900 });
-      }
-      const { waits_on: waits } = JSON.parse(options.body);
-      renewals.push(waits && Object.values(waits));
-      if (renewals.length > 2) (renewals.some(Boolean) && !waits ? forgotten : told).open();
-      if (waits && status === 422) return Response.json({ code: 'invalid', detail: 'waits_on: unknown field' }, { status });
-      return Response.json({ ...await (await fetch(url, { ...options, body: '{}' })).json(), lease_ms: 900 });
-    };
-    const bench = await serve(t, async (s) => {
-      s.waitsOn('cargo test');
-      await told.opened;
-      await s.step({ name: 'tested' });
-      await (contract < 3 || forgotten.opened);
-      return 'done';
-    }, { fetch: altered });
-    const done = await bench.end(await bench.send('go'));
-    assert.deepEqual([done.reply, done.attempt], ['done', 1], done.error?.message);
-    const said = renewals.filter(Boolean);
-    assert.equal(said.length > 0, contract >= 3, JSON.stringify(renewals));
-    assert.ok(said.every(([text]) => text === 'cargo test'));
-  });
-}
+// They wait for renewals, all at the same time.
+describe('beside an older server', { concurrency: true }, () => {
+  for (const [contract, status] of [[2, 200], [3, 200], [3, 422]]) {
+    test(`contract ${contract}, ${status}: what a silent handler waits for costs no lease`, async (t) => {
+      const [told, forgotten] = [gate(), gate()];
+      const renewals = [];
+      const altered = async (url, options) => {
+        const { pathname } = new URL(url);
+        if (!pathname.endsWith('/renew')) {
+          const response = await fetch(url, options);
+          if (!pathname.endsWith('/claims')) return response;
+          return Response.json({ ...await response.json(), contract });
+        }
+        const { waits_on: waits } = JSON.parse(options.body);
+        renewals.push(waits && Object.values(waits));
+        if (renewals.length > 2) (renewals.some(Boolean) && !waits ? forgotten : told).open();
+        if (waits && status === 422) return Response.json({ code: 'invalid', detail: 'waits_on: unknown field' }, { status });
+        return fetch(url, { ...options, body: '{}' });
+      };
+      const bench = await serve(t, async (s) => {
+        s.waitsOn('cargo test');
+        await told.opened;
+        await s.step({ name: 'tested' });
+        await (contract < 3 || forgotten.opened);
+        return 'done';
+      }, { fetch: altered });
+      const done = await bench.end(await bench.send('go'));
+      assert.deepEqual([done.reply, done.attempt], ['done', 1], done.error?.message);
+      const said = renewals.filter(Boolean);
+      assert.equal(said.length > 0, contract >= 3, JSON.stringify(renewals));
+      assert.ok(said.every(([text]) => text === 'cargo test'));
+    });
+  }
+});
