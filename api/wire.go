@@ -7,6 +7,7 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Run is one turn of an agent on a thread. A field that is unknown or does not apply
@@ -44,12 +45,22 @@ type Run struct {
 	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
 	WaitsOn      *WaitsOn           `json:"waits_on,omitempty" doc:"What its silent agent waits for."`
+	WaitsFor     []Blocker          `json:"waits_for,omitempty" nullable:"false" doc:"Why it does not run, while it is queued or waiting: what keeps it, then what keeps the run before it, and so on. The last one is the cause. Absent in the answers of a worker's calls."`
 	Steps        int                `json:"steps" doc:"Durable steps so far."`
 	Progress     float64            `json:"progress" doc:"Reported by the agent, 0 to 1; 1 when completed."`
 	Usage        *Usage             `json:"usage" doc:"Consumed over all attempts; null until the agent reports any."`
 	CreatedAt    time.Time          `json:"created_at" doc:"Of a steered message that became a run: the time when it became one."`
 	StartedAt    *time.Time         `json:"started_at" doc:"Start of its first attempt since its submit or retry by hand; null: not started."`
 	FinishedAt   *time.Time         `json:"finished_at" doc:"When it completed, failed or was cancelled; null while it is open."`
+}
+
+// Blocker is what keeps an open run from running.
+type Blocker struct {
+	Cause   thread.Cause `json:"cause" enum:"decision,event,child,timer,run,time,join,retry,pause,worker,server,slot" doc:"decision: a person decides or answers. event: a program does. child: a run that it has sent ends. timer: it sleeps. run: another run of its thread comes first. time: its not_before. join: more messages of its sender may join it. retry: its next attempt is delayed. pause: its agent is paused. worker: no live worker serves its agent. server: the server that keeps its session has none. slot: it is due, and its workers start it next or have no free slot."`
+	Text    string       `json:"text" doc:"The same in words, one line that continues: waits for." example:"a decision: Deploy release 7?"`
+	Until   *time.Time   `json:"until,omitempty" doc:"When it ends by itself. Absent: that is unknown."`
+	Run     string       `json:"run,omitempty" doc:"With run or child: id of the run that comes first, which the next item is about. Absent: the token does not see it."`
+	Tickets []string     `json:"tickets,omitempty" nullable:"false" doc:"Ids of the open tickets that it waits for."`
 }
 
 // WaitsOn says what a silent agent waits for.

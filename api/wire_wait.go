@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/thread"
 )
 
 // Ticket is a decision, an answer, a time or an event that a run waits for. A field
@@ -96,6 +97,24 @@ type RunCount struct {
 type Failures struct {
 	Items    []FailureGroup `json:"items" doc:"At most limit groups; empty: no run failed."`
 	LookedTo *time.Time     `json:"looked_to,omitempty" doc:"Set if older runs may have failed too: a request sums up a bounded number of runs, which are about those since this time."`
+}
+
+// Waits sum up why queued runs do not run.
+type Waits struct {
+	Items    []WaitGroup `json:"items" doc:"At most 100 causes, that with the most runs first; empty: no run is queued."`
+	Runs     int         `json:"runs" doc:"Queued runs that were looked at, the oldest."`
+	LookedTo *time.Time  `json:"looked_to,omitempty" doc:"Set if more runs are queued: a request looks at a bounded number of runs, which are about those created until this time."`
+}
+
+// WaitGroup is a cause for which queued runs wait, themselves or behind other runs.
+type WaitGroup struct {
+	Cause  thread.Cause `json:"cause" enum:"decision,event,child,timer,run,time,join,retry,pause,worker,server,slot" doc:"As in waits_for of a run. run or child: that run works."`
+	Agent  string       `json:"agent" doc:"Agent of the runs that wait for it themselves."`
+	Text   string       `json:"text" doc:"In words, of the oldest of the runs; it continues: waits for." example:"a decision: Deploy release 7?"`
+	Runs   int          `json:"runs" doc:"Queued runs that wait for it."`
+	Behind int          `json:"behind" doc:"Number of the runs that wait for it themselves, queued or not: the others come after these in their threads."`
+	Run    string       `json:"run" doc:"Id of one of these."`
+	Since  time.Time    `json:"since" doc:"When the oldest of the runs was created."`
 }
 
 // FoundMessages are a page of the messages that have some words, the newest first.

@@ -90,12 +90,23 @@ func (c *Client) CountRuns(ctx context.Context, q string, most int) (n int, more
 	}
 }
 
+// Sums makes the calls that sum up runs.
+type Sums struct{ c *Client }
+
+// Sums returns the calls that sum up runs.
+func (c *Client) Sums() Sums { return Sums{c} }
+
+// Waits returns why queued runs that match a filter do not run, the cause of the most runs first.
+func (s Sums) Waits(ctx context.Context, q string) (api.Waits, error) {
+	return get[api.Waits](ctx, s.c, "/v1/waits", url.Values{"q": {q}})
+}
+
 // Failures returns failed runs by error group, the latest failure first, at most limit groups.
-func (c *Client) Failures(ctx context.Context, q string, limit int) (api.Failures, error) {
+func (s Sums) Failures(ctx context.Context, q string, limit int) (api.Failures, error) {
 	v := url.Values{}
 	put(v, "q", q)
 	putInt(v, "limit", int64(limit))
-	return get[api.Failures](ctx, c, "/v1/failures", v)
+	return get[api.Failures](ctx, s.c, "/v1/failures", v)
 }
 
 // Stats counts what the server has.

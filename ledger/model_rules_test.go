@@ -428,6 +428,7 @@ func (m *model) check(t *rapid.T) {
 	m.checkTickets(t)
 	m.checkEnds(t)
 	m.checkBlobs(t)
+	m.checkWaitsFor(t)
 	m.dropPurged()
 	for thread, log := range m.before.Logs {
 		row, was := m.after.Threads[thread], m.before.Threads[thread]

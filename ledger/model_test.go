@@ -338,7 +338,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 		Worker: id, Round: w.asked, Slots: n, LastAttempt: alone,
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")}, Node: w.node,
 	}
-	before := m.after
+	before, said := m.after, m.waitsFor(t)
 	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]thread.ClaimedRun, error) {
 		return l.Workers().Claim(m.ctx, ask)
 	})
@@ -346,6 +346,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 		delete(m.workers, id)
 		return
 	}
+	m.checkStartable(t, said, ask, before)
 	lost := chance(t, 10, "answer lost")
 	for _, one := range work {
 		m.checkStarted(t, before, one, w.node)

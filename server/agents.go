@@ -204,7 +204,8 @@ func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 		return nil
 	case mailroom.CodeOf(err) != mailroom.CodeInvalid && mailroom.CodeOf(err) != mailroom.CodeUnserved:
 		return err
-	case slices.Contains(h.agents.Missing(), name), slices.Contains(h.agents.Names(), name), h.alerts.Sends(name): // submits may not use it now
+	// Submits may not use such an agent now.
+	case slices.Contains(h.agents.Missing(), name), slices.Contains(h.agents.Names(), name), h.alerts.Sends(name):
 		return nil
 	}
 	return mailroom.Errorf(mailroom.CodeNotFound,

@@ -76,6 +76,7 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"},
 		Messages:  []string{sent.Run + ".1", sent.Run + ".2"},
 		CreatedAt: run.CreatedAt,
+		WaitsFor:  []api.Blocker{{Cause: thread.CauseWorker, Text: "a worker: no live one serves agent echo"}},
 	}
 	if diff := cmp.Diff(want, run); diff != "" {
 		t.Errorf("queued: %s", diff)

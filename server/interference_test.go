@@ -214,6 +214,7 @@ func requests() map[string]string {
 			if list == "runs" {
 				all["GET /v1/runs/count?q="+q] = ""
 				all["GET /v1/failures?q="+q] = ""
+				all["GET /v1/waits?q="+q] = ""
 			}
 		}
 	}

@@ -95,6 +95,7 @@ func (rt router) lists(h *operate.ListHandlers) {
 	route(rt, auth.PermissionRead, "GET /v1/runs/count", "count-runs", "Count the runs that a filter matches", h.CountRuns)
 	route(rt, auth.PermissionRead, "GET /v1/failures", "list-failures",
 		"Sum up failed runs by error group, the latest failure first", h.Failures)
+	route(rt, auth.PermissionRead, "GET /v1/waits", "list-waits", "Say why queued runs do not run, by cause", h.Waits)
 }
 
 func (rt router) bulk(h *operate.BulkHandlers) {
@@ -215,10 +216,12 @@ func (rt router) tokens(h *tokenHandlers) {
 		withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token",
 			"Create a token; its secret is shown only once")), h.createToken)
 	route(rt, accessAnyToken, "GET /v1/tokens", "list-tokens",
-		"List tokens, by name, without their secrets: an admin's list has all, that of another token its own sessions, links and limited tokens", h.listTokens)
+		"List tokens, by name, without their secrets: an admin's list has all, "+
+			"that of another token its own sessions, links and limited tokens", h.listTokens)
 	route(rt, auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token", h.setQuotas)
 	route(rt, accessAnyToken, "DELETE /v1/tokens/{name}", "revoke-token",
-		"Revoke a token, and all that was made with it: an admin any, another token its own sessions, links and limited tokens", h.revokeToken)
+		"Revoke a token, and all that was made with it: an admin any, "+
+			"another token its own sessions, links and limited tokens", h.revokeToken)
 	route(rt, accessAnyToken, "POST /v1/tokens/{name}/revoke", "end-token",
 		"Revoke a token as revoke-token does, and cancel the open runs of its threads or say how many go on",
 		h.revokeAndCancel)
@@ -291,7 +294,8 @@ func (rt router) streams(h *streamHandlers) {
 func (rt router) socket(h *socketHandlers) {
 	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket",
 		"Open a WebSocket for submits, decisions and any number of streams")
-	op.Description += " Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
+	op.Description += " Frames are JSON objects with op and id. The token comes in the header Authorization, " +
+		"or in a first frame auth."
 	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
 	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}
 	rt.api.OpenAPI().AddOperation(&op)

@@ -137,7 +137,7 @@ func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, erro
 func (h *runHandlers) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
 	var shown []api.Run
 	err := h.find.View(ctx, func(rd store.Reader) (err error) {
-		shown, err = request.ShowRuns(rd, []*mailroom.Run{row})
+		shown, err = request.ShowRunsTo(rd, requestOf(ctx).who, []*mailroom.Run{row})
 		return err
 	})
 	if err != nil {

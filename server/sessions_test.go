@@ -209,7 +209,8 @@ func TestATokenForSomeThreadsReachesNoOther(t *testing.T) {
 		"GET /v1/threads": 403, "GET /v1/runs": 403, "GET /v1/stats": 403, "GET /v1/stream": 403, "GET /v1/agents": 403,
 		"POST /v1/links": 403,
 		"GET /v1/tokens": 403, "GET /v1/reservations?project=a": 403, "GET /v1/runs/count": 403, "GET /v1/failures": 403,
-		"GET /metrics": 403,
+		"GET /v1/waits": 403,
+		"GET /metrics":  403,
 	} {
 		if got := f.call(route, ""); got.status != want {
 			t.Errorf("%s: status %d, want %d: %s", route, got.status, want, got.body)
@@ -343,7 +344,7 @@ func TestFailuresAreGroupedByError(t *testing.T) {
 	route := f.failRun("b", `{"text":"x"}`, "no route to 10.0.0.2")
 	for _, q := range []string{"", "status:failed", "agent:echo", "agent:echo status:failed", "owner:admin agent:echo",
 		"agent:ec*", "-status:completed"} {
-		got, err := f.client.Failures(t.Context(), q, 0)
+		got, err := f.client.Sums().Failures(t.Context(), q, 0)
 		if err != nil || len(got.Items) != 2 || got.LookedTo != nil {
 			t.Fatalf("%q: got %+v, %v", q, got, err)
 		}
@@ -361,11 +362,11 @@ func TestFailuresAreGroupedByError(t *testing.T) {
 		}
 	}
 	for _, q := range []string{"agent:none", "status:completed", "owner:none", "agent:echo -status:failed"} {
-		if got, err := f.client.Failures(t.Context(), q, 0); err != nil || len(got.Items) != 0 || got.LookedTo != nil {
+		if got, err := f.client.Sums().Failures(t.Context(), q, 0); err != nil || len(got.Items) != 0 || got.LookedTo != nil {
 			t.Errorf("%q: got %+v, %v", q, got, err)
 		}
 	}
-	if got, err := f.client.Failures(t.Context(), "", 1); err != nil || len(got.Items) != 1 {
+	if got, err := f.client.Sums().Failures(t.Context(), "", 1); err != nil || len(got.Items) != 1 {
 		t.Errorf("one group: got %+v, %v", got.Items, err)
 	}
 	made := mustCall[api.CreatedToken](f, "POST /v1/tokens", `{"name":"ann","scopes":["read"]}`)

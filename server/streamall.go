@@ -20,9 +20,11 @@ func (rt router) describeStreamAll() {
 	op := rt.operation(auth.PermissionRead, "GET /v1/stream", "stream-all",
 		"Stream new entries and live text of all threads")
 	op.Description += " Events: entry and gap, with an id to resume after, and delta with its thread and without an id. " +
-		"Each entry comes once, in the order of its thread; threads have no order among each other. Live text is that of runs on this server. " +
+		"Each entry comes once, in the order of its thread; threads have no order among each other. " +
+		"Live text is that of runs on this server. " +
 		"An id without an event moves the position only. " +
-		"gap: retention has removed entries behind the id, or the id is of another store; the stream goes on. Comments every 10 seconds."
+		"gap: retention has removed entries behind the id, or the id is of another store; the stream goes on. " +
+		"Comments every 10 seconds."
 	op.Parameters = []*huma.Param{
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
 		{Name: "after", In: "query", Schema: anyText(),

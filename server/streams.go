@@ -50,7 +50,8 @@ func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 func (rt router) describeStream(path, id, inPath string, query ...string) {
 	op := rt.operation(auth.PermissionRead, "GET "+path, id,
 		"Stream entries and live text: first the stored ones, then new ones")
-	op.Description += " Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
+	op.Description += " Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. " +
+		"204: the stream has ended."
 	until := "When the stream ends: settled, once no run of the thread (or not the one in run) is queued, running or " +
 		"waiting; waiting, also while the run waits for tickets. Absent: never."
 	if inPath == "run" {

@@ -73,6 +73,9 @@ const (
 	RunsAll       RunSet = iota
 	RunsQueued           // never started and not scheduled, by (Priority, Place)
 	RunsScheduled        // never started and scheduled, by (NotBefore, Place)
+	// RunsNext has the first run of RunsQueued of each of the Threads, in any order. No other field may be set. A store
+	// in another process answers it in one round trip.
+	RunsNext
 )
 
 // CountQuery selects the rows to count: those that match all fields that are set.

@@ -254,7 +254,7 @@ func (a *StepCommit) checkTargets(thread string, r *mailroom.Run) error {
 		if len(r.Lineage) >= mailroom.MaxHops {
 			return check.Invalid("sends", fmt.Sprintf("would pass through more than %d threads", mailroom.MaxHops), s.Name)
 		}
-		target := TargetOf(s, r.ID)
+		target := targetOf(s, r.ID)
 		if s.Answer == mailroom.AnswerWait && (target == thread || slices.Contains(r.Lineage, target)) {
 			return check.Invalid("sends", "cannot wait for the run's own thread or one that waits for it", target)
 		}
@@ -267,7 +267,7 @@ func (a *StepCommit) allAsks() []mailroom.Ask {
 	asks := slices.Clone(a.Step.Tickets)
 	for _, s := range a.Step.Sends {
 		if s.Answer == mailroom.AnswerWait {
-			args, err := json.Marshal(map[string]string{"thread": TargetOf(s, a.Run)})
+			args, err := json.Marshal(map[string]string{"thread": targetOf(s, a.Run)})
 			if err != nil {
 				panic(err) // strings always encode
 			}
@@ -406,11 +406,11 @@ func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.S
 
 // SendIDs returns the thread, the run and the key of the submit that a send of a run makes.
 func SendIDs(s mailroom.Send, run string) (target, id, key string) {
-	return TargetOf(s, run), digest.ID("send", run, s.Name), run + "/" + s.Name
+	return targetOf(s, run), digest.ID("send", run, s.Name), run + "/" + s.Name
 }
 
-// TargetOf returns the id of the thread that a send of a run goes to.
-func TargetOf(s mailroom.Send, run string) string {
+// targetOf returns the id of the thread that a send of a run goes to.
+func targetOf(s mailroom.Send, run string) string {
 	if s.Thread == "" {
 		return digest.ID("thread", run, s.Name)
 	}

@@ -28,7 +28,7 @@ mailroom runs.`,
 	cmd.Flags().StringVar(&q, "filter", "", "only runs that match")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of groups")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		found, err := c.Failures(cmd.Context(), q, limit)
+		found, err := c.Sums().Failures(cmd.Context(), q, limit)
 		if err != nil {
 			return err
 		}

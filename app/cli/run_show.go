@@ -186,7 +186,7 @@ func printRun(con *command.Console, d runDetails) error {
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)},
 		{"crashes", crashes(r)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
-		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)},
+		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(con, r)},
 		{"usage", usage(r.Usage)},
 		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},
 		{"duration", duration(r)}, {"detail", detail(con, r)}, {"error group", orDash(r.ErrorGroup)},

@@ -131,7 +131,8 @@ func runCancelCommand(con *command.Console) *cobra.Command {
 		SuggestFor: []string{"cancel", "kill"},
 		Short:      "Cancel open runs",
 		Long: `Cancel a queued or waiting run, or ask a running one to stop; or the current run of a
-thread, without the runs in its queue; or all open runs that match a filter. Child runs in other threads continue unless --children cancels them too.
+thread, without the runs in its queue; or all open runs that match a filter. Child runs in
+other threads continue unless --children cancels them too.
 "mailroom runs --help" lists the filter fields.`,
 		Example: `  mailroom run cancel 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --children
   mailroom run cancel --filter 'agent:coder created:<2026-11-01' --dry-run`,
@@ -288,6 +289,8 @@ func detail(con *command.Console, r api.Run) string {
 		return fmt.Sprintf("retry at %s after %s: %s", con.When(&r.AvailableAt), r.LastError.Class, r.LastError.Message)
 	case r.Reason != nil:
 		return string(*r.Reason)
+	case len(r.WaitsFor) > 0:
+		return "waits for " + r.WaitsFor[len(r.WaitsFor)-1].Text
 	case !r.Status.Finished() && r.Progress > 0:
 		return percent(r.Progress) + " done"
 	case r.Reply != nil:
@@ -298,11 +301,26 @@ func detail(con *command.Console, r api.Run) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
-func waitsFor(r api.Run) string {
+// waitsFor formats what an open run waits for: what keeps it, and after "<" what keeps the run before it.
+func waitsFor(con *command.Console, r api.Run) string {
+	if len(r.WaitsFor) > 0 {
+		var all []string
+		for _, b := range r.WaitsFor {
+			text := b.Text
+			if b.Run != "" {
+				text += " (" + b.Run + ")"
+			}
+			if b.Until != nil {
+				text += ", until " + con.When(b.Until)
+			}
+			all = append(all, text)
+		}
+		return strings.Join(all, " < ")
+	}
 	switch {
 	case r.WaitsOn != nil:
 		return r.WaitsOn.Text + ", since " + r.WaitsOn.Since.Local().Format(time.DateTime)
-	case r.Wait == nil:
+	case r.Wait == nil: // of an older server
 		return "-"
 	}
 	return r.Wait.Until + " of " + strings.Join(r.Wait.Tickets, " ")

@@ -32,6 +32,7 @@ type serverStatus struct {
 	Data      *string                 `json:"data"`
 	Threads   int                     `json:"threads"`
 	Runs      map[mailroom.Status]int `json:"runs"`
+	Waits     []api.WaitGroup         `json:"waits"` // why the oldest queued runs do not run, the most runs first
 	Agents    []api.Agent             `json:"agents"`
 	Channels  []api.Channel           `json:"channels"`
 }
@@ -143,6 +144,11 @@ func (s *serverStatus) fetch(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	s.StartedAt, s.Threads, s.Runs = stats.StartedAt, stats.Threads, stats.Runs
+	waits, err := c.Sums().Waits(ctx, "delivery:no")
+	if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound { // a server of an older version
+		return err
+	}
+	s.Waits = waits.Items
 	if s.Agents, err = c.Agents(ctx); err != nil {
 		return err
 	}
@@ -162,12 +168,26 @@ func printStatus(con *command.Console, s serverStatus, output command.Format) er
 	if s.PID != nil {
 		rows = append(rows, []string{"process", fmt.Sprint(*s.PID)}, []string{"data", deref(s.Data)})
 	}
+	rows = append(rows, []string{"version", s.Version}, []string{"started", con.When(&s.StartedAt)},
+		[]string{"threads", fmt.Sprint(s.Threads)}, []string{"runs", runCounts(s.Runs)})
+	for i, w := range s.Waits[:min(len(s.Waits), shownWaits)] {
+		rows = append(rows, []string{map[bool]string{true: "queued"}[i == 0], waitGroup(w)})
+	}
 	return con.PrintTable(append(rows,
-		[]string{"version", s.Version}, []string{"started", con.When(&s.StartedAt)},
-		[]string{"threads", fmt.Sprint(s.Threads)},
-		[]string{"runs", runCounts(s.Runs)}, []string{"agents", agentNames(s.Agents)},
-		[]string{"channels", channelStates(s.Channels)},
+		[]string{"agents", agentNames(s.Agents)}, []string{"channels", channelStates(s.Channels)},
 	))
+}
+
+// shownWaits is how many causes mailroom status shows.
+const shownWaits = 5
+
+// waitGroup formats why queued runs wait, such as "170 wait behind 30 others, for a decision: Deploy?".
+func waitGroup(w api.WaitGroup) string {
+	verb := map[bool]string{true: "waits", false: "wait"}[w.Runs == 1]
+	if w.Runs == w.Behind {
+		return fmt.Sprintf("%d %s for %s", w.Runs, verb, w.Text)
+	}
+	return fmt.Sprintf("%d %s, behind %d runs, for %s", w.Runs, verb, w.Behind, w.Text)
 }
 
 // runCounts formats the number of runs by status, without zeros.

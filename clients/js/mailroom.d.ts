@@ -167,6 +167,27 @@ export interface Message {
   created_at: string;
 }
 
+/** What keeps an open run from running. text continues "waits for". */
+export interface Blocker {
+  cause: 'decision' | 'event' | 'child' | 'timer' | 'run' | 'time' | 'join' | 'retry' | 'pause' | 'worker' | 'server' | 'slot' | string;
+  text: string;
+  until?: string;
+  /** With run and child: the run that comes first, if the token sees it. */
+  run?: string;
+  tickets?: string[];
+}
+
+/** A cause for which queued runs wait, themselves or behind the `behind` runs that do. */
+export interface WaitGroup {
+  cause: Blocker['cause'];
+  agent: string;
+  text: string;
+  runs: number;
+  behind: number;
+  run: string;
+  since: string;
+}
+
 export interface Run {
   id: string;
   thread: string;
@@ -193,6 +214,8 @@ export interface Run {
   wait: { tickets: string[]; until: 'all' | 'any' } | null;
   /** What its silent agent waits for, in the agent's words, while it is running. */
   waits_on?: { text: string; since: string };
+  /** Why it does not run, while it is queued or waiting: what keeps it, then what keeps the run before it, and so on. The last one is the cause. */
+  waits_for?: Blocker[];
   steps: number;
   progress: number;
   created_at: string;
@@ -483,6 +506,7 @@ export class Mailroom {
   runs(query?: ListQuery): Promise<Page<Run>>;
   countRuns(query?: Abortable & { q?: string; cursor?: string }): Promise<{ count: number; next: string | null; looked_to?: string }>;
   failures(query?: Abortable & { q?: string; limit?: number }): Promise<{ items: Failure[]; looked_to?: string }>;
+  waits(query?: Abortable & { q?: string }): Promise<{ items: WaitGroup[]; runs: number; looked_to?: string }>;
   search(query: Abortable & { q: string; thread?: string; cursor?: string; limit?: number }): Promise<Page<FoundMessage> & { indexed_to: string | null; complete: boolean }>;
   retryMany(query: Many): Promise<{ matched: number; retried: number; next: string | null }>;
   cancelMany(query: Many): Promise<{ matched: number; cancelled: number; next: string | null }>;

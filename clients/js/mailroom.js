@@ -170,6 +170,11 @@ export class Mailroom {
     return this.#call('GET', 'v1/failures', { query: { q, limit }, signal });
   }
 
+  /** Why queued runs do not run, the cause of the most runs first: `{ items, runs, looked_to }`. */
+  waits({ q, signal } = {}) {
+    return this.#call('GET', 'v1/waits', { query: { q }, signal });
+  }
+
   /** Messages that have all words of q, newest first: `{ items, next, indexed_to, complete }`. A page may be empty and have a next. */
   search({ q, thread, cursor, limit, signal }) {
     return this.#call('GET', 'v1/search', { query: { q, thread, cursor, limit }, signal });

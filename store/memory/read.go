@@ -162,6 +162,14 @@ func (r reader) countFailures(q store.CountQuery) (counts []store.FailureCount) 
 // selectRuns returns all matching rows in order, without copying them.
 func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 	var found []*mailroom.Run
+	if q.Set == store.RunsNext {
+		for _, t := range r.threads.all() {
+			if slices.Contains(q.Threads, t.Key) {
+				found = append(found, first(r.selectRuns(store.RunQuery{Thread: t.ID, Set: store.RunsQueued}), 1)...)
+			}
+		}
+		return found
+	}
 	some := q.Owner != "" || len(q.Threads) > 0 // not of all threads
 	consider := func(run *mailroom.Run) {
 		if !matches(run, q) {

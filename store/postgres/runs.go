@@ -47,6 +47,9 @@ const (
 
 // Runs implements [store.Reader].
 func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
+	if q.Set == store.RunsNext {
+		return nextRuns(r, q.Threads)
+	}
 	if len(q.Threads) > 0 {
 		return r.runsWithin(q)
 	}
@@ -113,6 +116,14 @@ func (r reader) runsOf(q store.RunQuery, pile int64) ([]sqlstore.SizedRun, error
 		run, err := scanRun(c)
 		return sqlstore.SizedRun{Run: run, Size: c.size}, err
 	})
+}
+
+// nextRuns reads the first run of the queue of each thread.
+func nextRuns(r reader, threads []int64) ([]*mailroom.Run, error) {
+	var s sqlstore.Select
+	s.Add("SELECT n.key, n.body FROM unnest(?::bigint[]) u (key) CROSS JOIN LATERAL (SELECT r.key, r.body FROM run r "+
+		"WHERE r.thread = u.key AND r.pile = 0 ORDER BY r.priority, r.place, r.key LIMIT 1) n", threads)
+	return list(r, "read runs", &s, 0, 0, scanRun)
 }
 
 // whichRuns adds all conditions of q except IDs and From to s.

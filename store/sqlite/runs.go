@@ -30,11 +30,18 @@ const (
 	failedRuns = "SELECT r.key, r.body FROM failure f CROSS JOIN run r ON r.key = f.run"
 )
 
+// nextRun selects the first run of the queue of a thread.
+const nextRun = "SELECT r.key, r.body FROM run r WHERE r.thread = ? AND r.queue = 0 " +
+	"ORDER BY r.priority, r.place, r.key LIMIT 1"
+
 const runsWith = "SELECT r.key, r.body FROM run r WHERE r.id " // … IN list
 
 func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.IDs) > 0 {
 		return r.runsByID(q)
+	}
+	if q.Set == store.RunsNext {
+		return nextRuns(r, q.Threads)
 	}
 	if len(q.Threads) > 0 {
 		return runsWithin(r, q)
@@ -71,6 +78,21 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 		sqlstore.SortRuns(found, q.Oldest)
 	}
 	return sqlstore.FirstRuns(found, sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}), nil
+}
+
+// nextRuns reads the first run of the queue of each thread.
+func nextRuns(r reader, threads []int64) (runs []*mailroom.Run, err error) {
+	for _, key := range threads {
+		err := r.query("read runs", nextRun, []any{key}, func(c *columns) (bool, error) {
+			run, err := scanRun(c)
+			runs = append(runs, run)
+			return true, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return runs, nil
 }
 
 // isRunning reports whether q asks for the running runs of all threads.

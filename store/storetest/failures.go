@@ -78,6 +78,30 @@ func runsWithin(t *testing.T, s *handle) {
 	s.wantRuns("of bob and y", query{Owner: "bob", Group: "y"})
 }
 
+// nextRuns checks RunsNext, among threads with many runs, one with one and one without a queue.
+func nextRuns(t *testing.T, s *handle) {
+	c := someRuns()
+	c.Threads = append(c.Threads, thread("idle"))
+	s.write(c)
+	at, u, idle := c.Threads[0].Key, c.Threads[1].Key, c.Threads[2].Key
+	next := func(what string, threads []int64, want ...string) {
+		t.Helper()
+		got := runIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Run, error) {
+			return r.Runs(store.RunQuery{Threads: threads, Set: store.RunsNext})
+		}))
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+	}
+	next("of each", []int64{u, idle, at, 7777}, "q1", "qu")
+	next("of one", []int64{u}, "qu")
+	next("of none", []int64{idle})
+	c.Runs[7].Status, c.Runs[7].StartedAt = mailroom.StatusCompleted, base() // q1
+	s.write(&store.Changes{Threads: c.Threads[:1], Runs: c.Runs[7:8]})
+	next("after the first", []int64{at}, "q2")
+}
+
 func runsOfAGroup(t *testing.T, s *handle) {
 	c := ownedRuns(s)
 	type query = store.RunQuery

@@ -198,6 +198,7 @@ func runCases() []testCase {
 	return []testCase{{"of an owner", runsOfAnOwner}, {"of an owner and of threads", runsWithin},
 		{"of an error group", runsOfAGroup}, {"that failed are counted by error group", countedFailures},
 		{"are counted by agent", runsOfEachAgent}, {"whose deadline has passed", overdueRuns},
+		{"whose turn it is", nextRuns},
 		{"by", func(t *testing.T, s *handle) {
 			c := someRuns()
 			s.write(c)

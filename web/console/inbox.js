@@ -7,7 +7,8 @@ import { isEnter } from '../chat/text.js';
 import { useLoad } from './load.js';
 import { Action, Block, Detail, Empty, Line, Problem, RunLink, ThreadLink, Time } from './parts.js';
 
-const TITLES = { approval: 'Approval', input: 'Question', event: 'Event' };
+/** The kinds of tickets that a person can decide, and how they are called. */
+export const TITLES = { approval: 'Approval', input: 'Question', event: 'Event' };
 
 /** The open tickets that a person can decide, the oldest first. */
 async function openTickets(signal) {
@@ -57,7 +58,8 @@ export function Inbox() {
   </section>`;
 }
 
-function Ticket({ ticket, selected, select, decided }) {
+/** A question with what a person needs to decide it. decided is called with the outcome. */
+export function Ticket({ ticket, selected = false, select, decided }) {
   const { id, kind, prompt, action, arguments: given, digest, opened_at: opened, expires_at: expires, thread, run, name } = ticket;
   return html`<li data-id=${id} tabindex="-1" class="card" aria-current=${selected ? 'true' : null} aria-label=${`${TITLES[kind]}: ${prompt ?? name}`} onFocusCapture=${select}>
     <p class="meta"><strong>${TITLES[kind]}</strong> <${ThreadLink} id=${thread} /> <${RunLink} id=${run} /> ${opened && html`<span>asked <${Time} at=${opened} /></span>`} ${expires && html`<span class="expires">expires <${Time} at=${expires} /></span>`}</p>

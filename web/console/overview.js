@@ -11,19 +11,19 @@ import { between, duration, number } from './words.js';
 const AT_REST = new Set(['connected', 'starting', 'standby']);
 
 async function readAll(signal) {
-  const [stats, agents, channels, tickets, failures] = await Promise.all([
-    client.stats({ signal }), client.agents({ signal }), client.channels({ signal }),
+  const [stats, waits, agents, channels, tickets, failures] = await Promise.all([
+    client.stats({ signal }), client.waits({ q: 'delivery:no', signal }), client.agents({ signal }), client.channels({ signal }),
     client.tickets({ q: 'state:open', limit: 500, signal }), client.runs({ q: 'status:failed', limit: 8, signal }),
   ]);
   const questions = tickets.items.filter(({ kind }) => kind === 'approval' || kind === 'input');
-  return { stats, agents, channels, questions, more: Boolean(tickets.next), failures: failures.items };
+  return { stats, waits, agents, channels, questions, more: Boolean(tickets.next), failures: failures.items };
 }
 
 export function Overview() {
   const { data, error, reload } = useLoad(readAll, [], ['run.', 'ticket.']);
   const now = useNow(5);
   if (!data) return html`<section class="page"><h1>Overview</h1><${Problem} error=${error} retry=${reload} /></section>`;
-  const { stats, agents, channels, questions, more, failures } = data;
+  const { stats, waits, agents, channels, questions, more, failures } = data;
   const paused = agents.filter((agent) => agent.paused);
   const gone = agents.filter((agent) => !agent.available && agent.queued > 0);
   const idle = agents.filter((agent) => !agent.available && agent.queued === 0);
@@ -42,6 +42,7 @@ export function Overview() {
       <${Figure} name="Oldest due work" value=${stats.oldest_due_ms > 0 ? duration(stats.oldest_due_ms) : 'none'} tone=${stats.oldest_due_ms > 60_000 ? 'warn' : ''} />
       <${Figure} name="Threads" value=${number(stats.threads)} href=${link('threads')} />
     </ul>
+    <${Waits} waits=${waits} queued=${stats.runs.queued} />
     <h2>Needs attention</h2>
     ${paused.length + gone.length + down.length === 0 ? html`<p class="hint">${idle.length === 0 ? 'All agents available' : html`<a href=${link('agents')}>${idle.length === 1 ? '1 agent' : `${number(idle.length)} agents`} without queued runs unavailable</a>`}${channels.length > 0 ? ', all channels connected' : ''}.</p>` : html`<ul class="plain">
       ${down.map((channel) => html`<li key=${`c ${channel.name}`}><${Status} of=${channel.state} tone=${channel.state === 'queued' ? 'warn' : undefined} /> <span>channel <a href=${link('channels')}><${Line} text=${channel.name} /></a>: <${Line} text=${channel.reason} /></span></li>`)}
@@ -54,6 +55,18 @@ export function Overview() {
     <p class="hint">The server started ${duration(between(stats.started_at, now))} ago.</p>
   </section>`;
 }
+
+// Waits says why queued runs do not run, the cause of the most runs first.
+function Waits({ waits, queued }) {
+  if (waits.runs === 0) return null;
+  return html`<h2>Why ${number(queued)} queued ${queued === 1 ? 'run does' : 'runs do'} not run</h2>
+    ${waits.looked_to && html`<p class="hint">Of the ${number(waits.runs)} oldest.</p>`}
+    <ol class="plain waits">${waits.items.slice(0, 10).map((group) => html`<li key=${`${group.cause} ${group.agent} ${group.run}`}>
+      <strong>${number(group.runs)}</strong> ${group.runs === 1 ? 'waits' : 'wait'}${group.runs !== group.behind && html` behind ${number(group.behind)} ${group.behind === 1 ? 'run' : 'runs'}`} for <a href=${CAUSES[group.cause]?.(group) ?? link('run', group.run)}><${Line} text=${group.text} /></a> <span class="note">since <${Time} at=${group.since} /></span></li>`)}</ol>`;
+}
+
+// CAUSES are the pages on which a person ends a cause; of the others it is the page of the oldest run.
+const CAUSES = { decision: ({ behind, run }) => (behind > 1 ? link('inbox') : link('run', run)), pause: () => link('agents'), worker: () => link('agents'), server: () => link('agents') };
 
 // age returns how long the oldest question has been open, or at least the oldest of this page: they are newest first. An older server does not say.
 function age(questions, more, now) {

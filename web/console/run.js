@@ -6,6 +6,7 @@ import { plain } from '../chat/text.js';
 import { client, may } from './account.js';
 import { link, term } from './address.js';
 import { useLoad, useNow } from './load.js';
+import { Ticket, TITLES } from './inbox.js';
 import { Markdown } from './markdown.js';
 import { Action, Block, Detail, Line, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
 import { between, duration, number, whole } from './words.js';
@@ -15,8 +16,9 @@ const MOST = 2_000; // entries of a run that are loaded
 /** A run with its messages, children and entries. */
 async function readRun(id, signal) {
   const run = await client.run(id, { signal });
-  const [children, ...messages] = await Promise.all([
+  const [children, questions, ...messages] = await Promise.all([
     client.runs({ q: term('parent', id), limit: 100, signal }),
+    run.status === 'waiting' ? client.tickets({ q: `${term('run', id)} state:open`, limit: 100, signal }) : { items: [] },
     ...run.messages.slice(0, 50).map((message) => client.message(run.thread, message, { signal }).catch(() => null)), // it may be purged
   ]);
   const entries = [];
@@ -26,7 +28,7 @@ async function readRun(id, signal) {
     entries.push(...page.items);
     after = page.next;
   } while (after !== null && entries.length < MOST);
-  return { run, children: children.items, messages: messages.filter(Boolean), attempts: attemptsOf(entries), entries, cut: after !== null };
+  return { run, children: children.items, questions: questions.items.filter(({ kind }) => TITLES[kind]), messages: messages.filter(Boolean), attempts: attemptsOf(entries), entries, cut: after !== null };
 }
 
 const ENDS = {
@@ -47,12 +49,14 @@ export function RunPage({ id }) {
   const { data, error, reload } = useLoad((signal) => readRun(id, signal), [id]);
   const now = useNow(data && !data.run.finished_at ? 1 : 60);
   if (!data) return html`<section class="page"><h1>Run</h1><${Problem} error=${error} retry=${reload} /></section>`;
-  const { run, children, messages, attempts, entries, cut } = data;
+  const { run, children, messages, attempts, entries, cut, questions } = data;
   return html`<section class="page run">
     <h1>Run <span class="mono small">${displayLine(run.id)}</span></h1>
     <${Problem} error=${error} retry=${reload} />
     <p class="meta"><${Status} of=${run.status} text=${run.stopping ? 'stopping' : run.status} /> <${Line} text=${run.agent} /> <${ThreadLink} id=${run.thread} /> created <${Time} at=${run.created_at} /></p>
     ${run.waits_on && html`<p class="meta waits">waits for <${Line} text=${run.waits_on.text} /> since <${Time} at=${run.waits_on.since} /></p>`}
+    <${WaitsFor} run=${run} />
+    ${questions.length > 0 && html`<ol class="tickets" aria-label="Questions of this run">${questions.map((ticket) => html`<${Ticket} key=${ticket.id} ticket=${ticket} decided=${reload} />`)}</ol>`}
     <${Actions} run=${run} reload=${reload} />
     ${run.error && html`<div class="card failure"><p class="meta"><strong>${run.error.class}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
     ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${run.last_error.class}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}
@@ -70,6 +74,13 @@ export function RunPage({ id }) {
     </div>
     <${Timeline} run=${run} entries=${entries} cut=${cut} />
   </section>`;
+}
+
+// WaitsFor says why an open run does not run: what keeps it, and what keeps the run before it.
+function WaitsFor({ run }) {
+  if (!run.waits_for?.length) return null;
+  return html`<ol class="waits" aria-label="What it waits for">${run.waits_for.map((blocker, i) => html`<li key=${i}>
+    ${i === 0 ? 'Waits for' : 'which waits for'} <${Line} text=${blocker.text} />${blocker.run && html` <${RunLink} id=${blocker.run} />`}${blocker.until && html` (ends <${Time} at=${blocker.until} />)`}</li>`)}</ol>`;
 }
 
 function Actions({ run, reload }) {

@@ -44,8 +44,11 @@ function runRow(run) {
     <${Cell} kind="agent"><${Line} text=${run.agent} /><//>
     <${Cell} kind="time"><${Time} at=${run.created_at} /><//>
     <${Cell} kind="took">${took}${run.attempt > 1 ? ` (attempt ${run.attempt})` : ''}<//>
-    <${Cell} kind="note">${run.last_error ? html`Next try <${Time} at=${run.available_at} />: <${Line} text=${run.last_error.message} />` : html`<${Line} text=${run.error?.message ?? run.reason ?? run.reply ?? ''} />`}<//>`;
+    <${Cell} kind="note">${run.last_error ? html`Next try <${Time} at=${run.available_at} />: <${Line} text=${run.last_error.message} />` : html`<${Line} text=${run.error?.message ?? run.reason ?? waits(run) ?? run.reply ?? ''} />`}<//>`;
 }
+
+/** The cause why an open run does not run, undefined of another one. */
+const waits = ({ waits_for: all }) => all?.length > 0 && `Waits for ${all.at(-1).text}` || undefined;
 
 function Quick({ q }) {
   return html`<div class="quick" role="group" aria-label="Common filters">${QUICK.map(([name, of]) => html`<button type="button" key=${name} class="chip" aria-pressed=${String(q === of)} onClick=${() => go('runs', '', { q: of })}>${name}</button>`)}</div>`;

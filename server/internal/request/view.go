@@ -6,7 +6,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/internal/reserved"
+	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -30,6 +32,36 @@ func ShowRuns(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 		out = append(out, shown)
 	}
 	return out, nil
+}
+
+// ShowRunsTo is ShowRuns with what keeps open runs from running, as far as the token who sees it.
+func ShowRunsTo(rd store.Reader, who *auth.Token, rows []*mailroom.Run) ([]api.Run, error) {
+	out, err := ShowRuns(rd, rows)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ledger.WaitsFor(rd, rd.Now(), rows, SeesRun(who))
+	for i := range out {
+		for _, b := range all[out[i].ID] {
+			out[i].WaitsFor = append(out[i].WaitsFor, showBlocker(&b))
+		}
+	}
+	return out, err
+}
+
+// SeesRun returns whether the token who may see a run of a thread.
+func SeesRun(who *auth.Token) func(*mailroom.Run, *mailroom.Thread) bool {
+	return func(r *mailroom.Run, of *mailroom.Thread) bool {
+		return (who.Terms.Run == "" || who.Terms.Run == r.ID) && who.CanSee(of)
+	}
+}
+
+func showBlocker(b *thread.Blocker) api.Blocker {
+	out := api.Blocker{Cause: b.Cause, Text: b.Text(), Until: Known(b.Until), Run: b.Run}
+	for _, k := range b.Tickets {
+		out.Tickets = append(out.Tickets, k.ID)
+	}
+	return out
 }
 
 // holders returns the workers of the running runs, by run id.

@@ -131,7 +131,7 @@ func (l Lookup) ShownRun(ctx context.Context, id string) (out api.Run, thread *m
 			return err
 		}
 		thread = t
-		shown, err := ShowRuns(rd, []*mailroom.Run{r})
+		shown, err := ShowRunsTo(rd, CallerOf(ctx), []*mailroom.Run{r})
 		if err == nil {
 			out = shown[0]
 		}

@@ -1,0 +1,247 @@
+package thread
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// Cause is why an open run does not run.
+type Cause string
+
+const (
+	// CauseDecision: the run waits for a person, who decides an approval or answers a question.
+	CauseDecision Cause = "decision"
+	CauseEvent    Cause = "event"  // it waits for a program, which decides a ticket
+	CauseChild    Cause = "child"  // it waits for the end of a run that it has sent
+	CauseTimer    Cause = "timer"  // it sleeps
+	CauseRun      Cause = "run"    // another run of its thread comes first
+	CauseTime     Cause = "time"   // its submit wanted no earlier start
+	CauseJoin     Cause = "join"   // more messages of its sender may join it
+	CauseRetry    Cause = "retry"  // its next attempt is delayed
+	CausePause    Cause = "pause"  // its agent is paused
+	CauseWorker   Cause = "worker" // no live worker serves its agent
+	// CauseServer: only the server that keeps its session starts it, and that server has no live worker for it.
+	CauseServer Cause = "server"
+	// CauseSlot: it is due, and workers serve its agent. They start it next, or have no free slot.
+	CauseSlot Cause = "slot"
+)
+
+// Blocker is what keeps an open run from running: the first thing that must end before the run can start. The fields
+// after Until are set for some causes only.
+type Blocker struct {
+	Cause Cause
+	Agent string    // of the run that does not run
+	Until time.Time // when it ends by itself; zero: that is unknown
+
+	Run     string             // of CauseRun and CauseChild: the run that comes first
+	Tickets []*mailroom.Ticket // of CauseDecision, CauseEvent, CauseChild and CauseTimer: the open ones, at least one
+	Node    string             // of CauseServer: id of the server
+	Pause   store.Pause        // of CausePause
+	Workers int                // of CauseSlot: number of live workers that may start the run
+}
+
+// Situation has the rows that decide why a run does not run, all of one moment.
+type Situation struct {
+	Now    time.Time
+	Run    *mailroom.Run
+	Thread *mailroom.Thread
+	// First is the run whose turn it is in the thread: the current one, or the one that a claim would start. See
+	// [FirstOf]. nil: it is unknown, as in a thread that is changing.
+	First *mailroom.Run
+	// Tickets has the tickets of Run, if it waits. Tickets of other runs are ignored.
+	Tickets []*mailroom.Ticket
+	Pauses  []store.Pause
+	Workers []*store.Worker
+}
+
+// WaitsFor returns what keeps the run of s from running. It returns nil for a run that is running or has ended.
+//
+// Several things can keep a run: it may be behind another run, and its agent may be paused as well. WaitsFor names the
+// one that the transitions ask for first. So what it names must end, whatever else holds.
+func WaitsFor(s Situation) *Blocker {
+	b := s.blocker()
+	if b != nil {
+		b.Agent = s.Run.Agent
+	}
+	return b
+}
+
+func (s *Situation) blocker() *Blocker {
+	r := s.Run
+	switch {
+	case r.Status == mailroom.StatusRunning || r.Status.Finished():
+		return nil
+	case r.ID != s.Thread.Current && r.Scheduled && r.NotBefore.After(s.Now):
+		if r.Joins {
+			return &Blocker{Cause: CauseJoin, Until: r.NotBefore}
+		}
+		return &Blocker{Cause: CauseTime, Until: r.NotBefore}
+	case s.First != nil && s.First.ID != r.ID:
+		return &Blocker{Cause: CauseRun, Run: s.First.ID}
+	case r.Status == mailroom.StatusWaiting:
+		if b := openWait(r, s.Tickets, s.Now); b != nil {
+			return b
+		}
+	case r.AvailableAt.After(s.Now):
+		return &Blocker{Cause: CauseRetry, Until: r.AvailableAt}
+	}
+	return s.notClaimed()
+}
+
+// notClaimed returns why no worker has started the run of s, which is due.
+func (s *Situation) notClaimed() *Blocker {
+	agent := s.Run.Agent
+	if i := slices.IndexFunc(s.Pauses, func(p store.Pause) bool { return p.Agent == agent }); i >= 0 {
+		return &Blocker{Cause: CausePause, Until: s.Pauses[i].Probe, Pause: s.Pauses[i]}
+	}
+	_, node := ParseDueAgent(dueAgent(s.Thread, agent))
+	n := 0
+	for _, w := range s.Workers {
+		if w.Live(s.Now) && slices.Contains(w.Agents, agent) && (node == "" || w.Node == node) {
+			n++
+		}
+	}
+	switch {
+	case n > 0:
+		return &Blocker{Cause: CauseSlot, Workers: n}
+	case node != "":
+		return &Blocker{Cause: CauseServer, Node: node}
+	}
+	return &Blocker{Cause: CauseWorker}
+}
+
+// openWait returns what a parked run waits for, or nil if its wait has ended.
+func openWait(r *mailroom.Run, tickets []*mailroom.Ticket, now time.Time) *Blocker {
+	var of Tickets
+	for _, k := range tickets {
+		if k.Run == r.ID {
+			of.set(k)
+		}
+	}
+	if r.Wait == nil || of.waitExpired(r, now) {
+		return nil
+	}
+	b := &Blocker{Cause: CauseTimer}
+	endless := false
+	for _, name := range r.Wait.Names {
+		k := of.named(r.ID, name)
+		if !isOpen(k, now) || slices.Contains(b.Tickets, k) {
+			continue // a wait may name a ticket twice
+		}
+		b.Tickets = append(b.Tickets, k)
+		b.Cause = nearest(b.Cause, causeOf(k))
+		if b.Cause == CauseChild && b.Run == "" {
+			_, b.Run, _ = SendIDs(mailroom.Send{Name: name}, r.ID)
+		}
+		switch at := k.ExpiresAt; {
+		case at == nil:
+			endless = true
+		case b.Until.IsZero() || r.Wait.Any == at.Before(b.Until):
+			b.Until = *at
+		}
+	}
+	if b.Cause != CauseChild {
+		b.Run = ""
+	}
+	if endless && !r.Wait.Any {
+		b.Until = time.Time{}
+	}
+	return b
+}
+
+// nearest returns the one of two causes of a wait that is named: a person is asked before a program is.
+func nearest(a, b Cause) Cause {
+	for _, c := range []Cause{CauseDecision, CauseChild, CauseEvent} {
+		if a == c || b == c {
+			return c
+		}
+	}
+	return CauseTimer
+}
+
+// causeOf returns the cause for a run that waits for this ticket only.
+func causeOf(k *mailroom.Ticket) Cause {
+	switch k.Kind {
+	case mailroom.TicketApproval, mailroom.TicketInput:
+		return CauseDecision
+	case mailroom.TicketChildren:
+		return CauseChild
+	case mailroom.TicketTimer:
+		return CauseTimer
+	}
+	return CauseEvent
+}
+
+// Text says what the run waits for, as one line that continues "waits for". It names no run, because its reader may
+// know the run by a shorter name, or not at all.
+func (b *Blocker) Text() string {
+	switch b.Cause {
+	case CauseDecision:
+		return b.decision()
+	case CauseEvent:
+		return "the event " + strconv.Quote(WaitsOn(b.of(CauseEvent)[0].Name))
+	case CauseChild:
+		return "the end of a run that it has sent"
+	case CauseTimer:
+		return "its timer"
+	case CauseRun:
+		return "the run before it in its thread"
+	case CauseTime:
+		return "its time"
+	case CauseJoin:
+		return "more messages of its sender"
+	case CauseRetry:
+		return "the time of its next attempt"
+	case CausePause:
+		text := fmt.Sprintf("agent %s, which %s has paused", b.Agent, b.Pause.Pauser())
+		if b.Pause.Reason != "" {
+			text += ": " + WaitsOn(b.Pause.Reason)
+		}
+		return text
+	case CauseWorker:
+		return fmt.Sprintf("a worker: no live one serves agent %s", b.Agent)
+	case CauseServer:
+		return fmt.Sprintf("the server that keeps its session: it has no live worker for agent %s", b.Agent)
+	case CauseSlot:
+		return fmt.Sprintf("a free slot of agent %s", b.Agent)
+	}
+	return string(b.Cause)
+}
+
+// of returns the tickets for which a run would wait with this cause.
+func (b *Blocker) of(c Cause) []*mailroom.Ticket {
+	return slices.DeleteFunc(slices.Clone(b.Tickets), func(k *mailroom.Ticket) bool { return causeOf(k) != c })
+}
+
+// decision says which decision or answer of a person a run waits for.
+func (b *Blocker) decision() string {
+	asked := b.of(CauseDecision)
+	first := asked[0]
+	text := "a decision"
+	if first.Kind == mailroom.TicketInput {
+		text = "an answer"
+	}
+	if len(asked) > 1 {
+		text = fmt.Sprintf("%d answers, the first", len(asked))
+	}
+	return text + ": " + WaitsOn(cmp.Or(first.Prompt, first.Action, first.Name))
+}
+
+// FirstOf returns the run of a thread without a current run that a claim at now would start, or nil. next is the first
+// of the runs that wait for their turn, or nil, and scheduled are the first runs of [store.RunsScheduled]: those whose
+// time has come are in the queue as soon as a transition looks.
+func FirstOf(next *mailroom.Run, scheduled []*mailroom.Run, now time.Time) *mailroom.Run {
+	for _, r := range scheduled {
+		// It goes to the end of the runs with its priority, see promote.
+		if !r.NotBefore.After(now) && (next == nil || r.Priority < next.Priority) {
+			next = r
+		}
+	}
+	return next
+}
