@@ -16,7 +16,7 @@ func waitMutants() []mutant {
 		{"a program is asked before a person", "thread/waitsfor.go",
 			"[]Cause{CauseDecision, CauseChild, CauseEvent}", "[]Cause{CauseChild, CauseEvent, CauseDecision}", "thread", rule},
 		{"a wait for an event ends with its question", "thread/waitsfor.go",
-			"if endless && !r.Wait.Any {", "if false {", "thread", rule},
+			"if endless && !r.Wait.Any {", "if endless && false {", "thread", rule},
 		{"a wait for all ends with the first", "thread/waitsfor.go",
 			"r.Wait.Any == at.Before(b.Until)", "at.Before(b.Until)", "thread", rule},
 		{"a retry is due at once", "thread/waitsfor.go", "case r.AvailableAt.After(s.Now):", "case false:", "thread", rule},
