@@ -33,7 +33,16 @@ func waiting(s *thread.Situation, anyOf bool, tickets ...mailroom.Ticket) {
 	}
 }
 
-func TestARunWaitsForWhatComesFirst(t *testing.T) {
+// blockedCase is a situation and what is said of it.
+type blockedCase struct {
+	name   string
+	change func(s *thread.Situation)
+	cause  thread.Cause
+	text   string
+	until  *time.Time
+}
+
+func blockedCases() []blockedCase {
 	in := func(minutes int) *time.Time {
 		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(minutes) * time.Minute)
 		return &at
@@ -44,13 +53,7 @@ func TestARunWaitsForWhatComesFirst(t *testing.T) {
 	event := mailroom.Ticket{Name: "built", Kind: mailroom.TicketEvent}
 	child := mailroom.Ticket{Name: "help", Kind: mailroom.TicketChildren}
 	pause := store.Pause{Agent: "echo", By: "ann", Reason: "no\ncredit", Probe: *in(1)}
-	for _, c := range []struct {
-		name   string
-		change func(s *thread.Situation)
-		cause  thread.Cause
-		text   string
-		until  *time.Time
-	}{
+	return []blockedCase{
 		{"due", func(*thread.Situation) {}, thread.CauseSlot, "a free slot of agent echo", nil},
 		{"running", func(s *thread.Situation) { s.Run.Status = mailroom.StatusRunning }, "", "", nil},
 		{"ended", func(s *thread.Situation) { s.Run.Status = mailroom.StatusFailed }, "", "", nil},
@@ -110,7 +113,11 @@ func TestARunWaitsForWhatComesFirst(t *testing.T) {
 			waiting(s, false, timer)
 			s.Tickets = append(s.Tickets, &mailroom.Ticket{Run: "other", Name: "nap", Kind: mailroom.TicketInput})
 		}, thread.CauseTimer, "its timer", in(3)},
-	} {
+	}
+}
+
+func TestARunWaitsForWhatComesFirst(t *testing.T) {
+	for _, c := range blockedCases() {
 		t.Run(c.name, func(t *testing.T) {
 			b := thread.WaitsFor(situation(c.change))
 			if b == nil {
