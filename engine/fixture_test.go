@@ -114,7 +114,7 @@ func (h *fixture) run(id string) *mailroom.Run {
 // workers returns the worker rows, by id.
 func (h *fixture) workers() []*store.Worker {
 	h.t.Helper()
-	return query(h, store.Reader.Workers)
+	return query(h, func(r store.Reader) ([]*store.Worker, error) { return r.Workers() })
 }
 
 // entries returns a thread's entries of some kinds, or all.
