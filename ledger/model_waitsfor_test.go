@@ -179,9 +179,10 @@ func (m *model) checkStartable(t *rapid.T, said map[string]ledger.Blocked, asked
 		if was == nil || r.Attempt == was.Attempt {
 			continue
 		}
-		// The claim ends runs whose deadline has passed, and starts the next ones.
+		// The claim ends runs whose deadline has passed, and starts the next ones. It makes a run that more messages may
+		// join wait again, for seconds after a start of the server.
 		ended := slices.ContainsFunc(slices.Collect(maps.Values(before.Runs)), func(o *mailroom.Run) bool {
-			return o.Thread == r.Thread && o.ID != id && !o.Status.Finished() && m.endedOverdue(o.ID)
+			return o.Thread == r.Thread && o.ID != id && !o.Status.Finished() && (m.endedOverdue(o.ID) || o.Joins)
 		})
 		if of := said[id]; !ended && (len(of) != 1 || of[0].Cause != thread.CauseSlot) {
 			t.Fatalf("a claim started run %s, which was said to wait for %+v", id, of)
@@ -200,7 +201,7 @@ func (m *model) checkStartable(t *rapid.T, said map[string]ledger.Blocked, asked
 		at := before.Threads[was.Thread].Nodes[was.Agent]
 		asks := asked.Agents[was.Agent] > 0 && due <= min(asked.Slots, asked.Agents[was.Agent]) &&
 			(at == "" || at == asked.Node)
-		if asks && of[0].Cause == thread.CauseSlot && !was.OnLastAttempt() && !was.HasPassed(now) &&
+		if asks && of[0].Cause == thread.CauseSlot && !was.Joins && !was.OnLastAttempt() && !was.HasPassed(now) &&
 			r.Attempt == was.Attempt {
 			t.Fatalf("run %s was said to wait for a free slot, and a claim with room did not start it", id)
 		}

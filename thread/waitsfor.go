@@ -238,8 +238,9 @@ func (b *Blocker) decision() string {
 // time has come are in the queue as soon as a transition looks.
 func FirstOf(next *mailroom.Run, scheduled []*mailroom.Run, now time.Time) *mailroom.Run {
 	for _, r := range scheduled {
-		// It goes to the end of the runs with its priority, see promote.
-		if !r.NotBefore.After(now) && (next == nil || r.Priority < next.Priority) {
+		// It goes to the end of the runs with its priority, or to the place that it has, see promote.
+		if !r.NotBefore.After(now) && (next == nil || r.Priority < next.Priority ||
+			r.Priority == next.Priority && r.Joins && r.Place < next.Place) {
 			next = r
 		}
 	}

@@ -141,6 +141,13 @@ func TestTheRunWhoseTurnItIs(t *testing.T) {
 	run := func(id string, priority, seconds int) *mailroom.Run {
 		return &mailroom.Run{ID: id, Priority: priority, NotBefore: now.Add(time.Duration(seconds) * time.Second)}
 	}
+	joined := run("joined", 5, -1)
+	joined.Joins, joined.Place = true, 3
+	placed := func(id string, place int64) *mailroom.Run {
+		r := run(id, 5, 0)
+		r.Place = place
+		return r
+	}
 	for _, c := range []struct {
 		next      *mailroom.Run
 		scheduled []*mailroom.Run
@@ -153,6 +160,8 @@ func TestTheRunWhoseTurnItIs(t *testing.T) {
 		{nil, []*mailroom.Run{run("first", 5, -1), run("urgent", 4, 0), run("later", 1, 1)}, "urgent"},
 		{run("next", 5, 0), []*mailroom.Run{run("equal", 5, -1)}, "next"},
 		{run("next", 5, 0), []*mailroom.Run{run("urgent", 4, 0)}, "urgent"},
+		{placed("next", 4), []*mailroom.Run{joined}, "joined"},
+		{placed("next", 2), []*mailroom.Run{joined}, "next"},
 	} {
 		got := ""
 		if r := thread.FirstOf(c.next, c.scheduled, now); r != nil {
