@@ -9,7 +9,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // causes returns what a run waits for, as the causes and texts of its blockers.
@@ -59,6 +61,21 @@ func TestARunSaysWhatItWaitsFor(t *testing.T) {
 	for _, r := range mustCall[api.Page[api.Run]](f, "GET /v1/runs", "").Items {
 		if len(r.WaitsFor) == 0 {
 			t.Errorf("in the list, run %s (%s) waits for nothing", r.ID, r.Status)
+		}
+	}
+}
+
+// A token that does not see all threads has no index of its queued runs: these are found among its newest ones.
+func TestWhatQueuedRunsWaitForIsFoundBehindALongHistory(t *testing.T) {
+	f := start(t)
+	w := &world{fixture: f, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	w.add("old", "ann", "echo", "apple", 700)
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
+	ann.submit("new", "one")
+	for who, as := range map[string]*fixture{"ann": ann, "the operator": f} {
+		got := mustCall[api.Waits](as, "GET /v1/waits", "")
+		if got.Runs != 1 || got.LookedTo != nil || len(got.Items) != 1 || got.Items[0].Cause != thread.CauseWorker {
+			t.Errorf("%s: got %+v", who, got)
 		}
 	}
 }

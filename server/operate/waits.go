@@ -26,7 +26,8 @@ type listWaitsInput struct {
 }
 
 // Waits sums up why queued runs do not run, by the cause at the end of what each of them waits for. It looks at the
-// oldest ones, because they have waited the longest, and their causes are what an operator must end first.
+// oldest ones, because they have waited the longest, and their causes are what an operator must end first. For a token
+// that does not see all threads no index has the queued runs alone: it looks at the newest runs of these threads.
 //
 // A sum over all would need a row for each cause, which every transition of every thread behind it would change: a
 // decision would move thousands of runs.
@@ -41,12 +42,16 @@ func (h *ListHandlers) Waits(ctx context.Context, in *listWaitsInput) (*body[api
 		return &body[api.Waits]{api.Waits{Items: []api.WaitGroup{}}}, nil
 	}
 	conditions.Statuses = []mailroom.Status{mailroom.StatusQueued}
-	scan, err := h.newRunScan(ctx, f, conditions, true)
+	scan, err := h.newRunScan(ctx, f, conditions, who.SeesAll())
 	if err != nil {
 		return nil, err
 	}
+	most := maxWaits
+	if scan.source.scoped {
+		most = maxScannedRows
+	}
 	var rows []*mailroom.Run
-	done, err := scan.read(ctx, h.find, place{}, maxWaits, func(r *mailroom.Run) {
+	done, err := scan.read(ctx, h.find, place{}, most, func(r *mailroom.Run) {
 		if queued(r.Status) && len(rows) < maxWaits {
 			rows = append(rows, r)
 		}

@@ -60,7 +60,7 @@ export function Overview() {
 function Waits({ waits, queued }) {
   if (waits.runs === 0) return null;
   return html`<h2>Why ${number(queued)} queued ${queued === 1 ? 'run does' : 'runs do'} not run</h2>
-    ${waits.looked_to && html`<p class="hint">Of the ${number(waits.runs)} oldest.</p>`}
+    ${waits.looked_to && html`<p class="hint">${number(waits.runs)} of them were looked at.</p>`}
     <ol class="plain waits">${waits.items.slice(0, 10).map((group) => html`<li key=${`${group.cause} ${group.agent} ${group.run}`}>
       <strong>${number(group.runs)}</strong> ${group.runs === 1 ? 'waits' : 'wait'}${group.runs !== group.behind && html` behind ${number(group.behind)} ${group.behind === 1 ? 'run' : 'runs'}`} for <a href=${CAUSES[group.cause]?.(group) ?? link('run', group.run)}><${Line} text=${group.text} /></a> <span class="note">since <${Time} at=${group.since} /></span></li>`)}</ol>`;
 }
