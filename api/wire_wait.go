@@ -102,7 +102,7 @@ type Failures struct {
 // Waits sum up why queued runs do not run.
 type Waits struct {
 	Items    []WaitGroup `json:"items" doc:"At most 100 causes, that with the most runs first; empty: no run is queued."`
-	Runs     int         `json:"runs" doc:"Queued runs that were looked at: the oldest, or for a token that does not see all threads the newest."`
+	Runs     int         `json:"runs" doc:"Queued runs that were looked at, the oldest or the newest."`
 	LookedTo *time.Time  `json:"looked_to,omitempty" doc:"Set if more runs may be queued: a request looks at a bounded number of runs, up to the one that was created at this time."`
 }
 

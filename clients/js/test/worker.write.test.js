@@ -64,6 +64,36 @@ test('what is shown beside a message goes on where it was after a step without o
   assert.equal(text, 'one two three ');
 });
 
+test('what is shown while a flush is under way and a step begins is shown after the step', async (t) => {
+  const [live, asked, go, shown] = [gate(), gate(), gate(), gate()];
+  const held = async (url, options) => {
+    if (String(url).endsWith('/deltas')) {
+      asked.open();
+      await go.opened;
+    }
+    return fetch(url, options);
+  };
+  const bench = await serve(t, async (s) => {
+    await live.opened;
+    s.reasoning('one ');
+    await asked.opened;
+    s.reasoning('two');
+    const step = s.step({ name: 'look' });
+    go.open();
+    await step;
+    await shown.opened;
+    return 'text';
+  }, { fetch: held });
+  const run = await bench.send('go');
+  const onState = (state) => state === 'live' && live.open();
+  let text = '';
+  for await (const { kind, delta } of bench.client.follow({ run, onState })) {
+    if (kind === 'delta' && delta.channel === 'thinking') text += delta.text;
+    if (text === 'one two') shown.open();
+  }
+  assert.equal(text, 'one two');
+});
+
 test('the text of a refused step stays in front of what was written since, in steps under way too', async (t) => {
   const bench = await serve(t, async (s) => {
     s.write('a ');

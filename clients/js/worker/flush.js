@@ -43,7 +43,9 @@ export class Flusher {
     draft.absorb(after);
     after.into = draft;
     draft.next = after.next;
-    if (this.draft === after) this.draft = draft;
+    if (this.draft !== after) return; // the next step takes it, or keeps it
+    this.draft = draft;
+    if (draft.behind > 0) this.#schedule(showEvery); // a flush that ended in the meantime saw an empty draft
   }
 
   stop() {
