@@ -50,7 +50,7 @@ class TestCrash(Case):
         notes.with_name("go").touch()
         self.assertEqual(self.done(run), f"one, done by {second.pid}")
         frozen.send_signal(signal.SIGCONT)
-        self.registered("slow", 2)  # it registers anew, and writes nothing for the run that it has lost
+        self.registered("slow", 2)  # it registers again, and writes nothing for the run that it has lost
         self.assertEqual(len(lines(notes, "first")), 1)
         again = self.mailroom.send("y", agent="slow", thread=run.thread)
         self.assertRegex(self.done(again), "^one, done by")

@@ -269,7 +269,7 @@ class TestLastAttempt(Case):
             self.assertEqual(made.last, last, (crashes, most, lost))
 
     def test_one_run_on_its_last_attempt_runs_at_a_time(self) -> None:
-        """Also while its handler, whose attempt has ended, does not return; then the claim that waits asks anew."""
+        """Also while its handler does not return after its attempt has ended. Then the waiting claim is repeated."""
         begun, go, asked = threading.Event(), threading.Event(), []
 
         def handle(s: Session) -> str:
@@ -303,7 +303,7 @@ class TestLastAttempt(Case):
             until("the attempt has ended", lambda: not worker._held)
             self.assertEqual(asked[-1], (2, False))
             go.set()
-            until("the claim that waits is asked anew", lambda: asked[-1] == (2, True))
+            until("the waiting claim is repeated", lambda: asked[-1] == (2, True))
             worker.stop()
             thread.join(PATIENCE)
 

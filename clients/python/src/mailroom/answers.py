@@ -34,7 +34,7 @@ class Child:
 
     @classmethod
     def of(cls, ticket: Ticket) -> Child:
-        """Reads the answer of the ticket that waited for it."""
+        """Reads the end of a run from the ticket that waited for it."""
         got = ticket.answer if isinstance(ticket.answer, dict) else {}
         return cls(got.get("run", ""), got.get("thread", ""), got.get("status", ticket.state), got.get("reply"))
 
@@ -55,7 +55,7 @@ class Log:
 
 def ask_row(name: str, kind: str, *, prompt: str = "", action: str = "", arguments: Any = None,
             after: float | None = None) -> Row:
-    """A ticket to open."""
+    """Builds the row of a ticket to open. `after` is the seconds until it expires."""
     if arguments is not None:
         check("the arguments of the ticket", arguments, limits.ANSWER)
     row: Row = {"name": clean(name), "kind": kind, "prompt": clean(prompt), "action": clean(action),
@@ -66,7 +66,7 @@ def ask_row(name: str, kind: str, *, prompt: str = "", action: str = "", argumen
 
 
 def send_row(name: str, text: str, **more: Any) -> Row:
-    """A message to another thread."""
+    """Builds the row of a message to another thread. `more` has further fields of a submit."""
     known = {"agent", "thread", "answer", "mode", "priority", "not_before", "deadline", "options", "metadata", "parts"}
     unknown = sorted(more.keys() - known)
     if unknown:

@@ -34,11 +34,11 @@ class AsyncSession:
         self.sync = session  # for code that runs in other threads
         self._attempt: Attempt = session._attempt
         self.blobs = AsyncBlobs(session.blobs, _away)
-        # By effect. Calls of one name wait here: in threads they could take all of the loop, and the one that they
-        # wait for needs one.
+        # By name of an effect. Calls of one name wait for each other here, on the loop. If they waited in threads of
+        # the loop's pool, they could occupy all of them, and the call that they wait for needs one.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._open = 0  # calls that have begun, and may ask or record something yet
-        self._quiet = asyncio.Event()  # set whenever none is open
+        self._open = 0  # calls under way, which may still ask or record something
+        self._quiet = asyncio.Event()  # set when the last of them ends
 
     input = property(lambda self: self.sync.input, doc=Session.input.__doc__)
     text = property(lambda self: self.sync.text, doc=Session.text.__doc__)
@@ -109,7 +109,7 @@ class AsyncSession:
     async def _beside(self, call: Coroutine[Any, Any, T]) -> T:
         """Awaits a call. If it parks the run, the handler learns that when the calls beside it have ended."""
         if beside.get():
-            return await call  # inside another one, which waits
+            return await call  # inside another call, which waits for those beside it
         self._open += 1
         self._quiet.clear()
         token = beside.set(True)
@@ -227,7 +227,10 @@ async def _away(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 async def _surely(fn: Callable[..., T], *args: Any) -> T:
-    """Calls a function that blocks, and waits for its end also if the task is cancelled: settles come later."""
+    """Calls a function that blocks, and waits for its end even if the task is cancelled.
+
+    The attempt is settled once the task has ended, and refuses a record that comes after that.
+    """
     call = asyncio.ensure_future(_away(fn, *args))
     cancelled: asyncio.CancelledError | None = None
     while not call.done():
@@ -236,13 +239,13 @@ async def _surely(fn: Callable[..., T], *args: Any) -> T:
         except asyncio.CancelledError as err:
             cancelled = err
     if cancelled is not None:
-        call.exception()  # was looked at
+        call.exception()  # else asyncio logs an exception that was never retrieved
         raise cancelled
     return call.result()
 
 
 async def _run(fn: Callable[[], Any]) -> Any:
-    """Calls what may be async. A function that is not runs in a thread, so that it does not block the loop."""
+    """Calls a function. One that is not async runs in a thread, so that it does not block the loop."""
     if inspect.iscoroutinefunction(fn):
         return await fn()
     value = await _away(fn)

@@ -22,7 +22,8 @@ from .rows import Row
 from .text import Live, Text
 from .transport import FAULTS, Query, Transport
 
-# Whether a call holds Parked back until the calls beside it have ended, so that they may still ask.
+# Whether this call of an async handler holds Parked back until the calls that run beside it have ended, because they
+# may still ask something.
 beside: contextvars.ContextVar[bool] = contextvars.ContextVar("mailroom calls beside each other", default=False)
 
 
@@ -47,9 +48,9 @@ class Attempt:
         self.live: dict[str, Live] = {}  # by channel and call, for the message being written
         self.parked: Row | None = None  # the wait, and the tickets to open
         self.told = False  # the handler has got Parked, or will get it before it goes on
-        self.covers = 0  # the last steered message that the handler has
+        self.covers = 0  # seq of the last steered message that the handler has
         self.state: list[Any] = []  # at most one: the state that the next step writes
-        self.waits_on = ""  # what it waits for while it is silent; forgotten with what it writes next
+        self.waits_on = ""  # what the silent handler says it waits for; the next text or step clears it
         self.on_end: Callable[[], None] = lambda: None
         self.names = {"run": self.run["id"], "thread": self.run["thread"], "agent": self.run["agent"]}  # in the log
         self._log = log
@@ -70,7 +71,10 @@ class Attempt:
 
     @property
     def last(self) -> bool:
-        """Whether the next lost claim ends the run. It may be what crashes workers: they have one such at a time."""
+        """Whether the run fails for good if this claim is lost too.
+
+        Such a run may be what crashes its workers, so a worker has only one at a time.
+        """
         most, crashes = self.run.get("max_crashes"), int(self.run.get("crashes") or 0)
         most = 3 if most is None else int(most)
         return crashes > 0 and crashes >= most - 1 or int(self.claim.get("lost") or 0) >= limits.LOST - 1
@@ -111,7 +115,7 @@ class Attempt:
 
     def commit(self, step: Row | None = None, *, effects: list[Row] | None = None, parts: list[Row] | None = None,
                always: bool = False) -> None:
-        """Commits a step. It ends the message being written, unless it only records a circumstance.
+        """Commits a step. It ends the message being written, unless `record` is set in the step.
 
         `parts` go with the message; `always` writes also after a stop.
         """
@@ -226,7 +230,7 @@ class Attempt:
         return not self._closed and not self._lost.is_set() and self.parked is None
 
     def flush(self, *, store: bool, once: bool = True) -> None:
-        """Sends text that was not sent. With `once` it tries once, and drops what only readers at hand would see."""
+        """Sends text that was not sent. With `once` it tries once, and live text that does not arrive is dropped."""
         with self.sending:
             with self.turn:
                 if not self._open:
@@ -280,7 +284,7 @@ class Attempt:
             try:
                 self._send("POST", "settle", body)
             except MailroomError as err:
-                if err.code == "conflict" and self._unsure:  # it has the step, and the message in it
+                if err.code == "conflict" and self._unsure:  # the server has the step, and the message in it
                     self._unsure, self.number = False, self.number + 1
                     del body["number"]
                     body.pop("message", None)

@@ -77,14 +77,14 @@ class Blobs:
             raise MailroomError("incompatible", "the server is too old for blobs; upgrade the server")
 
     def list(self, prefix: str = "", after: str = "") -> list[Blob]:
-        """The blobs whose names begin with prefix and follow after, by name, at most 1,000."""
+        """The next blobs by name, at most 1,000: names that begin with `prefix` and come after the name `after`."""
         self._enter()
         page = self._attempt.get("blobs", {"prefix": clean(prefix) or None, "after": clean(after) or None})
         return [fill(Blob, row) for row in page["items"] or []]
 
 
 class Away(Protocol):
-    """Calls a function that blocks, in a thread."""
+    """Calls a function that blocks in another thread, and awaits its end."""
 
     async def __call__(self, fn: Any, *args: Any) -> Any: ...
 
@@ -116,7 +116,7 @@ class AsyncBlobs:
 
 
 def checked(name: str) -> str:
-    """The name of a blob, or an error."""
+    """Cleans the name of a blob. Raises MailroomError if it is no name."""
     if not isinstance(name, str) or not name or "\0" in name or len(clean(name).encode()) > limits.BLOB_NAME:
         raise MailroomError(
             "invalid", f"{name!r} is no name of a blob; use 1 to {limits.BLOB_NAME} bytes of text without NUL")

@@ -45,7 +45,7 @@ class Effects:
         self._locks: dict[str, threading.Lock] = {}
 
     def call(self, name: str, input: Any, idempotent: bool, can_reconcile: bool, memo: bool = False) -> Call:
-        """Begins a call of an effect. Leave it with `Call.done`."""
+        """Begins a call of an effect, or waits until another call of its name is done. End it with `Call.done`."""
         self._attempt.enter()
         name = clean(name)
         self.not_inside(name)
@@ -69,7 +69,7 @@ class Effects:
         """The state of an effect. The server is asked once per attempt."""
         with self._attempt.turn:
             if self._known is None:
-                first = self._attempt.run["steps"] == 0  # then there are none
+                first = self._attempt.run["steps"] == 0  # a run without steps has no effects
                 items = [] if first else self._attempt.get("effects")["items"] or []
                 self._known = {e["name"]: e for e in items}
             state = self._known.setdefault(name, {"name": name, "input": fingerprint, "last": "", "tries": 0})
@@ -88,7 +88,7 @@ class Effects:
         state["tries"] += kind == "intended"
 
     def ask(self, state: Row, input: Any) -> Ticket:
-        """The answer to what became of an effect. Parks the run until there is one."""
+        """Returns the ticket that asks a person what became of an effect. Parks the run until it is decided."""
         name = f"effect:{state['name']}#{state['tries']}"
         found = self._ticket(name)
         if found is None or found.state == "open":
@@ -153,7 +153,7 @@ class Call:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Is around its function, in the thread or task of the call."""
+        """Makes this call the current one of the thread or task, as long as its function runs."""
         token = _calls.set((*_calls.get(), self))
         try:
             yield
@@ -161,7 +161,10 @@ class Call:
             _calls.reset(token)
 
     def finish(self, value: Any) -> None:
-        """Records the value. One that cannot be kept is recorded as called, so that it is not called again."""
+        """Records the value. If it cannot be kept, it records only that the call was made.
+
+        So no attempt repeats the call.
+        """
         try:
             n = size(value)
         except TypeError as err:

@@ -15,7 +15,8 @@ class MailroomError(Exception):
     """The server refused a request, or no answer came (code `unavailable`).
 
     `code` is one of the server's codes, such as `unauthenticated`, `not_found`, `conflict`, `too_large`, `unserved` (no
-    worker serves the agent), or `incompatible` if the answer is not one that this version understands. `retry_after` is in seconds; 0 for none.
+    worker serves the agent), or `incompatible` if the answer is not one that this version understands. `retry_after`
+    is in seconds; 0 for none.
     """
 
     def __init__(self, code: str, message: str, *, retry_after: float = 0, status: int = 0,
@@ -77,7 +78,7 @@ class Stopped(Ended):
 
 
 class Overdue(Stopped):
-    """The attempt lasted for its deadline. The attempt fails, and the server retries the run."""
+    """The attempt took longer than its deadline allows. It fails, and the server retries the run."""
 
 
 class Aborted(Ended):
@@ -93,7 +94,7 @@ class LeaseLost(Ended):
 
 
 def describe(err: BaseException) -> str:
-    """The type of an exception and its text, which may be what raises."""
+    """The type of an exception, and its text unless reading it raises."""
     try:
         return f"{type(err).__name__}: {err}"
     except Exception:

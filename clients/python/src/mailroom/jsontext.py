@@ -42,8 +42,9 @@ def surrogates(text: str) -> str:
 
 
 def digest(value: Any) -> str:
-    """Names the input of an effect: 32 hex digits of the SHA-256 of its JSON in the form of RFC 8785, with all digits.
+    """Names the input of an effect: the first 32 hex digits of the SHA-256 of its JSON.
 
+    The JSON has the form of RFC 8785, except that a number keeps all its digits.
     The server and the workers in other languages have the same digest for an equal value.
     """
     parsed = json.loads(canonical(value), parse_int=_Number, parse_float=_Number)
@@ -68,7 +69,7 @@ def _form(value: Any) -> str:
 
 
 def _number(text: str) -> str:
-    """A number as JavaScript writes it. Its value is 0.DIGITS times ten to the power of point."""
+    """Writes a number as JavaScript does, without rounding. Its value is 0.DIGITS times ten to the power of point."""
     sign = "-" if text.startswith("-") else ""
     mantissa, _, power = text.lstrip("-").lower().partition("e")
     whole, _, fraction = mantissa.partition(".")

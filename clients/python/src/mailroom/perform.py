@@ -60,7 +60,7 @@ class Performer:
             if os.getpid() != pid:  # the child of a fork in the handler
                 os._exit(1)
             mine = attempt.close()
-            if mine:  # else the worker settles it
+            if mine:  # else _force has closed and settled it
                 body = _outcome(attempt, raised)
                 known = self._settle(attempt, body)
                 outcome = "lost" if attempt.lost else body["outcome"]
@@ -101,7 +101,7 @@ class Performer:
 
             async def call() -> Any:
                 try:
-                    return await handler(seen)  # a handler that takes something else raises here, within the task
+                    return await handler(seen)  # a handler with other parameters raises here, within the task
                 finally:
                     if os.getpid() != pid:  # the child of a fork has the loop, and no other thread
                         os._exit(1)
@@ -120,10 +120,10 @@ class Performer:
         return made[0].result()
 
     def _settle(self, attempt: Attempt, body: dict[str, Any]) -> bool:
-        """Settles a closed attempt. Returns whether the server has its end, or has taken the claim away before.
+        """Settles a closed attempt. Returns whether the server has its end, or took the claim away before.
 
-        A settle that the server refuses becomes a failure, so that it is counted and visible; in the end without the
-        text, which may be what it refuses.
+        If the server refuses the settle, it becomes a failure, which is counted and visible. If the server refuses
+        that too, the failure is sent without the text, which may be the cause.
         """
         text, given_up = True, False
         while not attempt.lost and not given_up:
@@ -191,7 +191,7 @@ class Performer:
 
 
 def _outcome(attempt: Attempt, raised: BaseException | None) -> dict[str, Any]:
-    """How an attempt ends whose handler has returned. A handler that swallowed Parked is parked all the same."""
+    """The settle of an attempt whose handler has returned. A run whose handler swallowed Parked waits all the same."""
     why: BaseException | None = attempt.why
     if isinstance(why, Aborted):
         return {"outcome": "fail", "failure": _failure(why)}
@@ -206,7 +206,7 @@ def _outcome(attempt: Attempt, raised: BaseException | None) -> dict[str, Any]:
 
 
 def _failure(err: BaseException | None) -> dict[str, Any]:
-    """The failure that an exception means. Messages are bounded in bytes."""
+    """The failure to settle with after an exception. Its message has at most limits.MESSAGE bytes."""
     cls, after = ("transient", 0.0)
     if isinstance(err, Aborted):
         err = err.error

@@ -89,6 +89,6 @@ class Run:
                                              timeout=left + 30)
             if self.settled or (until_asked and self.status == "waiting"):
                 return self
-            if self.status == "waiting":  # wait returns at once then, the stream does not
+            if self.status == "waiting":  # /wait would return at once; the stream stays open until the run has ended
                 for _ in self.follow(timeout=None if end is None else max(0.0, end - time.monotonic())):
                     pass

@@ -25,9 +25,10 @@ UNSET: Any = object()  # no value, not even None
 class Session:
     """One attempt of a run, for a handler `def handle(s)`.
 
-    A run can have several attempts: after a crash, an error or a wait, the handler runs again from the top. Effects,
-    memos, answers and children that are there are returned at once, under their names, which are unique in the run.
-    Text that was written before a wait stays in the thread: write it after the wait, or behind a checkpoint.
+    A run can have several attempts: after a crash, an error or a wait, the handler runs again from the top. What an
+    earlier attempt got under a name (a value of an effect or memo, an answer, the end of a child) is returned at once.
+    Names are unique in the run. Text stays in the thread, and a handler that runs again writes it twice: write it
+    after the wait, or skip it if `saved` shows that it was written.
 
     Threads of the handler may use it at once. Every call can raise Parked, Stopped or LeaseLost: let them pass. What
     several threads wait for is asked one after the other; an async handler asks together what one gather waits for.
@@ -80,7 +81,7 @@ class Session:
 
     @property
     def stopping(self) -> bool:
-        """Whether the attempt has to end. A handler that computes for long asks it now and then, and returns."""
+        """Whether the attempt has to end. A handler that computes for long looks at it now and then, and returns."""
         return self._attempt.why is not None
 
     @property
@@ -114,14 +115,17 @@ class Session:
         self._attempt.write(text)
 
     def reasoning(self, text: str) -> None:
-        """Shows what the agent thinks to readers at hand. It is not stored; a message part of type reasoning is."""
+        """Shows what the agent thinks to those who follow the run now. It is not stored.
+
+        Give `step` a part of type reasoning to store it.
+        """
         self._attempt.show(text, channel="thinking")
 
     def step(self, name: str | None = None, *, entries: list[Row] | None = None, usage: Row | None = None,
              checkpoint: Any = UNSET, progress: float | None = None, parts: list[Row] | None = None,
              aside: bool = False, extend: float | None = None,
              blobs: Mapping[str, Content | None] | None = None) -> None:
-        """Commits a step: ends the message being written, and writes what it has, and the state, in one transaction.
+        """Commits a step: ends the message being written, and stores it with the step and the state in one transaction.
 
         `entries` are {"kind": "x.…", "body": {…}}. `usage` has input_tokens, output_tokens, cost_usd and, if known,
         cache_read_tokens, cache_write_tokens, reasoning_tokens, model. `parts` of types reasoning, data and file go
@@ -152,7 +156,7 @@ class Session:
     def tool(self, name: str, arguments: Any = None, *, call: str | None = None) -> str:
         """Records that a tool is called, and returns the id of the call for tool_finished.
 
-        As a step it ends the message being written, which is no reply. So does tool_finished.
+        It is a step: it ends the message being written, which then is no reply of the run. So does tool_finished.
         """
         with self._mutex:
             call = call or f"{self.attempt}.{next(self._calls)}"
@@ -161,7 +165,10 @@ class Session:
         return call
 
     def tool_arguments(self, call: str, name: str, text: str) -> None:
-        """Shows arguments of a tool call as a model writes them, to readers at hand; then comes tool(…, call=call)."""
+        """Shows the arguments of a tool call to those who follow the run now, while a model writes them.
+
+        When they are complete, record the call with tool(…, call=call).
+        """
         self._attempt.show(text, channel="tool", call=clean(call), name=clean(name))
 
     def tool_finished(self, call: str, output: Any = None, *, ok: bool = True, summary: str = "") -> None:
@@ -235,7 +242,10 @@ class Session:
 
     def approval(self, name: str, *, prompt: str, action: str = "", arguments: Any = None,
                  expires: float | None = None) -> Approval:
-        """Asks a person to approve an action. True if it was approved; not so after `expires` seconds."""
+        """Asks a person to approve an action. In an `if` the result is true only if approved.
+
+        After `expires` seconds without a decision it is false, and its `expired` is true.
+        """
         ticket = self._wait(ask_row(name, "approval", prompt=prompt, action=action, arguments=arguments, after=expires))
         return Approval(ticket.decision == "approve", ticket.reason or "", ticket.decided_by or "",
                         ticket.state == "expired")
@@ -289,7 +299,7 @@ class Session:
     def log(self, kinds: list[str] | None = None, *, limit: int = 100, before: int | None = None) -> Log:
         """The last entries of the thread, oldest first: messages, and what runs of this agent wrote.
 
-        `before` is the `older` of the log that came after it; that is None at the beginning.
+        For the page before another one, pass the other one's `older` as `before`; it is None at the beginning.
         """
         self._attempt.enter()
         page = self._attempt.get("log", {"kind": kinds, "limit": limit, "before": before})
@@ -304,7 +314,7 @@ class Session:
         self._attempt.commit(step, parts=parts)
 
     def _wait(self, ask: Row) -> Ticket:
-        """The ticket, if it is decided. Parks the run until it is."""
+        """Returns the ticket of a question. Parks the run until it is decided or has expired."""
         outside_effect()
         name = ask["name"]
         found = self._tickets.get(name)

@@ -38,9 +38,10 @@ class Transport:
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._prefix = parts.hostname or "", parts.path
         self._kept = threading.local()
-        # By thread. Threads that a handler starts may end without a word.
+        # The kept connection of each thread, for hang_up. Weak, because threads that a handler starts may end without
+        # a call of close.
         self._open: weakref.WeakValueDictionary[int, http.client.HTTPConnection] = weakref.WeakValueDictionary()
-        self._hung_up: set[int] = set()
+        self._hung_up: set[int] = set()  # threads whose request hang_up has ended
 
     def dial(self, timeout: float) -> http.client.HTTPConnection:
         """Makes a connection, which connects with its first request."""
@@ -89,7 +90,7 @@ class Transport:
 
     def call(self, method: str, path: str, body: Any = None, *, query: Query | None = None, timeout: float = 30,
              most: int = limits.BODY, goes_on: Callable[[float], bool] | None = None) -> Any:
-        """Repeats a request until it is answered. Answers that are faults of the server are repeated a few times.
+        """Repeats a request until it is answered, and a few times if the answer is a fault of the server.
 
         `goes_on(seconds)` pauses, and returns False to give up; the default gives up after six tries.
         """

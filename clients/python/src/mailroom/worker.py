@@ -59,10 +59,11 @@ class Worker:
         self.slots, self.grace = slots, grace
         self.log = Log()
         self._handlers: dict[str, Handler] = {}
-        self._held: dict[str, Attempt] = {}  # by claim, until the server has its end; owned by _lock, as what follows
+        # _lock guards changes of _held, _running and _unsettled.
+        self._held: dict[str, Attempt] = {}  # by claim, until the server has its end
         self._running: set[Attempt] = set()  # their handlers have not returned
         self._unsettled: set[str] = set()  # claims that could not be settled; the next renewal gives them back
-        self._id = ""  # without a lease
+        self._id = ""  # of the worker; "" without a lease
         self._round = 0  # of the last claim that was sent
         self._answered = 0  # the last round whose attempts are held
         self._apart = False  # a claim is waiting that takes no run on its last attempt
@@ -179,7 +180,10 @@ class Worker:
         return not self._draining.wait(seconds)
 
     def _register(self, faults: int | None = None) -> None:
-        """Registers. A server that cannot be reached is waited for; `faults` in its answers end that, None does not."""
+        """Registers the worker, and waits for a server that cannot be reached.
+
+        Gives up after `faults` answers in a row that are faults of the server; None never gives up.
+        """
         body = {"agents": sorted(self._handlers), "max": 0, "host": socket.gethostname()[:255], "pid": os.getpid()}
         tries = failed = 0
         while True:
@@ -200,7 +204,7 @@ class Worker:
                                 "upgrade the server, or install an older mailroom package")
         with self._lock:
             self._id, self._round, self._answered = found["worker"], 0, 0
-            self._unsettled.clear()  # they ended with the lease before
+            self._unsettled.clear()  # the lease before has ended, and these claims with it
             self._lease, self._renewed, self._contract = found["lease_ms"] / 1000, asked, found["contract"]
         self.log(logging.INFO, "worker registered", worker=self._id, agents=",".join(sorted(self._handlers)),
                  slots=self.slots)
@@ -224,7 +228,7 @@ class Worker:
         return not any(a.last for a in self._running)
 
     def _claim(self) -> list[Attempt]:
-        """Claims due runs. The same round is asked for until it is answered, so that no claim is lost on the way.
+        """Claims due runs. It repeats the request with the same round until it is answered, so that no claim is lost.
 
         Registers again if the lease has ended.
         """
@@ -248,7 +252,7 @@ class Worker:
                 if not err.passing and not err.fault:
                     raise
                 with self._lock:
-                    again = self._alone and not alone  # then the worker itself has hung up
+                    again = self._alone and not alone  # then _watches may have hung up
                 if err.fault:
                     self.log(logging.ERROR, "claim failed; retrying", worker=id, error=str(err))
                 tries += 1
@@ -319,7 +323,8 @@ class Worker:
     def _renew(self) -> float:
         """Renews the lease, and returns the seconds until the next time.
 
-        The body {} releases nothing. With all claims in it, it gives back those that could not be settled.
+        An empty body releases nothing. If some claims could not be settled, the body names all others as held, and the
+        server releases those that it does not name.
         """
         with self._lock:
             before, unsettled, id, length = list(self._held), set(self._unsettled), self._id, self._lease
@@ -372,7 +377,7 @@ class Worker:
     # Text, deadlines and stops.
 
     def _watches(self, performer: Performer, flusher: Flusher) -> None:
-        """Looks after running attempts: sends what they have written, and ends those that are late."""
+        """Looks after running attempts: sends what they have written, and ends those that exceed their deadline."""
         while not self._ended.wait(LOOK_EVERY):
             with self._lock:
                 held = list(self._held.values())
@@ -405,16 +410,17 @@ class Worker:
                 self._change.wait(min(left, 1))
 
     def _leave(self, claiming: bool) -> None:
-        """Gives up the lease. The server releases claims whose answer never arrived; they would count as lost else.
+        """Gives up the lease. The server releases claims whose answer never arrived; otherwise they would be lost.
 
-        A renewal that holds nothing goes before it in two cases: it gives back attempts that could not be settled, and
-        to an older server all claims.
+        Before that, a renewal that holds nothing gives back the attempts that have not ended at the server. It gives
+        back all claims if the server is too old to release them by itself, or if a thread still waits for a claim.
         """
         if not self._id or isinstance(self._error, MailroomError) and self._error.code == "unauthenticated":
             return
         with self._lock:
             entered, answered = sorted({*self._held, *self._unsettled}), self._answered
-        newer = self._contract >= CONTRACT_ENTERED and not claiming  # it may still start what it claims
+        # A thread that still waits for a claim may start a run after `entered` was read.
+        newer = self._contract >= CONTRACT_ENTERED and not claiming
         try:
             if entered or not newer:
                 released = {"round": answered if newer else self._round, "held": []}
