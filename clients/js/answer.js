@@ -1,8 +1,8 @@
-// What an address answers: what a Mailroom server says, what no Mailroom server says, or nothing.
+// Reads what an address answers, and makes errors of refusals, of answers of another program, and of no answer.
 
 import { MailroomError, refusal } from './errors.js';
 
-/** The base of the addresses of a server. An address is never shown before it is known to have no password. */
+/** The base of the addresses of a server. An error shows nothing of an address that may contain a password. */
 export function baseOf(url) {
   const wrong = (detail) => new MailroomError('invalid', `${detail}; give one such as http://127.0.0.1:8420`);
   if (!URL.canParse(url)) throw wrong('the address of the server is no URL');
@@ -16,7 +16,7 @@ export function baseOf(url) {
   return base;
 }
 
-/** Throws if a token, or the secret of a session, cannot be sent. fetch would show it in its error. */
+/** Throws if a token, or the secret of a session, cannot be sent: the error of fetch would contain it. */
 export function checkSecret(secret) {
   if (!secret || /^[\x21-\x7e]+$/.test(secret)) return;
   throw new MailroomError('unauthenticated', 'the token has characters that no token has; check that it is complete');
@@ -24,10 +24,10 @@ export function checkSecret(secret) {
 
 const untrusted = /^(CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_|CRL_)/;
 
-/** The error of a call without an answer. What no repeat can mend is incompatible or certificate, not unavailable. */
+/** The error of a call without an answer: incompatible or certificate if no repeat helps, otherwise unavailable. */
 export function unanswered(cause, base) {
   const { code = '', message: said } = rootOf(cause);
-  const message = said || code; // of several failed connections there is only a code
+  const message = said || code; // the error of several failed connections has only a code
   const { origin = base } = base;
   const told = (kind, detail) => new MailroomError(kind, detail, { cause });
   if (untrusted.test(code)) {
@@ -47,7 +47,8 @@ export function unanswered(cause, base) {
   return told('unavailable', `no answer from the server at ${origin}${message && ` (${brief(message)})`}`);
 }
 
-// The innermost cause: fetch wraps what the system says. The message of fetch itself can have a header's value.
+// The innermost cause, which is the error of the system. The message of fetch itself is not used, because it can
+// contain the value of a header, such as the token.
 function rootOf(error) {
   let root = error?.cause ?? {};
   while (root.cause) root = root.cause;
@@ -82,7 +83,7 @@ export async function decode(response, base) {
   return answer;
 }
 
-/** The bytes of a successful response that is content as it is. */
+/** The bytes of a successful response whose body is the content of a blob. */
 export async function content(response, base) {
   try {
     return new Uint8Array(await response.arrayBuffer());

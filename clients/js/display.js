@@ -50,7 +50,9 @@ function render(text, line) {
   if (!NOTABLE.test(text)) return text;
   const points = Array.from(text, (c) => c.codePointAt(0));
   const out = [];
-  let last = 0, combining = 0, rightward = 0; // what ends the text that is printed so far
+  // Of the text so far: its last character, the number of combining marks at its end, and whether it ends near a
+  // right-to-left character: above 0 if at most NEARBY neutral characters follow one.
+  let last = 0, combining = 0, rightward = 0;
   const keep = (c) => {
     rightward = rightToLeft(c) ? NEARBY + 1 : neutral(c) ? Math.max(rightward - 1, 0) : 0;
     combining = isCombining(c) ? combining + 1 : 0;
@@ -81,7 +83,7 @@ function render(text, line) {
   return out.join('');
 }
 
-// needed says whether a hidden character has its effect here and nothing else.
+// needed reports whether a hidden character has its proper use here, such as a joiner between two emoji.
 function needed(c, last, next, rightward, points, i) {
   if (c === ZWJ && pictograph(next)) return pictograph(last) || last === EMOJI_STYLE || usesJoiners(last);
   if (c === ZWJ || c === ZWNJ) return usesJoiners(last);
@@ -123,7 +125,7 @@ const OVERDRAWN = [
 ];
 const isCombining = within(...OVERDRAWN);
 
-// Without one of these a text is rendered as it is.
+// A text that matches nothing of this is rendered as it is.
 const escaped = (c) => `\\u{${c.toString(16)}}`;
 const NOTABLE = new RegExp(`(?![\\n\\t])[${[...HIDDEN, ...OVERDRAWN].map(([from, to = from]) => `${escaped(from)}-${escaped(to)}`).join('')}]`, 'u');
 

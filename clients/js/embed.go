@@ -1,5 +1,4 @@
-// Package js carries the JavaScript client, so that pages of the server import
-// the same modules as everybody else.
+// Package js embeds the JavaScript client, so that the pages of the server import the modules that npm publishes.
 package js
 
 import "embed"

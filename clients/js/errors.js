@@ -1,4 +1,4 @@
-// The one kind of error that this client throws.
+// The error of all calls and streams of this client.
 
 /**
  * Why a call or a stream failed. code is one of the server's: invalid,

@@ -9,11 +9,14 @@ const IDLE_TIMEOUT = 35_000;
 
 const ENDS = { 'run.completed': 'completed', 'run.failed': 'failed', 'run.cancelled': 'cancelled' };
 
-/** Implements Mailroom.follow and Mailroom.followAll, whose query is empty. One call is one reader; each connection is one call of frames(). */
+/**
+ * Implements Mailroom.follow, and Mailroom.followAll with an empty query. One call is one reader. Each connection is
+ * one call of the socket's frames() or of serverSent().
+ */
 export async function* followed({ client, socket, open, alarm, query, after, signal, onState }) {
   const position = query.thread || query.run ? new Position(after) : new AllPosition(after);
   const pauses = new Pauses();
-  let found = false; // a server was there: what answers in its place now may go away again
+  let found = false; // a Mailroom server has answered before: then another program in its place may go away again
   while (!signal?.aborted) {
     onState('connecting');
     const source = socket(); // looked up each time: sockets are disabled if a proxy blocks them
@@ -120,7 +123,7 @@ async function* serverSent(client, open, cursor, signal) {
       } catch (cause) {
         throw unanswered(cause, client.url);
       }
-      clearTimeout(idle); // the time that the caller needs does not count
+      clearTimeout(idle); // the time that the caller takes for the events does not count
       if (piece.done) return;
       yield* parser.take(piece.value);
       idle = setTimeout(abort, IDLE_TIMEOUT);

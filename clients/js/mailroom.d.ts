@@ -3,7 +3,7 @@
 export type Code =
   | 'invalid' | 'unauthenticated' | 'forbidden' | 'not_found' | 'conflict' | 'busy' | 'lease_lost' | 'gone' | 'quota'
   | 'too_large' | 'rate_limited' | 'internal' | 'unavailable'
-  /** No server and no worker serves the agent: start its worker. Servers before this code say invalid. */
+  /** No server and no worker serves the agent: start its worker. A server of an older version says invalid. */
   | 'unserved'
   /** What answers at the address is no Mailroom server, or its certificate is not trusted. */
   | 'incompatible' | 'certificate';
@@ -12,11 +12,13 @@ export type RunStatus = 'queued' | 'running' | 'waiting' | 'completed' | 'failed
 export type Finished = 'completed' | 'failed' | 'cancelled';
 export type Mode = 'queue' | 'steer' | 'interrupt' | 'latest' | 'collect' | 'reject';
 
-/** Where alerts go. The fields behind decide are for admins. */
+/** Where alerts go. */
 export interface AlertTarget {
   name: string;
   kind: string;
+  /** Links in its alerts decide tickets. */
   decide: boolean;
+  /** This and the following fields are set for admins only. */
   paused: boolean;
   waiting: number;
   oldest: string | null;
@@ -45,7 +47,7 @@ export class MailroomError extends Error {
   /** What was wrong, and what to do. */
   readonly detail: string;
   readonly fields: Field[];
-  /** Milliseconds that the server asked to be left alone; 0 for none. */
+  /** Milliseconds for which the server asked to wait before the next request; 0 for none. */
   readonly retryAfter: number;
   /** The HTTP status; 0 if there was no answer. */
   readonly status: number;
@@ -68,11 +70,11 @@ export interface Options {
   /** For pages of the server itself, in place of a token: the page's half of the browser's session, see signIn. */
   session?: string;
   fetch?: typeof globalThis.fetch;
-  /** What to follow with, where there is one; null for server-sent events. */
+  /** Streams use it where it exists: by default the global WebSocket. null: they use server-sent events. */
   WebSocket?: typeof globalThis.WebSocket | null;
-  /** Milliseconds for one try of a call: 30,000. */
+  /** Milliseconds for one try of a call. Defaults to 30,000. */
   timeout?: number;
-  /** How often a call is tried that can be repeated, while no answer comes: 6. */
+  /** How often a call that is safe to repeat is tried while it fails and a later try can succeed. Defaults to 6. */
   tries?: number;
 }
 
@@ -83,16 +85,16 @@ export interface Abortable {
 export interface ListQuery extends Abortable {
   /** A filter such as "status:failed agent:codex". */
   q?: string;
-  /** The next of the page before. */
+  /** The next of the previous page. */
   cursor?: string;
   limit?: number;
 }
 
 export interface Page<T> {
   items: T[];
-  /** Asks for the page that follows; null at the end. */
+  /** The cursor of the next page; null at the end. */
   next: string | null;
-  /** Set if the page is short because a request reads a bounded number of rows: those created since this time were read. */
+  /** Set if the page is short because one request reads a bounded number of rows: it read those created since then. */
   looked_to?: string;
 }
 
@@ -115,11 +117,11 @@ export interface Submit {
   agent?: string;
   agent_version?: string;
   mode?: Mode;
-  /** The same submit under the same key is done once. */
+  /** A repeat of the same submit under the same key has no further effect. */
   key?: string;
   priority?: number;
   not_before?: string;
-  /** A time, or a duration from the acceptance such as '30m': the run ends then, whatever its status. */
+  /** When the run ends, whatever its status: a time, or a duration such as '30m' from the acceptance of the submit. */
   deadline?: string;
   expect_run?: string;
   max_attempts?: number;
@@ -148,7 +150,7 @@ export interface Decision {
   decision: 'approve' | 'deny' | 'answer';
   answer?: unknown;
   reason?: string;
-  /** Of what was shown; approve needs it. */
+  /** The digest of the ticket that was shown to the person; approve needs it. */
   digest?: string;
 }
 
@@ -172,19 +174,24 @@ export interface Blocker {
   cause: 'decision' | 'event' | 'child' | 'timer' | 'run' | 'time' | 'join' | 'retry' | 'pause' | 'worker' | 'server' | 'slot' | string;
   text: string;
   until?: string;
-  /** With run and child: the run that comes first, if the token sees it. */
+  /** With the causes run and child: the run that has to end first, if the token sees it. */
   run?: string;
   tickets?: string[];
 }
 
-/** A cause for which queued runs wait, themselves or behind the `behind` runs that do. */
+/** A cause for which queued runs wait: some wait for it themselves, others come after these in their threads. */
 export interface WaitGroup {
   cause: Blocker['cause'];
+  /** The agent of the runs that wait for it themselves. */
   agent: string;
   text: string;
+  /** Queued runs that wait for it, themselves or not. */
   runs: number;
+  /** Runs that wait for it themselves, queued or not. */
   behind: number;
+  /** One of the runs that wait for it themselves. */
   run: string;
+  /** When the oldest of the runs was created. */
   since: string;
 }
 
@@ -201,7 +208,7 @@ export interface Run {
   max_attempts: number;
   max_crashes: number | null;
   available_at: string;
-  /** The run ends then, whatever its status, with the reason deadline. */
+  /** When the run ends, whatever its status, with the reason deadline. */
   deadline: string | null;
   messages: string[];
   reply: string | null;
@@ -276,7 +283,7 @@ export interface Agent {
   waiting: number;
   /** probe is set if the server paused it: one run starts then, and its success ends the pause. */
   paused: { by: string; at: string; reason: string; probe?: string } | null;
-  /** How the server retries its runs. null: it does not know the agent; absent: a server of an older version. */
+  /** How the server retries its runs. null: the server does not know the agent; absent: the server is older. */
   retry?: { attempts: number; first: string; most: string; max_crashes: number; permanent_exits: number[]; unavailable_exits: number[] } | null;
 }
 
@@ -289,7 +296,7 @@ export interface Failure {
   runs: number;
   first_at: string;
   last_at: string;
-  /** The run with that message. */
+  /** The run whose error has that message. */
   run: string;
 }
 
@@ -353,7 +360,7 @@ export interface Session {
   expires_at: string | null;
 }
 
-/** Whose session a link makes. */
+/** A link that signs in: for which token, with which rights, and who made it. */
 export interface ShownLink {
   token: string;
   scopes: string[];
@@ -435,8 +442,8 @@ export interface Delta {
   offset: number;
   /**
    * thinking and tool (the arguments of a tool call, as a model writes them) are live only and no part of the message.
-   * waits is what the silent agent waits for, until anything else of its run comes. Of several servers, only that of
-   * the run shows them.
+   * waits is what the silent agent waits for, until anything else of its run comes. If several servers share a store,
+   * only readers at the server of the run get these three.
    */
   channel: 'text' | 'thinking' | 'tool' | 'waits';
   /** With tool: the call, as in the tool.started that follows, and the name of the tool. */
@@ -451,7 +458,7 @@ export interface Gap {
   last: number;
 }
 
-/** cursor: following after it gives what would have come next. */
+/** A stream that starts after a cursor continues with the next event. */
 export type Followed =
   | { kind: 'entry'; cursor: string; entry: Entry }
   | { kind: 'delta'; cursor: string; delta: Delta }
@@ -461,7 +468,7 @@ export type Followed =
 export interface FollowQuery extends Abortable {
   thread?: string;
   run?: string;
-  /** A seq, or the cursor of something that was given; from the start without. */
+  /** A seq, or the cursor of an event. Defaults to the beginning of the log. */
   after?: string | number;
   until?: 'settled' | 'waiting';
   onState?: (state: 'connecting' | 'live' | 'waiting', error?: MailroomError) => void;
@@ -479,7 +486,7 @@ export interface Many extends Abortable {
   dryRun?: boolean;
 }
 
-/** A key for a submit that may have to be repeated. */
+/** Makes an idempotency key for a submit. */
 export function newKey(): string;
 
 export class Mailroom {
@@ -537,7 +544,7 @@ export class Mailroom {
 
 interface ItemOf<Kind extends string> {
   kind: Kind;
-  /** Unique, and stays. */
+  /** Unique in the transcript, and never changes. */
   key: string;
 }
 
@@ -560,7 +567,7 @@ export type Item =
 export interface FoldedRun {
   id: string;
   agent: string | null;
-  /** null: nothing that says so was seen. */
+  /** null: no event has told it yet. */
   status: RunStatus | null;
   attempt: number;
   started: boolean;
@@ -575,8 +582,9 @@ export class Transcript {
   readonly messages: Map<string, Extract<Item, { kind: 'message' }>>;
   readonly tickets: Map<string, Extract<Item, { kind: 'ticket' }>>;
   readonly current: FoldedRun | null;
-  /** What the agent of the current run thinks; live only, null after its message or the end of the attempt. */
+  /** What a silent agent waits for, in its words; null once anything else of its run comes. */
   readonly waitsOn: { run: string; attempt: number; text: string; since: string } | null;
+  /** What the agent of the current run thinks; live only, null after its message or the end of the attempt. */
   readonly thinking: { run: string; attempt: number; message: string; text: string; bytes: number } | null;
   readonly queued: number;
   readonly firstSeq: number;

@@ -57,8 +57,8 @@ export class Mailroom {
    *
    * It ends when signal is aborted, or as until says: "settled" when the run has
    * finished (a thread: when it is idle), "waiting" also when it waits for a decision.
-   * The default is "settled" for a run and no end for a thread. It throws at once if
-   * the server rejects the request.
+   * The default is "settled" for a run and no end for a thread. If the server rejects the
+   * request, it throws and does not repeat it.
    *
    * onState is called with "connecting", "live", or "waiting" and the error.
    */
@@ -199,7 +199,7 @@ export class Mailroom {
     return this.#call('POST', at('v1', 'agents', name, 'resume'), { body: {}, signal, repeat: false });
   }
 
-  /** The targets of alerts that the token may use and its rules, `{ targets, rules }`; an admin sees the operator's. */
+  /** The rules of the token, and the targets that it may use: `{ targets, rules }`. An admin sees the operator's. */
   alerts({ signal } = {}) {
     return this.#call('GET', 'v1/alerts', { signal });
   }
@@ -249,7 +249,10 @@ export class Mailroom {
     return (await this.#call('GET', 'v1/workers', { signal })).items;
   }
 
-  /** What a browser needs to subscribe to alerts, and the browsers that did: `{ public_key, target, subscriptions }`. Needs the scope admin, like the next two; not_found without a target of kind push. */
+  /**
+   * What a browser needs to subscribe to alerts, and the subscribed browsers: `{ public_key, target, subscriptions }`.
+   * Needs the scope admin, as subscribePush and unsubscribePush do; not_found without a target of kind push.
+   */
   push({ signal } = {}) {
     return this.#call('GET', 'v1/push', { signal });
   }
@@ -278,7 +281,7 @@ export class Mailroom {
     return this.#call('DELETE', at('v1', 'tokens', name), { signal });
   }
 
-  /** Revokes a token, cancels the open runs of its threads with `cancel`, and says what became of them. */
+  /** Revokes a token; with `cancel` also cancels the open runs of its threads: `{ cancelled, open_runs }`. */
   endToken(name, { cancel = false, signal } = {}) {
     return this.#call('POST', at('v1', 'tokens', name, 'revoke'), { body: { cancel }, signal });
   }

@@ -5,7 +5,7 @@ import { MailroomError, refusal } from './errors.js';
 import { Pauses, unlessAborted } from './pause.js';
 
 const PING = 10_000; // interval of pings; a ping without an answer until the next one means a dead connection
-const PROBE = 3_000; // the same interval when the connection is in doubt
+const PROBE = 3_000; // how long probe() waits for the answer to its ping
 const LINGER = 1_000; // an unused socket stays open for the next stream
 const MAX_FRAMES = 10_000; // buffered frames of a slow reader before its subscription ends
 
@@ -21,16 +21,16 @@ export class Socket {
 
   #socket = null; // authenticated
   #dialling = null; // promise of the next one
-  #pausing = null; // promise of the end of the pause before it
+  #pausing = null; // promise of the end of the pause before the next dial
   #asked = new Map(); // id → handlers of the answer
   #inboxes = new Map(); // sub → Inbox
   #id = 0;
   #users = 0;
-  #heard = true; // since the last ping
+  #heard = true; // a frame has arrived since the last ping
   #beat;
   #linger;
   #opened = false; // a socket has been authenticated before
-  #doubt = false; // the server answered after a socket failed
+  #doubt = false; // the server answered HTTP after the last socket failed
 
   constructor({ url, token, session, WebSocket, alarm, reachable }) {
     this.#url = new URL('v1/ws', url);
@@ -41,7 +41,7 @@ export class Socket {
     this.#reachable = reachable;
   }
 
-  /** The frames of one subscription, until it or the socket ends: of a thread or a run, else of all threads. */
+  /** The frames of a thread, a run or, without both, of all threads, until the subscription or the socket ends. */
   async* frames({ thread, run }, after, signal) {
     const inbox = new Inbox(run !== undefined);
     this.#users++;

@@ -1,12 +1,12 @@
-// The view of a thread, folded from the events of Mailroom.follow. What an entry means for a conversation is decided by
-// stream/turn of the server; testdata/turns.json holds this file to it.
+// The view of a thread, folded from the events of Mailroom.follow. The server folds the same entries in its package
+// stream/turn; the cases of testdata/turns.json test that both give an entry the same meaning.
 
 const FINISHED = ['completed', 'failed', 'cancelled'];
-// The tickets that people decide. A program, not a person, ends an event that holds the queue.
+// Whether a person decides the ticket. An event that holds the queue is decided by a program.
 const asks = ({ kind, holds }) => ['approval', 'input'].includes(kind) || (kind === 'event' && !holds);
 const BREAKS = ['waiting', 'rescheduled', 'retried', ...FINISHED]; // ends of an attempt
 const CALLS = 64; // calls whose arguments are shown while they are written
-const TEXT = 2 ** 20; // bytes of them together, and of thinking: an agent writes them, so they have any length
+const TEXT = 2 ** 20; // shown characters of the arguments of one call, or of thinking: an agent may write any number
 
 /** Text that an agent wrote: whatever else is in its place counts as empty. */
 const textOf = (value) => (typeof value === 'string' ? value : '');
@@ -18,7 +18,7 @@ const textOf = (value) => (typeof value === 'string' ? value : '');
  * - message: id, role, sender, text, parts, at, state (accepted, read, superseded),
  *   partial, again (cut off by an attempt that was repeated), live (being written),
  *   aside (written before the reply, such as before a tool call). A message in the state
- *   unread was not read before its run ended. Those that may still be read come last.
+ *   unread was not read before its run ended. Accepted messages, which may still be read, come last.
  * - ticket: ticket, a question of a run with its outcome.
  * - note: an activity of a run: about (step, tool, effect, send, timer), name, detail, and
  *   progress: live (its arguments, so far in detail, are being written), open (it goes on),
@@ -45,8 +45,8 @@ export class Transcript {
     this.read = []; // items in order of reading
     this.unread = []; // messages that no run has taken
     this.asked = []; // tickets whose entries are not loaded
-    // What is not in the log yet: { run, attempt, message, text, thinking, calls }. text is the item of the message, and
-    // how many bytes it has; calls are the same by call.
+    // What a run writes and the log does not have yet: { run, attempt, message, text, thinking, calls }. text is
+    // { item, bytes } of the message; calls is a map of call to { item, bytes } of its arguments.
     this.writing = null;
     /** What a silent agent waits for, in its words, until anything else of its run comes: `{ run, attempt, text, since }`. */
     this.waitsOn = null;
@@ -59,7 +59,7 @@ export class Transcript {
     this.sends = new Map(); // ticket → item of a message to another thread whose answer the run waits for
     this.open = new Set(); // items of calls and sends that go on
     this.awaited = []; // tickets of sends whose entries follow: { id, run, thread }
-    this.keys = new Map(); // how many items there were under a key: a retried run asks its questions again
+    this.keys = new Map(); // name → number of items that it had: a retried run asks its questions again
   }
 
   /** The message being written, `{ item, bytes }`, or null. */
@@ -198,8 +198,8 @@ export class Transcript {
     this.#put(m.role === 'assistant' ? this.read : this.unread, item);
   }
 
-  // takeMessage ends what was shown of a message that is in the log now, and returns its item. Arguments stay: the entries
-  // of the calls follow. If another message was shown, nothing of it is in the log.
+  // takeMessage ends the live text and thinking of a message that is in the log now, and returns its item. Arguments
+  // stay, because the entries of their calls follow. What was shown live of a different message is dropped.
   #takeMessage(id, run, attempt) {
     const { writing } = this;
     if (!writing || writing.run !== run || writing.attempt > attempt) return null;
@@ -213,7 +213,7 @@ export class Transcript {
   }
 
   #ran(what, { seq, at, attempt, body }, run) {
-    if (this.writing?.run === run.id && BREAKS.includes(what)) this.writing = null; // its entries came before, if it had any
+    if (this.writing?.run === run.id && BREAKS.includes(what)) this.writing = null; // what the log has of it came before
     switch (what) {
       case 'queued':
         Object.assign(run, { agent: body.agent, status: 'queued', until: body.available_at });
@@ -224,7 +224,7 @@ export class Transcript {
         return;
       case 'started':
       case 'resumed':
-        if (this.writing && (this.writing.run !== run.id || this.writing.attempt < attempt)) this.writing = null; // one run at a time works
+        if (this.writing && (this.writing.run !== run.id || this.writing.attempt < attempt)) this.writing = null; // one run works at a time
         Object.assign(run, { status: 'running', started: true, until: null });
         for (const place of body.messages ?? []) this.#readAt(place);
         return;
@@ -273,7 +273,8 @@ export class Transcript {
     }
   }
 
-  // A run that took over the messages of another one shows them.
+  // neverRead marks the messages of a run that ended before it started. A run that was merged into another one leaves
+  // its messages to that one.
   #neverRead(status, reason, run) {
     if (reason === 'merged') return;
     const state = reason === 'superseded' || reason === 'interrupted' ? 'superseded' : 'unread';
@@ -308,7 +309,7 @@ export class Transcript {
     else this.#settle(item, { state: 'decided', decision: body.decision, answer: body.answer, reason: body.reason, decided_by: body.decided_by });
   }
 
-  // answered ends a wait for another thread. Only the end of its run says how that went, and not a person's decision.
+  // answered ends a wait for another thread. The outcome is known only if the end of the run answered, not a person.
   #answered(item, what, { answer, decided_by: by }) {
     if (what === 'expired') {
       this.#progress(item, { progress: 'expired' });
@@ -388,8 +389,8 @@ export class Transcript {
     return n === 1 ? name : `${name}#${n}`;
   }
 
-  // Live text is positional: a repeated part is cut off. Text of the message after a hole is dropped until it comes again
-  // or the message's entry arrives; thinking and arguments, which may have no entry, go on after it.
+  // Live text has an offset: a repeated part is cut off. Text of the message after a hole is dropped until it comes
+  // again or the message's entry arrives. Thinking and arguments, which may have no entry, go on after a hole.
   #write({ run: id, attempt, message, offset, channel, call, name, text }) {
     const run = this.#run(id);
     if (channel === 'waits') {
@@ -417,7 +418,8 @@ export class Transcript {
     return attempt > run.attempt ? !FINISHED.includes(run.status) : attempt === run.attempt && run.status === 'running';
   }
 
-  // writes makes a message the one being written. Text of another one that begins after a hole does not.
+  // writes makes a message the one being written, and returns its state. It returns null for a new message whose first
+  // text is missing.
   #writes(run, attempt, message, offset = 0) {
     const { writing } = this;
     if (writing?.run === run.id && writing.attempt === attempt && writing.message === message) return writing;
@@ -457,7 +459,7 @@ export class Transcript {
     if (detail !== item.detail) this.#progress(item, { detail });
   }
 
-  // beside appends to what the log may never have; a repeat changes nothing, and what follows a hole replaces it.
+  // beside appends to thinking or arguments. A repeat changes nothing; text behind a hole replaces what came before it.
   #beside(had, offset, text) {
     const bytes = new TextEncoder().encode(text);
     if (had.bytes >= offset + bytes.length) return had;

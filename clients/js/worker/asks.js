@@ -26,7 +26,7 @@ export async function waitFor(attempt, ask) {
   return now;
 }
 
-/** A question in the form of the server. */
+/** The row of a question. Throws for what the server would refuse. */
 export function question(name, kind, { prompt, action, arguments: args, expires, holds } = {}) {
   checkName(name, 'a ticket');
   for (const [what, text] of [['prompt', prompt], ['action', action]]) {
@@ -39,7 +39,7 @@ export function question(name, kind, { prompt, action, arguments: args, expires,
   return { name, kind, prompt, action, holds: holds || undefined, arguments: given, ...due(expires) };
 }
 
-/** When a ticket ends: a time is absolute, a duration counts from the first ask on. */
+/** The fields that say when a ticket expires: at a time, or a duration after it was opened. */
 export function due(when) {
   if (when === undefined) return {};
   if (when instanceof Date) return { expires_at: new Date(when).toISOString() };
@@ -56,7 +56,7 @@ function content({ kind, prompt, action, arguments: args, answers }) {
   return canonical([kind, prompt || null, action || null, args ?? null, answers === true]);
 }
 
-/** Commits sends. A send whose end is awaited opens a ticket of its name. */
+/** Commits sends. A send with the answer wait opens a ticket of its name, which the end of the run decides. */
 export function send(attempt, sends) {
   for (const { name, options } of sends) {
     checkName(name, 'a send');
@@ -65,6 +65,7 @@ export function send(attempt, sends) {
   return attempt.commit({ step: { sends } }, { text: true }).then(() => noteSends(attempt, sends));
 }
 
+/** Adds the tickets that committed sends have opened. */
 export function noteSends(attempt, sends = []) {
   for (const { name, answer } of sends) {
     if (answer !== 'wait' || attempt.tickets.has(name)) continue;

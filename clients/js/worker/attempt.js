@@ -30,7 +30,7 @@ export class Attempt {
   unsure = false;
   /** The number of the worker contract of the server. */
   contract;
-  /** What the handler waits for while it is silent; the next text or step forgets it. */
+  /** What the silent handler says it waits for; the next text or step clears it. */
   waitsOn = '';
   #link;
   #path;
@@ -55,7 +55,7 @@ export class Attempt {
     this.#path = `v1/claims/${encodeURIComponent(claim.claim)}`;
   }
 
-  /** Ends the attempt at its deadline, which a step can move. The function that it returns ends that. */
+  /** Ends the attempt at its deadline, which a step can move. Returns a function that stops the timer. */
   watch() {
     if (this.claim.deadline_ms > 0) this.#moveDeadline(this.#begun + this.claim.deadline_ms);
     return () => clearTimeout(this.#timer);
@@ -118,7 +118,7 @@ export class Attempt {
     }
   }
 
-  /** Calls an operation under the claim. An answer without a claim ends the attempt. */
+  /** Calls an operation under the claim. A refusal after which no write can succeed ends the attempt. */
   async post(operation, body, options) { return this.#call('POST', operation, { body, ...options }); }
 
   async get(operation, query) { return (await this.#call('GET', operation, { query })).items ?? []; }
@@ -145,8 +145,8 @@ export class Attempt {
   }
 
   /**
-   * Commits one write under the next number. With text it ends the message being written, if that has text or parts:
-   * the rule of the engine, where every step does that records progress.
+   * Commits one write under the next number. With text it ends the message being written, if that has text or parts.
+   * Callers set it for every step that records progress, as the engine inside the server does.
    */
   commit(body, { text = false, parts } = {}) {
     const taken = text ? this.text.take() : null;
@@ -167,8 +167,8 @@ export class Attempt {
     });
   }
 
-  // A write whose outcome stays unknown ends the attempt: another one under its number would be refused, or would be
-  // there in place of the first.
+  // A write whose outcome stays unknown ends the attempt. If another write had the same number, the server would refuse
+  // it, or would have it in place of the first.
   async #write(body) {
     const text = this.#link.encode(body);
     try {
@@ -183,7 +183,7 @@ export class Attempt {
     }
   }
 
-  /** Ends the attempt for the handler: what it does from now on is too late. Returns the text that it left. */
+  /** Ends the attempt for the handler: its later calls throw LeaseLost. Returns the draft of the unfinished message. */
   close() {
     this.over = true;
     this.text.stop();
@@ -215,7 +215,7 @@ function messageOf(draft, parts = []) {
   return { text, truncated: truncated || undefined, parts: parts.length > 0 ? parts : undefined };
 }
 
-/** Whether a server that is older has refused a step because it asks for more time. */
+/** Whether an older server has refused a step because it does not know the field extend. */
 function knowsNoExtend({ status, fields = [] }) {
   const isUnknown = ({ location, message }) => location === 'body.step.extend' && message === 'unknown field';
   return status === 422 && fields.some(isUnknown);
@@ -224,7 +224,7 @@ function knowsNoExtend({ status, fields = [] }) {
 /** Whether the server has said that it did not do what it was asked for. */
 function isRefusal({ status }) { return status >= 400 && status < 500; }
 
-/** The error of a name that is no name. */
+/** Throws for what cannot be the name of a ticket, an effect or a send. */
 export function checkName(name, what) {
   const usable = typeof name === 'string' && name !== '' && !name.includes('\0');
   if (!usable) throw invalid(`${what} needs a name: a text that is the same in each attempt`);

@@ -14,7 +14,7 @@ export class Blobs {
 
   constructor(attempt) { this.#attempt = attempt; }
 
-  put(name, content) { return this.#write({ [name]: content ?? undefined }); } // null would delete
+  put(name, content) { return this.#write({ [name]: content ?? undefined }); } // upload takes null as a deletion
 
   delete(name) { return this.#write({ [name]: null }); }
 
@@ -62,7 +62,7 @@ export class Blobs {
   }
 }
 
-/** Whether an error says that there is no blob of a name. Without the field it is the claim that is missing. */
+/** Whether an error says that there is no blob of a name. Without the field, not_found means that the claim is gone. */
 export function namesNoBlob({ code, fields = [] }) {
   return code === 'not_found' && fields.some(({ location }) => location === 'query.name');
 }

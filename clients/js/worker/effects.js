@@ -87,11 +87,11 @@ export class Effects {
 
   async #read() {
     const { run } = this.#attempt;
-    const items = run.steps > 0 ? await this.#attempt.get('effects') : []; // each effect is a step
+    const items = run.steps > 0 ? await this.#attempt.get('effects') : []; // a run without steps has no effects
     return new Map(items.map((item) => [item.name, item]));
   }
 
-  /** Finds out about an unknown effect. Returns whether to call it again; if not, its value is recorded. */
+  /** Resolves an effect whose outcome is unknown. Returns whether to call it again; if not, its value is recorded. */
   async #resolve(state, input, { idempotent, reconcile }) {
     if (state.last === 'effect.intended') await this.#record(state, 'effect.unknown');
     if (idempotent) return true;
@@ -136,7 +136,7 @@ export class Effects {
     return this.#settle(state, value);
   }
 
-  // A call that its stop cut off may have had its effect, whatever it throws.
+  // A call that was stopped may have had its effect, whatever it throws.
   async #failed(state, error) {
     try {
       if (error instanceof Unknown || this.#attempt.signal.aborted) {
@@ -151,7 +151,7 @@ export class Effects {
     }
   }
 
-  /** Records the value of a call. One that cannot be kept is recorded as called, so that nothing calls it again. */
+  /** Records the value of a call. If it cannot be kept, records only the call, so that no attempt repeats it. */
   async #settle(state, value) {
     try {
       const result = plain(value, `the value of effect "${state.name}"`, limit);
@@ -164,7 +164,7 @@ export class Effects {
     }
   }
 
-  // Also after a stop and while the run parks: the outcome of a call that began is recorded.
+  // Records also after a stop and while the run parks, because the outcome of a call that began must be known.
   async #record(state, kind, outcome = {}) {
     const good = kind === 'effect.settled' && outcome.error === undefined;
     const effects = [{ kind, body: { name: state.name, input: state.input, ...outcome } }];

@@ -1,4 +1,5 @@
-// The errors of a handler. Their names, not their identity, are what a log shows.
+// The errors that end a handler: those that its calls throw, and those that it throws itself. Each has the name of its
+// class.
 
 import { MailroomError } from '../errors.js';
 
@@ -30,12 +31,12 @@ export class Failure extends Ending {
   }
 }
 
-/** The errors of calls that the server would refuse. */
+/** The errors of invalid arguments, which are refused before a request is sent. */
 export function invalid(detail, cause) { return new MailroomError('invalid', detail, { cause }); }
 
 export function conflict(detail) { return new MailroomError('conflict', detail); }
 
-/** What a failed attempt says, of any thrown value. */
+/** The message with which an attempt fails, for any value that its handler threw. */
 export function messageOf(error) {
   if (error instanceof Error) return error.message || error.name;
   try {

@@ -5,8 +5,8 @@ import { Draft } from './text.js';
 const showEvery = 50; // ms
 const storeEvery = 1000; // ms
 const most = 64 * 1024; // characters that readers lack before a write waits
-const breath = 25; // ms after which a writer lets timers and answers in
-const patience = 5_000; // ms; what is only shown is not worth a longer wait
+const breath = 25; // ms of writing without a pause, after which write lets timers and answers run
+const patience = 5_000; // ms that a request with live text may take
 
 export class Flusher {
   draft = new Draft();
@@ -37,7 +37,7 @@ export class Flusher {
     return draft;
   }
 
-  /** Lets a message go on that was taken and did not become part of a step: what was written since follows it. */
+  /** Continues a message that take has ended, because its step was not committed. What was written since follows it. */
   keep(draft) {
     const after = draft.next;
     draft.absorb(after);
@@ -53,8 +53,8 @@ export class Flusher {
     this.#timer = null;
   }
 
-  // A writer that is faster than the server waits. One that never waits for anything else must not block the event
-  // loop, with the renewals.
+  // Makes a writer wait if it is faster than the server. A handler that awaits nothing but writes must not block the
+  // event loop, because the renewals run in it.
   async #wrote() {
     this.#schedule(showEvery);
     if (performance.now() - this.#breathed > breath) {
@@ -84,7 +84,7 @@ export class Flusher {
   async #send(draft) {
     const store = draft.unstored && performance.now() >= this.#storeAt;
     for (const body of draft.toShow(!store)) {
-      // What does not arrive is not repeated: the log gets it with a step.
+      // Live text that does not arrive is not repeated: the text of the message is stored later.
       await this.#attempt.post('deltas', body, { once: true, timeout: patience }).catch(() => {});
     }
     if (!store) return;

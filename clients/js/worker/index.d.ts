@@ -74,7 +74,7 @@ export interface Worker {
  * other. A call that is not awaited is still done before the run ends.
  *
  * Every call throws Stopped after a stop, LeaseLost once the claim is lost, and Parked once the run has to wait. The
- * value of an effect that has begun is still recorded. Invalid arguments are a MailroomError.
+ * value of an effect that has begun is still recorded. Invalid arguments throw a MailroomError.
  */
 export interface Session {
   /** The messages that started the run. */
@@ -99,9 +99,9 @@ export interface Session {
    * follows is cut.
    */
   write(text: string): Promise<void>;
-  /** Shows what the agent thinks to those who read live. It is not stored; a part of type reasoning is, see step. */
+  /** Shows what the agent thinks to those who follow the run now. To store it, give step a part of type reasoning. */
   reasoning(text: string): Promise<void>;
-  /** Shows the arguments of a tool call while a model writes them. Not stored; tool.started stores them. */
+  /** Shows the arguments of a tool call while a model writes them. tool.started stores them when they are complete. */
   toolArguments(call: string, name: string, text: string): Promise<void>;
   /**
    * Says what the handler waits for while it writes nothing, such as 'cargo test', to those who look at the run: with
@@ -144,7 +144,10 @@ export interface Session {
   ask(name: string, question?: Question): Promise<any>;
   /** Waits until a time, or for a duration from the first call on: milliseconds, or text such as '10m'. */
   sleep(name: string, until: number | string | Date): Promise<void>;
-  /** Waits until someone decides a ticket of kind event, and returns the answer; null if it expires. */
+  /**
+   * Waits until a ticket of kind event is decided, and returns the answer; null if it expires. With holds, messages to
+   * the thread stay in the queue while it is open.
+   */
   event(name: string, question?: Question & { holds?: boolean }): Promise<any>;
   /** Sends a message to another thread and goes on. The same name sends once, in all attempts. */
   send(name: string, message: Send): Promise<void>;
@@ -193,13 +196,13 @@ export interface Blobs {
   get(name: string): Promise<Uint8Array | null>;
   /** Deletes a blob, if there is one. */
   delete(name: string): Promise<void>;
-  /** The blobs whose names begin with prefix and follow after, by name, at most 1,000. */
+  /** The next blobs by name, at most 1,000: names that begin with prefix and come after the name after. */
   list(query?: { prefix?: string; after?: string }): Promise<Blob[]>;
 }
 
 export interface Blob {
   name: string;
-  /** Of the content, in bytes. */
+  /** Length of the content, in bytes. */
   size: number;
   /** SHA-256 of the content, in hexadecimal. */
   digest: string;
@@ -207,7 +210,7 @@ export interface Blob {
 }
 
 export interface Step {
-  /** Of the step entry. Without a name no such entry is written. */
+  /** Name of the step entry. Without a name no such entry is written. */
   name?: string;
   /** Replaces the agent's state in the thread; at most 16 KiB. */
   state?: unknown;

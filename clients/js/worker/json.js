@@ -40,7 +40,7 @@ export function checkSize(bytes, what, limit) {
   throw new MailroomError('too_large', detail);
 }
 
-/** What JSON keeps of a value: what a later attempt reads back. */
+/** A value after a round trip through JSON, as a later attempt reads it. */
 export function plain(value, what, limit) {
   return value === undefined ? null : JSON.parse(encode(value, what, limit));
 }
@@ -58,5 +58,5 @@ export async function digest(value) {
   return Array.from(sum.subarray(0, 16), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** A duration as the server reads it: milliseconds, or text such as "10m" as it is. */
+/** A duration in the form of the server. A number is in milliseconds; a text such as "10m" stays as it is. */
 export function duration(value) { return typeof value === 'number' ? `${Math.max(1, Math.round(value))}ms` : value; }

@@ -11,7 +11,7 @@ const ended = new Set(['lease_lost', 'not_found', 'gone', 'conflict']);
 /** Whether an error says that the worker has to register again. */
 export function leaseEnded(error) { return ended.has(error.code); }
 
-/** Whether an error may pass by itself. So may what answers in the place of a server that was there. */
+/** Whether an error may pass by itself. One of another program in the place of a known server may, too. */
 export function mayPass({ passing, misplaced, code }) { return passing || misplaced || code === 'internal'; }
 
 export class Lease {
@@ -21,14 +21,14 @@ export class Lease {
   round = 0;
   /** The number of the worker contract of the server, with its last answer to a claim. */
   contract;
-  #unsettled = new Set(); // claims that have ended here, and could not be given back
+  #unsettled = new Set(); // claims whose attempts have ended here; no request could tell the server
   #link;
   #log;
   #renewed;
   #timer;
   #end = new AbortController();
 
-  /** asked is when the registration was sent: the lease of the server is never shorter than this one. */
+  /** asked is when the registration was sent: counted from then, the lease ends here no later than at the server. */
   constructor(link, log, { worker, contract, lease_ms: length }, asked) {
     this.#link = link;
     this.#log = log;
@@ -42,7 +42,7 @@ export class Lease {
   /** Aborts when the lease has ended, with the reason. */
   get signal() { return this.#end.signal; }
 
-  /** Ends it: the claims under it are lost. error is set if the server refuses the worker for good. */
+  /** Ends the lease and its attempts: their claims are lost. error is set if the server refuses the worker for good. */
   end(reason, error) {
     clearTimeout(this.#timer);
     if (this.signal.aborted) return;
@@ -94,7 +94,8 @@ export class Lease {
     this.#timer = setTimeout(() => this.#renew(), delay);
   }
 
-  // The form without held releases nothing. A claim that it does not return was revoked, if it was there before.
+  // A renewal without held releases no claim. A claim that the worker had before the request was revoked if the answer
+  // does not contain it.
   async #renew() {
     const asked = performance.now();
     const gap = asked - this.#renewed;
@@ -119,7 +120,8 @@ export class Lease {
     }
   }
 
-  // What attempts wait for goes to servers that know it. One of a cluster may be older: that must not cost the lease.
+  // Sends what attempts wait for to servers that know the field. Another server of a cluster may be older and refuse
+  // it: then the renewal is sent without it, so that the lease is not lost.
   async #send(options) {
     const path = `v1/workers/${this.id}/renew`;
     const silent = [...this.attempts].filter(([, { waitsOn }]) => waitsOn);

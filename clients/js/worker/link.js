@@ -20,7 +20,7 @@ export class Link {
     this.#base = baseOf(url);
     checkSecret(token);
     this.#headers = { ...(token && { authorization: `Bearer ${token}` }), 'content-type': 'application/json' };
-    this.#fetch = async (...given) => fetch(...given); // not as a method of this
+    this.#fetch = async (...given) => fetch(...given); // fetch must not be called as a method of this
   }
 
   get base() { return this.#base; }
@@ -33,8 +33,8 @@ export class Link {
   }
 
   /**
-   * Calls until an answer comes, or signal is aborted, which throws its reason. An answer that no Mailroom server gives
-   * is none: what is in its place goes away, or the lease ends. once leaves out the repeats.
+   * Repeats a call until an answer comes, or until signal is aborted, and then throws its reason. An answer of another
+   * program counts as none: it goes away, or the lease ends. With once it calls once.
    */
   async call(method, path, { body, query, signal, once = false, timeout = patience } = {}) {
     const isSent = body === undefined || typeof body === 'string' || body instanceof Uint8Array;

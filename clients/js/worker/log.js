@@ -1,4 +1,4 @@
-// The log of a worker: stable phrases with their attributes. Texts of messages are never among them.
+// The log of a worker: stable phrases with their attributes, without texts of messages.
 
 /** Writes lines to stderr, without debug. A closed stderr loses lines and nothing else. */
 export const stderr = { debug() {}, info: line, warn: line, error: line };
@@ -13,7 +13,7 @@ function show(value) {
   return typeof value === 'string' && /^[\w.:/-]+$/.test(value) ? value : JSON.stringify(value);
 }
 
-/** A log whose lines have these attributes too. A log that throws does not end what it tells of. */
+/** A log whose lines have these attributes too. It ignores errors of the log, which must not end an attempt. */
 export function withAttributes(log, attributes) {
   const levels = {};
   for (const level of ['debug', 'info', 'warn', 'error']) {

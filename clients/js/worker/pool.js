@@ -12,7 +12,7 @@ import { start } from './run.js';
 const wait = 30; // seconds that a claim waits for a run
 const contract = 1; // the number of the worker contract that this package needs
 const tooOld = 'is older than this package; update the server, or install an older package';
-const patience = (wait + 30) * 1000; // ms for one try of it
+const patience = (wait + 30) * 1000; // ms for one try of a claim
 
 export class Pool {
   #handlers;
@@ -29,7 +29,7 @@ export class Pool {
   /** Resolves at the first registration; never rejects. */
   ready = new Promise((resolve) => { this.#registered = resolve; });
   #wake = () => {};
-  #onLast = () => {}; // of the round that waits without runs on their last attempt
+  #onLast = () => {}; // aborts a claim that leaves out runs on their last attempt, once the worker may take one
 
   constructor(handlers, options) {
     this.#handlers = handlers;
@@ -44,7 +44,7 @@ export class Pool {
     return this.#done;
   }
 
-  /** Claims nothing more, and waits for what is running. After within milliseconds it ends that too. */
+  /** Claims nothing more, and waits for the running attempts. After within milliseconds it ends them. */
   async stop(within) {
     this.#stop.abort();
     this.#wake();
@@ -79,11 +79,11 @@ export class Pool {
     }
   }
 
-  /** Registers. An outage of the server delays it, a refusal ends the worker. Returns null once the worker stops. */
+  /** Registers the worker. It retries during an outage, and throws a refusal. Returns null if the worker stops. */
   async #register() {
     const { retry } = this.#options;
     const body = { agents: Object.keys(this.#handlers), max: 0, pid: globalThis.process?.pid, retry };
-    const told = new Set(); // why it waits, each reason once
+    const told = new Set(); // reasons to wait that are logged already
     for (;;) {
       const asked = performance.now();
       let answer;
@@ -92,7 +92,7 @@ export class Pool {
         if (typeof answer?.worker !== 'string' || !(answer.lease_ms > 0)) throw strange(200, this.#link.base);
       } catch (error) {
         if (this.#stopping) return null;
-        const misled = error.misplaced || error.unresolved; // no wait helps, unless the server was there before
+        const misled = error.misplaced || error.unresolved; // a wrong address, unless a server was found there before
         if (!mayPass(error) || (misled && !this.#found)) throw this.#refusal(error);
         const { href: server } = this.#link.base;
         if (!told.has(error.detail)) this.#log.warn('worker waits for the server', { server, error: error.detail });
@@ -120,9 +120,10 @@ export class Pool {
     }
   }
 
-  // A round without an answer is repeated under its number, and returns what it has claimed. So is one that waits
-  // without runs on their last attempt, once such a run could be handled. When the worker stops, its last
-  // request releases what the round had claimed. For an older server it is repeated for no slot, and given back.
+  // Asks for a round until it is answered: the server returns what it has claimed under the same number. A request that
+  // leaves out runs on their last attempt is aborted and repeated as soon as the worker may take such a run. When the
+  // worker stops, leave() releases what an unanswered round has claimed. An older server does not do that: the round is
+  // then repeated without agents to claim for, and its claims are released here.
   async #round(lease, round, signal) {
     const ask = { worker: lease.id, round, retry: this.#options.retry };
     for (;;) {
@@ -155,7 +156,7 @@ export class Pool {
     try {
       const { claims } = await this.#link.post('v1/claims', { ...ask, max: 1, agents: none }, { signal: lease.signal });
       const attempts = (claims ?? []).map((claim) => new Attempt(this.#link, claim));
-      for (const attempt of attempts) lease.attempts.set(attempt.claim.claim, attempt); // they end with it
+      for (const attempt of attempts) lease.attempts.set(attempt.claim.claim, attempt); // they end with the lease
       await Promise.all(attempts.map((attempt) => attempt.settle({ outcome: 'release' })));
     } catch (error) {
       this.#log.warn('claims of the last round not given back; they end with the lease', { error: error.message });
@@ -186,7 +187,7 @@ export class Pool {
     if (lease.signal.aborted) attempt.end(lease.signal.reason);
   }
 
-  /** Resolves once a slot is free, or there is nothing to claim for. */
+  /** Resolves once a slot is free, the worker stops, or the lease ends. */
   async #free(lease) {
     while (this.#running.size >= this.#options.slots && !this.#stopping && !lease.signal.aborted) {
       await this.#change(lease.signal);
@@ -207,7 +208,7 @@ export class Pool {
   /** Waits that long, or until the worker stops. */
   #pause(milliseconds) { return new Alarm().sleep(milliseconds, this.#stop.signal); }
 
-  // What to do about a refusal, in the message of the error.
+  // Adds to the message of a refusal what to do about it.
   #refusal(error) {
     if (error.misplaced || error.unresolved) return error;
     const { origin } = this.#link.base;
@@ -223,7 +224,10 @@ export class Pool {
 
 const mostLost = 20; // lost claims after which the server gives a run up
 
-/** Whether one more lost claim ends a run for good. A worker has one such run at a time: no other ends with it. */
+/**
+ * Whether the run fails for good if this claim is lost too. Such a run may be what crashes its workers, so a worker has
+ * only one at a time: a crash then ends no other run for good.
+ */
 function onLastAttempt({ run, lost = 0 }) {
   const { crashes, max_crashes: most = 3 } = run;
   return (crashes > 0 && crashes >= most - 1) || lost >= mostLost - 1;

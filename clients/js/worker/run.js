@@ -7,8 +7,8 @@ import { Session } from './session.js';
 const longestMessage = 16_384; // characters
 
 /**
- * Starts an attempt. settled resolves when the attempt has ended, to whether it did for the server too. returned
- * resolves when the handler has returned, which may be later. Neither rejects.
+ * Starts an attempt. settled resolves when the attempt has ended, to whether the server has its end or took the claim
+ * away. returned resolves when the handler has returned, which may be later. Neither rejects.
  */
 export function start(attempt, handler, { grace, log }) {
   const work = handle(attempt, handler);
@@ -16,7 +16,7 @@ export function start(attempt, handler, { grace, log }) {
   return { settled: conclude(attempt, work, grace, log), returned };
 }
 
-// Resolves to how the handler ended, after all that it began.
+// Resolves to how the handler ended, once all calls that it began have ended too.
 async function handle(attempt, handler) {
   await null; // a handler may be a plain function that throws
   try {
@@ -54,7 +54,7 @@ async function conclude(attempt, work, grace, log) {
   }
 }
 
-/** Resolves a grace after a signal was aborted. */
+/** Returns a promise that resolves a grace after signal was aborted, and a function that cancels the timer. */
 function cutOff(signal, grace) {
   let timer;
   let begin;
@@ -70,7 +70,7 @@ function cutOff(signal, grace) {
   return { passed, clear };
 }
 
-/** How an attempt is settled whose handler ended like that. */
+/** The body that settles an attempt, from how its handler ended. */
 function outcome(attempt, { text, error, forced }) {
   const { reason } = attempt.signal;
   if (error !== undefined && reason instanceof Stopped) return { outcome: 'release', entered: true, forced };
@@ -96,7 +96,8 @@ function failure(error, forced) {
   return { outcome: 'fail', forced, failure: body };
 }
 
-// A settle that the server refuses becomes a failure, so that it is counted and visible; in the end without the text.
+// If the server refuses the settle, it becomes a failure, which is counted and visible. If the server refuses that too,
+// the failure is sent without the text.
 async function settle(attempt, body, { text }, log) {
   const draft = attempt.close();
   if (body.outcome === 'complete' && text) draft.write(text.replaceAll('\0', '\ufffd'));

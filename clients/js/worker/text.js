@@ -15,7 +15,7 @@ class Flow {
   #half = '';
   #bytes = 0;
 
-  /** Adds a piece as far as room bytes allow, and returns the bytes that it took; fewer than it has are a cut. */
+  /** Adds at most room bytes of a piece. Returns the bytes that it added, and whether they are the whole piece. */
   add(piece, room) {
     let text = this.#half + piece;
     this.#half = /[\ud800-\udbff]$/.test(text) ? text.slice(-1) : '';
@@ -28,7 +28,7 @@ class Flow {
     return { taken, whole: bytes <= room };
   }
 
-  /** All that was added, with a half at the end. */
+  /** All that was added, with a half surrogate pair at the end. */
   get all() { return this.text + this.#half; }
 
   /** Where the text ends now. */
@@ -53,13 +53,13 @@ export class Draft {
   #flow = new Flow();
   #shown = start; // up to here readers have it
   #stored = start; // up to here the server has it
-  #beside = new Map(); // by channel and call: { channel, call, name, flow, shown }
+  #beside = new Map(); // live text beside the message, by channel and call: { channel, call, name, flow, shown }
   #room = limit;
   #roomBeside = limit;
 
   get text() { return this.#flow.text; }
 
-  /** Its text if it ends here, where half a surrogate pair becomes U+FFFD. */
+  /** The text if the message ends here: half a surrogate pair at its end becomes U+FFFD. */
   get whole() {
     const half = this.#flow.all.length > this.text.length;
     const cut = half && this.#room < bytesOf('\ufffd');
@@ -73,7 +73,7 @@ export class Draft {
     if (!whole) this.truncated = true;
   }
 
-  /** Adds to what is shown beside the message. A piece that exceeds its limit, with the names, is not shown. */
+  /** Adds live text beside the message. A piece that exceeds the limit, counted with call and name, is not shown. */
   show(text, channel, call = '', name = '') {
     const size = bytesOf(text) + bytesOf(call) + bytesOf(name);
     if (text === '' || size > this.#roomBeside) return;
@@ -84,7 +84,7 @@ export class Draft {
     this.#roomBeside -= size;
   }
 
-  /** Adds what was written since. */
+  /** Appends what was written into the next draft. */
   absorb(draft) {
     this.write(draft.#flow.all);
     if (draft.truncated) this.truncated = true;
@@ -108,7 +108,7 @@ export class Draft {
     return { body, stored: () => { this.#stored = mark; } };
   }
 
-  /** What is new to readers, as bodies of deltas; with text or only what is beside it. */
+  /** The deltas with what readers do not have yet: live text beside the message, and with withText its own text. */
   toShow(withText) {
     const bodies = [];
     for (const beside of this.#beside.values()) {
