@@ -130,8 +130,8 @@ async function openPage(address) {
   return self.clients.openWindow(url.href);
 }
 
-// half returns the page's half of the session of this browser, undefined if there is none, see chat/half.js. A database
-// that no page has made yet is left alone.
+// half returns the page's half of the session of this browser, or undefined if there is none, see chat/half.js. It does
+// not make the database if no page has.
 function half() {
   return new Promise((resolve) => {
     const opening = indexedDB.open(`mailroom ${scope.pathname}`);

@@ -1,8 +1,7 @@
 // Package web has the pages that the server serves to browsers: the console, the chat, the page of a link in an
 // alert, the styles of the API reference, the service worker that shows alerts, and the libraries that "make vendor"
-// bundles. They are plain files in
-// the binary and need no build step. They use the API like any other client, with the session of the browser or a
-// token that the user pastes; the files contain no secrets.
+// bundles. They are plain files in the binary and need no build step. They use the API like any other client, with the
+// session of the browser or a token that the user pastes; the files contain no secrets.
 package web
 
 import (
@@ -31,8 +30,8 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types "
 
-// consolePolicy is the trusted types policy of the console, which names the scripts of its workers; see
-// console/trusted.js. Other pages have none.
+// consolePolicy is the name of the console's trusted types policy, which makes the addresses of the scripts of its
+// workers; see console/trusted.js. Other pages have no such policy.
 const consolePolicy = "worker"
 
 // Pages returns the handlers of GET and HEAD by path. Pages use relative URLs, so that a
@@ -109,7 +108,7 @@ func makeFile(body []byte, kind, csp string) file {
 func compress(body []byte) []byte {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for other levels only
-	_, _ = w.Write(body)                                    // a buffer takes everything, as for Close
+	_, _ = w.Write(body)                                    // a write to a buffer does not fail, nor does Close
 	_ = w.Close()
 	return out.Bytes()
 }

@@ -12,7 +12,7 @@ import { View } from './view.js';
 
 const PAGE = 200; // entries that are loaded at once
 const RETRY = 2_000; // milliseconds before a failed call is retried
-const ABSENT = 5_000; // before a missing thread is looked up again
+const ABSENT = 5_000; // milliseconds before a missing thread is looked up again
 
 const base = new URL('.', location.href); // the API has the same base
 const $ = (id) => document.getElementById(id);
@@ -27,7 +27,7 @@ const inHash = () => {
 
 class Page {
   #account = new Account(base.pathname);
-  #half = new Half(base.pathname); // of the session, which the console makes
+  #half = new Half(base.pathname); // the page's half of a session: the console signs in and keeps it
   #outbox = new Outbox();
   #client = null;
   #id = null; // of the thread; null: the next message makes one
@@ -120,7 +120,7 @@ class Page {
     this.#reading.abort();
     this.#client = null;
     this.#drawer(false);
-    // The next user must not send what another one has written.
+    // The outbox is emptied: the next user must not send messages of another one.
     for (const { thread, body } of this.#outbox.clear()) if (thread === this.#id) this.#composer.giveBack(body.text);
     this.#recent.stop();
     this.#transcript = new Transcript();
@@ -134,7 +134,7 @@ class Page {
 
   /** Checks the token with the server before it is stored. */
   async #enter(token) {
-    this.#account.drop(); // that of another tab comes too late now
+    this.#account.drop(); // from now on no other tab can pass its token
     try {
       await new Mailroom({ url: base, token, tries: 1 }).threads({ limit: 1 });
     } catch (error) {

@@ -143,7 +143,7 @@ function outcomeOf({ state, decision, answer, reason, decided_by: by }) {
   return `${DONE[decision]}${by ? ` by ${by}` : ''}${said}${reason ? ` (${reason})` : ''}`;
 }
 
-// approval sends the digest of the ticket that this card shows, so that the decision
+// approval makes the form of an approval. It sends the digest of the ticket that the card shows, so that the decision
 // cannot apply to another question.
 function approval({ id, digest, answers }, act) {
   const reason = el('input', { class: 'reason', placeholder: answers ? 'Result, or reason' : 'Reason (optional)', 'aria-label': 'Reason', autocomplete: 'off', maxlength: '1000' });

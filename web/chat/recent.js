@@ -11,7 +11,7 @@ export class Recent {
   #open;
   #timer;
   #due = Infinity; // time of the next refresh
-  #round = 0; // ends with stop
+  #round = 0; // stop begins another one, so that a load that is under way is ignored
   #now = null; // id of the thread that is open
   #threads = [];
 

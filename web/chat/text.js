@@ -75,8 +75,8 @@ function split(text) {
   return blocks;
 }
 
-// fenceOf reads a line that begins or ends a block of code; null for another one. A single pattern would take
-// quadratic time for a line of many marks that is none.
+// fenceOf reads a line that begins or ends a block of code, and returns null for any other line. One regular expression
+// for this would take quadratic time on a line of many marks that does not match.
 function fenceOf(line) {
   const start = /^ {0,3}/.exec(line)[0].length;
   let end = start;

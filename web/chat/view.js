@@ -84,7 +84,7 @@ export class View {
     let place = this.#list.firstChild;
     for (const item of items) {
       const node = this.#nodes.get(item.key) ?? make(item, this.#act);
-      if (node.item !== item || changed.has(item)) { // replaced when the transcript was folded again
+      if (node.item !== item || changed.has(item)) { // folding the transcript again makes new items with the same keys
         node.item = item;
         node.bring(item);
         this.#nodes.set(item.key, node);

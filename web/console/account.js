@@ -41,7 +41,7 @@ export async function start() {
 
 async function resume() {
   const token = tokens.token;
-  if (token) return enter(new Mailroom({ url: base, token })); // no session that another tab made replaces it
+  if (token) return enter(new Mailroom({ url: base, token })); // it has precedence over a session that another tab made
   const session = await half.find();
   if (session && await enter(new Mailroom({ url: base, session, tries: 2 }), { quiet: true })) return true;
   const given = await tokens.find();
@@ -75,14 +75,14 @@ async function signInWith(secret) {
 
 /** Signs in with a token that the user pasted. */
 export async function paste(token) {
-  tokens.drop(); // that of another tab comes too late now
+  tokens.drop(); // from now on no other tab can pass its token
   if (await enter(new Mailroom({ url: base, token, tries: 1 }))) {
     tokens.keep(token);
     client = new Mailroom({ url: base, token });
   }
 }
 
-let entering = 0; // only the newest try counts: what another tab passes may meet what the user does here
+let entering = 0; // number of the newest try, which alone counts: a token of another tab may arrive while the user acts
 
 async function enter(with_, { quiet = false } = {}) {
   const turn = ++entering;

@@ -37,7 +37,7 @@ export function Agents() {
   </section>`;
 }
 
-// retries describes how the runs of an agent are retried. A server of an older version says nothing.
+// retries describes how the runs of an agent are retried. It returns an empty text if an older server does not say.
 function retries(retry) {
   if (!retry) return '';
   const exits = (of, list) => (list.length > 0 ? [`${of}: exit ${list.join(' ')}`] : []);

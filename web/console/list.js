@@ -7,8 +7,9 @@ import { listen } from './live.js';
 import { Problem } from './parts.js';
 import { whole } from './words.js';
 
-const [FIRST, MORE] = [100, 500]; // items of the first page, which is read again and again, and of the others
-const GROWN = 2_000; // items of a list before it begins again
+const [FIRST, MORE] = [100, 500]; // items of the first page, which is read again after each change, and of the others
+// A longer list is cut to its newest page, unless the user has scrolled through at least half of it.
+const GROWN = 2_000;
 const HEIGHT = matchMedia('(max-width: 60rem)').matches ? 60 : 44; // of a row, in pixels; a narrow screen has two lines
 
 /**
@@ -67,9 +68,9 @@ export function usePages(fetch, watch, kinds) {
 // paged: number of items that the user has scrolled through.
 const fresh = () => ({ items: [], error: null, loading: true, next: null, lookedTo: null, paged: 0 });
 
-// merged has the items of the newest page, and those behind them. Items of the same time span that the page does
-// not have no longer match, and are dropped. A list that has grown by many new items begins again, so that an
-// open page does not grow with the work of days.
+// merged returns the items of the newest page, followed by the old ones that are older than it. An old item of the
+// page's time span that the page lacks no longer matches and is dropped. A list that has grown by many new items is cut
+// to the newest page, so that an open page does not grow for days.
 function merged(old, page) {
   const known = new Set(page.items.map(({ id }) => id));
   const last = page.items.at(-1)?.id;
@@ -79,8 +80,8 @@ function merged(old, page) {
   return { items, error: null, loading: false, next: whole ? page.next : old.next, lookedTo: whole ? page.looked_to ?? null : old.lookedTo, paged: whole ? 0 : old.paged };
 }
 
-// appended has the items of the next page behind the others, unless the list began again since it was asked for.
-// A cursor passes no item twice.
+// appended returns the items with those of the next page after them. If the list was cut since the page was requested,
+// it ignores the page. Pages that follow each other have no common item.
 function appended(old, page, cursor) {
   if (old.next !== cursor) return old;
   return { items: old.items.concat(page.items), error: null, loading: false, next: page.next, lookedTo: page.looked_to ?? null, paged: old.items.length + page.items.length };

@@ -17,7 +17,7 @@ let stop = null;
 let missed = false; // entries came while the page was hidden
 let leaving = null; // timer of a hidden page
 
-/** Calls listener with the entries of half a second at most, and with [] after a reconnect. */
+/** Calls listener with new entries, gathered for up to half a second, and with [] if it must read everything again. */
 export function listen(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -46,7 +46,8 @@ export async function follow() {
       if (error.code === 'unauthenticated') return lose('The session or token has ended. Sign in again.');
     }
     if (signal.aborted) return;
-    // The client repeats what passes. The rest may end too: a stream too many, a right that was taken for a while.
+    // The client itself retries errors that pass. Others are retried here, because they may end too: too many streams,
+    // or a right that was taken away for a while.
     onState('waiting');
     await alarm.sleep(pauses.next(), signal);
   }
@@ -73,7 +74,7 @@ class Batch {
     this.#timer = null;
     const entries = all ? [] : this.#entries;
     this.#entries = [];
-    if (document.hidden) missed = true; // nothing is read for a page that is not seen
+    if (document.hidden) missed = true; // a hidden page reads nothing until it is shown
     else tell(entries);
   }
 }

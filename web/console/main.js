@@ -21,7 +21,8 @@ import { Threads } from './threads.js';
 import { Tokens } from './tokens.js';
 import { duration, number } from './words.js';
 
-// name: in the address; key: opens it after g; scope: what it needs; when: a signal that is true if it is of use.
+// name: in the address; key: pressed after g, it opens the page; scope: the token needs it to see the page; when: a
+// signal, and the page is hidden while it is false.
 const PAGES = [
   { name: 'overview', title: 'Overview', key: 'o', scope: 'read', page: Overview },
   { name: 'inbox', title: 'Inbox', key: 'i', scope: 'read', page: Inbox },
@@ -129,7 +130,7 @@ function Console() {
     ${help && html`<${Help} pages=${pages} close=${() => setHelp(false)} />`}`;
 }
 
-// signOut ends the session, and the alerts of this browser, whose next user may be another person.
+// signOut ends the session. It also ends the alerts of this browser, because its next user may be another person.
 async function signOut() {
   await turnOff().catch(() => {}); // it is off here; the push service tells the server with the next alert
   await leave();

@@ -38,7 +38,7 @@ function block(token) {
     case 'paragraph': return html`<p>${children(token)}</p>`;
     case 'text': return html`<p>${children(token)}</p>`;
   }
-  return html`<p class="plain">${token.raw}</p>`; // HTML, and what a later version of the lexer knows
+  return html`<p class="plain">${token.raw}</p>`; // HTML, and tokens that a later version of the lexer adds
 }
 
 const item = (token) => html`<li>${token.task ? (token.checked ? '☑ ' : '☐ ') : ''}${token.tokens.map((part) => (part.type === 'text' ? children(part) : block(part)))}</li>`;

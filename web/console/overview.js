@@ -65,10 +65,11 @@ function Waits({ waits, queued }) {
       <strong>${number(group.runs)}</strong> ${group.runs === 1 ? 'waits' : 'wait'}${group.runs !== group.behind && html` behind ${number(group.behind)} ${group.behind === 1 ? 'run' : 'runs'}`} for <a href=${CAUSES[group.cause]?.(group) ?? link('run', group.run)}><${Line} text=${group.text} /></a> <span class="note">since <${Time} at=${group.since} /></span></li>`)}</ol>`;
 }
 
-// CAUSES are the pages on which a person ends a cause; of the others it is the page of the oldest run.
+// CAUSES has the page on which a person can end a cause. Other causes link to the page of a run that waits.
 const CAUSES = { decision: ({ behind, run }) => (behind > 1 ? link('inbox') : link('run', run)), pause: () => link('agents'), worker: () => link('agents'), server: () => link('agents') };
 
-// age returns how long the oldest question has been open, or at least the oldest of this page: they are newest first. An older server does not say.
+// age returns for how long the oldest question has been open. questions are newest first; if the server has more, the
+// last one gives only a lower bound. The age is unknown if an older server does not say when a question was opened.
 function age(questions, more, now) {
   if (questions.length === 0) return more ? 'unknown' : 'none';
   const { opened_at: opened } = questions.at(-1);

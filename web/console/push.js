@@ -3,7 +3,7 @@
 import { client } from './account.js';
 import { script } from './trusted.js';
 
-/** What this browser can do: '' if it can get alerts, else why not. */
+/** Returns '' if this browser can get alerts, otherwise a word for why not. */
 export function obstacle() {
   if (!globalThis.isSecureContext) return 'insecure';
   if ('serviceWorker' in navigator && 'PushManager' in globalThis && 'Notification' in globalThis) return '';

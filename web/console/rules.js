@@ -1,4 +1,4 @@
-// What alerts are told to which targets.
+// The rules of alerts and their targets.
 
 import { html, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
@@ -27,7 +27,7 @@ export function Rules() {
 const only = ({ agents = [], threads = [] }) => [...agents, ...threads.map((id) => `${id}…`)].join(', ');
 
 function Table({ rules, edit, reload }) {
-  if (rules.length === 0) return html`<${Empty} title="No rules">Nothing is told until a rule says what.<//>`;
+  if (rules.length === 0) return html`<${Empty} title="No rules">There are no alerts until a rule selects events.<//>`;
   return html`<div class="table" tabindex="0" role="region" aria-label="Rules"><table>
     <thead><tr><th>Rule</th><th>When</th><th>To</th><th>Only</th><th>Text</th><th>Quiet</th><th><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${rules.map((rule) => html`<tr key=${rule.name}>

@@ -76,7 +76,7 @@ export function RunPage({ id }) {
   </section>`;
 }
 
-// WaitsFor says why an open run does not run: what keeps it, and what keeps the run before it.
+// WaitsFor says why an open run does not run: what it waits for, then what the run before it waits for, and so on.
 function WaitsFor({ run }) {
   if (!run.waits_for?.length) return null;
   return html`<ol class="waits" aria-label="What it waits for">${run.waits_for.map((blocker, i) => html`<li key=${i}>

@@ -14,7 +14,7 @@ const QUICK = [
 const MOST = 10_000; // runs that are counted
 const VIEWS = 'mailroom.views'; // saved filters, in this browser
 
-/** What the server is asked for: without a term about deliveries, they are left out. */
+/** The filter that the server gets. It leaves out deliveries, unless the user's filter has a term about them. */
 const asked = (q) => (q.includes('delivery:') ? q : `${q} delivery:no`.trim());
 
 export function Runs({ params }) {
@@ -47,7 +47,7 @@ function runRow(run) {
     <${Cell} kind="note">${run.last_error ? html`Next try <${Time} at=${run.available_at} />: <${Line} text=${run.last_error.message} />` : html`<${Line} text=${run.error?.message ?? run.reason ?? waits(run) ?? run.reply ?? ''} />`}<//>`;
 }
 
-/** The cause why an open run does not run, undefined of another one. */
+/** The cause why an open run does not run; undefined for any other run. */
 const waits = ({ waits_for: all }) => all?.length > 0 && `Waits for ${all.at(-1).text}` || undefined;
 
 function Quick({ q }) {

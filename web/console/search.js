@@ -1,4 +1,4 @@
-// Messages that have some words.
+// The page Search: finds messages by their words.
 
 import { html, useEffect, useState } from '../vendor/preact.js';
 import { client, lose } from './account.js';

@@ -12,7 +12,7 @@ import { duration, number } from './words.js';
 const compact = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
 const dollars = new Intl.NumberFormat(undefined, { style: 'currency', currency: 'USD', maximumSignificantDigits: 3 });
 
-const RENEW = 20; // seconds; a request for each run that ends would read much
+const RENEW = 20; // seconds between requests; one for each run that ends would make the server read much
 
 /** The runs that ended: how many, how they ended, how long they waited, and what they used. */
 export function Trends({ agents }) {

@@ -9,7 +9,8 @@ import { Person, shots } from './person.js';
 import { below } from './proxy.js';
 
 // The agent halting repeats its input word by word. After twenty words it waits until the test releases it, so that what
-// a test does before that may take as long as a busy machine needs. An exec agent is not steered: for that, slow takes minutes.
+// a test does before that may take as long as a busy machine needs. An exec agent gets no steered messages: tests of those
+// use the agent slow, whose runs take minutes.
 const halting = 'n=0; for word in $(cat); do printf "%s " "$word"; n=$((n+1)); if [ $n = 20 ]; then until [ -e "$GATE" ]; do sleep 0.02; done; fi; sleep 0.005; done';
 
 const config = (folder) => `

@@ -35,7 +35,7 @@ describe('a link in an alert', () => {
   });
   after(() => close());
 
-  /** A question that was told, and its link on a phone. */
+  /** A question about which an alert went to a phone, and the link in the alert. */
   async function asked(t) {
     const phone = await ntfy(t);
     const server = await open(t, config(phone.url));

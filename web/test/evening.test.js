@@ -49,7 +49,7 @@ to = ["${account.address}"]
 allow = ["127.0.0.1"]
 ${rule('ntfy', 'phone')}${rule('push', 'browsers')}${rule('mail', 'mailbox')}`;
 
-/** A server that tells questions in the threads ntfy, push and mail there. */
+/** A server that sends alerts about questions in the threads ntfy, push and mail by ntfy, Web Push and mail. */
 class Evening {
   static async begin(t, context) {
     const [phone, mail, service] = await Promise.all([ntfy(t), startMailServer(t), Service.start(t)]);

@@ -31,7 +31,7 @@ async function work(t, server) {
   let round = 0;
   const waits = {};
   const renew = () => call(`workers/${worker}/renew`, { round, held, waits_on: waits });
-  const renewing = setInterval(() => renew().catch(() => {}), lease / 6); // a renewal that is late at the end is none
+  const renewing = setInterval(() => renew().catch(() => {}), lease / 6); // the last one may fail, because the server has ended
   t.after(() => clearInterval(renewing));
   return async () => {
     const { claims: [claim] } = await call('claims', { worker, round: round + 1, wait: '20s' });
