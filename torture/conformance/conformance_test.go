@@ -156,7 +156,7 @@ func TestEveryWorkerConforms(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				common := newStage(t, c, shared, c.name, nil)
-				t.Run("of", func(t *testing.T) { // so that common outlives the parallel tests
+				t.Run("of", func(t *testing.T) { // it ends after its parallel tests, so that common outlives them
 					for _, s := range all {
 						t.Run(s.Name, func(t *testing.T) {
 							t.Parallel()

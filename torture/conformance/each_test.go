@@ -19,9 +19,9 @@ type point struct {
 	nth int
 }
 
-// playEach plays a scenario without a fault, and then once for each fault of Each and each point of that run. Unless
-// all scenarios are played in full, it takes every sixth, others for each column; and of the kills, which need two
-// workers of its own, every eighteenth.
+// playEach plays a scenario without a fault, and then once for each pair of a fault of Each and a point of that run.
+// Unless all scenarios are played in full, it plays one pair of six, or of eighteen if the fault is a kill, which needs
+// a worker or a server of its own. Each column plays other pairs. The agent inside the server meets kills only.
 func playEach(t testing.TB, g *stage, s *scenario) error {
 	calm := &play{stage: g, s: s}
 	if g.proxy != nil {
@@ -86,12 +86,12 @@ func playAt(t testing.TB, g *stage, s *scenario, f fault) error {
 	if err := on.begin(t, s); err != nil {
 		return err
 	}
-	on.env = nil // of the next start
+	on.env = nil // the next start of this server has no kill point
 	return (&play{stage: newStage(t, g.column, on, inside, nil), s: s}).perform()
 }
 
-// performWith plays the scenario with a fault, which must happen. Only the number of requests with text, and of reads,
-// differs between two runs.
+// performWith plays the scenario with a fault. A fault at a claim, step, effect or settle must happen: only the number
+// of other requests, such as those with text, differs between two runs.
 func (p *play) performWith(f fault) error {
 	p.proxy.arm(f)
 	if err := p.perform(); err != nil || !slices.Contains([]string{"claim", "step", "effect", "settle"}, f.At) {

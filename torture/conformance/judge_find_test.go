@@ -10,7 +10,7 @@ import (
 	"mailroom/api"
 )
 
-// TestTheJudgeFindsEachViolation shows that no check of the judge passes everything.
+// TestTheJudgeFindsEachViolation shows that each check of the judge finds its violation.
 func TestTheJudgeFindsEachViolation(t *testing.T) {
 	log := func(kinds ...string) (all []mailroom.Entry) {
 		for i, text := range kinds {

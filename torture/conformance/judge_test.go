@@ -12,7 +12,7 @@ import (
 	"mailroom/entry"
 )
 
-// judge checks a run that has ended: what its scenario wants, and what holds for all.
+// judge checks a run that has ended: what its scenario wants, and what holds for every run.
 func (p *play) judge(thread, run string) error {
 	r, err := p.server.client().Run(p.t.Context(), run)
 	if err != nil {

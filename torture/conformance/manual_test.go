@@ -60,7 +60,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// reach says to which workers the scenario applies beside the outside ones, and when it is played.
+// reach says that a scenario is not part of make test.
 func (s scenario) reach() string {
 	if s.Full {
 		return " (`make conformance` only)"
@@ -73,7 +73,7 @@ type byHand struct {
 	t      testing.TB
 	proxy  *proxy
 	token  string
-	named  map[string]string // what stands in the manual for ids of this server
+	named  map[string]string // words of the manual, by the id of this server that they replace
 	worker string
 	claim  string
 }
@@ -151,7 +151,7 @@ func (h *byHand) work(s *server, run string) {
 	h.post("/v1/workers/"+h.worker+"/leave", `{"entered": []}`)
 }
 
-// shelves is the content of a blob.
+// shelves stands in the manual for the content of a blob.
 const shelves = "(the bytes of the content)"
 
 // under returns a path under the claim.
@@ -218,7 +218,7 @@ var (
 	hash   = regexp.MustCompile(`"[0-9a-f]{64}"`)
 )
 
-// tidy replaces what differs in each recording.
+// tidy replaces values that differ from recording to recording.
 func (h *byHand) tidy(text string) string {
 	for _, id := range slices.Sorted(maps.Keys(h.named)) {
 		text = strings.ReplaceAll(text, id, h.named[id])

@@ -43,7 +43,7 @@ func actions() map[string]action {
 			}
 			return p.settled(run)
 		},
-		// await WHAT: until each run has noted this.
+		// await WHAT: until each run has noted this text.
 		"await": (*play).await,
 		// await-status STATUS, await-attempt N: until each run has it.
 		"await-status": func(p *play, op operation) error {
@@ -200,7 +200,7 @@ func (p *play) awaitWaitsOn(op operation) error {
 	return p.reach("it waits for "+op.text(1), func(r api.Run) bool { return r.WaitsOn != nil && r.WaitsOn.Text == op.text(1) })
 }
 
-// outlive waits for twice the deadline of an attempt. The attempt at its begin must last.
+// outlive waits for twice the deadline of an attempt, and fails if the current attempt of a run ends in this time.
 func (p *play) outlive(_ operation) error {
 	length, err := time.ParseDuration(p.s.Deadline)
 	if err != nil {

@@ -138,7 +138,7 @@ func (f *fault) ofAnswer() bool {
 	return !slices.Contains([]string{"drop", "503", "twice", "kill-before"}, f.Do)
 }
 
-// counter is what counts the requests that a fault concerns.
+// counter returns the key in proxy.met under which the requests, or answers, of a kind are counted for a fault.
 func (f *fault) counter(kind string) string {
 	if f.ofAnswer() {
 		return "answer " + kind

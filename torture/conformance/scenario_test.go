@@ -16,7 +16,7 @@ type scenario struct {
 	Name string `json:"name"`
 	// Text says what must hold, for those who write a worker. It becomes a paragraph of docs/workers.md.
 	Text string `json:"text"`
-	// Full leaves the scenario to make conformance. Others run in make test too.
+	// Full is set if only make conformance plays the scenario. make test plays the others too.
 	Full bool `json:"full"`
 	// Skip names the columns for which the scenario has no meaning, with the reason.
 	Skip map[string]string `json:"skip"`
@@ -52,7 +52,7 @@ type want struct {
 	Crashes *int             `json:"crashes"`
 	Notes   map[string]count `json:"notes"`   // by effect NAME or note NAME: how many lines
 	Entries []string         `json:"entries"` // kinds of entries that the log has in this order, maybe among others
-	Without []string         `json:"without"` // kinds that it has not
+	Without []string         `json:"without"` // kinds of entries that the log does not have
 	// Messages are the texts of the run's messages, without partial ones.
 	Messages []string `json:"messages"`
 }
@@ -140,7 +140,7 @@ func TestTheScenariosAreWhole(t *testing.T) {
 	for _, s := range all {
 		switch {
 		case s.Name == "" || seen[s.Name]:
-			t.Errorf("%q: the name is missing, or not the only one", s.Name)
+			t.Errorf("%q: the name is missing, or another scenario has it", s.Name)
 		case s.Text == "":
 			t.Errorf("%s: the text is missing", s.Name)
 		case len(s.Script) == 0:

@@ -22,7 +22,7 @@ import (
 	"mailroom/internal/machinetest"
 )
 
-// patience bounds waits for what takes milliseconds, on a machine that may be busy. It is no timing.
+// patience bounds waits for states that take milliseconds, on a machine that may be busy. It measures nothing.
 var patience = flag.Duration("patience", 3*time.Minute, "a bound for machines that hang")
 
 // column is one of the workers that the suite drives.
@@ -207,7 +207,7 @@ type stage struct {
 	server  *server
 	proxy   *proxy
 	agent   string
-	dir     string // with the notes of the agent, and the files that open gates
+	dir     string // has the notes of the agent, and the files that open gates
 	workers []*process
 }
 
@@ -312,12 +312,12 @@ func (g *stage) until(what string, check func() (bool, error)) error {
 		}
 		waitFor(ctx, 20*time.Millisecond)
 		if ctx.Err() != nil {
-			return fmt.Errorf("not so after %s: %s", patience, what)
+			return fmt.Errorf("after %s this is still not so: %s", patience, what)
 		}
 	}
 }
 
-// notes returns what attempts of a run have noted: the number of the attempt, and the line.
+// notes returns the lines that attempts of a run have noted, without the run and the attempt in front of them.
 func (g *stage) notes(run string) (lines []string, err error) {
 	text, err := os.ReadFile(filepath.Join(g.dir, "notes"))
 	for line := range strings.Lines(string(text)) {
