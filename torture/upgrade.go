@@ -11,14 +11,14 @@ type replacement struct {
 	server  int
 	program string
 	killed  bool // end with SIGKILL; otherwise the server stops in order
-	// until reports what must have happened before the load ends, for at most longestLoad; nil: nothing.
-	until func() bool
+	// once reports what must have happened under load before the server stops, for at most longestLoad; nil: nothing.
+	once func() bool
 }
 
 // aroundReplacement is how long the load lasts before and after a replacement.
 const aroundReplacement = 300 * time.Millisecond
 
-// longestLoad bounds the load after a replacement. A busy machine needs much longer than aroundReplacement for a few
+// longestLoad bounds the load before a replacement. A busy machine needs much longer than aroundReplacement for a few
 // runs.
 const longestLoad = 5 * time.Minute
 
@@ -28,6 +28,12 @@ func (n *nodes) replace(ctx context.Context, r replacement, p plan) error {
 	t.counts.cycles.Add(1)
 	err := n.underLoad(ctx, p, func(ctx context.Context) error {
 		pause(ctx, aroundReplacement)
+		// Not after the replacement: the new server has another port, so this load no longer reaches it.
+		for began := time.Now(); r.once != nil && !r.once() && ctx.Err() == nil; pause(ctx, aroundReplacement) {
+			if time.Since(began) > longestLoad {
+				return fmt.Errorf("before server %d is replaced: what %s of load must do has not happened", r.server, longestLoad)
+			}
+		}
 		t.faults.begin()
 		defer t.faults.end()
 		if r.killed {
@@ -41,11 +47,6 @@ func (n *nodes) replace(ctx context.Context, r replacement, p plan) error {
 			return fmt.Errorf("start server %d: %w", r.server, err)
 		}
 		pause(ctx, aroundReplacement)
-		for began := time.Now(); r.until != nil && !r.until() && ctx.Err() == nil; pause(ctx, aroundReplacement) {
-			if time.Since(began) > longestLoad {
-				return fmt.Errorf("server %d was replaced %s ago, and what the load must do has not happened", r.server, longestLoad)
-			}
-		}
 		return nil
 	})
 	if err != nil {

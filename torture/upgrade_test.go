@@ -79,7 +79,7 @@ func TestServersAreReplacedWithTheNextVersionAndBackUnderLoad(t *testing.T) {
 		})
 	}
 	for i, r := range []replacement{
-		{server: 0, program: next, until: continued}, {server: 1, program: next, killed: true}, {server: 2, program: next},
+		{server: 0, program: next}, {server: 1, program: next, killed: true, once: continued}, {server: 2, program: next},
 		{server: 0, program: this}, {server: 1, program: this}, {server: 2, program: this, killed: true},
 	} {
 		must(n.replace(ctx, r, plan{kind: byChance, pace: 30, seed: seed + uint64(i)}))
