@@ -46,16 +46,19 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 }
 
 // DropTombstones removes the tombstones of issues that were deleted before since, and returns how
-// many.
-func (t *Tracker) DropTombstones(since time.Time) (n int) {
+// many. It removes the dependencies on them too, which a merge may have kept: one that stays would be a dependency on
+// the next issue that gets the id.
+func (t *Tracker) DropTombstones(since time.Time) int {
+	var ids []string
 	for _, it := range t.All() {
 		if it.Status == StatusTombstone && it.DeletedAt.Before(since) {
-			t.met = append(t.met, t.Line(it), goneMark(it))
-			t.issues.drop(it.ID)
-			n++
+			t.met = append(t.met, t.Line(it))
+			lose(t, it)
+			ids = append(ids, it.ID)
 		}
 	}
-	return n
+	unlinkIssues(t, ids)
+	return len(ids)
 }
 
 // Stats counts issues by status. Ready issues can be worked on, blocked ones cannot.

@@ -68,8 +68,7 @@ func (t *Tracker) unite(other, base *Tracker) {
 	}
 	for _, ours := range slices.Clone(t.issues.all()) {
 		if gone[ours.ID] {
-			t.issues.drop(ours.ID)
-			t.met = append(t.met, goneMark(ours))
+			lose(t, ours)
 		}
 	}
 	// Unlinking keeps a dependency on the removed issue from becoming a dependency on the next issue that gets its

@@ -38,6 +38,12 @@ func goneMark(it *Issue) string {
 	return "gone " + first.ID + " " + it.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + it.CreatedBy
 }
 
+// lose drops an issue for good, so that an old copy of it does not bring it back.
+func lose(t *Tracker, it *Issue) {
+	t.issues.drop(it.ID)
+	t.met = append(t.met, goneMark(it))
+}
+
 // wasRemoved reports whether this clone removed an issue that the file lacks. That the clone once replaced the
 // issue's line does not show it, because the whole file may have been exchanged since, from a backup, a branch or an
 // editor.

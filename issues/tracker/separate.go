@@ -124,7 +124,7 @@ func usedAgain(sides []*Tracker, base *Tracker, id string) int {
 	was := base.issues.get(id)
 	for i, side := range sides {
 		if it := side.issues.get(id); sameOrigin(was, it) && side.Line(it) == base.Line(was) {
-			side.issues.drop(id)
+			lose(side, it) // absorb takes what the other side has lost
 			return i
 		}
 	}
