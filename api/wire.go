@@ -52,6 +52,7 @@ type Run struct {
 	CreatedAt    time.Time          `json:"created_at" doc:"Of a steered message that became a run: the time when it became one."`
 	StartedAt    *time.Time         `json:"started_at" doc:"Start of its first attempt since its submit or retry by hand; null: not started."`
 	FinishedAt   *time.Time         `json:"finished_at" doc:"When it completed, failed or was cancelled; null while it is open."`
+	Title        string             `json:"title,omitempty" doc:"In lists: the start of its first message, one plain line."`
 }
 
 // Blocker is what keeps an open run from running.

@@ -228,6 +228,8 @@ export interface Run {
   created_at: string;
   started_at: string | null;
   finished_at: string | null;
+  /** In a list: the beginning of its first message, as one line without the marks of Markdown. */
+  title?: string;
   [more: string]: unknown;
 }
 

@@ -52,7 +52,7 @@ func (h *ListHandlers) Runs(ctx context.Context, in *listRunsInput) (*body[api.P
 	l := list[*mailroom.Run, api.Run]{
 		name: "runs", named: !source.scoped,
 		show: func(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
-			return request.ShowRunsTo(rd, request.CallerOf(ctx), rows)
+			return request.ListRuns(rd, request.CallerOf(ctx), rows)
 		},
 		key:     func(r *mailroom.Run) int64 { return r.Key },
 		thread:  func(r *mailroom.Run) string { return r.Thread },

@@ -1,0 +1,106 @@
+package request
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/internal/display"
+	"mailroom/store"
+)
+
+const (
+	titleLength = 200     // characters
+	titleBytes  = 8 << 20 // size of the messages that one list reads for its titles
+	titleBatch  = 1 << 20 // size of those that one query reads, unless the first is larger
+	// unknownInput is the size that is assumed for the messages of runs of older versions.
+	unknownInput = 64 << 10
+)
+
+// ListRuns is ShowRunsTo with the titles of the runs. The caller has checked that who may see the runs, and so their
+// messages.
+func ListRuns(rd store.Reader, who *auth.Token, rows []*mailroom.Run) ([]api.Run, error) {
+	out, err := ShowRunsTo(rd, who, rows)
+	if err != nil {
+		return nil, err
+	}
+	read := map[store.EntryRef]string{} // titles
+	var refs []store.EntryRef           // of the next query
+	size, left := int64(0), int64(titleBytes)
+	for i, r := range rows {
+		ref, need := titleEntry(r)
+		switch {
+		case ref.Seq == 0:
+		case r.InputText != "" && len(r.Inputs) == 1 && ref.Seq == r.FirstSeq:
+			out[i].Title = display.Gist(r.InputText, titleLength)
+		case need <= left:
+			if size > 0 && size+need > titleBatch {
+				if err := readTitles(rd, refs, read); err != nil {
+					return nil, err
+				}
+				refs, size = nil, 0
+			}
+			refs = append(refs, ref)
+			size, left = size+need, left-need
+		}
+	}
+	if err := readTitles(rd, refs, read); err != nil {
+		return nil, err
+	}
+	for i, r := range rows {
+		ref, _ := titleEntry(r)
+		out[i].Title = cmp.Or(out[i].Title, read[ref])
+	}
+	return out, nil
+}
+
+// titleEntry returns the entry with the content of the first message of a run that was not retracted, and the size that
+// it has at most, unless an older version wrote it. Its Seq is 0 if there is no such message.
+func titleEntry(r *mailroom.Run) (ref store.EntryRef, size int64) {
+	for _, in := range r.Inputs {
+		if in.Retracted {
+			continue
+		}
+		size = cmp.Or(r.InputBytes, unknownInput)
+		if !strings.HasSuffix(in.Message, "."+strconv.FormatInt(in.Seq, 10)) { // an edit, which InputBytes leaves out
+			size = mailroom.MaxText
+		}
+		return store.EntryRef{Thread: r.Thread, Seq: in.Seq}, size
+	}
+	return store.EntryRef{}, 0
+}
+
+// readTitles adds the titles that these entries give. It leaves out an entry that is gone.
+func readTitles(rd store.Reader, refs []store.EntryRef, titles map[store.EntryRef]string) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	entries, err := rd.Entries(store.EntryQuery{At: refs})
+	for _, e := range entries {
+		titles[store.EntryRef{Thread: e.Thread, Seq: e.Seq}] = titleOf(e)
+	}
+	return err
+}
+
+// titleOf returns the title that a message gives a run: its text, otherwise the name of a part. It is "" if the entry
+// has no message.
+func titleOf(e mailroom.Entry) string {
+	var m struct {
+		Text  string `json:"text"`
+		Parts []struct {
+			Name string `json:"name"`
+		} `json:"parts"`
+	}
+	if e.Kind != entry.KindMessage && e.Kind != entry.KindEdited || e.Decode(&m) != nil {
+		return ""
+	}
+	title := display.Gist(m.Text, titleLength)
+	for _, part := range m.Parts {
+		title = cmp.Or(title, display.Gist(part.Name, titleLength))
+	}
+	return title
+}
