@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,11 +35,14 @@ func AddCompletions(con *command.Console, root *cobra.Command) {
 		"run cancel": {runIDs("-status:completed -status:failed -status:cancelled")},
 		"approve":    {ticketIDs}, "deny": {ticketIDs}, "answer": {ticketIDs},
 		"channels resume": {channelNames}, "pair revoke": {channelNames}, "token revoke": {tokenNames},
-		"token quota": {tokenNames},
+		"token quota": {tokenNames}, "agent pause": {agentsWithKind}, "agent drain": {agentsWithKind},
+		"agent resume": {pausedAgents}, "notify test": {targetNames}, "notify pause": {targetNames},
+		"notify resume": {targetNames}, "threads drop-session": {threadNames},
 	}
 	flags := map[string]cobra.CompletionFunc{
 		"agent":  completeFrom(con, agentsWithKind),
 		"thread": completeFrom(con, threadNames),
+		"notify": completeFrom(con, targetNames),
 		"scope":  fixed(auth.Permissions()...),
 		"mode": fixed(mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest,
 			mailroom.ModeCollect, mailroom.ModeReject),
@@ -48,6 +52,9 @@ func AddCompletions(con *command.Console, root *cobra.Command) {
 		name, _ := strings.CutPrefix(cmd.CommandPath(), root.Name()+" ")
 		if sources := first[name]; sources != nil {
 			cmd.ValidArgsFunction = completeFrom(con, sources...)
+		}
+		if known := filterTerms(name); known != nil {
+			_ = cmd.RegisterFlagCompletionFunc("filter", completeFilter(known)) // fails as below
 		}
 		for flag, complete := range flags {
 			if cmd.LocalFlags().Lookup(flag) != nil {
@@ -77,7 +84,7 @@ func fixed[S ~string](words ...S) cobra.CompletionFunc {
 // completeFrom completes a flag or a first argument with the completions of all sources.
 func completeFrom(con *command.Console, sources ...source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
-		c, err := connect(con)
+		c, err := connectQuietly(con)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -131,6 +138,17 @@ func ticketIDs(ctx context.Context, c *client.Client) (all []cobra.Completion, e
 func agentsWithKind(ctx context.Context, c *client.Client) ([]cobra.Completion, error) {
 	agents, err := c.Agents(ctx)
 	return describe(agents, err, func(a api.Agent) (string, string) { return a.Name, orDash(a.Kind) })
+}
+
+func pausedAgents(ctx context.Context, c *client.Client) ([]cobra.Completion, error) {
+	agents, err := c.Agents(ctx)
+	agents = slices.DeleteFunc(agents, func(a api.Agent) bool { return a.Paused == nil })
+	return describe(agents, err, func(a api.Agent) (string, string) { return a.Name, "paused: " + a.Paused.Reason })
+}
+
+func targetNames(ctx context.Context, c *client.Client) ([]cobra.Completion, error) {
+	alerts, err := c.Accounts().Alerts(ctx)
+	return describe(alerts.Targets, err, func(t api.Target) (string, string) { return t.Name, t.Kind })
 }
 
 func channelNames(ctx context.Context, c *client.Client) ([]cobra.Completion, error) {

@@ -8,8 +8,17 @@ import (
 	"mailroom/client"
 )
 
-// connect returns a client for the server.
+// connect returns a client for the server. It warns about mistyped variables.
 func connect(con *command.Console) (*client.Client, error) {
+	if con.Environ != nil {
+		for _, warning := range endpoint.MistypedVariables(con.Environ()) {
+			con.Infof("warning: %s", warning)
+		}
+	}
+	return connectQuietly(con)
+}
+
+func connectQuietly(con *command.Console) (*client.Client, error) {
 	server, err := endpoint.Find(con)
 	if err != nil {
 		return nil, err

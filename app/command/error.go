@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -95,8 +94,8 @@ func (c *Console) explainServerError(e *mailroom.Error) (code int, message, hint
 		code = ExitServer
 	case mailroom.CodeUnavailable:
 		code = ExitServer
-		if errors.Is(e, syscall.ECONNREFUSED) {
-			message, hint = "no server at "+c.Server, "start one with `"+c.CommandLine("serve")+"`"
+		if plain, todo := c.explainNetworkError(e); plain != "" {
+			message, hint = plain, todo
 		} else if _, ok := errors.AsType[*tls.CertificateVerificationError](e); ok && c.Data == "" {
 			hint = "if this is the right server, set MAILROOM_CA to a file with its certificate or its CA's"
 		}

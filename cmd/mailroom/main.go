@@ -133,6 +133,7 @@ func rootCommand(con *command.Console) *cobra.Command {
 			return command.UsageErrorf(cmd, "missing subcommand: bash, fish, powershell or zsh")
 		}
 	}
+	command.GroupCommands(root)
 	return root
 }
 

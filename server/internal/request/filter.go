@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/display"
 )
 
 // FilterKey is a key of a list. If Values is set, a value without a star must be one of
@@ -116,7 +117,8 @@ func parseTerm(s string, keys []FilterKey) (term, string, error) {
 	t.key = s[:end]
 	i := slices.IndexFunc(keys, func(k FilterKey) bool { return k.named(t.key) })
 	if i < 0 {
-		return t, "", refuse(t.key, fmt.Sprintf("has an unknown key %q: use one of %s", t.key, names(keys)))
+		return t, "", refuse(t.key, fmt.Sprintf("has an unknown key %q%s: use one of %s", t.key,
+			didYouMean(t.key, keyNames(keys)), names(keys)))
 	}
 	t.kind = keys[i].Kind
 	rest := s[end:]
@@ -135,8 +137,8 @@ func parseTerm(s string, keys []FilterKey) (term, string, error) {
 	}
 	for _, p := range t.any {
 		if v, exact := p.exact(); exact && keys[i].Values != nil && !slices.Contains(keys[i].Values, v) {
-			return t, "", refuse(v, fmt.Sprintf("has no such %s %q: use one of %s, or several with commas between them",
-				t.key, v, strings.Join(keys[i].Values, ", ")))
+			return t, "", refuse(v, fmt.Sprintf("has no such %s %q%s: use one of %s, or several with commas between them",
+				t.key, v, didYouMean(v, keys[i].Values), strings.Join(keys[i].Values, ", ")))
 		}
 	}
 	return t, rest, nil
@@ -339,18 +341,27 @@ func firstWord(s string) string {
 	return s
 }
 
-func names(keys []FilterKey) string {
-	var out []string
+func names(keys []FilterKey) string { return strings.Join(keyNames(keys), ", ") }
+
+func keyNames(keys []FilterKey) (out []string) {
 	for _, k := range keys {
 		out = append(out, k.Name)
 	}
-	return strings.Join(out, ", ")
+	return out
+}
+
+// didYouMean suggests the known word that is nearest to a word, or returns "".
+func didYouMean(word string, known []string) string {
+	if near := display.Suggest(word, known); near != "" {
+		return fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return ""
 }
 
 func refuse(value, message string) error {
 	return &mailroom.Error{
 		Code:    mailroom.CodeInvalid,
-		Message: "the filter q " + message,
+		Message: "the filter " + message,
 		Fields:  []mailroom.Field{{Location: "q", Message: message, Value: value}},
 	}
 }

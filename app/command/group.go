@@ -1,0 +1,43 @@
+package command
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// group is a heading of mailroom --help with the commands below it.
+type group struct {
+	title    string
+	commands []string
+}
+
+func groups() []group {
+	return []group{
+		{"Talk to agents:", []string{"answer", "approve", "attach", "deny", "interrupt", "send"}},
+		{"Conversations and runs:", []string{"failures", "open", "run", "runs", "search", "tail", "threads",
+			"tickets"}},
+		{"Agents, channels and alerts:", []string{"agent", "agents", "bridge", "channels", "mcp", "notify", "pair",
+			"work", "workers"}},
+		{"The server and its store:", []string{"config", "doctor", "migrate", "nodes", "restore", "serve", "status",
+			"stop", "store"}},
+		{"Servers by name, and tokens:", []string{"context", "token"}},
+		{"Work of several agents:", []string{"issue", "project"}},
+		{"This program:", []string{"completion", "help", "version"}},
+	}
+}
+
+// GroupCommands makes the help of root list its commands in groups.
+func GroupCommands(root *cobra.Command) {
+	for _, g := range groups() {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		if slices.Contains(g.commands, "help") {
+			root.SetHelpCommandGroupID(g.title)
+		}
+		for _, cmd := range root.Commands() {
+			if slices.Contains(g.commands, cmd.Name()) {
+				cmd.GroupID = g.title
+			}
+		}
+	}
+}
