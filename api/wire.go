@@ -108,6 +108,7 @@ type Thread struct {
 	Metadata   json.RawMessage `json:"metadata" doc:"A JSON object; {} until a patch sets it, and for threads of alerts."`
 	CreatedAt  time.Time       `json:"created_at" doc:"Time of the first submit, or of its creation by the server."`
 	UpdatedAt  time.Time       `json:"updated_at" doc:"Time of its newest entry or of a later patch."`
+	Title      string          `json:"title,omitempty" doc:"In lists: the title of its latest run."`
 }
 
 // Statuses of a thread.

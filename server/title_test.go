@@ -42,6 +42,12 @@ func TestAListOfRunsSaysWhatWasAsked(t *testing.T) {
 	message = mustCall[api.Run](f, "GET /v1/runs/"+retracted, "").Messages[0]
 	f.call("DELETE /v1/threads/r/messages/"+message, "")
 	queued := f.submit("q", "> waits").Run
+	for _, th := range mustCall[api.Page[api.Thread]](f, "GET /v1/threads", "").Items {
+		want := map[string]string{"a": long[:199] + "…", "f": "plan.pdf", "e": "second words", "r": "", "q": "waits"}[th.ID]
+		if th.Title != want {
+			t.Errorf("thread %s has the title %q, want %q", th.ID, th.Title, want)
+		}
+	}
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
 	hers := ann.submit("hers", "mine").Run
 	got := f.titles()

@@ -37,7 +37,7 @@ func TestARunSaysWhatItWaitsFor(t *testing.T) {
 	want("it runs", first)
 	second := f.submit("a", "two").Run
 	want("behind a run that works", second, "run: the run before it in its thread")
-	f.park(work, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "Deploy\nrelease 7?", Action: "deploy"})
+	f.park(work, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "Deploy\n**release** `7`?", Action: "deploy"})
 	want("it waits for a decision", first, "decision: a decision: Deploy release 7?")
 	want("behind it", second, "run: the run before it in its thread", "decision: a decision: Deploy release 7?")
 	got := mustCall[api.Run](f, "GET /v1/runs/"+second, "").WaitsFor

@@ -248,6 +248,8 @@ export interface Thread {
   metadata: Record<string, unknown>;
   created_at: string;
   updated_at: string;
+  /** In a list: the title of its latest run. */
+  title?: string;
   [more: string]: unknown;
 }
 

@@ -27,7 +27,7 @@ func (h *ListHandlers) Threads(ctx context.Context, in *listThreadsInput) (*body
 	}
 	id, byID := f.Exact("id")
 	l := list[*mailroom.Thread, api.Thread]{
-		name: "threads", named: byID, show: request.ShowThreads,
+		name: "threads", named: byID, show: request.ListThreads,
 		key:     func(t *mailroom.Thread) int64 { return t.Key },
 		thread:  func(t *mailroom.Thread) string { return t.ID },
 		created: func(t *mailroom.Thread) time.Time { return t.CreatedAt },

@@ -105,14 +105,14 @@ func (g waitGroups) add(r *mailroom.Run, of ledger.Blocked) {
 	group := g[cause]
 	if group == nil {
 		group = &waitGroup{roots: map[string]bool{}, WaitGroup: api.WaitGroup{
-			Cause: cause.cause, Agent: cause.agent, Text: last.Text(), Run: root, Since: r.CreatedAt,
+			Cause: cause.cause, Agent: cause.agent, Text: request.BlockerText(&last), Run: root, Since: r.CreatedAt,
 		}}
 		g[cause] = group
 	}
 	group.Runs++
 	group.roots[root] = true
 	if r.CreatedAt.Before(group.Since) {
-		group.Since, group.Run, group.Text = r.CreatedAt, root, last.Text()
+		group.Since, group.Run, group.Text = r.CreatedAt, root, request.BlockerText(&last)
 	}
 }
 

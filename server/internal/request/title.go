@@ -2,6 +2,8 @@ package request
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,34 +30,77 @@ func ListRuns(rd store.Reader, who *auth.Token, rows []*mailroom.Run) ([]api.Run
 	if err != nil {
 		return nil, err
 	}
-	read := map[store.EntryRef]string{} // titles
-	var refs []store.EntryRef           // of the next query
+	titles, err := titlesOf(rd, rows)
+	for i := range out {
+		out[i].Title = titles[out[i].ID]
+	}
+	return out, err
+}
+
+// ListThreads is showThreads with the titles of their latest runs.
+func ListThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
+	out, err := showThreads(rd, rows)
+	if err != nil {
+		return nil, err
+	}
+	var latest []string
+	for _, t := range out {
+		if t.LatestRun != nil {
+			latest = append(latest, *t.LatestRun)
+		}
+	}
+	if len(latest) == 0 {
+		return out, nil
+	}
+	runs, err := rd.Runs(store.RunQuery{IDs: latest})
+	if err != nil {
+		return nil, err
+	}
+	titles, err := titlesOf(rd, runs)
+	for i, t := range out {
+		if t.LatestRun != nil {
+			out[i].Title = titles[*t.LatestRun]
+		}
+	}
+	return out, err
+}
+
+// titlesOf returns the titles of runs by their ids. It leaves out those that exceed titleBytes.
+func titlesOf(rd store.Reader, rows []*mailroom.Run) (map[string]string, error) {
+	titles := map[string]string{}
+	batch := map[store.EntryRef]string{} // ids of the runs of the next query
 	size, left := int64(0), int64(titleBytes)
-	for i, r := range rows {
+	for _, r := range rows {
 		ref, need := titleEntry(r)
 		switch {
 		case ref.Seq == 0:
 		case r.InputText != "" && len(r.Inputs) == 1 && ref.Seq == r.FirstSeq:
-			out[i].Title = display.Gist(r.InputText, titleLength)
+			titles[r.ID] = display.Gist(r.InputText, titleLength)
 		case need <= left:
 			if size > 0 && size+need > titleBatch {
-				if err := readTitles(rd, refs, read); err != nil {
+				if err := readTitles(rd, batch, titles); err != nil {
 					return nil, err
 				}
-				refs, size = nil, 0
+				size = 0
 			}
-			refs = append(refs, ref)
+			batch[ref] = r.ID
 			size, left = size+need, left-need
 		}
 	}
-	if err := readTitles(rd, refs, read); err != nil {
-		return nil, err
+	return titles, readTitles(rd, batch, titles)
+}
+
+// readTitles moves the runs of a batch to titles. It leaves out a run whose entry is gone.
+func readTitles(rd store.Reader, batch map[store.EntryRef]string, titles map[string]string) error {
+	if len(batch) == 0 {
+		return nil
 	}
-	for i, r := range rows {
-		ref, _ := titleEntry(r)
-		out[i].Title = cmp.Or(out[i].Title, read[ref])
+	entries, err := rd.Entries(store.EntryQuery{At: slices.Collect(maps.Keys(batch))})
+	for _, e := range entries {
+		titles[batch[store.EntryRef{Thread: e.Thread, Seq: e.Seq}]] = titleOf(e)
 	}
-	return out, nil
+	clear(batch)
+	return err
 }
 
 // titleEntry returns the entry with the content of the first message of a run that was not retracted, and the size that
@@ -72,18 +117,6 @@ func titleEntry(r *mailroom.Run) (ref store.EntryRef, size int64) {
 		return store.EntryRef{Thread: r.Thread, Seq: in.Seq}, size
 	}
 	return store.EntryRef{}, 0
-}
-
-// readTitles adds the titles that these entries give. It leaves out an entry that is gone.
-func readTitles(rd store.Reader, refs []store.EntryRef, titles map[store.EntryRef]string) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	entries, err := rd.Entries(store.EntryQuery{At: refs})
-	for _, e := range entries {
-		titles[store.EntryRef{Thread: e.Thread, Seq: e.Seq}] = titleOf(e)
-	}
-	return err
 }
 
 // titleOf returns the title that a message gives a run: its text, otherwise the name of a part. It is "" if the entry

@@ -7,6 +7,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/internal/display"
 	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -56,8 +57,14 @@ func SeesRun(who *auth.Token) func(*mailroom.Run, *mailroom.Thread) bool {
 	}
 }
 
+// BlockerText returns what an open run waits for as one line, without the marks of Markdown that a prompt can have.
+func BlockerText(b *thread.Blocker) string {
+	const most = 500 // characters; the texts of people and agents in it have 200 at most
+	return display.Gist(b.Text(), most)
+}
+
 func showBlocker(b *thread.Blocker) api.Blocker {
-	out := api.Blocker{Cause: b.Cause, Text: b.Text(), Until: Known(b.Until), Run: b.Run}
+	out := api.Blocker{Cause: b.Cause, Text: BlockerText(b), Until: Known(b.Until), Run: b.Run}
 	for _, k := range b.Tickets {
 		out.Tickets = append(out.Tickets, k.ID)
 	}
@@ -170,9 +177,9 @@ func Known(t time.Time) *time.Time {
 	return &t
 }
 
-// ShowThreads makes the wire objects of threads. What their rows lack is derived from the rows of
+// showThreads makes the wire objects of threads. What their rows lack is derived from the rows of
 // their runs.
-func ShowThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
+func showThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
 	out := make([]api.Thread, 0, len(rows))
 	for _, t := range rows {
 		shown, err := ShowThread(rd, t)
