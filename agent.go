@@ -54,10 +54,10 @@ type Session interface {
 	// Blobs returns the agent's blobs in this thread, for what is larger than a checkpoint or the state.
 	Blobs() Blobs
 	// Do calls f once per name and stores its value. The name must come from something durable,
-	// such as a tool call's id. A later attempt returns the stored value without a call, or nil if
-	// the value was larger than MaxEffect. Errors are not stored. If an earlier attempt ended
-	// between the call and its record, the outcome is unknown and e decides what happens; see
-	// [Effect].
+	// such as a tool call's id. A later attempt returns the stored value without a call. A value that
+	// is no JSON or larger than MaxEffect cannot be stored: Do returns a permanent Failure then, and no
+	// attempt calls f again. Errors are not stored. If an earlier attempt ended between the call and
+	// its record, the outcome is unknown and e decides what happens; see [Effect].
 	Do(ctx context.Context, e Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage,
 		error)
 	// Wait returns the named tickets that exist, once all of them are decided or expired; with any,
@@ -187,7 +187,8 @@ var (
 // Class classifies an agent's error and decides whether the run is retried.
 type Class string
 
-// Failure is an agent's error with its class. RetryAfter is the least delay before a retry, as a
+// Failure is an agent's error with its class. Of other errors, those with the codes CodeInvalid, CodeTooLarge and
+// CodeConflict are permanent, and the rest is transient. RetryAfter is the least delay before a retry, as a
 // provider asked for it. Agent says that the fault is the agent's own, such as an expired login: each
 // of its runs fails alike until a person mends it. The run stays queued, and the agent is paused.
 type Failure struct {

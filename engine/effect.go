@@ -41,6 +41,9 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect,
 	for {
 		switch {
 		case eff.state.Last == entry.KindEffectSettled && !eff.state.Failed():
+			if eff.state.Cut {
+				return nil, withoutValue(eff, "return a reference")
+			}
 			return eff.state.Result, nil
 		case e.Memo:
 			return s.memoize(ctx, eff, f)
@@ -67,24 +70,37 @@ func (s *session) memoize(ctx context.Context, eff *effect,
 		return nil, context.Cause(ctx)
 	}
 	value, err := f(ctx, eff.state.Key)
-	if err == nil {
-		err = checkValue(eff, value)
-	}
-	if err == nil {
-		err = s.record(eff, entry.KindEffectSettled, value, nil)
-	}
 	if err != nil {
 		return nil, err
+	}
+	return s.keep(eff, value, true)
+}
+
+// keep records the value of a call. If the value cannot be kept, keep records only that the call was made, so that no
+// attempt repeats it, and returns a permanent failure. A memo is not recorded then: its call may be repeated.
+func (s *session) keep(eff *effect, value json.RawMessage, memo bool) (json.RawMessage, error) {
+	why := ""
+	switch {
+	case len(value) > mailroom.MaxEffect:
+		why = fmt.Sprintf("it has %d bytes, more than %d", len(value), mailroom.MaxEffect)
+	case len(value) > 0 && (!json.Valid(value) || !utf8.Valid(value)):
+		why = "it cannot be encoded as JSON"
+	}
+	if why == "" || !memo {
+		if err := s.record(eff, entry.KindEffectSettled, value, why != "", nil); err != nil {
+			return nil, err
+		}
+	}
+	if why != "" {
+		return nil, withoutValue(eff, why)
 	}
 	return value, nil
 }
 
-// checkValue refuses a value of an effect that is neither empty nor JSON.
-func checkValue(eff *effect, value json.RawMessage) error {
-	if len(value) > 0 && (!json.Valid(value) || !utf8.Valid(value)) {
-		return fmt.Errorf("effect %q returned invalid JSON", eff.state.Name)
-	}
-	return nil
+// withoutValue returns the failure of a call that was made and whose value the log does not have.
+func withoutValue(eff *effect, why string) error {
+	return &mailroom.Failure{Class: mailroom.ClassPermanent,
+		Err: fmt.Errorf("effect %q was called, but its value could not be kept: %s", eff.state.Name, why)}
 }
 
 // effect returns the state of a named effect. The log is read once per attempt.
@@ -117,7 +133,7 @@ func (s *session) effect(ctx context.Context, name string) (*effect, error) {
 // again.
 func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
 	if eff.state.Last == entry.KindEffectIntended {
-		if err := s.record(eff, entry.KindEffectUnknown, nil, nil); err != nil {
+		if err := s.record(eff, entry.KindEffectUnknown, nil, false, nil); err != nil {
 			return false, err
 		}
 	}
@@ -129,7 +145,8 @@ func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (
 		if err != nil || !done {
 			return err == nil, err
 		}
-		return false, s.record(eff, entry.KindEffectSettled, value, nil)
+		_, err = s.keep(eff, value, false)
+		return false, err
 	}
 	return s.askAbout(ctx, e, eff)
 }
@@ -144,7 +161,7 @@ func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) 
 	case mailroom.VerdictApprove:
 		return true, nil
 	case mailroom.VerdictAnswer:
-		return false, s.record(eff, entry.KindEffectSettled, k.Answer, nil)
+		return false, s.record(eff, entry.KindEffectSettled, k.Answer, false, nil)
 	}
 	return false, &mailroom.Failure{Class: mailroom.ClassPermanent,
 		Err: fmt.Errorf("the outcome of effect %q is unknown, and repeating it was denied", e.Name)}
@@ -166,28 +183,22 @@ func (s *session) call(ctx context.Context, eff *effect,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := s.record(eff, entry.KindEffectIntended, nil, nil); err != nil {
+	if err := s.record(eff, entry.KindEffectIntended, nil, false, nil); err != nil {
 		return nil, err
 	}
 	value, err := f(ctx, eff.state.Key)
 	switch {
 	case err == nil:
-		if err := checkValue(eff, value); err != nil {
-			return nil, errors.Join(err, s.record(eff, entry.KindEffectSettled, nil, err))
-		}
-		if err := s.record(eff, entry.KindEffectSettled, value, nil); err != nil {
-			return nil, err
-		}
-		return value, nil
+		return s.keep(eff, value, false)
 	case errors.Is(err, mailroom.ErrUnknown), ctx.Err() != nil:
-		return nil, errors.Join(err, s.record(eff, entry.KindEffectUnknown, nil, nil))
+		return nil, errors.Join(err, s.record(eff, entry.KindEffectUnknown, nil, false, nil))
 	}
-	return nil, errors.Join(err, s.record(eff, entry.KindEffectSettled, nil, err))
+	return nil, errors.Join(err, s.record(eff, entry.KindEffectSettled, nil, false, err))
 }
 
-// record appends an entry of an effect. It also works when the attempt is parked or stopped: the
-// outcome of a started call must be recorded.
-func (s *session) record(eff *effect, kind string, value json.RawMessage, failed error) error {
+// record appends an entry of an effect, without its value if that is cut. It also works when the attempt is parked or
+// stopped: the outcome of a started call must be recorded.
+func (s *session) record(eff *effect, kind string, value json.RawMessage, cut bool, failed error) error {
 	s.flushing.lock()
 	defer s.flushing.leave()
 	s.turn.lock()
@@ -196,7 +207,7 @@ func (s *session) record(eff *effect, kind string, value json.RawMessage, failed
 		return s.ended()
 	}
 	body := eff.state.EffectEntry
-	body.Result, body.Cut, body.Error = value, len(value) > mailroom.MaxEffect, ""
+	body.Result, body.Cut, body.Error = value, cut, ""
 	if body.Cut {
 		body.Result = nil
 	}

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -248,28 +247,40 @@ func TestTheSameEffectWithOtherInputIsAConflict(t *testing.T) {
 	})
 }
 
-func TestAValueThatIsTooLargeIsSettledWithoutIt(t *testing.T) {
-	everywhere(t, func(h *fixture) {
-		big := json.RawMessage(`"` + strings.Repeat("x", mailroom.MaxEffect) + `"`)
-		var got []json.RawMessage
-		calls := 0
-		h.serve(func(ctx context.Context, s mailroom.Session) error {
-			v, err := s.Do(ctx, mailroom.Effect{Name: "read"}, func(context.Context, string) (json.RawMessage, error) {
-				calls++
-				return big, nil
+// The call was made, and another one must not follow: the run fails for good. Only a memo may be called by a retry.
+func TestAValueThatCannotBeKeptFailsTheRunAfterOneCall(t *testing.T) {
+	for name, value := range map[string]string{
+		"too large": `"` + strings.Repeat("x", mailroom.MaxEffect) + `"`, "no JSON": `{`, "no UTF-8": "\"\xff\"",
+	} {
+		for _, memo := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, memo), func(t *testing.T) {
+				everywhere(t, func(h *fixture) {
+					calls := 0
+					h.serve(func(ctx context.Context, s mailroom.Session) error {
+						_, err := s.Do(ctx, mailroom.Effect{Name: "read", Memo: memo},
+							func(context.Context, string) (json.RawMessage, error) {
+								calls++
+								return json.RawMessage(value), nil
+							})
+						return err
+					})
+					out := h.send("t", "read")
+					h.wait(time.Minute)
+					r := h.status(out.Run, mailroom.StatusFailed)
+					if calls != 1 || r.Attempt != 1 || !strings.Contains(r.Error.Message, "could not be kept") {
+						t.Errorf("%d calls in %d attempts, error %+v", calls, r.Attempt, r.Error)
+					}
+					_, err := h.ledger.Retry(context.Background(), thread.Retry{Run: out.Run})
+					h.must(err)
+					h.wait(time.Minute)
+					r = h.status(out.Run, mailroom.StatusFailed)
+					if want := map[bool]int{true: 2, false: 1}[memo]; calls != want || r.Attempt != 2 {
+						t.Errorf("after a retry: %d calls, want %d, in %d attempts", calls, want, r.Attempt)
+					}
+				})
 			})
-			if got = append(got, v); err == nil && len(got) == 1 {
-				err = errors.New("once more")
-			}
-			return err
-		})
-		out := h.send("t", "read")
-		h.wait(time.Minute)
-		h.status(out.Run, mailroom.StatusCompleted)
-		if calls != 1 || len(got) != 2 || !bytes.Equal(got[0], big) || got[1] != nil {
-			t.Errorf("%d calls and %d values, want the value for the first call only", calls, len(got))
 		}
-	})
+	}
 }
 
 func TestAnUnknownEffectWithALargeInputOpensATicket(t *testing.T) {

@@ -461,3 +461,46 @@ func TestASettleThatTimesOutInTheStoreIsNoFailureOfTheAgent(t *testing.T) {
 		}
 	})
 }
+
+// What a run asks for and is refused is refused again, except by a state of the server that may change.
+func TestTheCodeOfARefusalSaysWhetherARunIsRetried(t *testing.T) {
+	attempts := map[mailroom.Code]int{
+		mailroom.CodeInvalid: 1, mailroom.CodeTooLarge: 1, mailroom.CodeConflict: 1,
+		mailroom.CodeUnserved: 2, mailroom.CodeQuotaExceeded: 2, mailroom.CodeInternal: 2,
+	}
+	for code, want := range attempts {
+		t.Run(string(code), func(t *testing.T) {
+			everywhere(t, func(h *fixture) {
+				calls := 0
+				h.serve(func(context.Context, mailroom.Session) error {
+					if calls++; calls == 1 {
+						return fmt.Errorf("ask: %w", mailroom.Errorf(code, "refused"))
+					}
+					return nil
+				})
+				out := h.send("t", "hello")
+				h.wait(time.Minute)
+				status := mailroom.StatusCompleted
+				if want == 1 {
+					status = mailroom.StatusFailed
+				}
+				if r := h.status(out.Run, status); r.Attempt != want {
+					t.Errorf("got %d attempts, want %d", r.Attempt, want)
+				}
+			})
+		})
+	}
+	t.Run("a failure says it", func(t *testing.T) {
+		everywhere(t, func(h *fixture) {
+			h.serve(func(_ context.Context, s mailroom.Session) error {
+				if s.Run().Attempt > 1 {
+					return nil
+				}
+				return &mailroom.Failure{Class: mailroom.ClassTransient, Err: mailroom.Errorf(mailroom.CodeInvalid, "refused")}
+			})
+			out := h.send("t", "hello")
+			h.wait(time.Minute)
+			h.status(out.Run, mailroom.StatusCompleted)
+		})
+	})
+}

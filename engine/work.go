@@ -210,9 +210,24 @@ func (s *session) outcome(ctx context.Context, err error, forced bool) thread.Se
 		out.Failure = &mailroom.Failure{Class: mailroom.ClassTransient,
 			Err: fmt.Errorf("the run deadline of %s has passed", s.deadline.at().Sub(s.deadline.begin))}
 	default:
-		out.Failure = mailroom.AsFailure(err)
+		out.Failure = failureOf(err)
 	}
 	return out
+}
+
+// failureOf returns the failure of an agent that returned err. What was refused as invalid, too large or in conflict is
+// refused again, so the run fails for good, unless a Failure in err's tree says otherwise. Every other error is
+// transient, also unserved: the worker of that agent may start later.
+func failureOf(err error) *mailroom.Failure {
+	f := mailroom.AsFailure(err)
+	if _, classified := errors.AsType[*mailroom.Failure](err); classified {
+		return f
+	}
+	switch mailroom.CodeOf(err) {
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeConflict:
+		f.Class = mailroom.ClassPermanent
+	}
+	return f
 }
 
 // parkInstead makes the settle a park if the agent called Wait, whatever it returned.

@@ -17,7 +17,7 @@ type EffectEntry struct {
 	Key    string          `json:"key" doc:"Idempotency key for the system that the effect calls."`
 	Input  string          `json:"input" doc:"First 32 hex digits of the SHA-256 of its canonical JSON. Other input is a conflict."`
 	Result json.RawMessage `json:"result,omitempty" doc:"Value of the last call. Absent: none yet, the call failed, or cut."`
-	Cut    bool            `json:"cut,omitempty" doc:"The value was larger than 1 MiB and is not stored."`
+	Cut    bool            `json:"cut,omitempty" doc:"The value was no JSON or larger than 1 MiB, and is not stored."`
 	Error  string          `json:"error,omitempty" doc:"Why the last call failed. Absent: it did not."`
 }
 
