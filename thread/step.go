@@ -38,8 +38,8 @@ type StepCommit struct {
 // maxExtend is the longest time that a step may ask for. The claim's own bound is a setting.
 const maxExtend = 365 * 24 * time.Hour
 
-// CheckExtend validates the time that a step asks for.
-func CheckExtend(by time.Duration) error {
+// checkExtend validates the time that a step asks for.
+func checkExtend(by time.Duration) error {
 	if by < 0 || by > maxExtend {
 		return check.Invalid("extend", "must be a duration from 0s to 8760h", by.String())
 	}
@@ -86,7 +86,7 @@ func (a *StepCommit) Check() error {
 	if p := a.Step.Progress; !(p >= 0 && p <= 1) { // NaN included
 		return check.Invalid("progress", "must be between 0 and 1", p)
 	}
-	if err := CheckExtend(a.Step.Extend); err != nil {
+	if err := checkExtend(a.Step.Extend); err != nil {
 		return err
 	}
 	if len(a.Step.Checkpoint) == 0 {

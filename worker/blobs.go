@@ -20,7 +20,9 @@ func (l *Ledger) requireBlobs() error {
 	if l.contract >= blobContract {
 		return nil
 	}
-	return mailroom.Errorf(mailroom.CodeInvalid, "the server is too old for blobs: update the server")
+	// Transient: the server may be updated while the run is retried.
+	return &mailroom.Failure{Class: mailroom.ClassTransient,
+		Err: mailroom.Errorf(mailroom.CodeInvalid, "the server is too old for blobs; update the server")}
 }
 
 // Upload implements engine.Blobs.

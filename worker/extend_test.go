@@ -30,7 +30,7 @@ func olderServer(t *testing.T, steps *int) *httptest.Server {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/claims", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, api.Claims{Worker: "w", LeaseMS: 15000, Claims: []api.Claim{}})
+		answer(w, http.StatusOK, api.Claims{Worker: "w", LeaseMS: 15000, Contract: 1, Claims: []api.Claim{}})
 	})
 	mux.HandleFunc("POST /v1/claims/{claim}/entries", func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Step map[string]json.RawMessage }

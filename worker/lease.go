@@ -26,6 +26,9 @@ func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 	case err == nil && (out.Worker == "" || out.LeaseMS <= 0):
 		err = mailroom.Errorf(mailroom.CodeInvalid, "its answer names no worker or no lease: build this worker with the "+
 			"module of the server's version")
+	case err == nil && out.Contract < 1:
+		err = mailroom.Errorf(mailroom.CodeInvalid, "it is older than this worker; update the server, or build the worker "+
+			"with the module of the server's version")
 	}
 	return out, err
 }
@@ -142,7 +145,8 @@ const contractEntered = 4
 
 // Deregister implements engine.Leases. The server releases claims whose answer never arrived at this worker, and does
 // not count them as lost. A renewal that holds no claim first gives back the claims that the engine could not settle.
-// An older server releases all claims of the worker at that renewal.
+// An older server releases all claims of the worker at that renewal. A server that does not answer is no error: the
+// worker has ended in order, and its lease runs out.
 func (l *Ledger) Deregister(ctx context.Context, in thread.Leave) error {
 	id, err := l.serverID(in.Worker)
 	if err != nil {
@@ -156,11 +160,16 @@ func (l *Ledger) Deregister(ctx context.Context, in thread.Leave) error {
 	}
 	l.mu.Unlock()
 	if older || len(entered) > 0 {
-		if _, err := l.client.Work.Renew(ctx, id, api.Renewal{Round: round, Held: []string{}}); err != nil {
-			return l.onAnswer(err)
-		}
+		_, err = l.client.Work.Renew(ctx, id, api.Renewal{Round: round, Held: []string{}})
 	}
-	return l.onAnswer(l.client.Work.Leave(ctx, id, entered))
+	if err == nil {
+		err = l.client.Work.Leave(ctx, id, entered)
+	}
+	if err != nil && retryable(err) {
+		l.options.Log.Warn("worker left without an answer; its lease runs out", "worker", id, "error", err)
+		return nil
+	}
+	return l.onAnswer(err)
 }
 
 // SweepFor implements engine.Leases. It does nothing, because the server sweeps.

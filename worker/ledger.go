@@ -174,17 +174,6 @@ func (l *Ledger) explain(err error) error {
 	return err
 }
 
-// requireContract returns an error if the server's worker contract is older than a call needs.
-func (l *Ledger) requireContract(needed int, what string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.contract >= needed {
-		return nil
-	}
-	return mailroom.Errorf(mailroom.CodeInvalid,
-		"the server is older than this worker and does not have %s: update the server", what)
-}
-
 // refuse records that the server rejects this worker for good, and returns the rejection as the error of a closed
 // store, which ends the engine. The caller holds mu.
 func (l *Ledger) refuse(err error) error {

@@ -182,7 +182,7 @@ func (o *Options) explain(err error) error {
 	case of == mailroom.CodeUnauthenticated:
 		hint = tokenHint
 	case of == mailroom.CodeNotFound:
-		hint = "the server is older than this worker: update it"
+		hint = "it is older than this worker; update the server"
 	}
 	text := fmt.Sprintf("the server at %s refuses this worker: %v", o.URL, err)
 	if hint != "" {

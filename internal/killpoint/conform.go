@@ -193,6 +193,7 @@ type effectOptions struct {
 	Hold                  string // a gate to wait for inside, before the effect happens
 	Crash                 string // dies inside, after the effect has happened
 	Unknown, Fails        bool   // the first call ends so
+	valueOptions
 }
 
 func (c *conformRun) effect(ctx context.Context, op operation) error {
@@ -212,7 +213,8 @@ func (c *conformRun) effect(ctx context.Context, op operation) error {
 		if err := c.happen(ctx, name, o); err != nil {
 			return nil, err
 		}
-		return json.Marshal("did " + name)
+		value, err := json.Marshal("did " + name)
+		return o.of(value), err
 	})
 	if err != nil {
 		return err
@@ -248,13 +250,19 @@ func (c *conformRun) step(ctx context.Context, op operation) error {
 		State, Checkpoint json.RawMessage
 		Progress          float64
 		Aside             bool
+		Blobs             map[string]string
+		valueOptions
 	}
 	op.read(2, &o)
 	by, err := json.Marshal(map[string]any{"step": op.text(1), "attempt": c.attempt})
 	if err != nil {
 		return err
 	}
-	return c.s.Append(ctx, mailroom.Step{Name: op.text(1), State: o.State, Checkpoint: o.Checkpoint,
+	blobs := map[string][]byte{}
+	for name, text := range o.Blobs {
+		blobs[name] = []byte(text)
+	}
+	return c.s.Append(ctx, mailroom.Step{Name: op.text(1), State: o.State, Checkpoint: o.of(o.Checkpoint), Blobs: blobs,
 		Progress: o.Progress, Internal: o.Aside, Entries: []mailroom.AgentEntry{{Kind: "x.by", Body: by}}})
 }
 
@@ -352,7 +360,7 @@ func (c *conformRun) wait(ctx context.Context, op operation) error {
 			return err
 		}
 	default:
-		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("unknown operation %s", op[0])}
+		return c.more(ctx, op)
 	}
 	tickets, err := c.s.Wait(ctx, false, ask)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 var (
 	fullFlag   = flag.Bool("full", false, "play all scenarios, not only the fast ones")
 	columnFlag = flag.String("columns", "", "only these columns, separated by commas")
-	onlyFlag   = flag.String("only", "", "only scenarios whose name contains this")
+	onlyFlag   = flag.String("only", "", "only scenarios whose name contains this, or one of these, separated by commas")
 	tableFlag  = flag.Bool("table", false, "print the table also if all conform")
 )
 
@@ -145,7 +145,7 @@ func TestEveryWorkerConforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	all = slices.DeleteFunc(all, func(s scenario) bool {
-		return s.Full && !*fullFlag || !strings.Contains(s.Name, *onlyFlag)
+		return s.Full && !*fullFlag || !containsAny(s.Name, *onlyFlag)
 	})
 	results := &table{cells: map[[2]string]string{}}
 	of := columns(t)
@@ -168,6 +168,11 @@ func TestEveryWorkerConforms(t *testing.T) {
 		}
 	})
 	results.print(t, all, of)
+}
+
+// containsAny reports whether a name contains one of the texts of a list.
+func containsAny(name, list string) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(text string) bool { return strings.Contains(name, text) })
 }
 
 // playOne plays a scenario on the common stage, or on one of its own, and returns the result.

@@ -69,6 +69,12 @@ func TestTheProxyChangesAnswers(t *testing.T) {
 	if got := string(addUnknown(log)); !strings.Contains(got, `"future.kind"`) {
 		t.Errorf("a log of a newer server: %s", got)
 	}
+	if got := string(lowerContract([]byte(`{"worker":"w","contract":5}`), 4)); !strings.Contains(got, `"contract":4`) {
+		t.Errorf("of an older server: %s", got)
+	}
+	if got := string(lowerContract([]byte(`{"worker":"w","contract":5}`), 0)); strings.Contains(got, "contract") {
+		t.Errorf("of the first server: %s", got)
+	}
 	for path, want := range map[string]string{
 		"/v1/claims {}": "register", `/v1/claims {"worker":"w"}`: "claim", "/v1/claims/r:1/entries {}": "step",
 		`/v1/claims/r:1/entries {"effects": [{}]}`: "effect", "/v1/claims/r:1/deltas {}": "text",

@@ -60,12 +60,21 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// reach says that a scenario is not part of make test.
+// reach says where a scenario is not played: by make test, or by the worker in a language.
 func (s scenario) reach() string {
+	var notes []string
 	if s.Full {
-		return " (`make conformance` only)"
+		notes = append(notes, "`make conformance` only")
 	}
-	return ""
+	for _, column := range slices.Sorted(maps.Keys(s.Skip)) {
+		if column != inside {
+			notes = append(notes, fmt.Sprintf("not %s: %s", column, s.Skip[column]))
+		}
+	}
+	if len(notes) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(notes, "; ") + ")"
 }
 
 // byHand is a worker of plain requests, whose exchanges become the examples of the manual.

@@ -43,7 +43,8 @@ func actions() map[string]action {
 			}
 			return p.settled(run)
 		},
-		// await WHAT: until each run has noted this text.
+		// await WHAT N: until each run has noted this text, or with N until so many lines have it, whether the run goes on
+		// or not.
 		"await": (*play).await,
 		// await-status STATUS, await-attempt N: until each run has it.
 		"await-status": func(p *play, op operation) error {
@@ -74,7 +75,12 @@ func actions() map[string]action {
 		"exited":  (*play).exited,
 		"crashed": (*play).crashed,
 		// refused SCOPE: a worker with a token of this scope only ends, and says in one line what it needs.
-		"refused":    (*play).refused,
+		"refused": (*play).refused,
+		// declined TEXT: a worker ends by itself, and says this.
+		"declined": func(p *play, op operation) error { return p.turnsAway(p.server.token, op.text(1)) },
+		// then SCRIPT REPLY: another run in the thread of each run, behind it, has this reply. ATTEMPT in the script stands
+		// for the number of the last attempt of the run before.
+		"then":       (*play).then,
 		"registered": (*play).awaitWorkers,
 		"kill-server": func(p *play, _ operation) error {
 			p.server.process.kill()
@@ -241,8 +247,12 @@ func (p *play) await(op operation) error {
 		err := p.until(op.text(1)+" is noted", func() (bool, error) {
 			ended := p.stillOpen(run) // before the notes are read, which an attempt may write at its end
 			lines, err := p.notes(run)
-			if err != nil || slices.Contains(lines, op.text(1)) {
+			lines = slices.DeleteFunc(lines, func(line string) bool { return line != op.text(1) })
+			if err != nil || len(lines) >= max(op.number(2), 1) {
 				return err == nil, err
+			}
+			if op.number(2) > 0 {
+				return false, nil
 			}
 			return false, ended
 		})
@@ -316,16 +326,42 @@ func (p *play) refused(op operation) error {
 	if err != nil {
 		return err
 	}
-	w, err := p.launch(token.Secret)
+	return p.turnsAway(token.Secret, "scope work")
+}
+
+// turnsAway starts a worker with a token, and waits for its end. The worker must say a text.
+func (p *play) turnsAway(token, text string) error {
+	w, err := p.launch(token)
 	if err != nil {
 		return err
 	}
-	if err := p.crashed(op); err != nil {
+	if err := p.crashed(nil); err != nil {
 		return err
 	}
 	p.workers = p.workers[:len(p.workers)-1]
-	if w.cmd.ProcessState.ExitCode() < 1 || !strings.Contains(w.output(), "scope work") {
+	if w.cmd.ProcessState.ExitCode() < 1 || !strings.Contains(w.output(), text) {
 		return fmt.Errorf("the worker ended with %s and says %q", w.cmd.ProcessState, w.output())
+	}
+	return nil
+}
+
+func (p *play) then(op operation) error {
+	for i, run := range p.runs {
+		before, err := p.server.client().Run(p.t.Context(), run)
+		if err != nil {
+			return err
+		}
+		next, err := p.send(p.threads[i], strings.ReplaceAll(string(op[1]), "ATTEMPT", fmt.Sprint(before.Attempt)), 0)
+		if err != nil {
+			return err
+		}
+		if err := p.settled(next); err != nil {
+			return err
+		}
+		r, err := p.server.client().Run(p.t.Context(), next)
+		if err != nil || r.Reply == nil || *r.Reply != op.text(2) {
+			return errors.Join(err, fmt.Errorf("the next run is %s (error %+v) with the reply %v", r.Status, r.Error, r.Reply))
+		}
 	}
 	return nil
 }

@@ -31,10 +31,13 @@ type fault struct {
 	//	delay  the answer comes Ms milliseconds later
 	//	slow   the answer trickles, in pieces of a hundredth with Ms milliseconds between them
 	//	newer  the answer has fields, and entries of kinds, that the worker does not know
+	//	older  the answer is of a server with the worker contract Contract
 	//	clock  all times in the answer are Ms milliseconds off, as for a worker whose clock is wrong
 	//	kill-before, kill-after  the worker dies before the server gets the request, or before it gets the answer
 	Do string `json:"do"`
 	Ms int    `json:"ms"`
+	// Contract is for older; 0 leaves it out, as the first servers did.
+	Contract int `json:"contract"`
 }
 
 // exchange is a request of a worker and the answer, as the server gave it.
@@ -256,6 +259,8 @@ func (p *proxy) reply(ctx context.Context, w http.ResponseWriter, met []fault, a
 			pieces, pause = 100, wait
 		case "newer":
 			text = addUnknown(text)
+		case "older":
+			text = lowerContract(text, f.Contract)
 		case "clock":
 			text = shiftTimes(text, wait)
 			if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
@@ -348,6 +353,18 @@ func addUnknown(text []byte) []byte {
 				o["future"] = map[string]any{"list": []any{1, "two", nil}}
 				return
 			}
+		}
+	})
+}
+
+// lowerContract changes an answer to that of an older server.
+func lowerContract(text []byte, contract int) []byte {
+	return rewrite(text, func(o map[string]any) {
+		if o["contract"] == nil {
+			return
+		}
+		if o["contract"] = contract; contract == 0 {
+			delete(o, "contract")
 		}
 	})
 }

@@ -115,8 +115,10 @@ func loadScenarios() (all []scenario, err error) {
 
 // plain reports whether the scenario may share a worker with others: nothing happens to the worker or its connections.
 func (s *scenario) plain() bool {
-	touches := []string{"kill", "start", "freeze", "thaw", "term", "faults", "kill-server", "start-server", "refused"}
-	return len(s.Faults)+len(s.Each)+s.Copies == 0 && s.Lease+s.Deadline == "" && !strings.Contains(s.script(), "crash") &&
+	touches := []string{"kill", "start", "freeze", "thaw", "term", "faults", "kill-server", "start-server", "refused",
+		"declined"}
+	return len(s.Faults)+len(s.Each)+s.Copies == 0 && s.Lease+s.Deadline == "" && !strings.Contains(s.script(), "crash") && !strings.Contains(s.script(), "fork") &&
+		!strings.Contains(s.script(), "stdout") &&
 		!slices.ContainsFunc(s.Play, func(op operation) bool { return slices.Contains(touches, op.verb()) })
 }
 
@@ -149,6 +151,11 @@ func TestTheScenariosAreWhole(t *testing.T) {
 		for _, op := range s.Play {
 			if actions()[op.verb()] == nil {
 				t.Errorf("%s: unknown action %q", s.Name, op.verb())
+			}
+		}
+		for name, reason := range s.Skip {
+			if !slices.Contains([]string{inside, "go", "python", "python-async", "javascript"}, name) || reason == "" {
+				t.Errorf("%s: it is skipped for the unknown column %q, or without a reason", s.Name, name)
 			}
 		}
 		seen[s.Name] = true

@@ -1,8 +1,9 @@
 // The conformance agent in JavaScript: performs the script of a run (docs/workers.md). node conform.js AGENT
 
-import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { appendFileSync, closeSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { MailroomError } from '../mailroom.js';
 import { Failure, Unknown, work } from '../worker/index.js';
 
 const folder = process.env.CONFORMANCE_DIR;
@@ -11,6 +12,9 @@ const pause = (ms, signal) => new Promise((resolve, reject) => {
   const timer = setTimeout(() => { signal?.removeEventListener('abort', end); resolve(); }, ms);
   signal?.addEventListener('abort', end);
 });
+
+const content = (text, times = 1) => new TextEncoder().encode(text.repeat(times));
+const encoded = (texts) => Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, content(text)]));
 
 class Performer {
   values = [];
@@ -38,15 +42,19 @@ class Performer {
     process.kill(process.pid, 'SIGKILL');
   }
 
-  async happen(name, { hold, crash, unknown, fails }) {
+  async happen(name, options) {
+    const { hold, crash, unknown, fails } = options;
     if (hold) await this.hold(hold);
     const first = !this.noted(`effect ${name}`);
     this.note(`effect ${name}`);
     this.crash(crash);
     if (first && unknown) throw new Unknown();
     if (first && fails) throw new Error('the effect has failed');
-    return `did ${name}`;
+    return this.value(options, `did ${name}`);
   }
+
+  // The value that options ask for: one that cannot be encoded, a large one, or the usual one.
+  value({ odd, large }, usual) { return odd ? 1n : large ? 'x'.repeat(large) : usual; }
 
   async write(text, times = 1) { for (let n = 0; n < times; n++) await this.s.write(text); }
 
@@ -62,11 +70,39 @@ class Performer {
     this.keep(name, await this.s.effect(name, () => this.happen(name, options), { input, idempotent, reconcile }));
   }
 
-  async memo(name) { this.keep(name, await this.s.memo(name, () => this.happen(name, {}))); }
+  async memo(name, options = {}) { this.keep(name, await this.s.memo(name, () => this.happen(name, options))); }
 
-  step(name, { state, checkpoint, progress, aside } = {}) {
+  step(name, options = {}) {
+    const { state, progress, aside, blobs } = options;
+    const checkpoint = this.value(options, options.checkpoint);
     const entries = [{ kind: 'x.by', body: { step: name, attempt: this.s.run.attempt } }];
-    return this.s.step({ name, state, checkpoint, progress, aside, entries });
+    return this.s.step({ name, state, checkpoint, progress, aside, entries, blobs: blobs && encoded(blobs) });
+  }
+
+  // Without a text it deletes the blob.
+  put(name, text, times) {
+    if (text === undefined) return this.s.blobs.delete(name);
+    return this.s.blobs.put(name, content(text.replaceAll('#', this.s.run.attempt), times));
+  }
+
+  async blob(name, text, times) {
+    const found = await this.s.blobs.get(name);
+    this.keep(name, found && Buffer.compare(found, content(text, times)) === 0);
+  }
+
+  async try(script) {
+    try {
+      await this.performAll(script);
+    } catch (error) {
+      if (!(error instanceof MailroomError)) throw error;
+      this.keep('caught', error.code);
+    }
+  }
+
+  raise(code) {
+    if (this.noted(`raise ${code}`)) return;
+    this.note(`raise ${code}`);
+    throw new MailroomError(code, 'it was refused');
   }
 
   fail(kind, times = 1) {
@@ -120,10 +156,11 @@ class Performer {
     extend: (seconds) => this.s.step({ extend: seconds * 1000 }),
     'waits-on': (text) => this.s.waitsOn(text),
     return: () => {}, // see perform
+    'close-stdout': () => closeSync(1),
     state: () => this.keep('state', this.s.state),
     saved: () => this.keep('saved', this.s.checkpoint),
-    ...Object.fromEntries(['write', 'hold', 'block', 'crash', 'effect', 'memo', 'step', 'fail', 'approval', 'ask', 'call',
-      'part', 'steered', 'transcript', 'log'].map((verb) => [verb, (...args) => this[verb](...args)])),
+    ...Object.fromEntries(['write', 'hold', 'block', 'crash', 'effect', 'memo', 'step', 'fail', 'approval', 'ask', 'call', 'part',
+      'steered', 'transcript', 'log', 'put', 'blob', 'try', 'raise'].map((verb) => [verb, (...args) => this[verb](...args)])),
   };
 }
 

@@ -57,7 +57,7 @@ export class Blobs {
   #check() {
     this.#attempt.check();
     if (!(this.#attempt.contract >= contractBlobs)) {
-      throw new MailroomError('incompatible', 'the server is too old for blobs; upgrade the server');
+      throw new MailroomError('incompatible', 'the server is too old for blobs; update the server');
     }
   }
 }

@@ -39,7 +39,13 @@ export class Effects {
       if (settled(state)) return valueOf(state);
       if (state.tries > 0) throw conflict(`"${name}" is an effect without a value yet; give the memo another name`);
       this.#attempt.check();
-      const value = plain(await within(this, name, fn), `the value of memo "${name}"`, limit);
+      const made = await within(this, name, fn);
+      let value;
+      try {
+        value = plain(made, `the value of memo "${name}"`, limit);
+      } catch (error) {
+        throw withoutValue(state, error); // it is not recorded: the call may be repeated
+      }
       await this.#record(state, 'effect.settled', { result: value });
       return value;
     });

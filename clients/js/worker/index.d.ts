@@ -17,7 +17,8 @@ export function work(agents: Record<string, Handler>, options?: WorkOptions): Wo
 
 /**
  * Handles one attempt of one run. A text that it returns follows what it wrote; returning ends the run as completed. An
- * error that it throws fails the attempt, and the server retries the run; see Failure. A later attempt calls it
+ * error that it throws fails the attempt, and the server retries the run; see Failure. A MailroomError with the code
+ * invalid, too_large or conflict fails the run for good. A later attempt calls it
  * again from the top, so what must happen once belongs in an effect.
  *
  * The worker renews its lease from a timer, every third of it (5 s of 15 s). A handler that blocks the event loop for

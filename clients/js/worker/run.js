@@ -1,5 +1,6 @@
 // Runs a handler for one attempt, and settles it whatever the handler does.
 
+import { MailroomError } from '../errors.js';
 import { Failure, LeaseLost, Stopped, messageOf } from './errors.js';
 import { duration } from './json.js';
 import { Session } from './session.js';
@@ -88,8 +89,12 @@ function park(parked) {
   return { outcome: 'wait', wait, tickets: asks.length > 0 ? asks : undefined };
 }
 
+/** Codes of refusals that the next attempt would get again. Others may pass, also unserved: a worker may start. */
+const final = new Set(['invalid', 'too_large', 'conflict']);
+
 function failure(error, forced) {
-  const kind = error instanceof Failure ? error : new Failure('');
+  const again = error instanceof MailroomError && final.has(error.code) ? 'permanent' : 'transient';
+  const kind = error instanceof Failure ? error : new Failure('', { class: again });
   const message = messageOf(error).replaceAll('\0', '').slice(0, longestMessage) || 'failed';
   const retry = kind.retryAfter > 0 ? duration(kind.retryAfter) : undefined;
   const body = { message, class: kind.class, retry_after: retry, agent: kind.agent || undefined };
@@ -101,7 +106,7 @@ function failure(error, forced) {
 async function settle(attempt, body, { text }, log) {
   const draft = attempt.close();
   if (body.outcome === 'complete' && text) draft.write(text.replaceAll('\0', '\ufffd'));
-  const isWrong = (error) => ['invalid', 'too_large', 'conflict'].includes(error.code);
+  const isWrong = (error) => final.has(error.code);
   try {
     await attempt.settle(body, draft);
   } catch (error) {

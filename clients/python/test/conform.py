@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, Callable
 
-from mailroom import AsyncSession, Failure, Happened, Session, Unknown, Worker
+from mailroom import AsyncSession, Failure, Happened, MailroomError, Session, Unknown, Worker
 
 FOLDER = pathlib.Path(os.environ["CONFORMANCE_DIR"])
 
@@ -60,8 +60,34 @@ class Performer:
                 raise Unknown("no answer")
             if first and o.get("fails"):
                 raise RuntimeError("the effect has failed")
-            return f"did {name}"
+            return self.value(o, f"did {name}")
         return call
+
+    def value(self, o: dict[str, Any], usual: Any) -> Any:
+        """The value that options ask for: one that cannot be encoded, a large one, or the usual one."""
+        return object() if o.get("odd") else "x" * o["large"] if o.get("large") else usual
+
+    def kept(self, o: dict[str, Any]) -> dict[str, Any]:
+        """What a step keeps."""
+        kept = {"checkpoint": self.value(o, o.get("checkpoint"))} if {"checkpoint", "odd", "large"} & set(o) else {}
+        return {**kept, "blobs": {name: text.encode() for name, text in o.get("blobs", {}).items()}}
+
+    def content(self, text: str, times: int = 1) -> bytes:
+        """The content of a blob that a script names."""
+        return text.encode() * times
+
+    def found(self, name: str, content: bytes | None, text: str = "", times: int = 1) -> None:
+        self.keep(name, None if content is None else content == self.content(text, times))
+
+    def raises(self, code: str) -> None:
+        if not self.noted(f"raise {code}"):
+            self.note(f"raise {code}")
+            raise MailroomError(code, "it was refused")
+
+    def fork(self) -> None:
+        """Forks. The child goes on as the parent does, which waits for its end."""
+        if child := os.fork():
+            self.note(f"note child {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
 
     def options(self, name: str, input: Any = None, idempotent: bool = False, reconcile: bool = False,
                 **_: Any) -> dict[str, Any]:
@@ -77,7 +103,8 @@ class Performer:
         calls: dict[str, Callable[..., None]] = {
             "note": lambda name: self.note(f"note {name}"), "crash": self.crash, "fail": self.fail,
             "block": lambda gate: self.hold(gate, deaf=True), "saved": lambda: self.keep("saved", self.s.saved),
-            "state": lambda: self.keep("state", self.s.state), "waits-on": self.s.waits_on}
+            "state": lambda: self.keep("state", self.s.state), "waits-on": self.s.waits_on,
+            "raise": self.raises, "fork": self.fork, "close-stdout": sys.stdout.close}
         if verb in calls:
             calls[verb](*args)
         return verb in calls
@@ -115,8 +142,7 @@ def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
         elif verb == "step":
             if "state" in options:
                 s.state = options["state"]
-            kept = {"checkpoint": options["checkpoint"]} if "checkpoint" in options else {}
-            s.step(name, **kept, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
+            s.step(name, **p.kept(options), entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
                    progress=options.get("progress"), aside=options.get("aside", False))
         elif verb == "approval":
             p.keep(name, bool(s.approval(name, prompt=f"May I {name}?", action=name)))
@@ -129,6 +155,17 @@ def perform_all(s: Session, p: Performer, script: list[Any]) -> None:
         elif verb == "call":
             end = s.call(name, args[2], agent=options)
             p.keep(name, f"{end.status}: {end.reply}")
+        elif verb == "put" and len(args) == 1:
+            s.blobs.delete(name)
+        elif verb == "put":
+            s.blobs.put(name, p.content(args[1].replace("#", str(s.attempt)), *args[2:]))
+        elif verb == "blob":
+            p.found(name, s.blobs.get(name), *args[1:])
+        elif verb == "try":
+            try:
+                perform_all(s, p, name)
+            except MailroomError as err:
+                p.keep("caught", err.code)
         elif verb == "steered":
             while not (found := s.steered()):
                 time.sleep(0.02)
@@ -173,8 +210,8 @@ async def perform_all_async(s: AsyncSession, p: Performer, script: list[Any]) ->
         elif verb == "step":
             if "state" in options:
                 s.sync.state = options["state"]
-            kept = {"checkpoint": options["checkpoint"]} if "checkpoint" in options else {}
-            await s.step(name, **kept, entries=[{"kind": "x.by", "body": {"step": name, "attempt": s.attempt}}],
+            by = {"step": name, "attempt": s.attempt}
+            await s.step(name, **p.kept(options), entries=[{"kind": "x.by", "body": by}],
                          progress=options.get("progress"), aside=options.get("aside", False))
         elif verb == "approval":
             p.keep(name, bool(await s.approval(name, prompt=f"May I {name}?", action=name)))
@@ -187,6 +224,17 @@ async def perform_all_async(s: AsyncSession, p: Performer, script: list[Any]) ->
         elif verb == "call":
             end = await s.call(name, args[2], agent=options)
             p.keep(name, f"{end.status}: {end.reply}")
+        elif verb == "put" and len(args) == 1:
+            await s.blobs.delete(name)
+        elif verb == "put":
+            await s.blobs.put(name, p.content(args[1].replace("#", str(s.attempt)), *args[2:]))
+        elif verb == "blob":
+            p.found(name, await s.blobs.get(name), *args[1:])
+        elif verb == "try":
+            try:
+                await perform_all_async(s, p, name)
+            except MailroomError as err:
+                p.keep("caught", err.code)
         elif verb == "steered":
             while not (found := await s.steered()):
                 await asyncio.sleep(0.02)

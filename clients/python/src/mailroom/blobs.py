@@ -74,7 +74,7 @@ class Blobs:
     def _enter(self) -> None:
         self._attempt.enter()
         if self._attempt.contract < limits.CONTRACT_BLOBS:
-            raise MailroomError("incompatible", "the server is too old for blobs; upgrade the server")
+            raise MailroomError("incompatible", "the server is too old for blobs; update the server")
 
     def list(self, prefix: str = "", after: str = "") -> list[Blob]:
         """The next blobs by name, at most 1,000: names that begin with `prefix` and come after the name `after`."""

@@ -163,16 +163,17 @@ class Call:
     def finish(self, value: Any) -> None:
         """Records the value. If it cannot be kept, it records only that the call was made.
 
-        So no attempt repeats the call.
+        So no attempt repeats the call. A memo is not recorded then: its call may be repeated.
         """
         try:
             n = size(value)
-        except TypeError as err:
-            n, why = -1, str(err)
+        except MailroomError as err:
+            n, why = -1, err.message
         if n > limits.EFFECT:
             n, why = -1, f"it has {n:,} bytes of JSON, more than {limits.EFFECT:,}"
         if n < 0:
-            self.effects.record(self._state, "settled", cut=True)
+            if not self.memo:
+                self.effects.record(self._state, "settled", cut=True)
             raise Failure(
                 "permanent", f"effect {self._state['name']!r} was called, but its value could not be kept: {why}")
         self.effects.record(self._state, "settled", result=value)

@@ -46,7 +46,8 @@ class Failure(Exception):
     """Raised by a handler to end its attempt with a class of its choice.
 
     `transient` is retried and counts as a failure, `unavailable` is retried for a day, `permanent` is not retried.
-    Any other exception is transient. The server retries no earlier than after `retry_after` seconds.
+    Of other exceptions, a MailroomError with the code `invalid`, `too_large` or `conflict` is permanent, because the
+    next attempt would ask for the same, and the rest is transient, also `unserved`. The server retries no earlier than after `retry_after` seconds.
     """
 
     def __init__(self, cls: FailureClass, message: str, *, retry_after: float = 0) -> None:

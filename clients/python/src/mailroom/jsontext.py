@@ -31,8 +31,8 @@ def canonical(value: Any) -> str:
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as err:
-        raise TypeError(
-            f"the value cannot be encoded as JSON ({err}); use dict, list, str, int, float, bool or None") from err
+        raise MailroomError("invalid", f"the value cannot be encoded as JSON ({err}); "
+                            "use dict, list, str, int, float, bool or None") from err
     return text if text.isascii() else surrogates(text)
 
 
@@ -92,8 +92,11 @@ def size(value: Any) -> int:
 
 
 def check(what: str, value: Any, most: int) -> None:
-    """Refuses a value whose JSON has more than `most` bytes, before a request is sent."""
-    n = size(value)
+    """Refuses a value that is no JSON, or whose JSON has more than `most` bytes, before a request is sent."""
+    try:
+        n = size(value)
+    except MailroomError as err:
+        raise MailroomError(err.code, f"{what}: {err.message}") from err
     if n > most:
         raise MailroomError(
             "too_large", f"{what} has {n:,} bytes of JSON, more than {most:,}: keep a reference in its place")

@@ -201,7 +201,7 @@ class Worker:
                     raise
         if found.get("contract", 0) < CONTRACT:
             raise MailroomError("incompatible", f"the server at {self.transport.url} is older than this package; "
-                                "upgrade the server, or install an older mailroom package")
+                                "update the server, or install an older mailroom package")
         with self._lock:
             self._id, self._round, self._answered = found["worker"], 0, 0
             self._unsettled.clear()  # the lease before has ended, and these claims with it
