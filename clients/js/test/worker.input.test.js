@@ -41,7 +41,7 @@ test('what cannot be stored is refused before it is sent, and the run goes on', 
   const done = await bench.end(await bench.send('go'));
   assert.deepEqual(done.reply.split(' '), [
     'invalid', 'invalid', 'too_large', 'invalid', 'invalid', 'invalid', 'invalid', 'invalid',
-    'too_large', 'too_large', 'too_large', 'invalid', 'invalid', 'invalid',
+    'too_large', 'too_large', 'Failure', 'invalid', 'invalid', 'invalid',
   ]);
   assert.equal(done.attempt, 1);
 });

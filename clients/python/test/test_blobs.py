@@ -62,7 +62,7 @@ class TestBlobs(Case):
             self.assertEqual(len(s.blobs.get("largest") or b""), 16 << 20)
             s._attempt.contract = 4
             for call in (lambda: s.blobs.put("a", b""), lambda: s.blobs.get("a"), lambda: s.blobs.list()):
-                with self.assertRaisesRegex(MailroomError, "^the server is too old for blobs; upgrade the server"):
+                with self.assertRaisesRegex(MailroomError, "^the server is too old for blobs; update the server"):
                     call()
             return "refused"
         self.serve("strict", handle)

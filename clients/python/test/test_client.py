@@ -76,7 +76,7 @@ class TestClient(Case):
             self.assertGreaterEqual(found.pop("contract"), 1)
             return found
         worker.transport.once = old  # type: ignore[method-assign]
-        with self.assertRaisesRegex(MailroomError, "^the server at http[^ ]* is older than this package; upgrade the "
+        with self.assertRaisesRegex(MailroomError, "^the server at http[^ ]* is older than this package; update the "
                                     "server, or install an older mailroom package .incompatible.$"):
             worker.run()
 

@@ -145,7 +145,7 @@ class TestSession(Case):
         with self.assertRaisesRegex(MailroomError, "send a reference"):
             self.mailroom.send("x" * (5 << 20), agent="large")
 
-    def test_what_is_no_json_fails_the_attempt_and_nothing_is_lost(self) -> None:
+    def test_what_is_no_json_fails_the_run_and_nothing_is_lost(self) -> None:
         def handle(s: Session) -> str:
             if s.attempt == 1:
                 s.effect("before", lambda: "kept")
@@ -161,10 +161,12 @@ class TestSession(Case):
                     s.memo("bad", lambda: object())
             return str(s.effect("before", lambda: "called again"))
         self.serve("no-json", handle)
-        for text in ("checkpoint", "state", "entry", "input"):
-            run = self.mailroom.send(text, agent="no-json")
+        for text in ("checkpoint", "state", "entry", "input", "memo"):
+            run = self.mailroom.send(text, agent="no-json").wait(timeout=PATIENCE)
+            self.assertEqual((run.status, run.data["attempt"], (run.error or {})["class"]), ("failed", 1, "permanent"))
+            self.assertIn("cannot be encoded as JSON", (run.error or {})["message"])
+            self.mailroom.transport.call("POST", run.path + "/retry", {})
             self.assertEqual(self.done(run), "kept")
-            self.assertEqual(run.data["failures"], 1)
 
     def test_state_and_checkpoint_are_there_in_the_next_attempt_and_run(self) -> None:
         def handle(s: Session) -> str:
