@@ -52,8 +52,8 @@ func otherServer(t *testing.T, claims map[string]any, unknown ...string) *client
 
 // registered is the answer to a registration.
 func registered(more map[string]any) map[string]any {
-	out := map[string]any{"worker": "w", "round": 0, "lease_until": time.Now().Add(time.Minute), "lease_ms": 60_000, "contract": 1,
-		"claims": []any{}}
+	out := map[string]any{"worker": "w", "round": 0, "lease_until": time.Now().Add(time.Minute), "lease_ms": 60_000,
+		"claims": []any{}, "contract": 1}
 	for name, v := range more {
 		out[name] = v
 	}

@@ -215,9 +215,8 @@ func TestAWorkerSaysWhyItCannotServe(t *testing.T) {
 				"the address of a Mailroom server"},
 		"an old server": {worker.Options{URL: other(404, api.ProblemType, problem(mailroom.CodeNotFound, "no route")),
 			Token: "x"}, serves, mailroom.CodeNotFound, "no route; it is older than this worker; update the server"},
-		"a server without a contract": {worker.Options{URL: other(200, "application/json", `{"worker":"w","lease_ms":15000}`),
-			Token: "x"}, serves, mailroom.CodeInvalid, "it is older than this worker; update the server, or build the worker " +
-			"with the module of the server's version"},
+		"no contract": {worker.Options{URL: other(200, "application/json", `{"worker":"w","lease_ms":9}`), Token: "x"},
+			serves, mailroom.CodeInvalid, "; update the server, or build the worker with the module of the server's version"},
 		"a new server": {worker.Options{URL: other(200, "application/json", `{"lease":{"of":"w"}}`), Token: "x"}, serves,
 			mailroom.CodeInvalid, "its answer names no worker or no lease: build this worker with the module of the " +
 				"server's version"},

@@ -95,13 +95,7 @@ func actions() map[string]action {
 			}
 			return err
 		},
-		"cancel": func(p *play, _ operation) (err error) {
-			for _, run := range p.runs {
-				_, one := p.server.client().CancelRun(p.t.Context(), run)
-				err = errors.Join(err, one)
-			}
-			return err
-		},
+		"cancel": (*play).cancel,
 		"steer": func(p *play, op operation) error {
 			_, err := p.server.client().Submit(p.t.Context(), api.Submit{Thread: p.threads[0], Text: op.text(1),
 				Mode: mailroom.ModeSteer, Agent: p.agent})
@@ -343,6 +337,14 @@ func (p *play) turnsAway(token, text string) error {
 		return fmt.Errorf("the worker ended with %s and says %q", w.cmd.ProcessState, w.output())
 	}
 	return nil
+}
+
+func (p *play) cancel(_ operation) (err error) {
+	for _, run := range p.runs {
+		_, one := p.server.client().CancelRun(p.t.Context(), run)
+		err = errors.Join(err, one)
+	}
+	return err
 }
 
 func (p *play) then(op operation) error {

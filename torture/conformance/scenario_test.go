@@ -117,8 +117,9 @@ func loadScenarios() (all []scenario, err error) {
 func (s *scenario) plain() bool {
 	touches := []string{"kill", "start", "freeze", "thaw", "term", "faults", "kill-server", "start-server", "refused",
 		"declined"}
-	return len(s.Faults)+len(s.Each)+s.Copies == 0 && s.Lease+s.Deadline == "" && !strings.Contains(s.script(), "crash") && !strings.Contains(s.script(), "fork") &&
-		!strings.Contains(s.script(), "stdout") &&
+	harms := func(verb string) bool { return strings.Contains(s.script(), verb) }
+	return len(s.Faults)+len(s.Each)+s.Copies == 0 && s.Lease+s.Deadline == "" &&
+		!slices.ContainsFunc([]string{"crash", "fork", "close-stdout"}, harms) &&
 		!slices.ContainsFunc(s.Play, func(op operation) bool { return slices.Contains(touches, op.verb()) })
 }
 
