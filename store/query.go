@@ -54,6 +54,10 @@ type RunQuery struct {
 	// Group selects the failed runs with this ErrorGroup. Of the other fields only Owner, From, Oldest, Limit
 	// and Bytes may be set.
 	Group string
+	// Prefix selects the runs whose ID has this prefix, ordered by ID, after the ID After. Of the other fields only Limit
+	// and Bytes may be set.
+	Prefix string
+	After  string
 	// Overdue selects the open runs that were not asked to stop and whose Deadline is at this time or before, the
 	// earliest first. Of the other fields only Limit may be set.
 	Overdue time.Time
@@ -161,6 +165,8 @@ type TicketQuery struct {
 	// Oldest, Limit and Bytes may be set.
 	Owner   string
 	Threads []int64
+	Prefix  string // as in RunQuery
+	After   string
 	States  []mailroom.TicketState
 	Kinds   []mailroom.TicketKind
 	From    int64 // only Keys below it, or above it with Oldest; 0: from the start

@@ -21,7 +21,7 @@ import (
 
 // ListParams are the parameters of every list.
 type ListParams struct {
-	Q      string `query:"q" doc:"Filter: terms such as status:failed; a row must match all of them; - negates, * matches, quotes group, commas separate alternatives (status:queued,running). Errors are found by any part (error:\"rate limit\"), of dead letters and of runs that wait for a retry, times by a day or an RFC 3339 time (created:2026-11-01), a comparison (created:>2026-11-01) or a range (created:2026-11-01..2026-11-07). Runs: id, status, agent, owner, thread, parent, class, reason, error, group, key, mode, via, created, finished, delivery (yes or no), metadata.K. Threads: id, agent, owner, status, updated. Tickets: state, kind, thread, run."`
+	Q      string `query:"q" doc:"Filter: terms such as status:failed; a row must match all of them; - negates, * matches, quotes group, commas separate alternatives (status:queued,running). Errors are found by any part (error:\"rate limit\"), of dead letters and of runs that wait for a retry, times by a day or an RFC 3339 time (created:2026-11-01), a comparison (created:>2026-11-01) or a range (created:2026-11-01..2026-11-07). Runs: id, status, agent, owner, thread, parent, class, reason, error, group, key, mode, via, created, finished, delivery (yes or no), metadata.K. Threads: id, agent, owner, status, updated. Tickets: id, state, kind, thread, run."`
 	Cursor string `query:"cursor" doc:"The next of the previous page."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Items of the page at most."`
 }
@@ -57,6 +57,9 @@ type list[R, W any] struct {
 	thread func(R) string
 	// fetch returns rows of a group with a key below from; 0 means all.
 	fetch func(rd store.Reader, in scope, from int64, limit int) ([]R, error)
+	// ids, unless nil, reads the rows that the filter allows by the beginning of their ids, instead of fetch, if they
+	// are few.
+	ids *idRange[R]
 	// named is set if the filter names what fetch reads, so that there is one group.
 	named bool
 	// match, unless nil, reports which rows belong to the list. of is the row's thread.
@@ -138,7 +141,7 @@ func (l list[R, W]) scan(ctx context.Context, pages pager, at place, want, room 
 				return err
 			}
 		}
-		rows, err := l.fetch(rd, in, from, size)
+		rows, err := l.read(rd, in, from, size)
 		if err != nil {
 			return err
 		}
@@ -187,6 +190,16 @@ func (l list[R, W]) scan(ctx context.Context, pages pager, at place, want, room 
 		return err
 	})
 	return out, err
+}
+
+// read returns rows with a key below from; 0 means all.
+func (l list[R, W]) read(rd store.Reader, in scope, from int64, limit int) ([]R, error) {
+	if l.ids != nil {
+		if rows, ok, err := l.ids.rows(rd, l.key, from, limit); ok || err != nil {
+			return rows, err
+		}
+	}
+	return l.fetch(rd, in, from, limit)
 }
 
 // fit drops the items that exceed room, and returns how many are left. An empty page keeps at least

@@ -62,6 +62,9 @@ func (h *ListHandlers) Runs(ctx context.Context, in *listRunsInput) (*body[api.P
 			return source.read(rd, in, from, false, limit)
 		},
 	}
+	if request.CallerOf(ctx).SeesAll() {
+		l.ids = rangeOf(f, func(r *mailroom.Run) string { return r.ID }, runsUnder)
+	}
 	if !f.Empty() {
 		l.match = func(_ store.Reader, r *mailroom.Run, of *mailroom.Thread) (bool, error) {
 			return f.Match(filterRow(r, of)), nil

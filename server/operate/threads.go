@@ -43,6 +43,9 @@ func (h *ListHandlers) Threads(ctx context.Context, in *listThreadsInput) (*body
 			return rd.Threads(q)
 		},
 	}
+	if request.CallerOf(ctx).SeesAll() && !byID {
+		l.ids = rangeOf(f, func(t *mailroom.Thread) string { return t.ID }, threadsUnder)
+	}
 	if !f.Empty() {
 		l.match = func(rd store.Reader, t, _ *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
 	}

@@ -11,6 +11,7 @@ import (
 
 func ticketKeys() []request.FilterKey {
 	return []request.FilterKey{
+		{Name: "id"},
 		{Name: "state", Values: []string{
 			string(mailroom.TicketOpen), string(mailroom.TicketDecided), string(mailroom.TicketExpired),
 			string(mailroom.TicketVoid),
@@ -59,10 +60,15 @@ func (h *ListHandlers) Tickets(ctx context.Context, in *listTicketsInput) (*body
 		thread: func(k *mailroom.Ticket) string { return k.Thread },
 		fetch:  source.read,
 	}
+	if request.CallerOf(ctx).SeesAll() {
+		l.ids = rangeOf(f, func(k *mailroom.Ticket) string { return k.ID }, ticketsUnder)
+	}
 	if !f.Empty() {
 		l.match = func(_ store.Reader, k *mailroom.Ticket, _ *mailroom.Thread) (bool, error) {
 			return f.Match(request.FilterRow{Text: func(key string) string {
 				switch key {
+				case "id":
+					return k.ID
 				case "state":
 					return string(k.State)
 				case "kind":

@@ -202,6 +202,9 @@ func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 		if !q.Overdue.IsZero() {
 			return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Key, b.Key))
 		}
+		if q.Prefix != "" {
+			return cmp.Compare(a.ID, b.ID)
+		}
 		switch q.Set {
 		case store.RunsQueued:
 			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place),
@@ -232,6 +235,7 @@ func matches(run *mailroom.Run, q store.RunQuery) bool {
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
 		!q.Overdue.IsZero() && !run.HasPassed(q.Overdue),
 		q.Group != "" && (run.Status != mailroom.StatusFailed || run.ErrorGroup != q.Group),
+		!strings.HasPrefix(run.ID, q.Prefix) || run.ID <= q.After,
 		q.From != 0 && q.Oldest && run.Key <= q.From,
 		q.From != 0 && !q.Oldest && run.Key >= q.From:
 		return false
@@ -351,6 +355,7 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 		case q.Thread != "" && k.Thread != q.Thread:
 		case len(q.States) > 0 && !slices.Contains(q.States, k.State):
 		case len(q.Kinds) > 0 && !slices.Contains(q.Kinds, k.Kind):
+		case !strings.HasPrefix(k.ID, q.Prefix) || k.ID <= q.After:
 		case q.From != 0 && q.Oldest && k.Key <= q.From:
 		case q.From != 0 && !q.Oldest && k.Key >= q.From:
 		default:
@@ -358,6 +363,9 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 		}
 	}
 	slices.SortFunc(found, func(a, b *mailroom.Ticket) int {
+		if q.Prefix != "" {
+			return cmp.Compare(a.ID, b.ID)
+		}
 		if q.Oldest {
 			return cmp.Compare(a.Key, b.Key)
 		}

@@ -56,6 +56,12 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if !q.Overdue.IsZero() {
 		return overdueRuns(r, q)
 	}
+	if q.Prefix != "" {
+		var s sqlstore.Select
+		s.Add("SELECT r.key, r.body FROM run r")
+		s.Under("r.id", q.Prefix, q.After)
+		return list(r, "read runs", &s, q.Limit, q.Bytes, scanRun)
+	}
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)
 	}

@@ -32,6 +32,10 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var s sqlstore.Select
 	s.Add("SELECT k.key, k.body FROM ticket k")
 	budget := q.Bytes
+	if q.Prefix != "" {
+		s.Under("k.id", q.Prefix, q.After)
+		return list(r, "read tickets", &s, q.Limit, budget, scanTicket)
+	}
 	if len(q.IDs) > 0 {
 		s.Cond("k.id = ANY (?::text[])", sqlstore.Distinct(q.IDs))
 		budget = 0

@@ -146,7 +146,7 @@ func queries(tx store.Tx) []func() error {
 		{Group: "g", Limit: 5}, {Group: "g", From: 7, Limit: 5}, {Group: "g", Oldest: true, Limit: 5},
 		{Group: "g", Owner: "o", Limit: 5}, {Group: "g", Owner: "o", From: 7, Limit: 5},
 		{Owner: "o", Threads: []int64{1, 2}, Limit: 1}, {Threads: []int64{1}, From: 7, Oldest: true, Limit: 5},
-		{From: 7, Oldest: true, Limit: 1},
+		{From: 7, Oldest: true, Limit: 1}, {Prefix: "r", Limit: 5}, {Prefix: "r", After: "r", Limit: 5},
 		{Parent: "r", Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusWaiting}, Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: 5},
@@ -161,7 +161,7 @@ func queries(tx store.Tx) []func() error {
 	list = append(list, func() error { _, err := tx.Tokens("a"); return err })
 	open := []mailroom.TicketState{mailroom.TicketOpen}
 	for _, q := range []store.TicketQuery{
-		{IDs: []string{"q"}}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
+		{IDs: []string{"q"}}, {Prefix: "q", Limit: 5}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
 		{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}},
 		{Owner: "o", Limit: 5}, {Owner: "o", From: 7, States: open, Limit: 5}, {Owner: "o", Threads: []int64{1, 2}, States: open, Limit: 5},
 		{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketEvent}},

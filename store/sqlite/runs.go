@@ -49,6 +49,9 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if !q.Overdue.IsZero() {
 		return overdueRuns(r, q)
 	}
+	if q.Prefix != "" {
+		return runsUnder(r, q)
+	}
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)
 	}
@@ -78,6 +81,20 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 		sqlstore.SortRuns(found, q.Oldest)
 	}
 	return sqlstore.FirstRuns(found, sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}), nil
+}
+
+// runsUnder reads the runs whose ids have a prefix, which are adjacent in the index of ids.
+func runsUnder(r reader, q store.RunQuery) (found []*mailroom.Run, err error) {
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
+	var s sqlstore.Select
+	s.Add(allRuns)
+	s.Under("r.id", q.Prefix, q.After)
+	err = r.query("read runs", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		run, err := scanRun(c)
+		found = append(found, run)
+		return g.Add(c.size), err
+	})
+	return found, err
 }
 
 // nextRuns reads the first run of the queue of each thread.

@@ -78,7 +78,10 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 		return ticketsWithin(r, q)
 	}
 	var s sqlstore.Select
-	if !whichTickets(&s, q) {
+	if q.Prefix != "" {
+		s.Add("SELECT " + ticketColumns + " FROM ticket k" + ticketOwners)
+		s.Under("k.id", q.Prefix, q.After)
+	} else if !whichTickets(&s, q) {
 		return nil, nil
 	}
 	var found []*mailroom.Ticket

@@ -385,7 +385,8 @@ func drawQueries(t *rapid.T) queries {
 	q.runs = []store.RunQuery{run, named,
 		{Thread: "t1", Set: store.RunsQueued, Limit: run.Limit}, {Thread: "t2", Set: store.RunsScheduled, Limit: run.Limit},
 		{Owner: "plain", From: run.From, Oldest: run.Oldest, Limit: run.Limit},
-		{Group: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "group"), From: run.From, Oldest: run.Oldest, Limit: run.Limit}}
+		{Group: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "group"), From: run.From, Oldest: run.Oldest, Limit: run.Limit},
+		{Prefix: "r", After: id("r", 8).Draw(t, "after run"), Limit: run.Limit}}
 	tickets := store.TicketQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
 		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"),
@@ -395,7 +396,8 @@ func drawQueries(t *rapid.T) queries {
 	theseTickets, ofRuns := tickets, tickets
 	theseTickets.IDs, theseTickets.Limit = ids("q", 6).Draw(t, "tickets"), 0
 	ofRuns.Runs, ofRuns.Limit = ids("r", 8).Draw(t, "runs"), 0
-	q.tickets = []store.TicketQuery{tickets, theseTickets, ofRuns}
+	q.tickets = []store.TicketQuery{tickets, theseTickets, ofRuns,
+		{Prefix: "q", After: id("q", 6).Draw(t, "after ticket"), Limit: tickets.Limit}}
 	return q
 }
 
@@ -409,7 +411,7 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 	for _, rq := range q.runs {
 		rows, err := r.Runs(rq)
 		note(rows, err)
-		if len(rq.IDs) == 0 && rq.Owner == "" && rq.Group == "" {
+		if len(rq.IDs) == 0 && rq.Owner == "" && rq.Group == "" && rq.Prefix == "" {
 			n, err := r.Count(store.CountQuery{Thread: rq.Thread, Agent: rq.Agent, Statuses: rq.Statuses, Set: rq.Set})
 			note(n, err)
 		}

@@ -42,6 +42,8 @@ func ticketCases() []testCase {
 	}{
 		{name: "all, newest first", want: []string{"child", "expired", "question", "other", "approval", "void", "decided"}},
 		{name: "limit", query: query{Limit: 2}, want: []string{"child", "expired"}},
+		{name: "of a prefix", query: query{Prefix: "o", Limit: 2}, want: []string{"other"}},
+		{name: "of a prefix, behind all", query: query{Prefix: "o", After: "other", Limit: 2}},
 		{name: "below a key", from: fromQuestion, want: []string{"other", "approval", "void", "decided"}},
 		{name: "all, oldest first", query: query{Oldest: true, Limit: 3}, want: []string{"decided", "void", "approval"}},
 		{name: "above a key", query: query{Oldest: true}, from: fromQuestion, want: []string{"expired", "child"}},

@@ -207,6 +207,16 @@ func (f Filter) Exact(key string) (string, bool) {
 	return "", false
 }
 
+// Prefix returns the longest text that a term without minus requires values of key to begin with, or "".
+func (f Filter) Prefix(key string) (longest string) {
+	for _, t := range f.terms {
+		if t.key == key && !t.not && len(t.any) == 1 && len(t.any[0][0]) > len(longest) {
+			longest = t.any[0][0]
+		}
+	}
+	return longest
+}
+
 // OneOf returns the alternatives of a term without star and minus, nil if there is no such
 // term: a row must have one of them. Of several such terms it is the one with the fewest values.
 func (f Filter) OneOf(key string) (values []string) {

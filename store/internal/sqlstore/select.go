@@ -72,6 +72,20 @@ func (s *Select) ByKey(column string, from int64, oldest bool) {
 	}
 }
 
+// Under adds the condition that a column of unique ids has a prefix and comes after the id after, and the order of the
+// ids. An index of the column has these rows side by side.
+func (s *Select) Under(column, prefix, after string) {
+	if after < prefix {
+		s.Cond(column+" >= ?", prefix)
+	} else {
+		s.Cond(column+" > ?", after)
+	}
+	if end := PrefixEnd(prefix); end != "" {
+		s.Cond(column+" < ?", end)
+	}
+	s.Add(" ORDER BY " + column)
+}
+
 // Limit adds a limit of the rows; 0: no limit.
 func (s *Select) Limit(rows int) {
 	if rows > 0 {
