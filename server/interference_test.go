@@ -197,7 +197,8 @@ func filters() map[string][]string {
 		},
 		"threads": {"", "agent:inbox", "agent:echo", "owner:ann", "owner:carol", "id:a1", "id:c-own", "id:none",
 			"status:idle", "updated:2026-01-02", "agent:i*", "id:c-own*"},
-		"tickets": {"", "id:a1*", "state:open", "state:decided", "kind:approval", "kind:input", "thread:a1", "thread:c-own", "run:a1.7",
+		"tickets": {"", "id:a1*",
+			"state:open", "state:decided", "kind:approval", "kind:input", "thread:a1", "thread:c-own", "run:a1.7",
 			"run:c-own.1", "run:none", "state:open kind:approval", "thread:a1 state:open", "-state:open"},
 	}
 }

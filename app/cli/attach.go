@@ -62,6 +62,15 @@ func attach(ctx context.Context, con *command.Console, id, after string, output 
 func findTarget(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
+	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+		whole, failed := resolveThread(ctx, c, id)
+		if failed != nil {
+			return q, failed
+		}
+		if whole != id {
+			t, err = c.Thread(ctx, whole)
+		}
+	}
 	// A token for one run may not see the thread, so a refusal also leads to the search for a run.
 	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || code == mailroom.CodeForbidden {
 		run, err := resolveRun(ctx, c, id)

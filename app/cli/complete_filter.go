@@ -32,7 +32,7 @@ func filterTerms(command string) []string {
 		return append(append(terms("state", []mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketDecided,
 			mailroom.TicketExpired, mailroom.TicketVoid}), terms("kind", []mailroom.TicketKind{mailroom.TicketApproval,
 			mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer, mailroom.TicketEvent})...),
-			"thread:", "run:")
+			"id:", "thread:", "run:")
 	}
 	return nil
 }

@@ -43,9 +43,25 @@ func findTicket(
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		return k, err
 	}
-	for _, key := range []string{"run", "thread"} {
+	whole, err := resolveTicket(ctx, c, id)
+	if err != nil {
+		return k, err
+	}
+	if whole != id {
+		return c.Ticket(ctx, whole)
+	}
+	run, err := resolveRun(ctx, c, id)
+	if err != nil {
+		return k, err
+	}
+	thread, err := resolveThread(ctx, c, id)
+	if err != nil {
+		return k, err
+	}
+	for _, of := range [][2]string{{"run", run}, {"thread", thread}} {
+		key, whole := of[0], of[1]
 		all, err := client.Collect(ctx, c.Tickets,
-			client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, client.Quote(id)), Limit: 500})
+			client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, client.Quote(whole)), Limit: 500})
 		if err != nil {
 			return k, err
 		}

@@ -29,6 +29,11 @@ in upper or lower case and in any order. The index follows the log within second
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of messages")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		q.Q = strings.Join(args, " ")
+		thread, err := resolveThread(cmd.Context(), c, q.Thread)
+		if err != nil {
+			return err
+		}
+		q.Thread = thread
 		if limit < 1 {
 			return mailroom.Errorf(mailroom.CodeInvalid, "limit must be at least 1")
 		}

@@ -222,6 +222,9 @@ func send(ctx context.Context, con *command.Console, in api.Submit, detach bool,
 	if err != nil {
 		return err
 	}
+	if in.Thread, err = resolveThread(ctx, c, in.Thread); err != nil {
+		return err
+	}
 	made := in.Key == ""
 	if made {
 		in.Key = uuid.NewString()

@@ -51,7 +51,11 @@ func threadsShowCommand(con *command.Console) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t, err := c.Thread(cmd.Context(), args[0])
+		id, err := resolveThread(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		t, err := c.Thread(cmd.Context(), id)
 		if err != nil {
 			return err
 		}
@@ -77,10 +81,14 @@ func threadsDeleteCommand(con *command.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.DeleteThread(cmd.Context(), args[0]); err != nil {
+			id, err := resolveThread(cmd.Context(), c, args[0])
+			if err != nil {
 				return err
 			}
-			return con.Printf("deleted thread %s\n", args[0])
+			if err := c.DeleteThread(cmd.Context(), id); err != nil {
+				return err
+			}
+			return con.Printf("deleted thread %s\n", id)
 		},
 	}
 }
@@ -98,7 +106,11 @@ new one, with the last messages of the thread. The thread keeps its messages. It
 			if err != nil {
 				return err
 			}
-			t, err := c.PatchThread(cmd.Context(), args[0], api.ThreadPatch{DropSession: true})
+			id, err := resolveThread(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			t, err := c.PatchThread(cmd.Context(), id, api.ThreadPatch{DropSession: true})
 			if err != nil {
 				return err
 			}
@@ -121,7 +133,11 @@ func interruptCommand(con *command.Console) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := c.Interrupt(cmd.Context(), args[0])
+		id, err := resolveThread(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		done, err := c.Interrupt(cmd.Context(), id)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ func ticketsCommand(con *command.Console) *cobra.Command {
 		Use:   "tickets",
 		Short: "List tickets, newest first",
 		Long: `List tickets, newest first. A ticket is what a run waits for: an approval, an answer, an
-event, a timer or child runs. Filter fields: state, kind, thread and run.`,
+event, a timer or child runs. Filter fields: id, state, kind, thread and run.`,
 		Example: `  mailroom tickets
   mailroom tickets --filter 'state:open kind:approval'
   mailroom tickets --filter 'thread:notes -state:open'`,

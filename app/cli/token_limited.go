@@ -34,6 +34,11 @@ when your token is revoked.`,
 	cmd.Flags().DurationVar(&life, "expires", time.Hour, "how long it is valid, at most 8784h")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		in.Scopes, in.ExpiresAt = permissions(scopes), time.Now().Add(life).UTC()
+		run, err := resolveRun(cmd.Context(), c, in.Run)
+		if err != nil {
+			return err
+		}
+		in.Run = run
 		t, err := c.Accounts().CreateLimitedToken(cmd.Context(), in)
 		if err != nil {
 			return err

@@ -144,6 +144,9 @@ Start a server with "mailroom serve", then send a message to an agent with
 close the terminal, and "mailroom attach" shows it again. "mailroom send --agent
 tour hello" demonstrates what a run can do, without a model or an API key.
 
+An id of a run, ticket or thread may be shortened to its first six characters or more,
+as long as no other one begins so.
+
 Exit codes: 0 success, 1 failed or cancelled, 2 invalid usage or input, 3 waiting
 for a decision, 4 no server or not authorized, 130 interrupted by Ctrl-C. A server
 whose channels are all down exits with 75 (restart it) or 78 (fix its configuration).`
