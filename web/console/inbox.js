@@ -1,108 +1,191 @@
-// All questions that wait for a person.
+// All questions that wait for a person, equal ones together.
 
-import { html, useEffect, useRef, useState } from '../vendor/preact.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
-import { decideSoon } from '../chat/decision.js';
-import { isEnter } from '../chat/text.js';
+import { go } from './address.js';
+import { advise, over, TITLES } from './decisions.js';
+import { grouped, ORDERS } from './groups.js';
 import { useLoad } from './load.js';
-import { Action, Block, Detail, Empty, Line, Problem, RunLink, ThreadLink, Time } from './parts.js';
+import { Empty, Line, Problem } from './parts.js';
+import { Prompt, Row } from './question.js';
+import { Together } from './together.js';
+import { number } from './words.js';
 
-/** The kinds of tickets that a person can decide, and how they are called. */
-export const TITLES = { approval: 'Approval', input: 'Question', event: 'Event' };
+const MOST = 2_000; // questions that are read
+const [FIRST, MORE] = [5, 50]; // questions of a group that are shown at first, and added by a press
+const GROUPS = 50; // groups that are shown at first, and added by a press
+const SETTLE = 400; // milliseconds after which a pointer may decide again when lines have moved
+const KINDS = { approval: 'Approvals', input: 'Questions', event: 'Events' };
 
-/** The open tickets that a person can decide, the oldest first. */
+const agents = new Map(); // run: its agent, which does not change
+
+/** The open tickets that a person can decide, the oldest first, with their agents. */
 async function openTickets(signal) {
+  const early = agents.size === 0 ? nameWaiting({ signal }) : null; // at the same time as the tickets
+  early?.catch(() => {}); // it is awaited below, unless the tickets fail first
   const found = [];
   let cursor;
   do {
-    const page = await client.tickets({ q: 'state:open', cursor, limit: 500, signal });
-    found.push(...page.items.filter(({ kind }) => TITLES[kind]));
+    const page = await client.tickets({ q: 'state:open kind:approval,input,event', cursor, limit: 500, signal });
+    found.push(...page.items);
     cursor = page.next;
-  } while (cursor && found.length < 2000);
-  return found.reverse();
+  } while (cursor && found.length < MOST);
+  await nameAgents([...new Set(found.map(({ run }) => run))], await early, signal);
+  return { tickets: found.reverse().map((ticket) => ({ ...ticket, agent: agents.get(ticket.run) ?? '' })), cut: Boolean(cursor) };
 }
 
-export function Inbox() {
+// nameAgents finds the agents of runs. Most of the runs that have a question wait, so that one request finds many. next
+// is the cursor after an early request.
+async function nameAgents(runs, next, signal) {
+  const unknown = () => runs.filter((run) => !agents.has(run));
+  for (let pages = 0; pages < 4 && unknown().length > 3 && next !== null; pages++) next = await nameWaiting({ cursor: next, signal });
+  await Promise.all(unknown().slice(0, 20).map(async (run) => {
+    const { agent } = await client.run(run, { signal }).catch((error) => { // it may be purged
+      if (signal.aborted || error.passing || error.code === 'unauthenticated') throw error;
+      return { agent: '' };
+    });
+    agents.set(run, agent);
+  }));
+  const asked = new Set(runs);
+  for (const run of agents.keys()) if (!asked.has(run)) agents.delete(run);
+}
+
+// nameWaiting notes the agents of a page of the runs that wait, the newest first. It returns the next cursor.
+async function nameWaiting({ cursor = undefined, signal }) {
+  const page = await client.runs({ q: 'status:waiting', cursor, limit: 500, signal });
+  for (const { id, agent } of page.items) agents.set(id, agent);
+  return page.next;
+}
+
+export function Inbox({ params }) {
   const { data, error, reload } = useLoad(openTickets, [], ['ticket.', 'run.cancelled', 'run.failed']);
-  const [at, setAt] = useState(null); // id of the selected ticket
-  const [done, setDone] = useState(null); // outcome of the last decision
+  const { agent = '', kind = '', sort = 'oldest' } = params;
+  const [shown, setShown] = useState({}); // key of a group: number of its questions that are shown
+  const [groupsShown, setGroupsShown] = useState(GROUPS);
+  const [at, setAt] = useState(null); // id of the selected question
+  const [together, setTogether] = useState(null); // { group, decision }
   const list = useRef(null);
-  const place = Math.max(0, data?.findIndex(({ id }) => id === at) ?? 0);
-  const decided = (text) => {
-    setDone(text);
-    setAt(data[place + 1]?.id ?? data[place - 1]?.id ?? null);
-    reload();
-  };
-  useEffect(() => {
-    const press = ({ key, target, ctrlKey, metaKey, altKey }) => {
-      if (ctrlKey || metaKey || altKey || target.closest('input, textarea, select, dialog') || !data?.length) return;
-      const step = { j: 1, k: -1 }[key];
-      if (step) {
-        const next = data[Math.min(Math.max(place + step, 0), data.length - 1)];
-        setAt(next.id);
-        list.current?.querySelector(`[data-id="${CSS.escape(next.id)}"]`)?.focus();
-      }
-      const button = { a: '.approve', d: '.deny' }[key];
-      if (button) list.current?.querySelector(`[data-id="${CSS.escape(data[place].id)}"] ${button}`)?.click();
-    };
-    addEventListener('keydown', press);
-    return () => removeEventListener('keydown', press);
-  }, [data, place]);
-  return html`<section class="page">
+  const decided = over.value;
+  useEffect(() => { if (decided.size > 0) reload(); }, [decided]);
+
+  const open = (data?.tickets ?? []).filter(({ id }) => !decided.has(id));
+  const all = grouped(open, { agent, kind, sort });
+  const groups = all.slice(0, groupsShown);
+  const visible = groups.flatMap(({ key, tickets }) => tickets.slice(0, shown[key] ?? FIRST));
+  const moved = useMoved(list, visible);
+  useKeys({ list, visible, groups, at, setAt, setTogether });
+  const shows = all.reduce((sum, { tickets }) => sum + tickets.length, 0);
+  return html`<section class="page inbox">
     <h1>Inbox</h1>
-    <p class="unseen" role="status">${done}</p>
     <${Problem} error=${error} retry=${reload} />
-    ${done && html`<p class="notice">${done}</p>`}
-    ${data?.length === 0 && html`<${Empty} title="Nothing waits for you">Questions and approvals of agents appear here as soon as they are asked.<//>`}
-    <ol class="tickets" ref=${list}>${data?.map((ticket, i) => html`<${Ticket} key=${ticket.id} ticket=${ticket} selected=${i === place} select=${() => setAt(ticket.id)} decided=${decided} />`)}</ol>
+    ${data && (open.length > 0 || agent || kind) && html`<${Choose} tickets=${open} agent=${agent} kind=${kind} sort=${sort} shows=${shows} groups=${all.length} cut=${data.cut} />`}
+    ${data && open.length === 0 && html`<${Empty} title="Nothing waits for you">Questions and approvals of agents appear here as soon as they are asked.<//>`}
+    ${open.length > 0 && shows === 0 && html`<${Empty} title="No question matches">Choose another agent or kind, or <a href="#/inbox">show all questions</a>.<//>`}
+    <ol class="tickets" ref=${list} tabindex="-1" aria-label="Questions" onClickCapture=${moved}>${groups.map((group) => html`<${Group} key=${group.key} group=${group} at=${at} setAt=${setAt} count=${shown[group.key] ?? FIRST}
+      more=${() => setShown((old) => ({ ...old, [group.key]: (old[group.key] ?? FIRST) + MORE }))} decideAll=${(decision) => setTogether({ group, decision })} />`)}</ol>
+    ${all.length > groups.length && html`<p><button type="button" class="quiet" onClick=${() => setGroupsShown(groupsShown + GROUPS)}>Show ${number(Math.min(GROUPS, all.length - groups.length))} more</button></p>`}
+    ${together && html`<${Together} ...${together} close=${() => setTogether(null)} />`}
   </section>`;
 }
 
-/** A question with what a person needs to decide it. decided is called with the outcome. */
-export function Ticket({ ticket, selected = false, select, decided }) {
-  const { id, kind, prompt, action, arguments: given, digest, opened_at: opened, expires_at: expires, thread, run, name } = ticket;
-  return html`<li data-id=${id} tabindex="-1" class="card" aria-current=${selected ? 'true' : null} aria-label=${`${TITLES[kind]}: ${prompt ?? name}`} onFocusCapture=${select}>
-    <p class="meta"><strong>${TITLES[kind]}</strong> <${ThreadLink} id=${thread} /> <${RunLink} id=${run} /> ${opened && html`<span>asked <${Time} at=${opened} /></span>`} ${expires && html`<span class="expires">expires <${Time} at=${expires} /></span>`}</p>
-    ${prompt && html`<p class="prompt"><${Line} text=${prompt} /></p>`}
-    <dl>
-      ${action && html`<${Detail} name="Action"><code><${Line} text=${action} /></code><//>`}
-      ${given !== null && given !== undefined && html`<${Detail} name="Arguments"><${Block} value=${given} label="Arguments" /><//>`}
-      <${Detail} name="Fingerprint"><code title=${digest}>${digest.slice(0, 16)}</code><//>
-    </dl>
-    ${may('decide') ? html`<${Decide} ticket=${ticket} decided=${decided} />` : html`<p class="hint">Your token may not decide; it needs the scope decide.</p>`}
-  </li>`;
-}
-
-const DONE = { approve: 'Approved', deny: 'Denied', answer: 'Answered' };
-
-// Decide sends the digest of the ticket that is shown, so that a decision cannot apply to another question.
-function Decide({ ticket, decided }) {
-  const [text, setText] = useState('');
-  const { id, kind, digest, name } = ticket;
-  const send = async (decision) => {
-    const said = text.trim();
-    if (decision === 'answer' && !said) throw new Error('Write an answer first.');
-    try {
-      const now = await decideSoon(client, id, { decision, digest, ...(decision === 'answer' ? { answer: said } : { reason: said || undefined }) });
-      decided(now.decision === decision ? `${DONE[decision]}: ${ticket.prompt ?? name}` : words(now));
-    } catch (error) {
-      if (error.code !== 'conflict' && error.code !== 'gone') throw error;
-      decided(await outcome(id) ?? error.detail);
-    }
-  };
-  const label = kind === 'approval' ? 'Reason (optional)' : 'Answer';
-  return html`<div class="decide">
-    <input aria-label=${label} placeholder=${label} value=${text} maxlength="1000" onInput=${(event) => setText(event.target.value)}
-      onKeyDown=${(event) => isEnter(event) && kind !== 'approval' && event.target.closest('.decide').querySelector('.answer').click()} />
-    ${kind === 'approval' ? html`<${Action} run=${() => send('approve')} kind="approve">Approve<//><${Action} run=${() => send('deny')} kind="quiet deny">Deny<//>` : html`<${Action} run=${() => send('answer')} kind="answer">Answer<//>`}
+function Choose({ tickets, agent, kind, sort, shows, groups, cut }) {
+  const choose = (change) => go('inbox', '', { agent, kind, sort: sort === 'oldest' ? '' : sort, ...change }, { replace: true });
+  const names = [...new Set([...tickets.map((ticket) => ticket.agent), agent])].filter(Boolean).sort();
+  const of = (key, value) => number(tickets.filter((ticket) => ticket[key] === value).length);
+  const select = (label, value, options, change) => html`<select aria-label=${label} value=${value} onChange=${(event) => choose(change(event.target.value))}>
+    ${options.map(([name, text]) => html`<option key=${name} value=${name} selected=${name === value}>${text}</option>`)}</select>`;
+  return html`<div class="tools choose">
+    ${select('Agent', agent, [['', 'All agents'], ...names.map((name) => [name, html`<${Line} text=${name} /> (${of('agent', name)})`])], (to) => ({ agent: to }))}
+    ${select('Kind', kind, [['', 'All kinds'], ...Object.entries(KINDS).map(([name, text]) => [name, `${text} (${of('kind', name)})`])], (to) => ({ kind: to }))}
+    ${select('Order', sort, Object.entries(ORDERS), (to) => ({ sort: to === 'oldest' ? '' : to }))}
+    <span class="count" role="status">${number(shows)} ${shows === 1 ? 'question' : 'questions'}${groups < shows ? ` in ${number(groups)} ${groups === 1 ? 'group' : 'groups'}` : ''}${cut ? `, the newest ${number(MOST)} are read` : ''}</span>
   </div>`;
 }
 
-const outcome = async (id) => words(await client.ticket(id));
+function Group({ group, at, setAt, count, more, decideAll }) {
+  const { agent, kind, action, prompt, tickets } = group;
+  const left = tickets.length - count;
+  const several = tickets.length > 1;
+  return html`<li class=${several ? 'card group' : 'card group one'}>
+    <div class="asked">
+      <div class="text">
+        <p class="meta"><strong>${several ? `${number(tickets.length)} ${KINDS[kind].toLowerCase()}` : TITLES[kind]}</strong> <span class="agent"><${Line} text=${agent || 'unknown agent'} /></span>${action && html` <code><${Line} text=${action} /></code>`}</p>
+        <${Prompt} text=${prompt} />
+      </div>
+      ${several && may('decide') && html`<div class="both all">${kind === 'approval'
+        ? html`<button type="button" class="approve-all" onClick=${() => decideAll('approve')}>Approve all ${number(tickets.length)}…</button><button type="button" class="quiet deny-all" onClick=${() => decideAll('deny')}>Deny all…</button>`
+        : html`<button type="button" class="answer-all" onClick=${() => decideAll('answer')}>Answer all ${number(tickets.length)}…</button>`}</div>`}
+    </div>
+    <ol class="questions">${tickets.slice(0, count).map((ticket) => html`<${Row} key=${ticket.id} ticket=${ticket} selected=${ticket.id === at} select=${() => setAt(ticket.id)} />`)}</ol>
+    ${left > 0 && html`<p><button type="button" class="link" onClick=${more}>Show ${left > MORE ? `${MORE} of ${number(left)} more` : `${number(left)} more`}</button></p>`}
+  </li>`;
+}
 
-// words tells how a ticket ended, null for an open one.
-function words({ state, decision, decided_by: by }) {
-  if (state === 'expired') return 'It has expired.';
-  if (state === 'void') return 'Its run has ended.';
-  return state === 'decided' ? `${DONE[decision]} by ${by} before you.` : null;
+// useMoved returns a handler that stops a click which comes just after lines have moved: it was meant for another one.
+function useMoved(list, visible) {
+  const last = useRef({ ids: '', at: 0, focused: false });
+  const ids = visible.map(({ id }) => id).join(' ');
+  useLayoutEffect(() => {
+    if (last.current.ids && !ids.startsWith(last.current.ids)) last.current.at = performance.now();
+    last.current.ids = ids;
+    if (document.activeElement === document.body && last.current.focused) list.current?.focus({ preventScroll: true });
+    last.current.focused = list.current?.contains(document.activeElement);
+  });
+  return (event) => {
+    if (event.detail === 0 || performance.now() - last.current.at > SETTLE || !event.target.closest('.both button')) return;
+    event.stopPropagation();
+    advise('The list has just changed. Press again.');
+  };
+}
+
+// useKeys selects questions with j and k, and decides the selected one. A decision selects no other: the same key
+// pressed twice must not decide two questions.
+function useKeys({ list, setTogether, ...state }) {
+  const now = useRef(null);
+  now.current = state; // what the keys are about, also for one that is pressed before the page is drawn again
+  const place = useRef(0); // of the question that was selected last
+  const selected = state.visible.findIndex(({ id }) => id === state.at);
+  if (selected >= 0) place.current = selected;
+  useEffect(() => {
+    const row = (id) => list.current?.querySelector(`[data-id="${CSS.escape(id)}"]`);
+    const select = (step) => {
+      const { visible, at, setAt } = now.current;
+      const from = visible.findIndex(({ id }) => id === at);
+      const to = from >= 0 ? from + step : place.current + Math.min(step, 0); // the next of one that is gone has its place
+      const { id } = visible[Math.min(Math.max(to, 0), visible.length - 1)];
+      now.current.at = id;
+      setAt(id);
+      row(id)?.focus();
+    };
+    const decideOne = (event, button) => {
+      const { visible, at } = now.current;
+      if (!visible.some(({ id }) => id === at)) advise('Select a question first: press j.');
+      const found = row(at ?? '')?.querySelector(button);
+      if (found?.matches('input')) {
+        event.preventDefault(); // the letter is not part of the answer
+        found.focus();
+      } else {
+        found?.click();
+      }
+    };
+    const decideGroup = (decision) => {
+      const { groups, at } = now.current;
+      const group = groups.length === 1 ? groups[0] : groups.find(({ tickets }) => tickets.some(({ id }) => id === at));
+      if (!group) advise('Select a question of the group first: press j.');
+      else if (group.kind === 'approval') setTogether({ group, decision });
+      else if (decision === 'approve') setTogether({ group, decision: 'answer' });
+    };
+    const keys = {
+      j: () => select(1), k: () => select(-1), d: (event) => decideOne(event, 'button.deny'),
+      a: (event) => decideOne(event, 'button.approve, :scope:not([data-kind="approval"]) .decide input'),
+      A: () => decideGroup('approve'), D: () => decideGroup('deny'),
+    };
+    const press = (event) => {
+      const { key, target, ctrlKey, metaKey, altKey } = event;
+      if (ctrlKey || metaKey || altKey || target.closest('input, textarea, select, dialog') || now.current.visible.length === 0) return;
+      if (key === 'j' || key === 'k' || may('decide')) keys[key]?.(event);
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
 }

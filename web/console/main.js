@@ -19,6 +19,7 @@ import { Runs } from './runs.js';
 import { Search } from './search.js';
 import { Threads } from './threads.js';
 import { Tokens } from './tokens.js';
+import { Decisions, Unsent } from './undo.js';
 import { duration, number } from './words.js';
 
 // name: in the address; key: pressed after g, it opens the page; scope: the token needs it to see the page; when: a
@@ -72,6 +73,7 @@ function SignIn() {
     <form onSubmit=${enter}>
       <h1>Sign in to Mailroom</h1>
       ${refusal.value && html`<p class="problem" role="alert">${refusal.value}</p>`}
+      <${Unsent} />
       <p>Run <code>mailroom open</code> on the machine of the server: it prints a link that signs this browser in.</p>
       <label for="token">Or paste a token</label>
       <input id="token" name="token" type="password" required autocomplete="off" spellcheck="false" autocapitalize="none" autofocus />
@@ -126,6 +128,7 @@ function Console() {
           <${open.page} id=${address.value.id} params=${address.value.params} />
         <//>
       </main>
+      <${Decisions} />
     </div>
     ${help && html`<${Help} pages=${pages} close=${() => setHelp(false)} />`}`;
 }
@@ -173,7 +176,8 @@ function useShortcuts(pages, help) {
 function Help({ pages, close }) {
   const keys = [
     ...pages.map(({ key, title }) => [`g ${key}`, title]), ['/', 'Filter'], ['j, k', 'Next and previous question (inbox)'],
-    ['a, d', 'Approve or deny it'], ['?', 'These keys'],
+    ['a, d', 'Approve or deny it; a begins an answer'], ['A, D', 'Approve or deny all of its group'],
+    ['u', 'Undo the last decision, within 5 seconds'], ['?', 'These keys'],
   ];
   return html`<${Modal} title="Keys" close=${close}>
     <dl class="keys">${keys.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>

@@ -1,14 +1,15 @@
 // One run: what was asked and answered, and what happened when.
 
-import { html, useState } from '../vendor/preact.js';
+import { html, useEffect, useState } from '../vendor/preact.js';
 import { displayLine } from '../chat/client/mailroom.js';
 import { plain } from '../chat/text.js';
 import { client, may } from './account.js';
 import { link, term } from './address.js';
+import { over, TITLES } from './decisions.js';
 import { useLoad, useNow } from './load.js';
-import { Ticket, TITLES } from './inbox.js';
 import { Markdown } from './markdown.js';
 import { Action, Block, Detail, Line, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
+import { Ticket } from './question.js';
 import { between, duration, number, whole } from './words.js';
 
 const MOST = 2_000; // entries of a run that are loaded
@@ -48,6 +49,7 @@ function attemptsOf(entries) {
 export function RunPage({ id }) {
   const { data, error, reload } = useLoad((signal) => readRun(id, signal), [id]);
   const now = useNow(data && !data.run.finished_at ? 1 : 60);
+  useEffect(() => { if (over.value.size > 0) reload(); }, [over.value]);
   if (!data) return html`<section class="page"><h1>Run</h1><${Problem} error=${error} retry=${reload} /></section>`;
   const { run, children, messages, attempts, entries, cut, questions } = data;
   return html`<section class="page run">
@@ -56,7 +58,7 @@ export function RunPage({ id }) {
     <p class="meta"><${Status} of=${run.status} text=${run.stopping ? 'stopping' : run.status} /> <${Line} text=${run.agent} /> <${ThreadLink} id=${run.thread} /> created <${Time} at=${run.created_at} /></p>
     ${run.waits_on && html`<p class="meta waits">waits for <${Line} text=${run.waits_on.text} /> since <${Time} at=${run.waits_on.since} /></p>`}
     <${WaitsFor} run=${run} />
-    ${questions.length > 0 && html`<ol class="tickets" aria-label="Questions of this run">${questions.map((ticket) => html`<${Ticket} key=${ticket.id} ticket=${ticket} decided=${reload} />`)}</ol>`}
+    ${questions.length > 0 && html`<ol class="tickets" aria-label="Questions of this run">${questions.map((ticket) => html`<${Ticket} key=${ticket.id} ticket=${ticket} />`)}</ol>`}
     <${Actions} run=${run} reload=${reload} />
     ${run.error && html`<div class="card failure"><p class="meta"><strong>${run.error.class}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
     ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${run.last_error.class}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}

@@ -221,7 +221,7 @@ describe('the console', () => {
     await operator.enter();
     await operator.page.keyboard.press('g');
     await operator.page.keyboard.press('i');
-    await operator.page.getByText('May I send this postcard?').waitFor();
+    await operator.page.locator('.tickets').getByText('May I send this postcard?').waitFor();
     await operator.page.keyboard.press('j');
     await operator.page.keyboard.press('a');
     await operator.page.locator('.notice').getByText('Approved').waitFor();
