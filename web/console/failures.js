@@ -3,9 +3,10 @@
 import { html, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
 import { link, term } from './address.js';
+import { Bulk } from './bulk.js';
 import { useLoad } from './load.js';
 import { Empty, Line, Problem, RunLink, Time } from './parts.js';
-import { Bulk, Filter } from './runs.js';
+import { Filter } from './runs.js';
 import { number, whole } from './words.js';
 
 export function Failures({ params }) {

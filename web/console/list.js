@@ -1,16 +1,12 @@
-// Lists that load page after page as the user scrolls, and render only the visible rows.
+// Lists that load page after page as the user scrolls.
 
-import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from '../vendor/virtual.js';
-import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from '../vendor/preact.js';
+import { useEffect, useRef, useState } from '../vendor/preact.js';
 import { lose } from './account.js';
 import { listen } from './live.js';
-import { Problem } from './parts.js';
-import { whole } from './words.js';
 
 const [FIRST, MORE] = [100, 500]; // items of the first page, which is read again after each change, and of the others
 // A longer list is cut to its newest page, unless the user has scrolled through at least half of it.
 const GROWN = 2_000;
-const HEIGHT = matchMedia('(max-width: 60rem)').matches ? 60 : 44; // of a row, in pixels; a narrow screen has two lines
 
 /**
  * The items of a list of the server, newest first: { items, error, more, end, lookedTo, reload }. fetch gets
@@ -86,43 +82,3 @@ function appended(old, page, cursor) {
   if (old.next !== cursor) return old;
   return { items: old.items.concat(page.items), error: null, loading: false, next: page.next, lookedTo: page.looked_to ?? null, paged: old.items.length + page.items.length };
 }
-
-/** Rows of one height, of which only the visible ones are in the document. row(item) makes the cells of one. */
-export function Rows({ list, row, label, head, children }) {
-  const scroll = useRef(null);
-  const [, draw] = useReducer((n) => n + 1, 0);
-  const virtual = useRef(null);
-  virtual.current ??= new Virtualizer({
-    count: 0, getScrollElement: () => scroll.current, estimateSize: () => HEIGHT, overscan: 8, onChange: draw,
-    scrollToFn: elementScroll, observeElementRect, observeElementOffset,
-  });
-  const v = virtual.current;
-  v.setOptions({ ...v.options, count: list.items.length });
-  useLayoutEffect(() => v._didMount(), []);
-  useLayoutEffect(() => v._willUpdate());
-  const visible = v.getVirtualItems();
-  const last = visible.at(-1)?.index ?? 0;
-  useEffect(() => {
-    if (list.items.length > 0 && last >= list.items.length - 20) list.more();
-  }, [last, list.items.length, list.next]);
-  const place = (node, start) => {
-    if (node) [node.style.height, node.style.transform] = [`${HEIGHT}px`, `translateY(${start}px)`];
-  };
-  return html`<${Problem} error=${list.error} retry=${list.reload} />
-    ${list.items.length === 0 && !list.loading && !list.next ? children : ''}
-    <div class="rows" role="table" aria-label=${label} aria-rowcount=${list.next ? -1 : list.items.length + 1}>
-      <div class="head" role="row">${head.map((name) => html`<span role="columnheader" key=${name}>${name}</span>`)}</div>
-      <div class="scroll" role="rowgroup" ref=${scroll} tabindex="0" aria-label=${`${label}, rows`}>
-        <div class="space" ref=${(node) => { if (node) node.style.height = `${v.getTotalSize()}px`; }}>
-          ${visible.map(({ index, start }) => {
-            const item = list.items[index];
-            return item && html`<div class="row" role="row" aria-rowindex=${index + 2} key=${item.id} ref=${(node) => place(node, start)}>${row(item)}</div>`;
-          })}
-        </div>
-      </div>
-    </div>
-    ${list.next && html`<p class="hint looked">${list.lookedTo ? `Looked at what was created since ${whole(list.lookedTo)}. ` : ''}<button type="button" class="link" onClick=${list.more}>Load more</button></p>`}`;
-}
-
-/** A cell of a row. */
-export const Cell = ({ kind = '', children }) => html`<span role="cell" class=${`cell ${kind}`}>${children}</span>`;

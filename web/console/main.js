@@ -158,7 +158,7 @@ function useShortcuts(pages, help) {
   useEffect(() => {
     let armed = false;
     const press = (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, textarea, select, dialog')) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input:not([type="checkbox"]), textarea, select, dialog')) return;
       const page = armed && pages.find(({ key }) => key === event.key);
       armed = event.key === 'g';
       if (page) go(page.name);
@@ -175,9 +175,9 @@ function useShortcuts(pages, help) {
 
 function Help({ pages, close }) {
   const keys = [
-    ...pages.map(({ key, title }) => [`g ${key}`, title]), ['/', 'Filter'], ['j, k', 'Next and previous question (inbox)'],
-    ['a, d', 'Approve or deny it; a begins an answer'], ['A, D', 'Approve or deny all of its group'],
-    ['u', 'Undo the last decision, within 5 seconds'], ['?', 'These keys'],
+    ...pages.map(({ key, title }) => [`g ${key}`, title]), ['/', 'Filter'], ['j, k', 'Next and previous row or question'],
+    ['x', 'Select the row (runs)'], ['a, d', 'Approve or deny the question (inbox); a begins an answer'],
+    ['A, D', 'Approve or deny all of its group'], ['u', 'Undo the last decision, within 5 seconds'], ['?', 'These keys'],
   ];
   return html`<${Modal} title="Keys" close=${close}>
     <dl class="keys">${keys.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>

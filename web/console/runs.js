@@ -2,53 +2,99 @@
 
 import { html, useEffect, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
-import { go } from './address.js';
-import { Cell, Rows, usePages } from './list.js';
+import { go, link } from './address.js';
+import { Bulk, changeable, kindsFor } from './bulk.js';
+import { Columns, useColumns } from './columns.js';
+import { usePages } from './list.js';
 import { useLoad } from './load.js';
-import { Empty, Line, Modal, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
-import { between, duration, number } from './words.js';
+import { Empty, Line, Status, Time } from './parts.js';
+import { Rows } from './rows.js';
+import { ago, between, compact, dollars, duration, number, short } from './words.js';
 
 const QUICK = [
-  ['All', ''], ['Running', 'status:running'], ['Queued', 'status:queued'], ['Waiting', 'status:waiting'], ['Failed', 'status:failed'], ['Completed', 'status:completed'],
+  ['All', ''], ['Running', 'status:running'], ['Queued', 'status:queued'], ['Waiting', 'status:waiting'], ['Failed', 'status:failed'],
+  ['Cancelled', 'status:cancelled'], ['Completed', 'status:completed'],
 ];
+const STATES = ['queued', 'running', 'waiting', 'completed', 'failed', 'cancelled'];
 const MOST = 10_000; // runs that are counted
 const VIEWS = 'mailroom.views'; // saved filters, in this browser
 
 /** The filter that the server gets. It leaves out deliveries, unless the user's filter has a term about them. */
 const asked = (q) => (q.includes('delivery:') ? q : `${q} delivery:no`.trim());
 
+const COLUMNS = [
+  { id: 'agent', name: 'Agent', from: 0, track: 'minmax(4rem, 6.5rem)', cell: (run) => html`<${Line} text=${run.agent} />` },
+  { id: 'status', name: 'Status', from: 0, track: '6.5rem', cell: state },
+  { id: 'sender', name: 'Sender', from: 85, track: 'minmax(4rem, 6.5rem)', named: true, cell: (run) => html`<${Line} text=${run.origin.sender || run.origin.via} />` },
+  { id: 'created', name: 'Created', from: 0, track: '4.75rem', kind: 'soft', cell: (run) => html`<${Time} at=${run.created_at} />` },
+  { id: 'took', name: 'Took', from: 0, track: '4.75rem', kind: 'soft figure', cell: (run) => run.started_at && duration(between(run.started_at, run.finished_at ?? undefined)) },
+  { id: 'attempts', name: 'Attempts', from: 85, track: '4.25rem', kind: 'soft figure', named: true, cell: (run) => run.attempt || '' },
+  { id: 'tokens', name: 'Tokens', from: 110, track: '4.25rem', kind: 'soft figure', named: true, cell: ({ usage }) => usage && compact(usage.input_tokens + usage.output_tokens) },
+  { id: 'cost', name: 'Cost', from: 85, track: '4.25rem', kind: 'soft figure', named: true, cell: ({ usage }) => usage?.cost_usd > 0 && dollars(usage.cost_usd) },
+  { id: 'thread', name: 'Thread', from: 110, track: 'minmax(4rem, 8rem)', kind: 'soft', named: true, cell: (run) => html`<${Line} text=${run.thread} />` },
+  { id: 'id', name: 'Run', from: 110, track: '6.25rem', kind: 'soft id', named: true, cell: (run) => short(run.id) },
+];
+
+function state(run) {
+  const retrying = run.last_error && { text: 'retrying', tone: 'warn' };
+  return html`<${Status} of=${run.status} text=${retrying?.text ?? (run.stopping ? 'stopping' : run.status)} tone=${retrying?.tone} />`;
+}
+
+const ABOUT = {
+  href: (run) => link('run', run.id),
+  title: (run) => run.title || `Thread ${run.thread}`, // a message without a text
+  note,
+};
+
+/** The second line of a run: why it failed, or why it does not run. */
+function note(run) {
+  if (run.last_error) return html`Next try ${ago(run.available_at)}: <${Line} text=${run.last_error.message} />`;
+  const text = run.error?.message ?? run.reason ?? (run.waits_for?.length > 0 ? `Waits for ${run.waits_for.at(-1).text}` : '');
+  return text && text !== run.status && html`<${Line} text=${text} />`;
+}
+
 export function Runs({ params }) {
   const q = params.q ?? '';
   const list = usePages((page) => client.runs({ q: asked(q), ...page }), [q], ['run.']);
+  const columns = useColumns('runs', COLUMNS);
+  const [picked, pick] = useState(new Set());
   const [bulk, setBulk] = useState(null);
+  useEffect(() => pick(new Set()), [q]);
+  const selected = list.items.filter(({ id }) => picked.has(id));
   return html`<section class="page fill">
     <h1>Runs</h1>
     <${Filter} q=${q} page="runs" label="Filter runs" hint='status:failed agent:coder error:"rate limit" created:>2026-11-01' />
     <div class="tools">
       <${Quick} q=${q} />
       <span class="gap"></span>
-      <${Count} q=${asked(q)} />
-      ${may('submit') && q && html`<button type="button" class="quiet" onClick=${() => setBulk('retry')}>Retry…</button><button type="button" class="quiet" onClick=${() => setBulk('cancel')}>Cancel…</button>`}
+      ${selected.length > 0 ? html`<${Selection} runs=${selected} act=${setBulk} clear=${() => pick(new Set())} />` : html`<${Count} q=${asked(q)} /><${Matching} q=${q} act=${setBulk} />`}
+      <${Columns} of=${columns} />
     </div>
-    <${Rows} list=${list} label="Runs" head=${['Status', 'Run and thread', 'Agent', 'Created', 'Took', 'Detail']} row=${runRow}>
+    <${Rows} list=${list} label="Runs" name="Message" about=${ABOUT} columns=${columns.shown} picked=${may('submit') ? picked : null} pick=${pick}>
       ${q ? html`<${Empty} title="No runs match">Change the filter, or <a href="#/runs">show all runs</a>.<//>` : html`<${Empty} title="No runs yet">Send a message with <code>mailroom send "hello"</code> or in the <a href="chat">chat</a>.<//>`}
     <//>
-    ${bulk && html`<${Bulk} kind=${bulk} q=${asked(q)} close=${() => setBulk(null)} />`}
+    ${bulk && html`<${Bulk} ...${bulk} close=${() => setBulk(null)} />`}
   </section>`;
 }
 
-function runRow(run) {
-  const took = run.started_at && duration(between(run.started_at, run.finished_at ?? undefined));
-  return html`<${Cell} kind="state"><${Status} of=${run.status} text=${run.last_error ? 'retrying' : run.status} tone=${run.last_error ? 'warn' : undefined} /><//>
-    <${Cell} kind="main"><${RunLink} id=${run.id} /> <${ThreadLink} id=${run.thread} /><//>
-    <${Cell} kind="agent"><${Line} text=${run.agent} /><//>
-    <${Cell} kind="time"><${Time} at=${run.created_at} /><//>
-    <${Cell} kind="took">${took}${run.attempt > 1 ? ` (attempt ${run.attempt})` : ''}<//>
-    <${Cell} kind="note">${run.last_error ? html`Next try <${Time} at=${run.available_at} />: <${Line} text=${run.last_error.message} />` : html`<${Line} text=${run.error?.message ?? run.reason ?? waits(run) ?? run.reply ?? ''} />`}<//>`;
+const VERBS = { retry: 'Retry', cancel: 'Cancel' };
+
+// Selection says how many runs are selected, and offers what their states allow.
+function Selection({ runs, act, clear }) {
+  return html`<span class="count" role="status">${number(runs.length)} selected</span>
+    ${kindsFor(runs.map(({ status }) => status)).map((kind) => {
+      const some = changeable(kind, runs);
+      return some.length > 0 && html`<button type="button" key=${kind} class="quiet" onClick=${() => act({ kind, runs: some, selected: runs.length })}>${VERBS[kind]} ${number(some.length)}…</button>`;
+    })}
+    <button type="button" class="quiet" onClick=${clear}>Clear</button>`;
 }
 
-/** The cause why an open run does not run; undefined for any other run. */
-const waits = ({ waits_for: all }) => all?.length > 0 && `Waits for ${all.at(-1).text}` || undefined;
+// Matching offers what can be done with all runs that a filter matches.
+function Matching({ q, act }) {
+  if (!may('submit') || !q) return null;
+  const [, named] = /(?:^|\s)status:([\w,]+)/.exec(q) ?? [];
+  return kindsFor(named?.split(',') ?? STATES).map((kind) => html`<button type="button" key=${kind} class="quiet" onClick=${() => act({ kind, q: asked(q) })}>${VERBS[kind]}…</button>`);
+}
 
 function Quick({ q }) {
   return html`<div class="quick" role="group" aria-label="Common filters">${QUICK.map(([name, of]) => html`<button type="button" key=${name} class="chip" aria-pressed=${String(q === of)} onClick=${() => go('runs', '', { q: of })}>${name}</button>`)}</div>`;
@@ -100,46 +146,4 @@ async function countAll(q, signal) {
     if (!cursor || count >= MOST) break;
   }
   return { count, more: Boolean(cursor) };
-}
-
-const WORDS = {
-  retry: { title: 'Retry runs', which: 'failed and cancelled', verb: 'Retry', done: 'retried', call: 'retryMany' },
-  cancel: { title: 'Cancel runs', which: 'queued, running and waiting', verb: 'Cancel', done: 'cancelled', call: 'cancelMany' },
-};
-
-/** Retries or cancels what a filter matches: first the number, then the work with its progress, then the result. */
-export function Bulk({ kind, q, close }) {
-  const words = WORDS[kind];
-  const [state, setState] = useState({ step: 'counting', matched: 0, changed: 0, error: null });
-  const each = async (dryRun, seen) => {
-    let cursor;
-    do {
-      const part = await client[words.call]({ q, cursor, dryRun });
-      seen(part);
-      cursor = part.next;
-    } while (cursor);
-  };
-  const act = async (step, dryRun, after) => {
-    setState((old) => ({ ...old, step, error: null }));
-    try {
-      await each(dryRun, (part) => setState((old) => (dryRun ? { ...old, matched: old.matched + part.matched } : { ...old, changed: old.changed + (part.retried ?? part.cancelled) })));
-      setState((old) => ({ ...old, step: after }));
-    } catch (error) {
-      setState((old) => ({ ...old, step: after === 'ready' ? 'counting' : 'done', error }));
-    }
-  };
-  useEffect(() => { act('counting', true, 'ready'); }, []);
-  const { step, matched, changed, error } = state;
-  return html`<${Modal} title=${words.title} close=${close}>
-    <p>The filter <code>${q}</code></p>
-    <p role="status">${{
-      counting: `Counting… ${number(matched)}`, ready: `matches ${number(matched)} ${words.which} ${matched === 1 ? 'run' : 'runs'}.`,
-      working: `${number(changed)} of ${number(matched)} ${words.done}…`, done: `${number(changed)} of ${number(matched)} ${words.done}.`,
-    }[step]}</p>
-    <${Problem} error=${error} />
-    <p class="buttons">
-      ${step === 'ready' && matched > 0 && html`<button type="button" onClick=${() => act('working', false, 'done')}>${words.verb} ${number(matched)} ${matched === 1 ? 'run' : 'runs'}</button>`}
-      <button type="button" class="quiet" disabled=${step === 'working'} onClick=${close}>Close</button>
-    </p>
-  <//>`;
 }

@@ -42,6 +42,14 @@ const count = new Intl.NumberFormat();
 /** A whole number with separators. */
 export const number = (n) => count.format(n);
 
+const few = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
+
+/** A number with few digits: 12.4K. */
+export const compact = (n) => few.format(n);
+
+/** US dollars: $0.0042, $12.50. */
+export const dollars = (n) => `$${n.toFixed(n < 1 ? 4 : 2)}`;
+
 /** The first characters of an id, enough to tell ids of one list apart. */
 export function short(id) {
   const text = displayLine(id);

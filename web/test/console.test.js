@@ -249,14 +249,14 @@ describe('the console', () => {
     const { server, operator, client } = await arrive(t);
     await populate(client);
     await operator.enter('runs');
-    await operator.page.getByText('thread-29').waitFor();
+    await operator.page.getByText('message 29').waitFor();
     await operator.live();
     await server.kill();
     await operator.page.locator('nav .connection').getByText('Reconnecting').waitFor();
     await server.start();
     const { run } = await new Mailroom(server).send({ thread: 'after', text: 'hello' });
     await operator.live();
-    await operator.page.locator('.row', { hasText: 'after' }).getByText('completed').waitFor();
+    await operator.page.locator('.row', { hasText: 'hello' }).getByText('completed').waitFor();
     assert.ok(run);
   });
 
@@ -362,7 +362,7 @@ describe('the console', () => {
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
     await operator.live();
     await operator.go('threads');
-    await operator.page.getByRole('link', { name: 'thread-29' }).click();
+    await operator.page.getByRole('link', { name: 'message 29' }).click();
     await operator.page.locator('.message.assistant').getByText('message 29').waitFor();
     assert.equal(new URL(operator.page.url()).pathname, '/mail/room/chat');
     await operator.page.getByRole('link', { name: 'Mailroom' }).click();
