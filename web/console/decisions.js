@@ -4,6 +4,7 @@
 
 import { effect, signal } from '../vendor/preact.js';
 import { decideSoon } from '../chat/decision.js';
+import { cut } from '../chat/text.js';
 import { client, user } from './account.js';
 import { number } from './words.js';
 
@@ -12,7 +13,8 @@ const LATE = 8_000; // a timer that fires later than this was stopped with its p
 const AT_ONCE = 4; // requests
 const SHOWN = 10_000; // milliseconds for which a success is shown
 const MOST = 20; // outcomes that are kept
-const NOTE = 'mailroom.unsent'; // number of decisions that were dropped when the page was left, for the page after it
+const NOTE = 'mailroom.unsent'; // what was dropped when a page was left, for the next page of this browser: { count, by }
+const LEFT = 'because the page was left before the time to undo was over';
 
 /** The kinds of tickets that a person can decide, and how they are called. */
 export const TITLES = { approval: 'Approval', input: 'Question', event: 'Event' };
@@ -33,7 +35,7 @@ export const waiting = signal([]);
 /** How decisions ended, the newest last: { key, good, text, failed }. failed has { ticket, why } for each that failed. */
 export const outcomes = signal([]);
 
-/** The number of decisions that were dropped unsent, and why: { count, why }, null if there are none. */
+/** The number of decisions that were dropped unsent, why, and whose: { count, why, by }, null if there are none. */
 export const unsent = signal(null);
 
 /** What a screen reader says about the last step. */
@@ -49,8 +51,8 @@ const timers = new Map(); // key: timer of a decision that waits
 let last = 0; // the last key
 let advising = null; // timer of the advice
 
-/** What a question is called in one line. */
-export const titleOf = ({ prompt, action, name }) => prompt ?? action ?? name;
+/** What a question is called in one line, with its beginning if it is long. */
+export const titleOf = ({ prompt, action, name }) => cut(prompt ?? action ?? name, 160);
 
 /** The decision on a ticket that was not answered yet, undefined without one. */
 export const waitingFor = (id) => waiting.value.find(({ tickets }) => tickets.some((ticket) => ticket.id === id));
@@ -166,11 +168,13 @@ function tell({ decision, tickets, key }, results) {
 // drop ends decisions, or the parts of them, that were not sent.
 function drop(why, dropped = waiting.value) {
   let count = 0;
-  for (const { key, left, sending } of dropped) {
+  let by;
+  for (const { key, left, sending, by: maker } of dropped) {
     count += left.splice(0).length;
+    by = maker?.token;
     if (!sending) remove(key);
   }
-  if (count > 0) unsent.value = { count: count + (unsent.value?.count ?? 0), why };
+  if (count > 0) unsent.value = { count: count + (unsent.value?.count ?? 0), why, by };
   return count;
 }
 
@@ -182,26 +186,35 @@ let who = null;
 effect(() => {
   const now = user.value;
   if (now === who) return;
+  const same = who?.token === now?.token;
   who = now;
   queueMicrotask(() => { // an effect that writes what it reads would run again
     if (who !== now) return;
     drop('because you were signed out');
-    outcomes.value = [];
     said.value = '';
+    if (!same) outcomes.value = [];
+    if (now) recall(now.token);
   });
 });
+
+// recall tells a user what was dropped when a page was left. A tab that is closed cannot say it.
+function recall(token) {
+  if (unsent.value && unsent.value.by !== token) forget();
+  const { count, by } = JSON.parse(localStorage.getItem(NOTE) ?? '{}');
+  if (by !== token) return;
+  localStorage.removeItem(NOTE);
+  if (count > 0) unsent.value = { count, why: LEFT, by };
+}
 
 addEventListener('beforeunload', (event) => {
   if (waiting.value.length > 0) event.preventDefault(); // the browser asks whether to leave
 });
 
 addEventListener('pagehide', () => {
-  const count = drop('because the page was left before the time to undo was over');
-  if (count > 0) sessionStorage.setItem(NOTE, String(count));
+  const by = user.value?.token;
+  const count = drop(LEFT);
+  if (count > 0 && by) localStorage.setItem(NOTE, JSON.stringify({ count, by }));
 });
 
-addEventListener('pageshow', ({ persisted }) => persisted && sessionStorage.removeItem(NOTE)); // this page shows it
-
-const before = Number(sessionStorage.getItem(NOTE));
-sessionStorage.removeItem(NOTE);
-if (before > 0) unsent.value = { count: before, why: 'because the page was left before the time to undo was over' };
+// A page that the browser has kept says itself what it dropped.
+addEventListener('pageshow', ({ persisted }) => persisted && localStorage.removeItem(NOTE));

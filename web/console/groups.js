@@ -11,18 +11,24 @@ const BY = {
   expiry: (a, b) => (expires(a) === expires(b) ? opened(a) - opened(b) : expires(a) - expires(b)),
 };
 
+// A prompt without its numbers, such as versions and dates.
+const pattern = (prompt) => prompt.replace(/\d+(?:[.,:-]?\d+)*/g, '…');
+
 /**
- * Groups of questions that are equal but for their arguments: of one agent, one kind and action, with one prompt. Each
- * is { key, agent, kind, action, prompt, tickets }. The groups are in the order of their first tickets. Tickets have the
- * field agent; agent and kind, if they are given, select some.
+ * Groups of questions that are equal but for their arguments and the numbers in their prompts: of one agent, one kind and
+ * one action. Each is { key, agent, kind, action, prompt, differ, tickets }; if its prompts differ, prompt has … in place
+ * of the numbers. The groups are in the order of their first tickets. Tickets have the field agent; agent and kind, if
+ * they are given, select some.
  */
 export function grouped(tickets, { agent = '', kind = '', sort = 'oldest' } = {}) {
   const groups = new Map();
   const chosen = tickets.filter((ticket) => (!agent || ticket.agent === agent) && (!kind || ticket.kind === kind));
   for (const ticket of chosen.sort(BY[sort] ?? BY.oldest)) {
-    const { agent: of, kind: sorted, action, prompt, name } = ticket;
-    const key = JSON.stringify([of, sorted, action, prompt ?? (action ? null : name)]);
-    const group = groups.get(key) ?? { key, agent: of, kind: sorted, action, prompt: prompt ?? action ?? name, tickets: [] };
+    const { agent: of, kind: sorted, action } = ticket;
+    const prompt = ticket.prompt ?? action ?? ticket.name;
+    const key = JSON.stringify([of, sorted, action, pattern(prompt)]);
+    const group = groups.get(key) ?? { key, agent: of, kind: sorted, action, prompt, differ: false, tickets: [] };
+    if (group.prompt !== prompt) Object.assign(group, { differ: true, prompt: pattern(prompt) });
     group.tickets.push(ticket);
     groups.set(key, group);
   }

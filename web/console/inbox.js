@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
 import { go } from './address.js';
-import { advise, over, TITLES } from './decisions.js';
+import { advise, over, TITLES, waitingFor } from './decisions.js';
 import { grouped, ORDERS } from './groups.js';
 import { useLoad } from './load.js';
 import { Empty, Line, Problem } from './parts.js';
@@ -72,7 +72,7 @@ export function Inbox({ params }) {
   const all = grouped(open, { agent, kind, sort });
   const groups = all.slice(0, groupsShown);
   const visible = groups.flatMap(({ key, tickets }) => tickets.slice(0, shown[key] ?? FIRST));
-  const moved = useMoved(list, visible);
+  const moved = useMoved(list, visible, data, decided);
   useKeys({ list, visible, groups, at, setAt, setTogether });
   const shows = all.reduce((sum, { tickets }) => sum + tickets.length, 0);
   return html`<section class="page inbox">
@@ -103,7 +103,7 @@ function Choose({ tickets, agent, kind, sort, shows, groups, cut }) {
 }
 
 function Group({ group, at, setAt, count, more, decideAll }) {
-  const { agent, kind, action, prompt, tickets } = group;
+  const { agent, kind, action, prompt, differ, tickets } = group;
   const left = tickets.length - count;
   const several = tickets.length > 1;
   return html`<li class=${several ? 'card group' : 'card group one'}>
@@ -116,18 +116,20 @@ function Group({ group, at, setAt, count, more, decideAll }) {
         ? html`<button type="button" class="approve-all" onClick=${() => decideAll('approve')}>Approve all ${number(tickets.length)}…</button><button type="button" class="quiet deny-all" onClick=${() => decideAll('deny')}>Deny all…</button>`
         : html`<button type="button" class="answer-all" onClick=${() => decideAll('answer')}>Answer all ${number(tickets.length)}…</button>`}</div>`}
     </div>
-    <ol class="questions">${tickets.slice(0, count).map((ticket) => html`<${Row} key=${ticket.id} ticket=${ticket} selected=${ticket.id === at} select=${() => setAt(ticket.id)} />`)}</ol>
+    <ol class="questions">${tickets.slice(0, count).map((ticket) => html`<${Row} key=${ticket.id} ticket=${ticket} own=${differ} selected=${ticket.id === at} select=${() => setAt(ticket.id)} />`)}</ol>
     ${left > 0 && html`<p><button type="button" class="link" onClick=${more}>Show ${left > MORE ? `${MORE} of ${number(left)} more` : `${number(left)} more`}</button></p>`}
   </li>`;
 }
 
-// useMoved returns a handler that stops a click which comes just after lines have moved: it was meant for another one.
-function useMoved(list, visible) {
-  const last = useRef({ ids: '', at: 0, focused: false });
+// useMoved returns a handler that stops a click which comes just after new data has moved lines: it was meant for another
+// one.
+function useMoved(list, visible, data, decided) {
+  const last = useRef({ ids: '', at: 0, focused: false, data, decided });
   const ids = visible.map(({ id }) => id).join(' ');
   useLayoutEffect(() => {
-    if (last.current.ids && !ids.startsWith(last.current.ids)) last.current.at = performance.now();
-    last.current.ids = ids;
+    const news = last.current.data !== data || last.current.decided !== decided;
+    if (news && last.current.ids && !ids.startsWith(last.current.ids)) last.current.at = performance.now();
+    Object.assign(last.current, { ids, data, decided });
     if (document.activeElement === document.body && last.current.focused) list.current?.focus({ preventScroll: true });
     last.current.focused = list.current?.contains(document.activeElement);
   });
@@ -160,6 +162,7 @@ function useKeys({ list, setTogether, ...state }) {
     const decideOne = (event, button) => {
       const { visible, at } = now.current;
       if (!visible.some(({ id }) => id === at)) advise('Select a question first: press j.');
+      else if (waitingFor(at)) advise('Its decision waits already. Press u to undo it.');
       const found = row(at ?? '')?.querySelector(button);
       if (found?.matches('input')) {
         event.preventDefault(); // the letter is not part of the answer

@@ -1,6 +1,6 @@
 // A question of an agent, with what a person needs to decide it.
 
-import { displayText } from '../chat/client/mailroom.js';
+import { displayLine, displayText } from '../chat/client/mailroom.js';
 import { isEnter } from '../chat/text.js';
 import { html, useEffect, useState } from '../vendor/preact.js';
 import { may } from './account.js';
@@ -28,13 +28,13 @@ export function Given({ value }) {
   return html`<code class="given"><${Line} text=${text} /></code>`;
 }
 
-/** Arguments and digest in full, for the details. */
+/** The digest in full, for the details. */
 export const Fingerprint = ({ digest }) => html`<${Detail} name="Fingerprint"><code class="digest" title="SHA-256 of the whole question">${digest}</code><//>`;
 
 /** A question on the page of its run. */
 export function Ticket({ ticket }) {
-  const { id, kind, prompt, action, arguments: given, digest, opened_at: opened, expires_at: expires, name } = ticket;
-  return html`<li data-id=${id} tabindex="-1" class="card" aria-label=${`${TITLES[kind]}: ${prompt ?? name}`}>
+  const { id, kind, prompt, action, arguments: given, digest, opened_at: opened, expires_at: expires } = ticket;
+  return html`<li data-id=${id} tabindex="-1" class="card" aria-label=${`${TITLES[kind]}: ${titleOf(ticket)}`}>
     <p class="meta"><strong>${TITLES[kind]}</strong> ${opened && html`<span>asked <${Time} at=${opened} /></span>`} ${expires && html`<span class="expires">expires <${Time} at=${expires} /></span>`}</p>
     ${prompt && html`<${Prompt} text=${prompt} />`}
     <dl>
@@ -46,14 +46,14 @@ export function Ticket({ ticket }) {
   </li>`;
 }
 
-/** A question as a line of its group in the inbox. */
-export function Row({ ticket, selected, select }) {
+/** A question as a line of its group in the inbox. own shows its prompt, for a group whose prompts differ. */
+export function Row({ ticket, own, selected, select }) {
   const { id, kind, arguments: given, digest, opened_at: opened, expires_at: expires, thread, run } = ticket;
   const [open, setOpen] = useState(false);
-  return html`<li data-id=${id} tabindex="-1" class="question" data-kind=${kind} aria-current=${selected ? 'true' : null} aria-label=${`${TITLES[kind]}: ${titleOf(ticket)} (${thread})`} onFocusCapture=${select} onPointerDown=${select}>
+  return html`<li data-id=${id} tabindex="-1" class="question" data-kind=${kind} aria-current=${selected ? 'true' : null} aria-label=${displayLine(`${TITLES[kind]}: ${titleOf(ticket)} (${thread})`)} onFocusCapture=${select} onPointerDown=${select}>
     <div class="where"><${ThreadLink} id=${thread} /> <${RunLink} id=${run} /> ${opened && html`<span>asked <${Time} at=${opened} /></span>`} ${expires && html`<span class="expires">expires <${Time} at=${expires} /></span>`}
       <button type="button" class="link" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}>Details</button></div>
-    ${given !== null && given !== undefined && html`<div class="what"><${Given} value=${given} /></div>`}
+    ${(own || (given !== null && given !== undefined)) && html`<div class="what">${own && html`<${Prompt} text=${ticket.prompt} />`}<${Given} value=${given} /></div>`}
     <${Decide} ticket=${ticket} reason=${open} />
     ${open && html`<dl class="more">
       ${given !== null && given !== undefined && html`<${Detail} name="Arguments"><${Block} value=${given} label="Arguments in full" /><//>`}

@@ -33,6 +33,7 @@ export function Together({ group, decision, close }) {
       ${group.tickets.length > MOST && html`<p class="hint">The first ${number(MOST)} of ${number(group.tickets.length)}.</p>`}
       <ol class="each" tabindex="0" aria-label=${count}>${tickets.map((ticket) => html`<li key=${ticket.id}>
         <p class="meta"><${ThreadLink} id=${ticket.thread} /> ${ticket.expires_at && html`<span class="expires">expires <${Time} at=${ticket.expires_at} /></span>`} <span title=${ticket.digest}>fingerprint <code>${ticket.digest.slice(0, 16)}</code></span></p>
+        ${group.differ && html`<${Prompt} text=${ticket.prompt} />`}
         <${Given} value=${ticket.arguments} />
       </li>`)}</ol>
       <p class="hint">Each decision carries the fingerprint shown here: a question that has changed is refused.</p>

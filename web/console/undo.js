@@ -22,7 +22,7 @@ export function Decisions() {
   const held = waiting.value;
   const older = held.slice(0, Math.max(0, held.length - MOST));
   return html`<aside class="decisions" aria-label="Decisions">
-    <p class="unseen" role="status">${said.value}</p>
+    <p class="unseen" role="status"><${Line} text=${said.value} /></p>
     <p class=${advice.value ? 'step hint' : 'unseen'} role="status">${advice.value}</p>
     <${Unsent} />
     ${outcomes.value.map((outcome) => html`<${Outcome} key=${outcome.key} outcome=${outcome} />`)}

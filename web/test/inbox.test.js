@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 
 import { work } from '../../clients/js/worker/index.js';
 import { violations } from './axe.js';
-import { operators } from './operator.js';
+import { HOSTILE, operators } from './operator.js';
 
 /** How the agents of these tests ask: each message says what, as JSON. */
 const asks = async (s) => {
@@ -13,6 +13,7 @@ const asks = async (s) => {
   return String(kind === 'approval' ? await s.approval('may', question) : await s.ask('what', question));
 };
 
+/** A question about a release: they differ in their arguments. */
 const release = (n) => ({ prompt: 'Deploy `web` to production?', action: 'run', arguments: { command: `kubectl apply -f web-${n}.yaml`, cluster: 'prod-eu' } });
 
 describe('the inbox', () => {
@@ -38,20 +39,24 @@ describe('the inbox', () => {
   test('has equal questions together, names their agent, and is filtered and sorted', async (t) => {
     const { operator, ask, page } = await asking(t);
     await ask(fleet(7));
+    await ask(['4.34', '4.50.1'].map((version) => ({ thread: `v${version}`, agent: 'writer', prompt: `Announce release ${version}?`, action: 'post' })));
     await ask([
       { thread: 'essay', agent: 'writer', kind: 'input', prompt: 'Which title has [this](https://evil.example)?', expires: '2h' },
       { thread: 'letter', agent: 'writer', prompt: 'Send the letter?', action: 'send', expires: '1h', arguments: { text: 'x'.repeat(900) } },
-      { thread: 'bare', prompt: 'Go on?' },
+      { thread: 'bare', prompt: HOSTILE, action: HOSTILE },
     ]);
     await operator.enter('inbox');
     const groups = page.locator('.group');
-    await page.getByText('10 questions in 4 groups').waitFor();
+    await page.getByText('12 questions in 5 groups').waitFor();
     assert.match(await groups.nth(0).locator('.meta').first().textContent(), /7 approvals\s+deployer\s+run/);
     assert.equal(await groups.nth(0).locator('.prompt code').textContent(), 'web');
     assert.equal(await groups.nth(0).locator('.question').count(), 5);
     assert.match(await groups.nth(0).locator('.given').first().textContent(), /"command": "kubectl apply -f web-\d.yaml", "cluster": "prod-eu"/);
     assert.equal(await page.locator('.digest').count(), 0, 'a fingerprint is only in the details');
     await groups.getByText('[this](https://evil.example)').waitFor();
+    const versions = groups.filter({ hasText: 'Announce' });
+    assert.match(await versions.locator('.asked').textContent(), /2 approvals.*Announce release …\?/);
+    assert.deepEqual((await versions.locator('.question .prompt').allTextContents()).sort(), ['Announce release 4.34?', 'Announce release 4.50.1?']);
     for (const [colorScheme, width] of [['light', 1440], ['dark', 390], ['light', 900], ['light', 1920]]) {
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       await page.setViewportSize({ width, height: 900 });
@@ -76,12 +81,18 @@ describe('the inbox', () => {
     await page.locator('.count').getByText('1 question', { exact: true }).waitFor();
     await page.getByLabel('Kind').selectOption('');
     await page.getByLabel('Agent').selectOption('writer');
-    await page.locator('.count').getByText('2 questions').waitFor();
+    await page.locator('.count').getByText('4 questions').waitFor();
     assert.match(page.url(), /inbox\?agent=writer&sort=expiry$/);
     await page.reload();
-    await page.locator('.count').getByText('2 questions').waitFor();
+    await page.locator('.count').getByText('4 questions').waitFor();
     await page.getByLabel('Kind').selectOption('event');
     await page.getByText('No question matches').waitFor();
+    await page.getByRole('link', { name: 'show all questions' }).click();
+    await groups.filter({ hasText: 'onerror' }).getByRole('button', { name: 'Deny' }).click();
+    await page.locator('.step .undo').click();
+    assert.equal(await page.locator('main img, aside img').count(), 0);
+    assert.equal(await page.title(), 'Inbox · Mailroom', 'a question was run');
+    assert.ok(!(await page.evaluate(() => document.documentElement.outerHTML)).includes('\u202e'), 'a character that changes the direction of text is in the page');
   });
 
   test('waits five seconds with a decision, which can be undone until then', async (t) => {
@@ -146,6 +157,41 @@ describe('the inbox', () => {
     await page.locator('.notice').getByText('Denied: Deploy').waitFor();
     await page.getByText('The list has just changed').waitFor();
     assert.equal(await page.locator('.step .undo').count(), 0);
+    assert.equal(await open(client), 1);
+  });
+
+  test('keeps the place of a user who has only a keyboard', async (t) => {
+    const { operator, client, ask, page } = await asking(t);
+    await ask(fleet(2));
+    await operator.enter('inbox');
+    const focus = () => page.evaluate(() => document.activeElement.closest('[data-id]')?.dataset.id ?? document.activeElement.className);
+    await operator.button('Approve').first().waitFor();
+    const ids = await page.locator('.question').evaluateAll((all) => all.map(({ dataset }) => dataset.id));
+    await page.keyboard.press('j');
+    assert.equal(await focus(), ids[0]);
+    for (let i = 0; i < 4; i++) await page.keyboard.press('Tab'); // thread, run, details, approve
+    await page.keyboard.press('Enter');
+    await page.locator('.question .undo').waitFor();
+    assert.equal(await focus(), ids[0], 'the button took the focus with it');
+    await page.keyboard.press('Enter'); // on the question itself
+    for (let i = 0; i < 4; i++) await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter'); // Undo
+    await page.locator('.step').waitFor({ state: 'detached' });
+    assert.equal(await focus(), ids[0]);
+    await page.keyboard.press('a');
+    await page.keyboard.press('g');
+    await page.keyboard.press('o');
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await page.keyboard.press('u');
+    await page.locator('.step').waitFor({ state: 'detached' });
+    await page.keyboard.press('g');
+    await page.keyboard.press('i');
+    await page.locator('.question').first().waitFor();
+    await page.keyboard.press('j');
+    await page.keyboard.press('d');
+    await page.locator('.notice').getByText('Denied').waitFor();
+    await page.waitForFunction(() => document.querySelectorAll('.question').length === 1);
+    assert.equal(await focus(), 'tickets', 'the focus fell out of the list');
     assert.equal(await open(client), 1);
   });
 
@@ -281,5 +327,17 @@ describe('the inbox', () => {
     for (const run of runs) for await (const _ of client.follow({ run }));
     const replies = await Promise.all(runs.map(async (run) => (await client.run(run)).reply));
     assert.deepEqual(replies.sort(), ['blue', 'green', 'green']);
+  });
+
+  test('sends nothing after the page slept', async (t) => {
+    const { operator, client, ask, page } = await asking(t);
+    await ask(fleet(2));
+    await page.clock.install(); // for all pages after it, too: this is the last test
+    await operator.enter('inbox');
+    await page.getByRole('button', { name: 'Approve all 2…' }).click();
+    await page.getByRole('button', { name: 'Approve 2 questions' }).click();
+    await page.clock.fastForward(600_000); // a closed lid
+    await page.getByRole('alert').getByText('2 decisions were not sent, because the page slept').waitFor();
+    assert.equal(await open(client), 2);
   });
 });
