@@ -13,7 +13,7 @@ import (
 	"mailroom/server"
 )
 
-// fakePairings has fixed pairings, and a pending one with the code "CODE".
+// fakePairings has fixed pairings, and a pending one with the code "CODE", and one with the code "FULL" that has no room.
 type fakePairings struct {
 	all      []api.Pairing
 	approved []api.ApprovePairing
@@ -25,6 +25,9 @@ func (p *fakePairings) All(context.Context) ([]api.Pairing, error) { return p.al
 
 func (p *fakePairings) Approve(_ context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
 	p.approved, p.by = append(p.approved, in), by
+	if in.Code == "FULL" {
+		return api.Pairing{}, mailroom.Errorf(mailroom.CodeConflict, "too many users are paired")
+	}
 	if in.Code != "CODE" {
 		return api.Pairing{}, mailroom.Errorf(mailroom.CodeNotFound, "no such code")
 	}

@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/project"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -166,6 +169,48 @@ func (r *refusals) ofParts() {
 	})
 	r.want("resume-channel 409 conflict", f.call("POST /v1/channels/a/resume", ""))
 	r.want("approve-pairing 404 not_found", f.call("POST /v1/pairings", `{"code":"other"}`))
+	r.want("approve-pairing 409 conflict", f.call("POST /v1/pairings", `{"code":"FULL"}`))
+}
+
+// ofSteers are those of a run that has as many steered messages as it may have unread.
+func (r *refusals) ofSteers() {
+	f := start(r.t, func(o *server.Options) { o.Limits.Submits = -1 })
+	f.submit("busy", "one")
+	f.claimOf("echo")
+	_, c := f.claimRemote()
+	for range thread.MaxSteers {
+		mustCall[store.Submitted](f, "POST /v1/messages", `{"thread":"busy","mode":"steer","text":"x"}`)
+	}
+	r.want("append 429 rate_limited", f.callClaim(c.Claim, "entries",
+		`{"number":1,"step":{"sends":[{"name":"s","text":"x","thread":"busy","mode":"steer"}]}}`))
+}
+
+// ofInboxes are those of a project with as many inboxes as it may have: to look into another one would begin it.
+func (r *refusals) ofInboxes() {
+	f := start(r.t, func(o *server.Options) { o.Limits.Submits = -1 })
+	const each = 100
+	for n := range project.MaxInboxes / each {
+		names := make([]string, each)
+		for i := range names {
+			names[i] = fmt.Sprintf("a%d", n*each+i)
+		}
+		if a := f.call("POST /v1/notifications", mustBody(r.t, api.Notify{From: names[0], Event: "e", To: names})); a.status > 299 {
+			r.t.Fatalf("notification %d: %d %s", n, a.status, a.body)
+		}
+	}
+	r.want("list-notifications 413 too_large", f.call("GET /v1/notifications?agent=another", ""))
+}
+
+// ofAlerts are those of a browser while an alert is sent to it.
+func (r *refusals) ofAlerts() {
+	f := startPush(r.t)
+	id := f.subscribe("a")
+	if _, err := f.ledger.Submit(r.t.Context(), thread.Submit{Thread: "alert:browsers:push:" + id,
+		Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
+		r.t.Fatal(err)
+	}
+	f.claimOf("alert:browsers")
+	r.want("unsubscribe-push 409 conflict", f.call("DELETE /v1/push/subscriptions/"+id, ""))
 }
 
 // callSubscribe subscribes a browser to alerts.
@@ -182,7 +227,7 @@ func (f *fixture) callSubscribe(path string) response {
 func refusedAtLimits(t *testing.T) []string {
 	r := &refusals{t: t}
 	for _, refuse := range []func(){r.ofFullSlots, r.ofFastWriters, r.ofLateDecisions, r.ofLinks, r.ofWorkers, r.ofSends,
-		r.ofFullQuotas, r.ofParts} {
+		r.ofFullQuotas, r.ofParts, r.ofHooks, r.ofSteers, r.ofInboxes, r.ofAlerts} {
 		refuse()
 	}
 	return r.made

@@ -173,11 +173,6 @@ func (c *connection) submit(ctx context.Context, p inboundPost) (answer string, 
 			result.err = errors.New("the channel ended")
 		}
 	}
-	if mailroom.CodeOf(result.err) == mailroom.CodeNotFound {
-		return "", mailroom.Errorf(mailroom.CodeConflict,
-			"the thread of this room belongs to a token, from before the channel existed: the operator must delete it (%v)",
-			result.err)
-	}
 	if result.err != nil {
 		return "", unavailableError("the outcome is unknown: repeat the request with the same "+httpcall.HeaderID, result.err)
 	}
