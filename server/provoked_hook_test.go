@@ -19,7 +19,8 @@ func (f *fixture) serveHook(hooks *webhook.Hooks, name string) {
 	f.t.Helper()
 	o := webhook.Options{Hooks: hooks, Secret: func() (string, error) { return platformtest.WebhookSecret, nil }}
 	r := channel.New(channel.Options{
-		Name: name, Kind: webhook.Kind, Ledger: f.ledger, Log: slog.New(slog.DiscardHandler), Reconnect: o.ReconnectPolicy(),
+		Name: name, Kind: webhook.Kind, Ledger: f.ledger, Log: slog.New(slog.DiscardHandler),
+		Reconnect: o.ReconnectPolicy(),
 		Connect: adapter.Connect(chat.Options{Agent: "echo", Access: chat.AccessPolicy{AllowAll: true}}, o.Dial),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -194,7 +194,8 @@ func (r *refusals) ofInboxes() {
 		for i := range names {
 			names[i] = fmt.Sprintf("a%d", n*each+i)
 		}
-		if a := f.call("POST /v1/notifications", mustBody(r.t, api.Notify{From: names[0], Event: "e", To: names})); a.status > 299 {
+		in := api.Notify{From: names[0], Event: "e", To: names}
+		if a := f.call("POST /v1/notifications", mustBody(r.t, in)); a.status > 299 {
 			r.t.Fatalf("notification %d: %d %s", n, a.status, a.body)
 		}
 	}

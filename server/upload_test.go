@@ -208,7 +208,8 @@ func (f *fixture) waitUploads(thread string, want int) {
 	f.t.Fatalf("thread %s has not %d open uploads", thread, want)
 }
 
-// A worker is killed, or its network fails, in the middle of a body. What arrived is not the content.
+// A worker is killed, or its network fails, in the middle of a body. What arrived is not the content. The client of this
+// test still reads and sees the reason: the end of the connection alone would cancel the last commit as well.
 func TestABodyThatEndsEarlyIsNoUpload(t *testing.T) {
 	part := pieces("abcd", 3)
 	for name, c := range map[string]struct{ header, body string }{
@@ -221,10 +222,18 @@ func TestABodyThatEndsEarlyIsNoUpload(t *testing.T) {
 			conn := f.beginUpload(claim.Claim, c.header, c.body)
 			f.waitUploads("t", 1)
 			f.submit("other", "while the body is awaited, no lock is held")
-			if err := conn.Close(); err != nil {
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
-			f.waitUploads("t", 0)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != 400 || !bytes.Contains(raw, []byte("ended early")) {
+				t.Errorf("got %d %s, %v", resp.StatusCode, raw, err)
+			}
+			f.wantUploads("t", 0)
 			f.wantCode("the thread", f.blob(claim.Claim, "x"), 404, mailroom.CodeNotFound)
 		})
 	}
