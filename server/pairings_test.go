@@ -13,7 +13,7 @@ import (
 	"mailroom/server"
 )
 
-// fakePairings has fixed pairings, and a pending one with the code "CODE", and one with the code "FULL" that has no room.
+// fakePairings has fixed pairings, a pending one with the code "CODE", and one with the code "FULL" without room.
 type fakePairings struct {
 	all      []api.Pairing
 	approved []api.ApprovePairing

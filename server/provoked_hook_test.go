@@ -21,7 +21,7 @@ func (f *fixture) serveHook(hooks *webhook.Hooks, name string) {
 	r := channel.New(channel.Options{
 		Name: name, Kind: webhook.Kind, Ledger: f.ledger, Log: slog.New(slog.DiscardHandler),
 		Reconnect: o.ReconnectPolicy(),
-		Connect: adapter.Connect(chat.Options{Agent: "echo", Access: chat.AccessPolicy{AllowAll: true}}, o.Dial),
+		Connect:   adapter.Connect(chat.Options{Agent: "echo", Access: chat.AccessPolicy{AllowAll: true}}, o.Dial),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

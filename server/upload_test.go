@@ -208,8 +208,8 @@ func (f *fixture) waitUploads(thread string, want int) {
 	f.t.Fatalf("thread %s has not %d open uploads", thread, want)
 }
 
-// A worker is killed, or its network fails, in the middle of a body. What arrived is not the content. The client of this
-// test still reads and sees the reason: the end of the connection alone would cancel the last commit as well.
+// A worker is killed, or its network fails, in the middle of a body. What arrived is not the content. The client of
+// this test still reads and sees the reason: the end of the connection alone would cancel the last commit as well.
 func TestABodyThatEndsEarlyIsNoUpload(t *testing.T) {
 	part := pieces("abcd", 3)
 	for name, c := range map[string]struct{ header, body string }{
