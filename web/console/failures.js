@@ -5,7 +5,7 @@ import { client, may } from './account.js';
 import { link, term } from './address.js';
 import { Bulk } from './bulk.js';
 import { useLoad } from './load.js';
-import { Empty, Line, Problem, RunLink, Time } from './parts.js';
+import { Empty, Line, Problem, Time } from './parts.js';
 import { Filter } from './runs.js';
 import { number, whole } from './words.js';
 
@@ -21,9 +21,10 @@ export function Failures({ params }) {
     ${data?.items.length === 0 && html`<${Empty} title=${q ? 'No failed runs match' : 'No failed runs'}>Runs that failed for good appear here, grouped by their error.<//>`}
     <ol class="groups">${data?.items.map((g) => html`<li class="card" key=${g.group}>
       <p class="lead"><span class="number">${number(g.runs)}</span> <${Line} text=${g.message || 'The error of these runs is gone.'} /></p>
-      <p class="meta"><span>${g.class}</span> <span><${Line} text=${g.agents.join(', ')} /></span> <span>first <${Time} at=${g.first_at} /></span> <span>last <${Time} at=${g.last_at} /></span> <${RunLink} id=${g.run} /></p>
+      <p class="meta"><span>${g.class}</span> <span><${Line} text=${g.agents.join(', ')} /></span> <span>first <${Time} at=${g.first_at} /></span> <span>last <${Time} at=${g.last_at} /></span></p>
       <p class="tools">
-        <a class="button quiet" href=${link('runs', '', { q: of(g.group) })}>Show ${g.runs === 1 ? 'the run' : `${number(g.runs)} runs`}</a>
+        ${g.runs > 1 && html`<a class="button quiet" href=${link('runs', '', { q: of(g.group) })}>Show ${number(g.runs)} runs</a>`}
+        <a class="button quiet" href=${link('run', g.run)}>${g.runs > 1 ? 'Latest run' : 'Show the run'}</a>
         ${may('submit') && html`<button type="button" class="quiet" onClick=${() => setBulk(of(g.group))}>Retry…</button>`}
       </p>
     </li>`)}</ol>

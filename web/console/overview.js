@@ -4,7 +4,7 @@ import { html } from '../vendor/preact.js';
 import { client, may } from './account.js';
 import { link } from './address.js';
 import { useLoad, useNow } from './load.js';
-import { Empty, Line, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
+import { Empty, Line, Problem, Status, Time } from './parts.js';
 import { Trends } from './trends.js';
 import { between, duration, number } from './words.js';
 
@@ -51,7 +51,7 @@ export function Overview() {
     </ul>`}
     ${may('metrics') && html`<${Trends} agents=${agents} />`}
     <h2>Latest failures</h2>
-    ${failures.length === 0 ? html`<${Empty} title="No failed runs">Runs that failed for good appear here.<//>` : html`<ol class="plain">${failures.map((run) => html`<li key=${run.id}><${RunLink} id=${run.id} /> <${ThreadLink} id=${run.thread} /> <${Time} at=${run.finished_at} /> <span class="note"><${Line} text=${run.error?.message} /></span></li>`)}</ol>`}
+    ${failures.length === 0 ? html`<${Empty} title="No failed runs">Runs that failed for good appear here.<//>` : html`<ol class="latest">${failures.map((run) => html`<li key=${run.id}><a class="title" href=${link('run', run.id)}><${Line} text=${run.title || `Thread ${run.thread}`} /></a> <span class="hint"><${Line} text=${run.agent} />, <${Time} at=${run.finished_at} /></span> <span class="note"><${Line} text=${run.error?.message} /></span></li>`)}</ol>`}
     <p class="hint">The server started ${duration(between(stats.started_at, now))} ago.</p>
   </section>`;
 }

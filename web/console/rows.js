@@ -8,26 +8,30 @@ import { whole } from './words.js';
 
 const narrow = matchMedia('(max-width: 60rem)');
 
+// linesOf returns how many lines the columns have in a narrow window, where they are below the title. Others have one line.
+const linesOf = (columns) => Math.max(1, Math.ceil(columns.length / 4));
+
 /**
  * The lines of the title of a row, and the height of the row in pixels. In a narrow window a title that may be longer than
- * one line has two, and the columns are a line below it.
+ * one line has two.
  */
-function sizeOf(title, note) {
+function sizeOf(title, note, columns) {
   if (!narrow.matches) return { lines: 1, height: 52 };
   const wide = [...title].reduce((sum, c) => sum + (c < '\u0250' ? 8 : 16), 0);
   const lines = wide > innerWidth - 110 ? 2 : 1;
-  return { lines, height: 44 + 20 * lines + (note ? 22 : 0) };
+  return { lines, height: 24 + 20 * lines + (note ? 22 : 0) + 20 * linesOf(columns) };
 }
 
 /**
  * Rows of a list. about has href(item), title(item) and note(item), a second line or ''. Each row is one link; columns
- * are beside it. With picked, a Set of ids, rows can be selected, and pick gets the new Set.
+ * are beside it. With picked, a Set of ids, rows can be selected, and pick gets a function that
+ * makes the new Set from the old one.
  */
 export function Rows({ list, label, name, about, columns, picked, pick, children }) {
   const { items } = list;
   const scroll = useRef(null);
   const [, draw] = useReducer((n) => n + 1, 0);
-  const sizes = useMemo(() => items.map((item) => sizeOf(about.title(item), about.note(item))), [items, narrow.matches && innerWidth]);
+  const sizes = useMemo(() => items.map((item) => sizeOf(about.title(item), about.note(item), columns)), [items, narrow.matches && innerWidth, columns.length]);
   const v = useVirtual(scroll, sizes, draw);
   const last = v.getVirtualItems().at(-1)?.index ?? 0;
   useEffect(() => {
@@ -41,17 +45,17 @@ export function Rows({ list, label, name, about, columns, picked, pick, children
     const { current: node } = scroll;
     node.parentElement.style.setProperty('--bar', `${node.offsetWidth - node.clientWidth}px`);
   });
-  const toggle = (ids, on) => {
-    const next = new Set(picked);
-    for (const id of ids) next[on ? 'add' : 'delete'](id);
-    pick(next);
-  };
-  const at = useKeys(items, v, scroll, (id) => picked && toggle([id], !picked.has(id)));
+  const toggle = (ids, on) => pick((old) => {
+    const next = new Set(old);
+    for (const id of ids) next[on ?? !old.has(id) ? 'add' : 'delete'](id);
+    return next;
+  });
+  const at = useKeys(items, v, scroll, (id) => picked && toggle([id]));
   const tracks = [...(picked ? ['1.25rem'] : []), 'minmax(12rem, 1fr)', ...columns.map(({ track }) => track)].join(' ');
   const everything = items.length > 0 && items.every(({ id }) => picked?.has(id));
   return html`<${Problem} error=${list.error} retry=${list.reload} />
     ${items.length === 0 && !list.loading && !list.next ? children : ''}
-    <div class=${`rows ${picked ? 'picking' : ''}`} role="table" aria-label=${label} aria-rowcount=${list.next ? -1 : items.length + 1} ref=${(node) => node?.style.setProperty('--tracks', tracks)}>
+    <div class=${`rows ${picked ? 'picking' : ''}`} role="table" aria-label=${label} aria-rowcount=${list.next ? -1 : items.length + 1} ref=${(node) => { node?.style.setProperty('--tracks', tracks); node?.style.setProperty('--lines', linesOf(columns)); }}>
       <div class="head" role="row">
         ${picked && html`<span role="columnheader" class="pick"><label><input type="checkbox" aria-label="Select all that are loaded" checked=${everything} onChange=${(event) => toggle(items.map(({ id }) => id), event.target.checked)} /></label></span>`}
         <span role="columnheader">${name}</span>
@@ -75,7 +79,7 @@ function Row({ item, place: { index, start, height, lines }, about, columns, pic
   return html`<div class="row" role="row" aria-rowindex=${index + 2} data-id=${item.id} data-picked=${picked?.has(item.id) ? '' : null} ref=${put} onFocusIn=${() => { at.current = item.id; }}>
     ${picked && html`<span role="cell" class="pick"><label><input type="checkbox" aria-label=${`Select ${displayLine(title)}`} checked=${picked.has(item.id)} onChange=${(event) => toggle([item.id], event.target.checked)} /></label></span>`}
     <span role="cell" class="main"><a class="title" data-lines=${lines} href=${about.href(item)}>${displayLine(title)}</a>${note && html`<span class="note">${note}</span>`}</span>
-    ${columns.map((column) => html`<span role="cell" key=${column.id} class=${`cell ${column.kind ?? ''}`} data-column=${column.id} data-name=${column.named ? column.name : null}>${column.cell(item)}</span>`)}
+    <span role="none" class="cells">${columns.map((column) => html`<span role="cell" key=${column.id} class=${`cell ${column.kind ?? ''}`} data-column=${column.id} data-name=${column.named ? column.name : null}>${column.cell(item)}</span>`)}</span>
   </div>`;
 }
 
