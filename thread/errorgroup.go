@@ -23,8 +23,9 @@ func ErrorGroup(message string) string {
 }
 
 // ErrorPattern returns the message without what differs between errors of one cause: quoted text becomes
-// *, an address <url>, a path <path>, and an id or a number #. It is valid UTF-8 of at most MaxErrorPattern
-// bytes, without ASCII digits and control characters.
+// *, an address <url>, a path <path>, a time <time>, a duration <duration>, a number of bytes <size>, and an id or
+// another number #. Of an object, such as the body of a response, it keeps the keys and what says the cause. It is
+// valid UTF-8 of at most MaxErrorPattern bytes, without ASCII digits and control characters.
 func ErrorPattern(message string) string { return pattern(message, false) }
 
 // DescribeError returns the form of an error message that may be logged: without text of a conversation and without
@@ -36,10 +37,7 @@ func pattern(message string, numbers bool) string {
 		message = message[:maxScanned]
 	}
 	s := scanner{rest: strings.ToValidUTF8(message, ""), before: ' ', numbers: numbers}
-	for s.rest != "" && s.out.Len() < MaxErrorPattern+utf8.UTFMax {
-		s.next()
-	}
-	found := s.out.String()
+	found := s.all()
 	for len(found) > MaxErrorPattern {
 		_, size := utf8.DecodeLastRuneInString(found)
 		found = found[:len(found)-size]
@@ -53,7 +51,16 @@ type scanner struct {
 	before rune // last one that was read; a space at the begin
 	// numbers keeps numbers of up to four digits in the pattern.
 	numbers bool
+	within  bool // the message is a text of an object
 	out     strings.Builder
+}
+
+// all reads the message as far as the pattern is long.
+func (s *scanner) all() string {
+	for s.rest != "" && s.out.Len() < MaxErrorPattern+utf8.UTFMax {
+		s.next()
+	}
+	return s.out.String()
 }
 
 // next applies the first rule that fits the rest of the message, and moves at least one character of it to the
@@ -63,9 +70,10 @@ func (s *scanner) next() {
 	switch {
 	case isSpace(c):
 		s.space(size)
+	case !s.within && s.member():
 	case s.quoted():
 	case startsWord(s.before) && s.place():
-	case !isWord(s.before) && s.id():
+	case !isWord(s.before) && (s.token() || s.id()):
 	case isDigit(c):
 		n := numberLength(s.rest)
 		if text := s.rest[:n]; s.numbers && n <= 4 {
@@ -170,7 +178,7 @@ func (s *scanner) id() bool {
 		}
 		unit := strings.TrimLeft(word, "0123456789")
 		switch {
-		case digits == 0:
+		case digits == 0 && !(n >= 10 && caseChanges(word) > 2 && s.prefixed() && prefixOfID(s.prefix())):
 			return false
 		case n >= 6 && s.prefixed():
 		case len(unit) <= 3 && len(unit) < n:
@@ -194,6 +202,13 @@ func (s *scanner) prefixed() bool {
 	out := s.out.String()
 	n := len(out)
 	return n >= 2 && (out[n-1] == '_' || out[n-1] == '-') && isLetter(out[n-2])
+}
+
+// prefix returns the letters before the sign that prefixed asks for.
+func (s *scanner) prefix() string {
+	out := s.out.String()
+	out = out[:len(out)-1]
+	return out[strings.LastIndexFunc(out, func(c rune) bool { return !isWord(c) })+1:]
 }
 
 // uuidLength returns the length of a UUID at the begin of text, or 0.

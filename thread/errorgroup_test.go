@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"unicode"
@@ -16,11 +17,11 @@ func TestPattern(t *testing.T) {
 
 		// Numbers and units.
 		"exit status 137":                      "exit status #",
-		"took 12ms":                            "took #ms",
-		"took 123456789ms":                     "took #ms",
-		"took 1234567890ms":                    "took #ms",
+		"took 12ms":                            "took <duration>",
+		"took 123456789ms":                     "took <duration>",
+		"took 1234567890ms":                    "took <duration>",
 		"1,234.5 of 10:45, 3":                  "# of #, #",
-		"2026-11-26":                           "#-#-#",
+		"2026-11-26":                           "<time>",
 		"invalid utf8":                         "invalid utf#",
 		"can't connect to 10.0.0.7:5432":       "can't connect to #",
 		"2 worker(s) lost, see [1]":            "# worker(s) lost, see [#]",
@@ -36,10 +37,10 @@ func TestPattern(t *testing.T) {
 		"request req_011CSHoEeqs5C35K2 failed":                    "request req_# failed",
 		"request req_004f83 failed":                               "request req_# failed",
 		"completion chatcmpl-9XyzAbCdEf":                          "completion chatcmpl-#",
-		"late by -123456ms":                                       "late by -#ms",
+		"late by -123456ms":                                       "late by -<duration>",
 		"gpt-4o on x86_64 in utf-8":                               "gpt-#o on x#_# in utf-#",
 		"model sonnet-20240620":                                   "model sonnet-#",
-		"rate limit for org-Ab3dE5fG7hI9kL1m: try again in 12.5s": "rate limit for org-#: try again in #s",
+		"rate limit for org-Ab3dE5fG7hI9kL1m: try again in 12.5s": "rate limit for org-#: try again in <duration>",
 		"internationalization":                                    "internationalization",
 
 		// Quotes.
@@ -88,6 +89,37 @@ func TestErrorsOfOneCauseHaveOneGroup(t *testing.T) {
 	}
 }
 
+// The blocks of testdata/errors.txt are errors of providers: the lines of a block are one group, and no two blocks are.
+func TestErrorsOfProvidersAreGroupedByTheirCause(t *testing.T) {
+	file, err := os.ReadFile("testdata/errors.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := 0
+	seen := map[string]string{}
+	for block := range strings.SplitSeq(string(file), "\n\n") {
+		title, lines, _ := strings.Cut(strings.TrimSpace(block), "\n")
+		if strings.HasPrefix(lines, "#") {
+			continue // the head of the file
+		}
+		blocks++
+		first, apart := "", title == "# Words that are no ids"
+		for line := range strings.SplitSeq(lines, "\n") {
+			got := ErrorPattern(line)
+			switch other := seen[got]; {
+			case first != "" && !apart && got != first:
+				t.Errorf("%s: one cause, but\n%s\n%s", title, first, got)
+			case other != "" && (first == "" || apart):
+				t.Errorf("%s: the pattern of %s: %s", title, other, got)
+			}
+			first, seen[got] = got, title
+		}
+	}
+	if blocks < 40 {
+		t.Errorf("read %d blocks", blocks)
+	}
+}
+
 func TestThePatternOfALongMessageIsItsBeginning(t *testing.T) {
 	long := "failed: " + strings.Repeat("ä", 1<<20)
 	got := ErrorPattern(long)
@@ -117,12 +149,14 @@ func FuzzPattern(f *testing.F) {
 
 func TestDescribeKeepsShortNumbers(t *testing.T) {
 	for message, want := range map[string]string{
-		"exit status 137":                       "exit status 137",
-		"HTTP 429: try again in 12.5s":          "HTTP 429: try again in 12.5s",
-		"took 123456ms":                         "took #ms",
-		"key sk-Ab3dE5fG7hI9kL1m was refused":   "key sk-# was refused",
-		`cannot answer "what is my pin, 1234?"`: `cannot answer "*"`,
-		"open /home/u/1/x.json: no such file":   "open <path>: no such file",
+		"exit status 137":                                                  "exit status 137",
+		"HTTP 429: try again in 12.5s":                                     "HTTP 429: try again in 12.5s",
+		"took 123456ms":                                                    "took #ms",
+		"key sk-Ab3dE5fG7hI9kL1m was refused":                              "key sk-# was refused",
+		`cannot answer "what is my pin, 1234?"`:                            `cannot answer "*"`,
+		"open /home/u/1/x.json: no such file":                              "open <path>: no such file",
+		`429 {"type":"rate_limit_error","message":"you said: hello 1234"}`: `429 {"type":"rate_limit_error","message":"*"}`,
+		"at 2026-11-29 08:42 for org-uOtiSEwvUnroadaOnJJquBEC":             "at 2026-11-29 # for org-#",
 	} {
 		if got := DescribeError(message); got != want {
 			t.Errorf("Describe(%q): got %q, want %q", message, got, want)

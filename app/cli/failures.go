@@ -16,7 +16,7 @@ func failuresCommand(con *command.Console) *cobra.Command {
 		Use:   "failures",
 		Short: "List failed runs by error",
 		Long: `List failed runs by error, the latest failure first: errors that differ only in ids,
-numbers, paths, addresses and quoted text are one group. Filter fields are those of
+numbers, times, sizes, paths, addresses and quoted text are one group. Filter fields are those of
 mailroom runs.`,
 		Example: `  mailroom failures
   mailroom failures --filter 'agent:coder created:>2026-11-01'
