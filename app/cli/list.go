@@ -15,14 +15,22 @@ type list[T any] struct {
 	fetch  func(*client.Client, context.Context, client.ListQuery) (api.Page[T], error)
 	header []string
 	row    func(item T) []string // the cells of an item
-	none   string                // said instead of a table if no filter is set
-	what   string                // the items, in the plural
+	// wide has another table for -o wide, nil if there is none.
+	wide *table[T]
+	none string // said instead of a table if no filter is set
+	what string // the items, in the plural
+}
+
+// table is how items are printed.
+type table[T any] struct {
+	header []string
+	row    func(item T) []string
 }
 
 // command sets the flags and the action of cmd. usual is the default of --filter.
 func (l list[T]) command(con *command.Console, cmd *cobra.Command, usual string) *cobra.Command {
 	q, all := client.ListQuery{}, false
-	output := command.ListFormatFlag(cmd)
+	output := command.ListFormatFlag(cmd, l.wide != nil)
 	cmd.Flags().StringVar(&q.Q, "filter", usual, "only items that match, such as 'agent:echo -thread:\"old*\"'")
 	command.AllowEmpty(cmd.Flags(), "filter") // all items
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number of items, at most 500; with --all, of a request")
@@ -40,7 +48,11 @@ func (l list[T]) command(con *command.Console, cmd *cobra.Command, usual string)
 func (l list[T]) print(
 	ctx context.Context, con *command.Console, c *client.Client, q client.ListQuery, all bool, output command.Format,
 ) error {
-	header := [][]string{l.header} // the header if it was not printed yet
+	shown := table[T]{l.header, l.row}
+	if output == command.FormatWide {
+		shown = *l.wide
+	}
+	header := [][]string{shown.header} // the header if it was not printed yet
 	for {
 		page, err := l.fetch(c, ctx, q)
 		if err != nil {
@@ -58,7 +70,7 @@ func (l list[T]) print(
 		default:
 			rows := header
 			for _, item := range page.Items {
-				rows, header = append(rows, l.row(item)), nil
+				rows, header = append(rows, shown.row(item)), nil
 			}
 			if header == nil {
 				err = con.PrintTable(rows)
@@ -71,7 +83,7 @@ func (l list[T]) print(
 			q.Cursor = *page.Next
 			continue
 		}
-		if header != nil && output == command.FormatText {
+		if header != nil && (output == command.FormatText || output == command.FormatWide) {
 			con.Infof("%s", l.empty(q, page.Next))
 		}
 		if page.LookedTo != nil && page.Next != nil {

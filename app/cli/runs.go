@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,6 +29,7 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
   mailroom runs --filter 'thread:notes -status:completed' --limit 5
   mailroom runs --filter 'status:queued,running class:unavailable'
   mailroom runs --filter status:failed --all -o jsonl
+  mailroom runs -o wide
   mailroom runs --filter status:failed --count`,
 		Args: cobra.NoArgs,
 	}
@@ -53,6 +55,7 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
 				command.Shorten(detail(con, r), 60),
 			}
 		},
+		wide: wideRuns(con),
 		what: "runs", none: `no runs yet; start one with: mailroom send "hello"`,
 	}.command(con, cmd, "")
 	show := cmd.RunE
@@ -71,6 +74,36 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
 		}
 		return printCount(cmd, con, c, ours(q))
 	})
+}
+
+// wideRuns is the table with what was asked, and what each run took.
+func wideRuns(con *command.Console) *table[api.Run] {
+	return &table[api.Run]{
+		header: []string{
+			"MESSAGE", "AGENT", "STATUS", "SENDER", "CREATED", "TOOK", "ATTEMPT", "TOKENS", "COST", "THREAD", "RUN", "DETAIL",
+		},
+		row: func(r api.Run) []string {
+			used, cost := "-", "-"
+			r.Reply = nil // it is no detail here
+			if r.Usage != nil {
+				used = fmt.Sprint(r.Usage.InputTokens + r.Usage.OutputTokens)
+				cost = fmt.Sprintf("$%.4f", r.Usage.CostUSD)
+			}
+			return []string{
+				command.Shorten(cmp.Or(r.Title, "-"), 60), r.Agent, string(r.Status), cmp.Or(r.Origin.Sender, r.Origin.Via),
+				con.When(&r.CreatedAt), took(r), fmt.Sprint(r.Attempt), used, cost, r.Thread, r.ID,
+				command.Shorten(detail(con, r), 60),
+			}
+		},
+	}
+}
+
+// took returns how long a run has worked and waited since it started.
+func took(r api.Run) string {
+	if r.StartedAt == nil || r.FinishedAt == nil {
+		return "-"
+	}
+	return r.FinishedAt.Sub(*r.StartedAt).Round(time.Millisecond).String()
 }
 
 // watchPause is the time between two lists of mailroom runs --watch.

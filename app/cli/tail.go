@@ -36,7 +36,7 @@ was. Ctrl-C ends it and prints the command that continues there.`,
   mailroom tail -o jsonl`,
 		Args: cobra.NoArgs,
 	}
-	output := command.ListFormatFlag(cmd)
+	output := command.ListFormatFlag(cmd, false)
 	cmd.Flags().StringVar(&q.after, "after", "", "continue after this event id")
 	cmd.Flags().StringArrayVar(&q.kinds, "kind", nil,
 		"only entries whose kind starts with this, such as run.failed, ticket. or message; may be repeated")

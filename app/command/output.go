@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,6 +24,8 @@ const (
 	FormatJSON Format = "json"
 	// FormatJSONLines is one line of JSON for each item of a list.
 	FormatJSONLines Format = "jsonl"
+	// FormatWide is text with more columns.
+	FormatWide Format = "wide"
 )
 
 func (f *Format) String() string { return string(*f) }
@@ -48,27 +51,39 @@ func FormatFlag(cmd *cobra.Command) *Format {
 }
 
 // listFormat is the value of -o of a command that lists items.
-type listFormat Format
+type listFormat struct {
+	value   *Format
+	formats []string
+}
 
-func (f *listFormat) String() string { return string(*f) }
+func (f *listFormat) String() string { return string(*f.value) }
 
 func (f *listFormat) Type() string { return "FORMAT" }
 
 func (f *listFormat) Set(s string) error {
-	switch Format(s) {
-	case FormatText, FormatJSON, FormatJSONLines:
-		*f = listFormat(s)
-		return nil
+	if !slices.Contains(f.formats, s) {
+		last := len(f.formats) - 1
+		return fmt.Errorf("use %s or %s", strings.Join(f.formats[:last], ", "), f.formats[last])
 	}
-	return fmt.Errorf("use text, json or jsonl")
+	*f.value = Format(s)
+	return nil
 }
 
-// ListFormatFlag adds -o to a command that lists items.
-func ListFormatFlag(cmd *cobra.Command) *Format {
+// ListFormatFlag adds -o to a command that lists items. With wide, it accepts [FormatWide] too.
+func ListFormatFlag(cmd *cobra.Command, wide bool) *Format {
 	f := FormatText
-	cmd.Flags().VarP((*listFormat)(&f), "output", "o",
-		"output format: text, json (one page), or jsonl (one item per line)")
-	completeFormat(cmd, FormatText, FormatJSON, FormatJSONLines)
+	formats := []Format{FormatText, FormatJSON, FormatJSONLines}
+	usage := "output format: text, json (one page), or jsonl (one item per line)"
+	if wide {
+		formats = append(formats, FormatWide)
+		usage = "output format: text, json (one page), jsonl (one item per line), or wide"
+	}
+	value := &listFormat{value: &f}
+	for _, format := range formats {
+		value.formats = append(value.formats, string(format))
+	}
+	cmd.Flags().VarP(value, "output", "o", usage)
+	completeFormat(cmd, formats...)
 	return &f
 }
 
