@@ -17,7 +17,7 @@ type list[T any] struct {
 	row    func(item T) []string // the cells of an item
 	// wide has another table for -o wide, nil if there is none.
 	wide *table[T]
-	none string // said instead of a table if no filter is set
+	none string // said instead of a table if no filter is set, with commands in backticks
 	what string // the items, in the plural
 }
 
@@ -84,7 +84,7 @@ func (l list[T]) print(
 			continue
 		}
 		if header != nil && (output == command.FormatText || output == command.FormatWide) {
-			con.Infof("%s", l.empty(q, page.Next))
+			con.Infof("%s", con.Runnable(l.empty(q, page.Next)))
 		}
 		if page.LookedTo != nil && page.Next != nil {
 			con.Infof("looked at %s created since %s; continue with --cursor %s", l.what, con.When(page.LookedTo),

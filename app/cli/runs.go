@@ -56,7 +56,7 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
 			}
 		},
 		wide: wideRuns(con),
-		what: "runs", none: `no runs yet; start one with: mailroom send "hello"`,
+		what: "runs", none: "no runs yet; start one with `mailroom send hello`",
 	}.command(con, cmd, "")
 	show := cmd.RunE
 	return withClient(con, cmd, func(c *client.Client, args []string) error {

@@ -151,8 +151,8 @@ func resolveRunOf(ctx context.Context, c *client.Client, arg string, pick func(a
 	if run := pick(t); run != nil {
 		return *run, nil
 	}
-	return "", mailroom.Errorf(mailroom.CodeConflict, "thread %q has no such run: list its runs with mailroom runs "+
-		"--filter %s", t.ID, command.Quote("thread:"+client.Quote(t.ID)))
+	return "", mailroom.Errorf(mailroom.CodeConflict, "thread %q has no such run: list its runs with `mailroom runs "+
+		"--filter %s`", t.ID, command.Quote("thread:"+client.Quote(t.ID)))
 }
 
 // currentRun returns the run of a thread that has started and not finished.

@@ -30,7 +30,7 @@ func threadsCommand(con *command.Console) *cobra.Command {
 		row: func(t api.Thread) []string {
 			return []string{t.ID, t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), con.When(&t.UpdatedAt)}
 		},
-		what: "threads", none: `no threads yet; create one with: mailroom send "hello"`,
+		what: "threads", none: "no threads yet; create one with `mailroom send hello`",
 	}.command(con, cmd, "")
 }
 

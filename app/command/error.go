@@ -73,7 +73,7 @@ func (c *Console) ReportError(ctx context.Context, err error) int {
 	if hint != "" && !strings.HasPrefix(hint, "\n") {
 		hint = ": " + hint
 	}
-	c.Infof("mailroom: %s%s", message, hint)
+	c.Infof("mailroom: %s", c.Runnable(message+hint))
 	return code
 }
 

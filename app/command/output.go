@@ -114,7 +114,7 @@ func (c *Console) PrintJSON(v any) error {
 // header, it prints the text none to Stderr.
 func (c *Console) PrintList(rows [][]string, next *string, none string) error {
 	if len(rows) == 1 {
-		c.Infof("%s", none)
+		c.Infof("%s", c.Runnable(none))
 	} else if err := c.PrintTable(rows); err != nil {
 		return err
 	}

@@ -125,6 +125,7 @@ func runBridge(ctx context.Context, con *command.Console, b bridgeOptions) error
 		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", b.platform)
 	}
 	con.Data = string(dir) // hints of errors name the data folder
+	con.UseAbsolutePaths()
 	c.Command = con.CommandPrefix()
 	con.Infof("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
 	if err := serve(ctx, con, dir, c); err != nil {

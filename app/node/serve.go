@@ -191,6 +191,7 @@ func readEnvironment(con *command.Console, dir datadir.Dir, c *config.Config, lo
 	if usual, err := datadir.Default(con.Env); err != nil || usual != dir {
 		con.Data = string(dir)
 	}
+	con.UseAbsolutePaths()
 	c.Command = con.CommandPrefix()
 	return nil
 }
