@@ -15,11 +15,8 @@ type ImportResult struct{ New, Changed, Same, Skipped, Records int }
 func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	t.issues.index()
 	other.issues.index()
-	result.Same, result.Skipped = dropOld(t, other, nil) // the same or older; and deleted here
-	separate(t, other, nil)
-	same, skipped := dropOld(t, other, nil) // again, because separate gave issues new ids
-	result.Same, result.Skipped = result.Same+same, result.Skipped+skipped
-	was := map[string]string{} // lines by id
+	result.Same, result.Skipped = settle(t, other, nil) // the same or older; and deleted here
+	was := map[string]string{}                          // lines by id
 	for _, theirs := range other.All() {
 		switch ours := t.issues.get(theirs.ID); {
 		case ours == nil:

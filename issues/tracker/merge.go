@@ -28,9 +28,7 @@ func (t *Tracker) mergeWith(other, base *Tracker) {
 	if base != nil {
 		base.issues.index()
 	}
-	dropOld(t, other, base)
-	separate(t, other, base)
-	dropOld(t, other, base) // again, because separate gave issues new ids
+	settle(t, other, base)
 	absorb(t, other)
 	t.unite(other, base)
 }

@@ -80,15 +80,38 @@ func mergeTwo(t *Tracker, base, first, second *Issue) *Issue {
 	return out
 }
 
-// dropOld drops from other, where there is no base, copies that this clone knows to be old: of issues that t has in a
-// newer version, and of issues that t no longer has, with the dependencies on them. It returns the number of each.
-func dropOld(t, other, base *Tracker) (older, gone int) {
+// settle drops old copies from other, and gives issues of t and other that share an id different ids. It returns how
+// many copies were older than the issue in t, and how many were of an issue that t no longer has.
+func settle(t, other, base *Tracker) (older, gone int) {
 	if t.past.replaced == nil {
+		separate(t, other, base)
 		return 0, 0
 	}
+	old := oldCopies(t, other)
+	older, gone = dropOld(t, other, base, old)
+	separate(t, other, base)
+	moreOlder, moreGone := dropOld(t, other, base, old) // t has some under the ids that separate gave
+	return older + moreOlder, gone + moreGone
+}
+
+// oldCopies returns the marks, as [goneMark] makes them, of the issues in other whose lines t knows to be old. A new id
+// changes a line, but not the mark. An issue that other has twice is left out, because separate may unite the two.
+func oldCopies(t, other *Tracker) map[string]bool {
+	old := map[string]bool{}
+	for _, it := range other.issues.all() {
+		mark := goneMark(it)
+		_, twice := old[mark]
+		old[mark] = !twice && t.isOld(other.Line(it))
+	}
+	return old
+}
+
+// dropOld drops from other, where there is no base, the old copies: of issues that t has in a newer version, and of
+// issues that t no longer has, with the dependencies on them. It returns the number of each.
+func dropOld(t, other, base *Tracker, old map[string]bool) (older, gone int) {
 	var same, unknown []string
 	for _, theirs := range other.issues.all() {
-		if !t.isOld(other.Line(theirs)) || base.ancestor(theirs) != nil {
+		if !old[goneMark(theirs)] || base.ancestor(theirs) != nil {
 			continue
 		}
 		switch ours := t.issues.get(theirs.ID); {
