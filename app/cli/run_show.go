@@ -249,14 +249,14 @@ func (a attempt) outcome() string {
 	return out
 }
 
-// duration formats how long a run waited for its first start, and how long it took since then.
+// duration formats how long a run took since its first start, and how long it waited for that.
 func duration(r api.Run) string {
 	if r.StartedAt == nil {
 		return "-"
 	}
-	out := "started after " + r.StartedAt.Sub(r.CreatedAt).Round(time.Millisecond).String()
-	if r.FinishedAt != nil {
-		out += ", finished after a further " + r.FinishedAt.Sub(*r.StartedAt).Round(time.Millisecond).String()
+	queued := r.StartedAt.Sub(r.CreatedAt).Round(time.Millisecond)
+	if r.FinishedAt == nil {
+		return fmt.Sprintf("started after %s in the queue", queued)
 	}
-	return out
+	return fmt.Sprintf("%s, after %s in the queue", took(r), queued)
 }

@@ -3,10 +3,13 @@ package cli
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
+	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/entry"
 )
 
@@ -61,5 +64,32 @@ func TestAttemptsAreReadFromTheLog(t *testing.T) {
 		if out := got[i].outcome(); out != want {
 			t.Errorf("attempt %d: got %q, want %q", i+1, out, want)
 		}
+	}
+}
+
+func TestADurationSaysWhatTheRunTookAndWhatItWaited(t *testing.T) {
+	at := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
+	start, end := at.Add(20*time.Millisecond), at.Add(1520*time.Millisecond)
+	for _, c := range []struct {
+		run  api.Run
+		want string
+	}{
+		{api.Run{CreatedAt: at}, "-"},
+		{api.Run{CreatedAt: at, StartedAt: &start}, "started after 20ms in the queue"},
+		{api.Run{CreatedAt: at, StartedAt: &start, FinishedAt: &end}, "1.5s, after 20ms in the queue"},
+	} {
+		if got := duration(c.run); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestATicketWithoutArgumentsShowsNone(t *testing.T) {
+	action := "shout"
+	var out strings.Builder
+	printTicketPrompt(&command.Console{Stderr: &out},
+		api.Ticket{Kind: mailroom.TicketApproval, Action: &action, Arguments: json.RawMessage("null")})
+	if got := out.String(); strings.Contains(got, "null") || !strings.Contains(got, "\n  shout\n") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -20,6 +21,7 @@ func threadsCommand(con *command.Console) *cobra.Command {
 		Long:       "List threads, newest first. Filter fields: id, agent, owner, status and updated.",
 		Example: `  mailroom threads
   mailroom threads --filter 'status:waiting agent:tour'
+  mailroom threads -o wide
   mailroom threads show notes`,
 		Args: cobra.NoArgs,
 	}
@@ -29,6 +31,17 @@ func threadsCommand(con *command.Console) *cobra.Command {
 		header: []string{"THREAD", "AGENT", "STATUS", "QUEUED", "ENTRIES", "UPDATED"},
 		row: func(t api.Thread) []string {
 			return []string{t.ID, t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), con.When(&t.UpdatedAt)}
+		},
+		wide: &table[api.Thread]{
+			header: []string{
+				"MESSAGE", "AGENT", "STATUS", "QUEUED", "ENTRIES", "OWNER", "CREATED", "UPDATED", "THREAD", "LATEST RUN",
+			},
+			row: func(t api.Thread) []string {
+				return []string{
+					command.Shorten(cmp.Or(t.Title, "-"), 60), t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), t.Owner,
+					con.When(&t.CreatedAt), con.When(&t.UpdatedAt), t.ID, orDash(t.LatestRun),
+				}
+			},
 		},
 		what: "threads", none: "no threads yet; create one with `mailroom send hello`",
 	}.command(con, cmd, "")

@@ -21,7 +21,7 @@ func ticketsCommand(con *command.Console) *cobra.Command {
 event, a timer or child runs. Filter fields: id, state, kind, thread and run.`,
 		Example: `  mailroom tickets
   mailroom tickets --filter 'state:open kind:approval'
-  mailroom tickets --filter 'thread:notes -state:open'`,
+  mailroom tickets --filter 'thread:notes -state:open' -o wide`,
 		Args: cobra.NoArgs,
 	}
 	return list[api.Ticket]{
@@ -30,6 +30,19 @@ event, a timer or child runs. Filter fields: id, state, kind, thread and run.`,
 		row: func(k api.Ticket) []string {
 			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt),
 				command.Shorten(ticketSummary(k), 60)}
+		},
+		wide: &table[api.Ticket]{
+			header: []string{
+				"ASKS", "ACTION", "ARGUMENTS", "KIND", "STATE", "OPENED", "EXPIRES", "DECIDED", "BY", "REASON", "TICKET", "RUN",
+				"THREAD",
+			},
+			row: func(k api.Ticket) []string {
+				return []string{
+					command.Shorten(ticketSummary(k), 60), orDash(k.Action), command.Shorten(dashIfEmpty(arguments(k)), 100),
+					string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt), con.When(k.DecidedAt),
+					orDash(k.DecidedBy), orDash(k.Reason), k.ID, k.Run, k.Thread,
+				}
+			},
 		},
 		what: "tickets", none: "no tickets yet",
 	}.command(con, cmd, "state:open")
@@ -116,16 +129,20 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 func printTicketPrompt(con *command.Console, k api.Ticket) {
 	con.Infof("%s %s of run %s in thread %s: %s", k.Kind, display.Line(k.Name), k.Run, display.Line(k.Thread),
 		display.Line(deref(k.Prompt)))
-	given := string(k.Arguments)
-	if given == "null" { // none
-		given = ""
-	}
-	if action := strings.TrimSpace(deref(k.Action) + " " + given); action != "" {
+	if action := strings.TrimSpace(deref(k.Action) + " " + arguments(k)); action != "" {
 		con.Infof("  %s", display.Line(action))
 	}
 	if k.ExpiresAt != nil && k.State == mailroom.TicketOpen {
 		con.Infof("  expires %s", con.When(k.ExpiresAt))
 	}
+}
+
+// arguments returns the arguments of a ticket's action, "" without any.
+func arguments(k api.Ticket) string {
+	if string(k.Arguments) == "null" {
+		return ""
+	}
+	return string(k.Arguments)
 }
 
 func printTicket(con *command.Console, k api.Ticket, output command.Format) error {
