@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.server
 import os
+import subprocess
+import sys
 import threading
 import traceback
 import unittest
@@ -152,6 +154,42 @@ class TestClient(Case):
                 return pipe.read()
         self.serve("forks", handle)
         self.assertRegex(self.done(self.mailroom.send("x", agent="forks")), "forked child")
+
+
+    def test_a_client_that_is_let_go_leaves_no_socket_open(self) -> None:
+        program = '''
+import gc, threading
+from mailroom import Mailroom
+
+def use(mailroom, text):
+    run = mailroom.send(text, agent="echo")
+    next(iter(run.follow()))  # and lets the stream go
+    run.wait()
+
+def in_threads(mailroom):
+    threads = [threading.Thread(target=use, args=(mailroom, "hello")) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+use(Mailroom(), "hello")
+in_threads(Mailroom())
+with Mailroom() as mailroom:
+    use(mailroom, "hello")
+    assert mailroom.transport._kept.one is not None
+assert mailroom.transport._kept.one is None
+cycle = [Mailroom()]
+cycle.append(cycle)
+use(cycle[0], "hello")
+del cycle
+gc.collect()
+until_the_end = Mailroom()
+use(until_the_end, "hello")
+'''
+        env = {**self.env(), "PYTHONPATH": os.pathsep.join(sys.path)}
+        ended = subprocess.run([sys.executable, "-X", "dev", "-c", program], env=env, capture_output=True, text=True)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
 
 class TestText(unittest.TestCase):

@@ -23,6 +23,8 @@ class Mailroom:
 
         run = Mailroom().send("hello", agent="shout")
         print(run.wait().reply)
+
+    Its connections are closed with the last reference to it, or at the end of a `with Mailroom() as mailroom:`.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
@@ -51,6 +53,12 @@ class Mailroom:
         body.update({k: v for k, v in given.items() if v is not None})
         out = self.transport.call("POST", "/v1/messages", body)
         return Run(self.transport, {"id": out["run"], "thread": out["thread"], "status": out["status"]}, sent=out)
+
+    def __enter__(self) -> Mailroom:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Closes the connection of this thread. A later call opens another one."""

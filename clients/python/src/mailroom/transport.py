@@ -26,8 +26,22 @@ BINARY = "application/octet-stream"  # of the content of a blob
 FAULTS = 5  # answers with the code `internal` in a row, after which a request is not repeated
 
 
+class _Kept:
+    """The connection that a thread keeps. It is closed with the thread, and with the transport, that let it go."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self.connection = connection
+        self.pid = os.getpid()
+
+    def __del__(self) -> None:
+        self.connection.close()
+
+
 class Transport:
-    """Sends requests to the server at `url` with a bearer token. Safe for use by several threads."""
+    """Sends requests to the server at `url` with a bearer token. Safe for use by several threads.
+
+    A kept connection is closed by `close`, with its thread, or with the last reference to the transport.
+    """
 
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
         parts, self._port = address(url or os.environ.get("MAILROOM_URL") or "http://127.0.0.1:8420")
@@ -121,23 +135,23 @@ class Transport:
 
     def close(self) -> None:
         """Closes the kept connection of this thread."""
-        connection = getattr(self._kept, "connection", None)
+        kept: _Kept | None = getattr(self._kept, "one", None)
         self._open.pop(threading.get_ident(), None)
-        self._kept.connection = None
-        if connection is not None:
-            connection.close()
+        self._kept.one = None
+        if kept is not None:
+            kept.connection.close()
 
     def _connection(self, timeout: float, fresh: bool) -> tuple[http.client.HTTPConnection, bool]:
-        connection: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
+        kept: _Kept | None = getattr(self._kept, "one", None)
         # A forked child must not write into the connection of its parent.
-        if connection is not None and (fresh or self._kept.pid != os.getpid()):
+        if kept is not None and (fresh or kept.pid != os.getpid()):
             self.close()
-            connection = None
-        if connection is not None and connection.sock is not None:
-            connection.sock.settimeout(timeout)
-            return connection, True
+            kept = None
+        if kept is not None and kept.connection.sock is not None:
+            kept.connection.sock.settimeout(timeout)
+            return kept.connection, True
         made = self.dial(timeout)
-        self._kept.connection, self._kept.pid = made, os.getpid()
+        self._kept.one = _Kept(made)
         self._open[threading.get_ident()] = made
         return made, False
 
