@@ -182,12 +182,17 @@ class Performer:
             return self._loop
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Runs the loop until close. A task that exits ends its attempt, and would end the loop of all others too."""
+        """Runs the loop until close. A task that exits ends its attempt, and would end the loop of all others too.
+
+        A loop with a handler that still runs is left open: it may be in a call.
+        """
         while not self._closed:
             try:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 pass  # asyncio has recorded it in the task
+        if not asyncio.all_tasks(loop):
+            loop.close()
 
 
 def _outcome(attempt: Attempt, raised: BaseException | None) -> dict[str, Any]:
