@@ -7,12 +7,12 @@ import (
 )
 
 // Gist returns the beginning of a Markdown text as one line of plain text: at most n characters, then "…" if more
-// follow. It reads 8 bytes for each character at most, in linear time. Marks without a partner are text, and so is
+// follow. It reads 4 bytes for each character at most, in linear time. Marks without a partner are text, and so is
 // HTML. Render the result with [Line], because it can have any characters.
 func Gist(markdown string, n int) string {
 	begin, cut := markdown, false
-	if len(begin) > 8*n {
-		begin, cut = begin[:8*n], true
+	if most := 4 * n; len(begin) > most {
+		begin, cut = begin[:most], true
 	}
 	var words []string
 	fence := ""
@@ -81,6 +81,9 @@ func isItemNumber(s string) bool {
 
 // withoutMarks returns a line without the marks of code, emphasis, links and escapes.
 func withoutMarks(line string) string {
+	if !strings.ContainsAny(line, "\\`*_~[") {
+		return line
+	}
 	u := unmarking{line: line, dead: make([]bool, len(line)), partner: partners(line)}
 	for i := 0; i < len(line); {
 		i = u.next(i)

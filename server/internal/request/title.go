@@ -12,6 +12,7 @@ import (
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/display"
+	"mailroom/internal/jsontext"
 	"mailroom/store"
 )
 
@@ -122,18 +123,37 @@ func titleEntry(r *mailroom.Run) (ref store.EntryRef, size int64) {
 // titleOf returns the title that a message gives a run: its text, otherwise the name of a part. It is "" if the entry
 // has no message.
 func titleOf(e mailroom.Entry) string {
+	if e.Kind != entry.KindMessage && e.Kind != entry.KindEdited {
+		return ""
+	}
+	if title := display.Gist(textOf(e.Body), titleLength); title != "" {
+		return title
+	}
 	var m struct {
-		Text  string `json:"text"`
 		Parts []struct {
 			Name string `json:"name"`
 		} `json:"parts"`
 	}
-	if e.Kind != entry.KindMessage && e.Kind != entry.KindEdited || e.Decode(&m) != nil {
+	if e.Decode(&m) != nil {
 		return ""
 	}
-	title := display.Gist(m.Text, titleLength)
 	for _, part := range m.Parts {
-		title = cmp.Or(title, display.Gist(part.Name, titleLength))
+		if title := display.Gist(part.Name, titleLength); title != "" {
+			return title
+		}
 	}
-	return title
+	return ""
+}
+
+// textOf returns the text of the body of a message or an edit. It does not read what follows the text: the parts repeat
+// it.
+func textOf(body []byte) string {
+	const depth = 10_000
+	s := jsontext.Scan(body)
+	for s.Open('{'); s.More('}'); s.Value(depth) {
+		if string(s.Name()) == "text" && s.Peek() == '"' {
+			return string(s.ReadString())
+		}
+	}
+	return ""
 }
