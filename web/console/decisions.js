@@ -125,6 +125,7 @@ async function send(key) {
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   remove(key);
+  said.value = ''; // the outcome says the rest
   if (user.value === made.by) tell(made, results);
 }
 

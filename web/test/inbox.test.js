@@ -101,8 +101,8 @@ describe('the inbox', () => {
     const sent = [];
     page.on('request', (request) => request.method() === 'POST' && request.url().includes('/v1/tickets/') && sent.push(request.postDataJSON()));
     await operator.enter('inbox');
-    await operator.button('Approve').dblclick(); // the second click undoes nothing
-    await page.locator('.step').getByText('Approving').waitFor();
+    await operator.button('Deny').dblclick(); // the second click hits Undo, and undoes nothing
+    await page.locator('.step').getByText('Denying').waitFor();
     for (const [colorScheme, width] of [['light', 1440], ['dark', 390]]) {
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       await page.setViewportSize({ width, height: 800 });
