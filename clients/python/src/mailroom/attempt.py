@@ -7,6 +7,7 @@ repeated as it was, with the same number, until it is answered or the claim is l
 from __future__ import annotations
 
 import contextvars
+import json
 import logging
 import os
 import threading
@@ -16,7 +17,7 @@ from typing import Any, Callable
 from . import limits
 from .client import at
 from .errors import Aborted, Ended, LeaseLost, MailroomError, Parked, Stopped
-from .jsontext import check, clean
+from .jsontext import canonical, check, clean
 from .logs import Log
 from .rows import Row
 from .text import Live, Text
@@ -141,6 +142,8 @@ class Attempt:
             self.orders(found)
             if "state" in step:
                 self.state.clear()
+            if "checkpoint" in step:
+                self.claim["checkpoint"] = json.loads(canonical(step["checkpoint"]))  # as the next attempt reads it
             if "message" in body:
                 self.text.begin()
                 self.live.clear()

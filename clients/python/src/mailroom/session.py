@@ -99,7 +99,7 @@ class Session:
 
     @property
     def saved(self) -> Any:
-        """The run's last checkpoint; None at first."""
+        """The run's last checkpoint, also one of this attempt; None at first."""
         return self._attempt.claim.get("checkpoint")
 
     def checkpoint(self, value: Any) -> None:
