@@ -20,12 +20,17 @@ export function Prompt({ text }) {
   return html`<p class="prompt" tabindex=${text.length > LONG ? 0 : null}>${parts.map((part, i) => (i % 2 === 1 ? html`<code key=${i}>${part}</code>` : part))}</p>`;
 }
 
+// inLine returns arguments in one line, null if they are too long for it.
+function inLine(value) {
+  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 1).replace(/\n\s*/g, ' ');
+  return text.length > SHORT || text.includes('\n') ? null : text;
+}
+
 /** All arguments of a question, in one line if they are short. */
 export function Given({ value }) {
   if (value === null || value === undefined) return null;
-  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 1).replace(/\n\s*/g, ' ');
-  if (text.length > SHORT || text.includes('\n')) return html`<${Block} value=${value} label="Arguments" />`;
-  return html`<code class="given"><${Line} text=${text} /></code>`;
+  const text = inLine(value);
+  return text === null ? html`<${Block} value=${value} label="Arguments" />` : html`<code class="given"><${Line} text=${text} /></code>`;
 }
 
 /** The digest in full, for the details. */
@@ -56,7 +61,7 @@ export function Row({ ticket, own, selected, select }) {
     ${(own || (given !== null && given !== undefined)) && html`<div class="what">${own && html`<${Prompt} text=${ticket.prompt} />`}<${Given} value=${given} /></div>`}
     <${Decide} ticket=${ticket} reason=${open} />
     ${open && html`<dl class="more">
-      ${given !== null && given !== undefined && html`<${Detail} name="Arguments"><${Block} value=${given} label="Arguments in full" /><//>`}
+      ${given !== null && typeof given === 'object' && inLine(given) !== null && html`<${Detail} name="Arguments"><${Block} value=${given} label="Arguments, line by line" /><//>`}
       ${opened && html`<${Detail} name="Asked">${whole(opened)}<//>`}
       ${expires && html`<${Detail} name="Expires">${whole(expires)}<//>`}
       <${Fingerprint} digest=${digest} />

@@ -208,6 +208,15 @@ describe('the inbox', () => {
     await page.goto(`${server.url}/#/inbox`);
     await page.getByRole('alert').getByText('One decision was not sent, because the page was left').waitFor();
     await operator.shot('inbox-unsent');
+    await page.getByRole('alert').getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('alert').waitFor({ state: 'detached' });
+    const tab = await page.context().newPage(); // of the same session
+    await tab.goto(`${server.url}/#/inbox`);
+    await tab.getByRole('button', { name: 'Approve', exact: true }).click();
+    await tab.locator('.step .undo').waitFor();
+    await tab.close();
+    await page.reload();
+    await page.getByRole('alert').getByText('One decision was not sent, because the page was left').waitFor();
     await operator.button('Approve').click();
     await operator.button('Sign out').click();
     await page.getByRole('alert').getByText('because you were signed out').waitFor();

@@ -12,7 +12,7 @@ import report from '../../clients/js/test/report.js';
 import { serveBrowser } from './browser.js';
 
 /** The slowest files begin first, so that the two that run last are short. */
-const slowest = ['console.test.js', 'chat.test.js', 'console-pages.test.js', 'hostile.test.js', 'docs.test.js', 'live.test.js', 'push.test.js', 'rules.test.js'];
+const slowest = ['inbox.test.js', 'console.test.js', 'chat.test.js', 'console-pages.test.js', 'hostile.test.js', 'docs.test.js', 'live.test.js', 'push.test.js', 'rules.test.js'];
 
 const place = (file) => (slowest.includes(basename(file)) ? slowest.indexOf(basename(file)) : slowest.length);
 
