@@ -124,7 +124,7 @@ function Group({ group, at, setAt, count, more, decideAll }) {
 // useMoved returns a handler that stops a click which comes just after new data has moved lines: it was meant for another
 // one.
 function useMoved(list, visible, data, decided) {
-  const last = useRef({ ids: '', at: 0, focused: false, data, decided });
+  const last = useRef({ ids: '', at: -SETTLE, focused: false, data, decided });
   const ids = visible.map(({ id }) => id).join(' ');
   useLayoutEffect(() => {
     const news = last.current.data !== data || last.current.decided !== decided;
