@@ -109,7 +109,8 @@ func questions(o *Options) []kind.Question {
 		{Key: "tls", Usage: "encryption: required (STARTTLS), implicit or none"},
 		{Key: "insecure", Usage: "allow --tls none for other machines than this one"},
 		{Key: "allow", Usage: "private network or address that --server may be in; may be repeated"},
-		{Key: "user", Usage: "user name at the mail server", Prompt: kind.Ask("User name at the mail server [none]: ")},
+		{Key: "user", Usage: "user name at the mail server, empty to send without signing in",
+			Prompt: kind.Ask("User name at the mail server [none]: ")},
 		{Key: "password_file", Secret: "password", Usage: "use the password in this file; the file is not copied",
 			Prompt: func() string {
 				if o.User == "" {

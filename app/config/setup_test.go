@@ -115,6 +115,9 @@ func TestAnswersOfEachTypeBecomeSettings(t *testing.T) {
 			"sesame", "token_file = \"DIR/channel-parrot.token\"\nroom = \"HALL\"\n"},
 		"a file": {"\nhall\n", []string{"--token-file", file}, "Agent that handles the messages [echo]: Room: ", "hush",
 			"token_file = \"" + file + "\"\nroom = \"HALL\"\n"},
+		"an empty answer": {"\nhall\nsesame\n", []string{"--user", ""},
+			"Agent that handles the messages [echo]: Room: Token of : ", "sesame",
+			"token_file = \"DIR/channel-parrot.token\"\nroom = \"HALL\"\n"},
 		"default": {"", []string{"--agent", "echo", "--token-file", file, "--room", "x", "--color", "", "--loud=false"}, "",
 			"hush", "token_file = \"" + file + "\"\nroom = \"X\"\n"},
 		"flags": {
