@@ -31,76 +31,96 @@ func ListRuns(rd store.Reader, who *auth.Token, rows []*mailroom.Run) ([]api.Run
 	if err != nil {
 		return nil, err
 	}
-	titles, err := titlesOf(rd, rows)
-	for i := range out {
-		out[i].Title = titles[out[i].ID]
-	}
-	return out, err
-}
-
-// ListThreads is showThreads with the titles of their latest runs.
-func ListThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
-	out, err := showThreads(rd, rows)
-	if err != nil {
-		return nil, err
-	}
-	var latest []string
-	for _, t := range out {
-		if t.LatestRun != nil {
-			latest = append(latest, *t.LatestRun)
-		}
-	}
-	if len(latest) == 0 {
-		return out, nil
-	}
-	runs, err := rd.Runs(store.RunQuery{IDs: latest})
-	if err != nil {
-		return nil, err
-	}
-	titles, err := titlesOf(rd, runs)
-	for i, t := range out {
-		if t.LatestRun != nil {
-			out[i].Title = titles[*t.LatestRun]
-		}
-	}
-	return out, err
-}
-
-// titlesOf returns the titles of runs by their ids. It leaves out those that exceed titleBytes.
-func titlesOf(rd store.Reader, rows []*mailroom.Run) (map[string]string, error) {
-	titles := map[string]string{}
-	batch := map[store.EntryRef]string{} // ids of the runs of the next query
-	size, left := int64(0), int64(titleBytes)
+	titles := newTitleReader(rd)
 	for _, r := range rows {
-		ref, need := titleEntry(r)
-		switch {
-		case ref.Seq == 0:
-		case r.InputText != "" && len(r.Inputs) == 1 && ref.Seq == r.FirstSeq:
-			titles[r.ID] = display.Gist(r.InputText, titleLength)
-		case need <= left:
-			if size > 0 && size+need > titleBatch {
-				if err := readTitles(rd, batch, titles); err != nil {
-					return nil, err
-				}
-				size = 0
-			}
-			batch[ref] = r.ID
-			size, left = size+need, left-need
+		if err := titles.add(r); err != nil {
+			return nil, err
 		}
 	}
-	return titles, readTitles(rd, batch, titles)
+	if err := titles.readBatch(); err != nil {
+		return nil, err
+	}
+	for i := range out {
+		out[i].Title = titles.found[out[i].ID]
+	}
+	return out, nil
 }
 
-// readTitles moves the runs of a batch to titles. It leaves out a run whose entry is gone.
-func readTitles(rd store.Reader, batch map[store.EntryRef]string, titles map[string]string) error {
-	if len(batch) == 0 {
+// ListThreads makes the wire objects of threads, with the titles of their latest runs.
+func ListThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
+	titles := newTitleReader(rd)
+	out := make([]api.Thread, 0, len(rows))
+	for _, t := range rows {
+		shown, latest, err := showThread(rd, t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, shown)
+		if latest == nil {
+			continue
+		}
+		if err := titles.add(latest); err != nil {
+			return nil, err
+		}
+	}
+	if err := titles.readBatch(); err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if out[i].LatestRun != nil {
+			out[i].Title = titles.found[*out[i].LatestRun]
+		}
+	}
+	return out, nil
+}
+
+// titleReader reads the titles of runs. It keeps no rows, which may be large, and leaves out the runs whose messages
+// exceed titleBytes.
+type titleReader struct {
+	rd    store.Reader
+	found map[string]string         // titles, by the id of the run
+	batch map[store.EntryRef]string // ids of the runs whose titles the next query reads
+	size  int64                     // of the messages of batch
+	left  int64                     // of titleBytes
+}
+
+func newTitleReader(rd store.Reader) *titleReader {
+	return &titleReader{rd: rd, found: map[string]string{}, batch: map[store.EntryRef]string{}, left: titleBytes}
+}
+
+// add has the title of r read, by a later call of add or readBatch at the latest.
+func (t *titleReader) add(r *mailroom.Run) error {
+	ref, need := titleEntry(r)
+	switch {
+	case ref.Seq == 0:
+		return nil
+	case r.InputText != "" && len(r.Inputs) == 1 && ref.Seq == r.FirstSeq:
+		t.found[r.ID] = display.Gist(r.InputText, titleLength)
+		return nil
+	case need > t.left:
 		return nil
 	}
-	entries, err := rd.Entries(store.EntryQuery{At: slices.Collect(maps.Keys(batch))})
-	for _, e := range entries {
-		titles[batch[store.EntryRef{Thread: e.Thread, Seq: e.Seq}]] = titleOf(e)
+	if t.size+need > titleBatch {
+		if err := t.readBatch(); err != nil {
+			return err
+		}
 	}
-	clear(batch)
+	t.batch[ref] = r.ID
+	t.size, t.left = t.size+need, t.left-need
+	return nil
+}
+
+// readBatch reads the titles of batch. It leaves out a run whose entry is gone.
+func (t *titleReader) readBatch() error {
+	if len(t.batch) == 0 {
+		return nil
+	}
+	entries, err := t.rd.Entries(store.EntryQuery{At: slices.Collect(maps.Keys(t.batch))})
+	for _, e := range entries {
+		t.found[t.batch[store.EntryRef{Thread: e.Thread, Seq: e.Seq}]] = titleOf(e)
+	}
+	clear(t.batch)
+	t.size = 0
 	return err
 }
 

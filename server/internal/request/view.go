@@ -177,23 +177,15 @@ func Known(t time.Time) *time.Time {
 	return &t
 }
 
-// showThreads makes the wire objects of threads. What their rows lack is derived from the rows of
-// their runs.
-func showThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
-	out := make([]api.Thread, 0, len(rows))
-	for _, t := range rows {
-		shown, err := ShowThread(rd, t)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, shown)
-	}
-	return out, nil
+// ShowThread makes the wire object of a thread. What its row lacks is derived from the rows of its runs.
+func ShowThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
+	out, _, err := showThread(rd, t)
+	return out, err
 }
 
-// ShowThread makes the wire object of a thread.
-func ShowThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
-	out := api.Thread{
+// showThread is ShowThread with the latest run of the thread, nil without one.
+func showThread(rd store.Reader, t *mailroom.Thread) (out api.Thread, latest *mailroom.Run, err error) {
+	out = api.Thread{
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
 		Parent: Given(t.Parent), DeliverTo: Given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt,
 		UpdatedAt: t.UpdatedAt,
@@ -201,23 +193,22 @@ func ShowThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 	if len(out.Metadata) == 0 || reserved.Prefix(t.ID) == reserved.Alert { // how a browser is reached is a secret
 		out.Metadata = json.RawMessage("{}")
 	}
-	var err error
 	if out.Queued, err = CountQueued(rd, t.ID); err != nil {
-		return out, err
+		return out, nil, err
 	}
 	if out.Status, err = ThreadStatus(rd, t, out.Queued); err != nil {
-		return out, err
+		return out, nil, err
 	}
 	if out.Status == api.ThreadWaiting {
 		out.WaitingRun = Given(t.Current)
 	} else {
 		out.ActiveRun = Given(t.Current)
 	}
-	latest, err := rd.Runs(store.RunQuery{Thread: t.ID, Limit: 1})
-	if err == nil && len(latest) > 0 {
-		out.LatestRun = &latest[0].ID
+	runs, err := rd.Runs(store.RunQuery{Thread: t.ID, Limit: 1})
+	if err == nil && len(runs) > 0 {
+		latest, out.LatestRun = runs[0], Given(runs[0].ID) // a pointer into the row would keep its reply
 	}
-	return out, err
+	return out, latest, err
 }
 
 // CountQueued returns how many runs of a thread are queued or scheduled.
