@@ -94,14 +94,16 @@ func settle(t, other, base *Tracker) (older, gone int) {
 	return older + moreOlder, gone + moreGone
 }
 
-// oldCopies returns the marks, as [goneMark] makes them, of the issues in other whose lines t knows to be old. A new id
-// changes a line, but not the mark. An issue that other has twice is left out, because separate may unite the two.
+// oldCopies returns the marks, as [goneMark] makes them, of the issues in other that bring no news: t has the same
+// line, or knows it to be old. A new id of the issue, or of one that it depends on, changes the line, but not the mark.
+// An issue that other has twice is left out, because separate may unite the two.
 func oldCopies(t, other *Tracker) map[string]bool {
 	old := map[string]bool{}
 	for _, it := range other.issues.all() {
-		mark := goneMark(it)
+		mark, line := goneMark(it), other.Line(it)
 		_, twice := old[mark]
-		old[mark] = !twice && t.isOld(other.Line(it))
+		ours := t.issues.get(it.ID)
+		old[mark] = !twice && (t.isOld(line) || ours != nil && t.Line(ours) == line)
 	}
 	return old
 }
