@@ -3,6 +3,7 @@
 import { html, render, useEffect, useRef, useState } from '../vendor/preact.js';
 import { client, leave, may, paste, pending, refusal, resolve, start, started, user } from './account.js';
 import { address, go, link } from './address.js';
+import { AgentPage } from './agent.js';
 import { Agents } from './agents.js';
 import { Alerts } from './alerts.js';
 import { Channels } from './channels.js';
@@ -38,7 +39,10 @@ const PAGES = [
   { name: 'tokens', title: 'Tokens', key: 'k', scope: '', page: Tokens },
 ];
 
-const HIDDEN = { run: { name: 'run', title: 'Run', page: RunPage, under: 'runs' } };
+const HIDDEN = {
+  run: { name: 'run', title: 'Run', page: RunPage, under: 'runs' },
+  agent: { name: 'agent', title: 'Agent', page: AgentPage, under: 'agents' },
+};
 
 function App() {
   if (!started.value) return html`<p class="empty" role="status">Opening…</p>`;

@@ -6,6 +6,7 @@ import { link } from './address.js';
 import { useLoad, useNow } from './load.js';
 import { Empty, Line, Problem, Status, Time } from './parts.js';
 import { Trends } from './trends.js';
+import { Waits } from './waits.js';
 import { between, duration, number } from './words.js';
 
 const AT_REST = new Set(['connected', 'starting', 'standby']);
@@ -46,8 +47,8 @@ export function Overview() {
     <h2>Needs attention</h2>
     ${paused.length + gone.length + down.length === 0 ? html`<p class="hint">${idle.length === 0 ? 'All agents available' : html`<a href=${link('agents')}>${idle.length === 1 ? '1 agent' : `${number(idle.length)} agents`} without queued runs unavailable</a>`}${channels.length > 0 ? ', all channels connected' : ''}.</p>` : html`<ul class="plain">
       ${down.map((channel) => html`<li key=${`c ${channel.name}`}><${Status} of=${channel.state} tone=${channel.state === 'queued' ? 'warn' : undefined} /> <span>channel <a href=${link('channels')}><${Line} text=${channel.name} /></a>: <${Line} text=${channel.reason} /></span></li>`)}
-      ${paused.map((agent) => html`<li key=${`p ${agent.name}`}><${Status} of="paused" /> <span>agent <a href=${link('agents')}><${Line} text=${agent.name} /></a>, by <${Line} text=${agent.paused.by} /> <${Time} at=${agent.paused.at} />; ${number(agent.queued)} queued</span></li>`)}
-      ${gone.map((agent) => html`<li key=${`g ${agent.name}`}><${Status} of="unavailable" /> <span>agent <a href=${link('agents')}><${Line} text=${agent.name} /></a>: ${number(agent.queued)} queued, <${Line} text=${agent.reason} /></span></li>`)}
+      ${paused.map((agent) => html`<li key=${`p ${agent.name}`}><${Status} of="paused" /> <span>agent <a href=${link('agent', agent.name)}><${Line} text=${agent.name} /></a>, by <${Line} text=${agent.paused.by} /> <${Time} at=${agent.paused.at} />; ${number(agent.queued)} queued</span></li>`)}
+      ${gone.map((agent) => html`<li key=${`g ${agent.name}`}><${Status} of="unavailable" /> <span>agent <a href=${link('agent', agent.name)}><${Line} text=${agent.name} /></a>: ${number(agent.queued)} queued, <${Line} text=${agent.reason} /></span></li>`)}
     </ul>`}
     ${may('metrics') && html`<${Trends} agents=${agents} />`}
     <h2>Latest failures</h2>
@@ -55,18 +56,6 @@ export function Overview() {
     <p class="hint">The server started ${duration(between(stats.started_at, now))} ago.</p>
   </section>`;
 }
-
-// Waits says why queued runs do not run, the cause of the most runs first.
-function Waits({ waits, queued }) {
-  if (waits.runs === 0) return null;
-  return html`<h2>Why ${number(queued)} queued ${queued === 1 ? 'run does' : 'runs do'} not run</h2>
-    ${waits.looked_to && html`<p class="hint">${number(waits.runs)} of them were looked at.</p>`}
-    <ol class="plain waits">${waits.items.slice(0, 10).map((group) => html`<li key=${`${group.cause} ${group.agent} ${group.run}`}>
-      <strong>${number(group.runs)}</strong> ${group.runs === 1 ? 'waits' : 'wait'}${group.runs !== group.behind && html` behind ${number(group.behind)} ${group.behind === 1 ? 'run' : 'runs'}`} for <a href=${CAUSES[group.cause]?.(group) ?? link('run', group.run)}><${Line} text=${group.text} /></a> <span class="note">since <${Time} at=${group.since} /></span></li>`)}</ol>`;
-}
-
-// CAUSES has the page on which a person can end a cause. Other causes link to the page of a run that waits.
-const CAUSES = { decision: ({ behind, run }) => (behind > 1 ? link('inbox') : link('run', run)), pause: () => link('agents'), worker: () => link('agents'), server: () => link('agents') };
 
 // age returns for how long the oldest question has been open. questions are newest first; if the server has more, the
 // last one gives only a lower bound. The age is unknown if an older server does not say when a question was opened.

@@ -12,28 +12,36 @@ import { duration, number } from './words.js';
 const compact = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
 const dollars = new Intl.NumberFormat(undefined, { style: 'currency', currency: 'USD', maximumSignificantDigits: 3 });
 
+const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumSignificantDigits: 2 });
+
 const RENEW = 20; // seconds between requests; one for each run that ends would make the server read much
 
-/** The runs that ended: how many, how they ended, how long they waited, and what they used. */
-export function Trends({ agents }) {
-  const { range: asked, agent = '' } = address.value.params;
+/**
+ * The runs that ended: how many, how they ended, how long they waited, and what they used. With of, those of one agent,
+ * on its page; otherwise one of agents can be chosen.
+ */
+export function Trends({ agents = [], of = '' }) {
+  const { range: asked, agent = of } = address.value.params;
   const range = RANGES[asked] ? asked : 'day';
   const turn = Math.floor(useNow(RENEW) / 1000 / RENEW);
   const { data, error, reload } = useLoad(async (signal) => ({
     range, series: await client.series({ ...request(range, Date.now()), agent: agent || undefined, signal }),
   }), [range, agent, turn], []);
-  const choose = (params) => go('overview', '', { ...address.value.params, ...params }, { replace: true });
+  const choose = (params) => go(of ? 'agent' : 'overview', of, { ...address.value.params, ...params }, { replace: true });
   return html`<div class="tools">
       <h2>Runs that ended</h2><span class="gap"></span>
       <span class="quick" role="group" aria-label="Range">${Object.entries(RANGES).map(([name, { name: text }]) => html`<button key=${name} type="button" class="chip" aria-pressed=${String(name === range)} onClick=${() => choose({ range: name })}>${text}</button>`)}</span>
-      <select aria-label="Agent" value=${agent} onChange=${(event) => choose({ agent: event.target.value })}>
+      ${!of && html`<select aria-label="Agent" value=${agent} onChange=${(event) => choose({ agent: event.target.value })}>
         <option value="">All agents</option>
         ${[...new Set([...agents.map(({ name }) => name), ...(agent ? [agent] : [])])].map((name) => html`<option key=${name} value=${name}><${Line} text=${name} /></option>`)}
-      </select>
+      </select>`}
     </div>
     <${Problem} error=${error} retry=${reload} />
     ${data && html`<${Charts} ...${data} />`}`;
 }
+
+/** Which part of a whole a number is, if that says more than the number. */
+const part = (n, of) => (n > 0 && n < of ? ` (${percent.format(n / of)})` : '');
 
 function Charts({ range, series }) {
   const list = bars(series, RANGES[range].bar);
@@ -47,7 +55,7 @@ function Charts({ range, series }) {
   const delay = (ms) => duration(ms) || '0ms';
   return html`<div class="charts">
     <${Chart} title="Ended" ...${x} format=${number}
-      summary=${`${number(ended)} ended, ${number(sums.failed)} failed, ${number(sums.cancelled)} cancelled`}
+      summary=${`${number(ended)} ended, ${number(sums.failed)} failed${part(sums.failed, ended)}, ${number(sums.cancelled)} cancelled`}
       series=${[
         { name: 'Completed', color: '--good', values: column('completed') },
         { name: 'Failed', color: '--bad', values: column('failed') },

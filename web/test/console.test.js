@@ -128,7 +128,7 @@ describe('the console', () => {
     await operator.enter();
     const { page } = operator;
     const ended = page.locator('figure', { hasText: 'Ended' });
-    await ended.getByText(/^\d+ ended, 1 failed, 0 cancelled$/).waitFor();
+    await ended.getByText(/^\d+ ended, 1 failed( \(\d+(\.\d+)?%\))?, 0 cancelled$/).waitFor();
     await operator.button('Hour').click();
     await page.getByLabel('Agent').selectOption('broken');
     await ended.getByText('1 ended, 1 failed, 0 cancelled').waitFor();
@@ -314,7 +314,8 @@ describe('the console', () => {
     const echo = (await client.agents()).find(({ name }) => name === 'echo');
     assert.equal(echo.paused, null);
     assert.deepEqual(echo.retry, { attempts: 5, first: '250ms', most: '30s', max_crashes: 3, permanent_exits: [], unavailable_exits: [] });
-    await operator.page.locator('tr', { hasText: 'echo' }).getByText('5 attempts, 250ms to 30s, 3 crashes').waitFor();
+    await operator.page.getByRole('link', { name: 'echo', exact: true }).click();
+    await operator.page.getByText('5 attempts, 250ms to 30s, 3 crashes').waitFor();
   });
 
   test('hostile content stays text', async (t) => {
