@@ -18,6 +18,7 @@ type codec struct {
 	members []member
 	keys    []string // quoted names with the colon, as most writers format them
 	byName  map[string]int
+	shared  map[string]bool // see [codec.forShared]
 }
 
 func newCodec() *codec {
@@ -27,6 +28,14 @@ func newCodec() *codec {
 		c.keys = append(c.keys, encodeText(m.name)+":")
 	}
 	return c
+}
+
+// forShared returns a codec that merges lines of a file in which several issues share one of these ids. Two references
+// to such an id that were made apart may mean different issues, so it keeps both.
+func (c *codec) forShared(ids map[string]bool) *codec {
+	out := *c
+	out.shared = ids
+	return &out
 }
 
 // read parses a line into an issue. An issue must have an id. A member of the wrong type counts as

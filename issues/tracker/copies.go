@@ -24,8 +24,9 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 	var base *Tracker
 	asked := false
 	others := map[string][]*Issue{} // issues of other origin, by id
+	codec := t.codec
+	t.codec = codec.forShared(sharedIDs(t, copies))
 	for _, it := range copies {
-		t.codec.complete(&scanner{}, it)
 		group := append([]*Issue{t.issues.get(it.ID)}, others[it.ID]...)
 		i := slices.IndexFunc(group, func(other *Issue) bool { return sameOrigin(other, it) })
 		if i >= 0 && t.Line(group[i]) == t.Line(it) || i < 0 && t.isOld(t.Line(it)) && wasRemoved(t, it) &&
@@ -46,8 +47,23 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 			others[it.ID][i-1] = mergeCopies(t, base, group[i], it)
 		}
 	}
-	splitCopies(t, others)
+	splits := splitCopies(t, others)
+	t.codec = codec
+	redirectByTime(t, splits)
+	t.splits = append(t.splits, splits...)
 	slices.SortStableFunc(t.others, func(a, b otherLine) int { return cmp.Compare(a.number, b.number) })
+}
+
+// sharedIDs returns the ids that issues of different origin have. It completes the copies.
+func sharedIDs(t *Tracker, copies []*Issue) map[string]bool {
+	shared := map[string]bool{}
+	for _, it := range copies {
+		t.codec.complete(&scanner{}, it)
+		if !sameOrigin(t.issues.get(it.ID), it) {
+			shared[it.ID] = true
+		}
+	}
+	return shared
 }
 
 // mergeCopies merges two lines of the same issue. It uses the issue of the base only if the base has one line of it:
@@ -79,8 +95,7 @@ func (it *Issue) in(line *Issue) *Issue {
 }
 
 // splitCopies lets the first of several issues with one id keep it, and gives the others new ids.
-func splitCopies(t *Tracker, others map[string][]*Issue) {
-	var splits []Split
+func splitCopies(t *Tracker, others map[string][]*Issue) (splits []Split) {
 	for _, id := range slices.Sorted(maps.Keys(others)) {
 		group := append([]*Issue{t.issues.get(id)}, others[id]...)
 		slices.SortStableFunc(group, compareOrigins)
@@ -95,8 +110,7 @@ func splitCopies(t *Tracker, others map[string][]*Issue) {
 			splits = append(splits, Split{ID: id, Kept: group[0], Moved: moved})
 		}
 	}
-	redirectByTime(t, splits)
-	t.splits = append(t.splits, splits...)
+	return splits
 }
 
 // redirectByTime changes references in lines whose side of the merge is unknown. If only one of the issues existed

@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -139,5 +141,35 @@ func TestASplitNamesTheReferencesThatMayMeanEitherIssue(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"x-2": "x-1", "x-3": s.Moved.ID, "x-4": "x-1"}, got); diff != "" {
 		t.Errorf("dependencies (-want +got):\n%s", diff)
+	}
+}
+
+// Two clones created a child with one number, and each made its parent depend on its own child: a union of their files
+// has two lines of the parent, whose equal dependencies mean different issues.
+func TestAUnionKeepsTheDependenciesOnBothIssuesOfAnID(t *testing.T) {
+	line := func(id, at, by, depends string) string {
+		if depends != "" {
+			depends = fmt.Sprintf(`,"dependencies":[{"issue_id":%q,"depends_on_id":"x-a.1","type":"related",%s}]`, id, depends)
+		}
+		return fmt.Sprintf(`{"id":%q,"title":"same","status":"open","created_at":%q,"created_by":%q,"updated_at":%q%s}`+"\n",
+			id, at, by, at, depends)
+	}
+	for _, parents := range []int{0, 1} { // whose line is first
+		bob := line("x-a", "2026-01-01T00:00:01Z", "ann", `"created_at":"2026-01-01T00:00:04Z","created_by":"bob"`)
+		cleo := line("x-a", "2026-01-01T00:00:01Z", "ann", `"created_at":"2026-01-01T00:00:05Z","created_by":"cleo"`)
+		both := []string{bob, cleo}
+		tr, err := Parse(both[parents] + both[1-parents] + line("x-a.1", "2026-01-01T00:00:02Z", "bob", "") +
+			line("x-a.1", "2026-01-01T00:00:03Z", "cleo", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range tr.issues.get("x-a").Dependencies {
+			got = append(got, d.CreatedBy+" on that of "+tr.issues.get(d.On).CreatedBy)
+		}
+		slices.Sort(got)
+		if want := []string{"bob on that of bob", "cleo on that of cleo"}; !slices.Equal(got, want) {
+			t.Errorf("x-a depends: %q, want %q", got, want)
+		}
 	}
 }

@@ -164,7 +164,7 @@ func (c *codec) combine(a, b *Issue) *Issue {
 		}
 	}
 	out.Labels = union(newer.Labels, older.Labels, labelKey, labelKey)
-	out.Dependencies = union(newer.Dependencies, older.Dependencies, dependencyKey, func(d Dependency) string {
+	out.Dependencies = union(newer.Dependencies, older.Dependencies, c.dependencyKey, func(d Dependency) string {
 		return d.text(out.ID)
 	})
 	out.Comments = union(newer.Comments, older.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
@@ -174,6 +174,13 @@ func (c *codec) combine(a, b *Issue) *Issue {
 // labelKey and the functions below identify equal elements in two copies.
 func labelKey(l string) string          { return l }
 func dependencyKey(d Dependency) string { return d.On + "\x00" + d.Type }
+func (c *codec) dependencyKey(d Dependency) string {
+	key := dependencyKey(d)
+	if c.shared[d.On] {
+		key += "\x00" + d.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + d.CreatedBy
+	}
+	return key
+}
 func commentKey(c Comment) string {
 	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
 }

@@ -284,7 +284,7 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 			d.raw = replaceText(d.raw, "issue_id", id)
 		}
 		if !slices.ContainsFunc(out.Dependencies, func(x Dependency) bool {
-			return dependencyKey(x) == dependencyKey(d)
+			return c.dependencyKey(x) == c.dependencyKey(d)
 		}) || d.On == "" {
 			out.Dependencies = append(out.Dependencies, d)
 		}

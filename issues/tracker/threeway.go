@@ -115,7 +115,7 @@ func (m *threeWay) choose(name string) string {
 		out.Labels = mergeElements(m.base.Labels, m.ours.Labels, m.theirs.Labels, out.Labels, labelKey, labelKey)
 	case "dependencies":
 		out.Dependencies = mergeElements(m.base.Dependencies, m.ours.Dependencies, m.theirs.Dependencies, out.Dependencies,
-			dependencyKey, func(d Dependency) string {
+			m.codec.dependencyKey, func(d Dependency) string {
 				return d.text(out.ID)
 			})
 	case "comments":
