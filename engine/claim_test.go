@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"mailroom"
 	"mailroom/store"
 )
@@ -100,9 +98,13 @@ func TestClaimOfALostLeaseIsReleased(t *testing.T) {
 		h.wait(time.Second)
 		p.line.thaw()
 		h.wait(10 * time.Second)
-		h.status(out.Run, mailroom.StatusCompleted)
-		if diff := cmp.Diff([]int{2}, entered.all()); diff != "" {
-			t.Errorf("attempts that started the agent: %s", diff)
+		r := h.status(out.Run, mailroom.StatusCompleted)
+		// The worker may claim the run once more at the moment in which its lease is found lost, and releases that claim too.
+		if got := entered.all(); len(got) != 1 || got[0] < 2 || got[0] > 3 {
+			t.Errorf("attempts that started the agent: %v, want one after the first", got)
+		}
+		if r.Failures != 0 || r.Crashes != 0 {
+			t.Errorf("got %d failures, %d crashes, want none", r.Failures, r.Crashes)
 		}
 	})
 }
