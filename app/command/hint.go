@@ -24,9 +24,10 @@ func (c *Console) Runnable(text string) string {
 	})
 }
 
-// needsServer reports whether a command line depends on the server and does not name one.
+// needsServer reports whether a command line depends on the server and does not name one. Commands of store name stores
+// by flags of their own.
 func (c *Console) needsServer(words []string) bool {
-	if slices.Contains([]string{"context", "completion", "help", "version", "issue"}, words[0]) {
+	if slices.Contains([]string{"context", "completion", "help", "version", "issue", "store"}, words[0]) {
 		return false
 	}
 	return !slices.ContainsFunc(words, func(word string) bool {

@@ -16,10 +16,11 @@ func TestCommandsInTextsSelectTheServerOfTheCommand(t *testing.T) {
 		"see `mailroom send --help`":         "see `bin/mailroom send --help`",
 		"`mailroom restore FILE`, or `mailroom restore --accept-loss`": "`bin/mailroom restore --data 'my data' FILE`, " +
 			"or `bin/mailroom restore --data 'my data' --accept-loss`",
-		"`mailroom serve --data x`": "`bin/mailroom serve --data x`",
-		"see `mailroom context`":    "see `bin/mailroom context`",
-		"`mailroom`":                "`bin/mailroom`",
-		"mailroom send, `bd list`":  "mailroom send, `bd list`",
+		"repeat `mailroom store copy`": "repeat `bin/mailroom store copy`",
+		"`mailroom serve --data x`":    "`bin/mailroom serve --data x`",
+		"see `mailroom context`":       "see `bin/mailroom context`",
+		"`mailroom`":                   "`bin/mailroom`",
+		"mailroom send, `bd list`":     "mailroom send, `bd list`",
 	} {
 		if got := con.Runnable(text); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
