@@ -9,14 +9,17 @@ import { Trends } from './trends.js';
 import { Waits } from './waits.js';
 import { number } from './words.js';
 
-const GROUPS = 10; // errors that are shown
+const GROUPS = 10; // errors that are shown, the commonest first
 
 async function readAll(name, signal) {
   const q = term('agent', name);
   const [agents, workers, failures, waits] = await Promise.all([
-    client.agents({ signal }), client.workers({ signal }), client.failures({ q, limit: GROUPS, signal }), client.waits({ q, signal }),
+    client.agents({ signal }), client.workers({ signal }), client.failures({ q, limit: 200, signal }), client.waits({ q, signal }),
   ]);
-  return { agent: agents.find((one) => one.name === name) ?? null, workers: workers.filter(({ agents: served }) => served.includes(name)), failures, waits };
+  return {
+    agent: agents.find((one) => one.name === name) ?? null, workers: workers.filter(({ agents: served }) => served.includes(name)),
+    errors: failures.items.sort((a, b) => b.runs - a.runs), waits,
+  };
 }
 
 /** The page of the agent whose name is the id. */
@@ -31,9 +34,9 @@ export function AgentPage({ id }) {
     <p><a href=${runs()}>All its runs</a></p>
     ${data && html`<${Waits} waits=${data.waits} queued=${data.waits.runs} />
       <h2>Errors</h2>
-      ${data.failures.items.length === 0 && html`<${Empty} title="No failed runs">Runs of it that failed for good appear here, grouped by their error.<//>`}
-      ${data.failures.items.length > 0 && html`<ol class="plain">${data.failures.items.map((group) => html`<li key=${group.group}><strong>${number(group.runs)}</strong> <a href=${runs(`status:failed ${term('group', group.group)}`)}><${Line} text=${group.message || 'The error of these runs is gone.'} /></a> <span class="note">${group.class}, last <${Time} at=${group.last_at} />, <${RunLink} id=${group.run} /></span></li>`)}</ol>
-        ${data.failures.items.length === GROUPS && html`<p><a href=${link('failures', '', { q: term('agent', id) })}>All its errors</a></p>`}`}`}
+      ${data.errors.length === 0 && html`<${Empty} title="No failed runs">Runs of it that failed for good appear here, grouped by their error.<//>`}
+      ${data.errors.length > 0 && html`<ol class="plain">${data.errors.slice(0, GROUPS).map((group) => html`<li key=${group.group}><strong>${number(group.runs)}</strong> <a href=${runs(`status:failed ${term('group', group.group)}`)}><${Line} text=${group.message || 'The error of these runs is gone.'} /></a> <span class="note">${group.class}, last <${Time} at=${group.last_at} />, <${RunLink} id=${group.run} /></span></li>`)}</ol>
+        ${data.errors.length > GROUPS && html`<p><a href=${link('failures', '', { q: term('agent', id) })}>All its errors</a></p>`}`}`}
     ${may('metrics') && html`<${Trends} of=${id} />`}
     ${data && html`<h2>Workers</h2>
       ${data.workers.length === 0 ? html`<p class="hint">No worker that you may see serves it.</p>` : html`<${Workers} workers=${data.workers} />`}`}
