@@ -61,8 +61,8 @@ func TestSubmitAllSkipsASubmitWhoseKeyIsUsed(t *testing.T) {
 	})
 }
 
-// TestATokenCannotStopTheAlertsOfOthers has a token with as many rules as it may have, whose agents invent an
-// error each time.
+// TestATokenCannotStopTheAlertsOfOthers has a token with the maximum number of rules. Its agents fail 60 times, each
+// time with another error text.
 func TestATokenCannotStopTheAlertsOfOthers(t *testing.T) {
 	inBubble(t, []alert.Rule{rule(alert.KindTicket, alert.KindFailed)}, []string{"phone", "mail"}, func(h *fixture) {
 		h.createToken("ann")
@@ -99,7 +99,7 @@ func TestATokenCannotStopTheAlertsOfOthers(t *testing.T) {
 	})
 }
 
-// chat is a target whose messages a channel delivers.
+// chat is a target of alerts. A channel delivers its messages.
 type chat struct{ ledger *ledger.Ledger }
 
 func (c chat) Send(ctx context.Context, m alert.Message) (string, error) {
@@ -109,8 +109,8 @@ func (c chat) Send(ctx context.Context, m alert.Message) (string, error) {
 	})
 }
 
-// TestAFailedAlertOfAChatCausesNoAlert has a chat that refuses each message.
-func TestAFailedAlertOfAChatCausesNoAlert(t *testing.T) {
+// TestAnAlertThatAChatRefusesCausesNoFurtherAlert has a chat that refuses each message.
+func TestAnAlertThatAChatRefusesCausesNoFurtherAlert(t *testing.T) {
 	one := rule(alert.KindFailed)
 	one.To = []string{"team"}
 	sent := 0

@@ -105,7 +105,7 @@ func (c RunCompleted) AppendJSON(b []byte) []byte {
 		b = jsontext.AppendString(b, *c.Reply)
 	}
 	b = strconv.AppendInt(jsontext.AppendName(b, "steps"), int64(c.Steps), 10)
-	b = append(jsontext.AppendName(b, "usage"), '{') // zeros included: it is a total
+	b = append(jsontext.AppendName(b, "usage"), '{') // with zeros, because the usage is a total
 	b = strconv.AppendInt(jsontext.AppendName(b, "input_tokens"), c.Usage.InputTokens, 10)
 	b = strconv.AppendInt(jsontext.AppendName(b, "output_tokens"), c.Usage.OutputTokens, 10)
 	if b = jsontext.AppendName(b, "cost_usd"); c.Usage.CostUSD == 0 && !math.Signbit(c.Usage.CostUSD) {
@@ -118,7 +118,7 @@ func (c RunCompleted) AppendJSON(b []byte) []byte {
 		value int64
 	}{{"cache_read_tokens", c.Usage.CacheReadTokens}, {"cache_write_tokens", c.Usage.CacheWriteTokens},
 		{"reasoning_tokens", c.Usage.ReasoningTokens}} {
-		if n.value != 0 { // few agents report it
+		if n.value != 0 { // few agents report this number
 			b = strconv.AppendInt(jsontext.AppendName(b, n.name), n.value, 10)
 		}
 	}

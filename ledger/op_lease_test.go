@@ -131,7 +131,7 @@ func TestALeaseIsHeldUntilItIsRevoked(t *testing.T) {
 	})
 }
 
-func TestASweepSparesItsOwnWorker(t *testing.T) {
+func TestASweepKeepsTheLeaseOfTheWorkerThatSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")

@@ -58,7 +58,7 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 }
 
 // transcriptCursor parses SEQ, the entry before which a page continues, or SEQ:N, if the previous
-// page ended within the messages that the last entry before SEQ names and contained N of them.
+// page ended within the messages that the last entry before SEQ names. The page contained N of these messages.
 func transcriptCursor(text string) (before int64, skip int, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -92,12 +92,12 @@ func sameThread(r store.Reader, q TranscriptQuery) error {
 type logWalker struct {
 	r    store.Reader
 	q    TranscriptQuery
-	seen map[string]bool // messages that a later entry read
+	seen map[string]bool // messages that a later entry names as read
 	out  []mailroom.Message
 	next string
 
-	cut    int64 // entry within whose messages the previous page ended
-	skip   int   // how many of them the previous page had
+	cut    int64 // the previous page ended within the messages that this entry names
+	skip   int   // how many messages of the entry cut the previous page had
 	bytes  int   // bytes of out
 	looked int   // entries read so far
 }
@@ -159,7 +159,7 @@ func (w *logWalker) addRead(at int64, seqs ...int64) error {
 	for i, seq := range slices.Backward(seqs) {
 		done := len(seqs) - 1 - i
 		if at == w.cut && done < w.skip {
-			continue // the previous page has it
+			continue // the previous page has this message
 		}
 		m, err := messageAt(w.r, w.q.Thread, seq)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {

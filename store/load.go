@@ -62,26 +62,26 @@ func (k Known) has(t *mailroom.Thread) bool {
 	return k != nil && t.Key != 0 && k(t.ID) == VersionOf(t)
 }
 
-// HeadRuns is how many runs Load reads from the start of a queue.
+// HeadRuns is the maximum number of runs that Load reads from the start of a queue.
 const HeadRuns = 3
 
-// Loaded are locked rows and what their next transitions read.
+// Loaded has the locked rows, and the other rows that their next transitions read.
 type Loaded struct {
 	Workers []*Worker // in the order of Need.Workers; nil: no such worker
 	// Threads are in the order of Need.Threads, or of Due. A thread that does not exist has its ID and Key 0; other
 	// transactions must not see it unless this one writes it.
 	Threads []*mailroom.Thread
-	// Runs are the current runs of Threads, those of Need.Runs, and those of the results of Keys. Each run occurs
-	// once, in any order.
+	// Runs are the current runs of Threads, the runs of Need.Runs, and the runs that the results of Keys name. Each run
+	// occurs once, in any order.
 	Runs    []*mailroom.Run
-	Tickets []*mailroom.Ticket // of all Runs
-	Heads   []Head             // of the threads in Need.Queues, or of all due threads
+	Tickets []*mailroom.Ticket // the tickets of all Runs
+	Heads   []Head             // the heads of the threads in Need.Queues, or of all due threads
 	Keys    []SubmitKey        // the Need.Keys that exist
 	Tokens  []*auth.Token      // the Need.Tokens that exist
 	Pauses  []Pause            // with Need.Pauses
 }
 
-// Head has the first HeadRuns runs of a thread's RunsQueued or RunsScheduled.
+// Head has the first runs of a thread that are queued or, as Set says, scheduled. It has at most HeadRuns of them.
 type Head struct {
 	Thread string
 	Set    RunSet

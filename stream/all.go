@@ -57,11 +57,11 @@ type All struct {
 	emit   func(AllEvent) error
 
 	at        AllCursor
-	removed   store.Position // up to there a gap was reported
+	removed   store.Position // the reader has reported a gap up to this position
 	emitted   AllCursor      // last cursor that was emitted
 	emittedAt time.Time
 	gap       bool // the first event of the stream is a gap
-	covered   int  // number of buffered notices that announce only entries which the last look has seen
+	covered   int  // number of buffered notices that announce only entries which the reader has already looked for
 	pause     time.Duration
 	emitErr   error
 
@@ -185,8 +185,8 @@ func (a *All) handleNotice(ctx context.Context, n bus.Notice) (due bool, err err
 	return due, a.send(AllEvent{Delta: n.Delta, Thread: thread})
 }
 
-// visibleThread returns the thread of a run, "" if the reader may not see it. A run never changes its
-// thread, and a thread its owner.
+// visibleThread returns the thread of a run, or "" if the reader may not see the thread. It keeps the answers, because
+// a run stays in its thread and a thread keeps its owner.
 func (a *All) visibleThread(ctx context.Context, run string) (string, error) {
 	if thread, ok := a.runs.get(run); ok {
 		return thread, nil

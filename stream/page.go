@@ -160,7 +160,7 @@ func satisfied(r store.Reader, q Query, t *mailroom.Thread) (bool, error) {
 	switch {
 	case q.Until == UntilForever:
 		return false, nil
-	case id != "": // the run's own status decides
+	case id != "": // the query selects this run: its status decides
 	case t.Current == "":
 		return t.Due.At.IsZero(), nil // false if a run is queued or scheduled
 	case q.Until == UntilSettled || t.Worker != "":

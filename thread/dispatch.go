@@ -44,7 +44,7 @@ type ClaimRequest struct {
 	// Node is the id of the worker's server, if other servers share its store: sessions on that server can continue
 	// there. "" means none.
 	Node string
-	// Retry is how the worker wants failures of its runs to be retried; a zero field: as the ledger says.
+	// Retry is the worker's policy for retries of its runs. The ledger's policy sets the fields that are zero.
 	Retry retry.Policy
 }
 
@@ -56,7 +56,7 @@ type ClaimedRun struct {
 	Input  []mailroom.Message // messages of the run; nil: read them from the log
 	Due    time.Time          // when the run became due
 	At     time.Time          // when it was claimed
-	Limit  time.Duration      // how long the attempt may take, as the server says; 0: it says nothing
+	Limit  time.Duration      // how long the attempt may take; 0: the worker decides
 }
 
 // Renewal is a worker's heartbeat.
@@ -70,7 +70,7 @@ type Renewal struct {
 	Round  int64 // last claim round whose answer it received
 	Held   []mailroom.Claim
 	Keep   bool // releases nothing; Round and Held are not set
-	// WaitsOn is what the agents of claims say that they wait for; the others say nothing.
+	// WaitsOn has, by claim, what the agent says that it waits for. It has no entry for an agent that says nothing.
 	WaitsOn map[mailroom.Claim]string
 }
 
@@ -78,7 +78,7 @@ type Renewal struct {
 type Renewed struct {
 	Until  time.Time        // end of the lease
 	Lost   []mailroom.Claim // held claims that the worker has lost
-	Claims []mailroom.Claim // with Keep: all that the worker holds
+	Claims []mailroom.Claim // with Keep: all claims that the worker holds
 	Stops  []Stop           // held runs that were asked to stop
 	Steer  []string         // held runs with steered messages
 	// WaitsOn has the texts of the renewal that are new, as they were recorded.

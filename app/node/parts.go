@@ -15,10 +15,10 @@ func assemble(o Options, agents *agentSet) *Node {
 	a := newAssembly(o, agents)
 	n := a.node
 	n.ledger = a.newLedger()                // commits what happens in threads
-	n.relay = a.newRelay()                  // announces it to other servers; nil: no others
+	n.relay = a.newRelay()                  // announces commits to other servers; nil: no other servers
 	a.streams = stream.New(n.ledger, a.bus) // reads threads as they grow
-	n.channels = a.newChannels()            // connect to platforms, each on one of the servers
-	n.receivers = a.newReceivers()          // receive the events of channels, on each server
+	n.channels = a.newChannels()            // connect to platforms; one server at a time runs a channel
+	n.receivers = a.newReceivers()          // receive the events of channels; each server runs all receivers
 	n.secretFiles = a.newSecretFiles()      // tell channels of changed tokens
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = a.newJanitor()       // removes obsolete data

@@ -30,7 +30,7 @@ type Load struct {
 	Seconds       float64 `json:"seconds"`
 	Runs          int64   `json:"runs"` // runs that ended during the measurement
 	RunsPerSecond float64 `json:"runs_per_second"`
-	// runs per second in the slowest second (or half, if the measurement was short)
+	// SlowestSecond is the runs per second in the slowest second, or in the slower half of a short measurement.
 	SlowestSecond float64 `json:"slowest_second"`
 	// FirstHalf and SecondHalf are the runs per second in each half of the measurement. If they are equal, the server
 	// can sustain the rate.
@@ -56,8 +56,8 @@ type Load struct {
 	TripsPerCommit float64 `json:"trips_per_commit,omitempty"`
 	RanAgain       float64 `json:"ran_again,omitempty"`
 
-	// CommitsPerRun is also the number of syncs to disk per run, without those of checkpoints. The next two fields
-	// are for SQLite.
+	// CommitsPerRun is also the number of syncs to disk per run, without the syncs of checkpoints. The next two fields
+	// are set for SQLite only.
 	CommitsPerRun    float64 `json:"commits_per_run"`
 	StatementsPerRun float64 `json:"statements_per_run,omitempty"`
 	PagesPerRun      float64 `json:"pages_per_run,omitempty"` // written to the log
@@ -88,7 +88,8 @@ func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Lo
 	return result, err
 }
 
-// runLoad measures a load and, without a backlog, checks that all its runs have completed.
+// runLoad measures a load. If the load has no backlog, runLoad then waits for all its runs and checks that they have
+// completed.
 func (b *bench) runLoad(ctx context.Context, d *driver) (*Load, error) {
 	if d.backlog > 0 {
 		b.Progress("  queueing %d runs", d.backlog)

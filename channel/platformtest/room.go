@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Room is a room of a platform with its messages. D is what only messages of this platform have.
+// Room is a room of a platform with its messages. D has the properties that only this platform's messages have.
 type Room[D any] struct {
 	mu       *sync.Mutex
 	messages []*Message[D] // owned by mu
@@ -26,7 +26,7 @@ type Message[D any] struct {
 	Edits   int
 	Bot     bool   // sent by the bot
 	File    string // name of the file of a message of the bot; "" for none
-	Content string // of the file
+	Content string // content of the file
 	At      time.Time
 	Details D
 }
@@ -87,7 +87,7 @@ func (r *Room[D]) Drop(ids ...string) {
 	r.messages = slices.DeleteFunc(r.messages, func(m *Message[D]) bool { return slices.Contains(ids, m.ID) })
 }
 
-// Find returns a message, or nil.
+// Find returns the message with an id, or nil.
 func (r *Room[D]) Find(id string) *Message[D] {
 	for _, m := range r.messages {
 		if id != "" && m.ID == id {
@@ -97,7 +97,7 @@ func (r *Room[D]) Find(id string) *Message[D] {
 	return nil
 }
 
-// Button returns a message and its button with a label, which it must have.
+// Button returns a message and its button with a label. It panics if the message has no such button.
 func (r *Room[D]) Button(id, label string) (*Message[D], Button) {
 	m := r.Find(id)
 	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
@@ -117,7 +117,7 @@ func (r *Room[D]) Describe(name string) string {
 	return out.String()
 }
 
-// Press is a press of a button, and what the platform showed to the person.
+// Press is a press of a button, with the answers that the platform showed to the person.
 type Press struct {
 	mu *sync.Mutex
 

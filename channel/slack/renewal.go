@@ -10,15 +10,15 @@ import (
 	"mailroom/channel/httpcall"
 )
 
-// drainTimeout is how long an old socket is read after its replacement. Slack announces a
-// disconnect about ten seconds ahead, so it closes the socket sooner.
+// drainTimeout is how long an old socket is read after its replacement. Slack usually closes the
+// socket sooner: about ten seconds after its request for a renewal.
 const drainTimeout = 30 * time.Second
 
-// renewal replaces the socket. Slack requests that every few hours, with a warning
+// renewal replaces the socket. Slack requests a renewal every few hours, with a warning
 // (https://docs.slack.dev/apis/events-api/using-socket-mode#disconnect): the next socket is
 // opened while the old one is still read, so the bot is never without a socket. An envelope is
 // acknowledged on the socket it came over; an envelope that comes over both has one key. A
-// socket that fails without a warning is not renewed: that ends the connection.
+// socket that fails without a warning is not renewed: its failure ends the connection.
 type renewal struct {
 	results chan dialResult
 	dialing bool
@@ -39,7 +39,7 @@ func (r *renewal) init() { r.results = make(chan dialResult) }
 // suspect notes whether Slack counts connections of the app besides the first socket. They may belong to another
 // process, which takes events away, or be sockets of this process that ended a moment ago: Slack does not say which.
 // So a report has to wait until Slack has noticed the end of this process's own sockets. Only the hello of a new
-// socket has the number, so another socket is opened then, as for a renewal.
+// socket has the number, so the receiver then opens another socket, as for a renewal.
 func (r *renewal) suspect(first *socket, after time.Duration) {
 	if first.otherConnections > 0 {
 		r.recount = time.After(after)
@@ -89,7 +89,7 @@ func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 	return nil
 }
 
-// openNext opens the next socket, for onDialed, unless one is being opened.
+// openNext starts a goroutine that opens the next socket, unless one already does. onDialed gets the result.
 func (in *receiver) openNext(ctx context.Context) {
 	if in.renewal.dialing {
 		return

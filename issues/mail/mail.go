@@ -59,12 +59,12 @@ func (h *ReservedError) Error() string {
 	return text
 }
 
-// Client sends the mail of one command. It is not safe for concurrent use. The methods of a nil
-// Client, which a command without a server has, do nothing.
+// Client sends the mail of one command. It is not safe for concurrent use. A command without a server has a nil
+// Client, whose methods do nothing.
 type Client struct {
 	settings Settings
 	base     string // the mail server's address without a trailing slash
-	name     string // address of the mail server without secrets, for messages
+	name     string // address of the mail server for warnings, without user and password
 	digest   string // hash of address and token
 	place    stateFile
 	client   *http.Client

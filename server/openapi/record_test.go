@@ -29,10 +29,10 @@ var update = flag.Bool("update", false, "write the examples of the description")
 
 const examplesFile = "../reference/examples.json"
 
-// TestTheExamplesAreRealAnswers calls every operation of a server of its own, and compares request and answer with
-// the example in the description. Ids, times and secrets differ with each run; the file has
+// TestTheExamplesEqualTheAnswersOfAServer calls every operation, each on a new server, and compares request and answer
+// with the example in the description. Ids, times and secrets differ with each run, so the test replaces them with
 // stable ones.
-func TestTheExamplesAreRealAnswers(t *testing.T) {
+func TestTheExamplesEqualTheAnswersOfAServer(t *testing.T) {
 	d := start(t, otherProtocols).describe()
 	recorded := struct {
 		Operations map[string]reference.Example `json:"operations"`

@@ -21,7 +21,7 @@ type ClaimPath struct {
 type claimState struct {
 	mailroom.Claim
 	run  *mailroom.Run
-	live bool // still held
+	live bool // the worker still holds the claim
 }
 
 // findClaim returns a claim of one of the caller's own workers; a claim of another token is not
@@ -109,7 +109,8 @@ func (ops *Operations) findLiveClaim(
 	})
 }
 
-// orders are sent with every response about a claim.
+// orders returns the orders for the worker: to stop the run, or to read steered messages. The server adds them to every
+// response about the claim.
 func (h *claimState) orders() api.Orders {
 	if !h.live {
 		return api.Orders{}

@@ -39,7 +39,7 @@ func counted(t *testing.T, s *Store, id string) (n int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ending.Wait() // the view's connection has no trip under way
+	s.ending.Wait() // until the view's connection has ended its last trip
 	return n
 }
 
@@ -50,8 +50,8 @@ func closeStore(t *testing.T, s *Store) {
 	}
 }
 
-// An Update has two trips. Before COMMIT is sent, a lost connection makes the store run the function
-// again; after that its outcome is unknown.
+// An Update has two trips; the second one sends COMMIT. If the connection is lost in the first trip, the store runs the
+// function again. If it is lost in the second trip, the outcome of the Update is unknown.
 func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
 			}
 			defer closeStore(t, s)
 			calls := 0
-			for range 2 { // prepares the statements; the first call has others
+			for range 2 { // prepares the statements: the first calls make other trips than later ones
 				if err := count(t, s, "t", &calls); err != nil {
 					t.Fatal(err)
 				}
@@ -208,7 +208,8 @@ func TestAStoreEndsATripOfAnotherThatArrivedInPart(t *testing.T) {
 	}
 }
 
-// waitLocked waits until another session has locked thread t. done receives if it has ended instead.
+// waitLocked waits until another session has locked thread t. The test fails if done receives first, which means that
+// the Update of this session has ended.
 func waitLocked(t *testing.T, cluster *pgtest.Cluster, schema string, done <-chan error) {
 	t.Helper()
 	for {
@@ -260,8 +261,8 @@ func TestAViewSurvivesTheEndOfIdleConnections(t *testing.T) {
 	}
 }
 
-// Three handles count while the server is killed and their connections are ended. What was
-// acknowledged is there, and nothing is there that was neither acknowledged nor unknown.
+// Three handles count while the test kills the server and ends their connections. The final count includes every
+// acknowledged commit, and beyond these at most the commits with an unknown outcome.
 func TestAcknowledgedCommitsSurviveKillsOfTheServer(t *testing.T) {
 	t.Parallel()
 	cluster := pgtest.Durable(t)
@@ -324,8 +325,8 @@ func TestAcknowledgedCommitsSurviveKillsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestAStoreEndsATripOfAnotherThatHoldsOtherRows has a server that stops in the middle of a trip, before it has locked
-// a thread: it holds the row of a topic, or of a worker.
+// TestAStoreEndsATripOfAnotherThatHoldsOtherRows stalls a store in the middle of a trip, after it has locked the row of
+// a topic or of a worker, and before it locks a thread.
 func TestAStoreEndsATripOfAnotherThatHoldsOtherRows(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	for name, need := range map[string]store.Need{
@@ -374,8 +375,8 @@ func TestAStoreEndsATripOfAnotherThatHoldsOtherRows(t *testing.T) {
 	}
 }
 
-// awaitStalled waits until a session holds a lock of rows of the schema and waits for the rest of a trip. done receives
-// if it has ended instead.
+// awaitStalled waits until a session has locked rows of the schema and PostgreSQL waits for the rest of the session's
+// trip. The test fails if done receives first, which means that the Update of this session has ended.
 func awaitStalled(t *testing.T, cluster *pgtest.Cluster, schema string, done <-chan error) {
 	t.Helper()
 	for {

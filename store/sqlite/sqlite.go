@@ -106,7 +106,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	s.keeper.Go(func() {
-		defer recovery.Log(nil, "the store's keeper")
+		defer recovery.Log(nil, "keeper of the SQLite store")
 		s.keep()
 	})
 	return s, nil

@@ -29,10 +29,10 @@ type Turn struct {
 
 	assumed bool             // only live text has shown the turn, no entry
 	said    string           // id of its last message
-	counted int              // the attempt whose start was applied, and all that follows
-	written int              // messages of that attempt in the log
-	calls   map[string]*Part // the newest of each call
-	keys    map[string]int   // how many parts there were under a key
+	counted int              // the attempt whose start, and every later entry, was applied
+	written int              // number of messages of the counted attempt in the log
+	calls   map[string]*Part // the newest part of each tool call
+	keys    map[string]int   // how many parts have had a key
 	tickets map[string]*Part // questions, and children that are waited for
 	awaited []awaited
 	bytes   int
@@ -45,7 +45,7 @@ type Status string
 const (
 	StatusQueued    Status = "queued"
 	StatusRunning   Status = "running"
-	StatusWaiting   Status = "waiting"  // waits for its questions, children or a time
+	StatusWaiting   Status = "waiting"  // waits for answers to its questions, for its children, or until a time
 	StatusRetrying  Status = "retrying" // an attempt failed or was lost, and another one follows
 	StatusCompleted Status = "completed"
 	StatusFailed    Status = "failed"
@@ -96,12 +96,12 @@ type Part struct {
 	Seq      int64 // seq of the part's first entry; 0: only live text has shown it
 	// Superseded marks the text, and what stands beside it, of an attempt that broke off and was repeated.
 	Superseded bool
-	Cut        bool // a value was larger than MaxPartBytes and is left out, or a text and is cut
+	Cut        bool // a value was larger than MaxPartBytes: a text is cut, any other value is left out
 
 	// Text, reasoning, data and files.
 	Message  string // id of their message
-	Text     string // also: of a live tool call, its arguments so far; of a question, its prompt
-	From     int    // bytes of the text that are missing before Text: the reader began within it
+	Text     string // a live tool call has its arguments so far here, and a question its prompt
+	From     int    // bytes of the text that are missing before Text: the reader began within the text
 	Internal bool   // the text is not a reply, such as a remark before a tool call
 	Partial  bool   // the attempt broke off before the text was complete
 	Data     json.RawMessage

@@ -4,7 +4,7 @@ package main
 func flowMutants() []mutant {
 	return []mutant{
 		{"a worker that renewed since is taken for dead", "ledger/op_lease.go", "if w != nil && !w.Dead && ended(w, tx.now()) {", "if w != nil && !w.Dead {", "ledger", "^TestAWorkerThatRenewsWhileASweepLooksKeepsItsLease$"},
-		{"a sweep ends its own worker", "ledger/op_lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return now.After(w.LeaseUntil)", "ledger", "^TestASweepSparesItsOwnWorker$"},
+		{"a sweep ends its own worker", "ledger/op_lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return now.After(w.LeaseUntil)", "ledger", "^TestASweepKeepsTheLeaseOfTheWorkerThatSweeps$"},
 		{"a lease ends with its last instant", "ledger/op_lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return w.ID != self && !now.Before(w.LeaseUntil)", "ledger", "^TestAClaimIsRevokedOnlyAfterItsLease$"},
 		{"a renewal releases a claim that it holds", "ledger/op_lease.go", "holds && t.Holds(in.Worker, c) || ", "holds && t.Holds(in.Worker, c) && false || ", "ledger", "^TestARenewalExtendsTheLease$"},
 		{"a renewal that holds another attempt keeps the claim", "ledger/op_lease.go", "holds && t.Holds(in.Worker, c)", "holds && t.Current == c.Run", "ledger", "^TestARenewalNamesAttemptsNotRuns$"},

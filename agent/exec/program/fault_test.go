@@ -123,7 +123,8 @@ func sessionSayings() []saying {
 	}
 }
 
-// TestAConversationThatIsRefusedInMidWorkIsReplaced has the same words after work, and of a new session.
+// TestAConversationThatIsRefusedInMidWorkIsReplaced judges one error text twice: after the program has worked, and as
+// the answer to the first message of a session.
 func TestAConversationThatIsRefusedInMidWorkIsReplaced(t *testing.T) {
 	end := &End{Status: 400, Message: "Prompt is too long"}
 	if v := Find("claude").Judge(Ending{End: end, Worked: true, SawLine: true, Code: 1}); !v.Stuck ||
@@ -136,8 +137,9 @@ func TestAConversationThatIsRefusedInMidWorkIsReplaced(t *testing.T) {
 	}
 }
 
-// TestJudgeRetriesAtTheEndOfALimit checks which of the times that a program names counts.
-func TestJudgeRetriesAtTheEndOfALimit(t *testing.T) {
+// TestJudgeRetriesWhenAUsageLimitEnds compares the time of the retry with the end of the usage limit. A program may
+// name this end in its error text and in an event; if it does both, the event counts.
+func TestJudgeRetriesWhenAUsageLimitEnds(t *testing.T) {
 	now := time.Date(2026, time.November, 27, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		status  int

@@ -12,7 +12,8 @@ import (
 	"mailroom/store"
 )
 
-// slowly works for 30 minutes, in a call of a tool from the first minute on. "ask" asks first.
+// slowly is an agent that calls a tool for 30 minutes and then replies. At the message "ask" it asks for an approval
+// instead, and replies after the decision.
 func slowly(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -38,8 +39,8 @@ func slowly(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, "done "+input[0].Text)
 }
 
-// TestAChatLearnsOnceWhatALateRunDoes restarts the server after the notice. The reply replaces the notice, where
-// messages can be edited.
+// TestAChatLearnsOnceWhatALateRunDoes restarts the server after the notice. The reply replaces the notice if the
+// platform can edit messages.
 func TestAChatLearnsOnceWhatALateRunDoes(t *testing.T) {
 	for _, edits := range []bool{true, false} {
 		withServer(t, slowly, func(o *serverFixture) {
@@ -74,7 +75,8 @@ func TestAChatLearnsOnceWhatALateRunDoes(t *testing.T) {
 	}
 }
 
-// TestEachLateRunHasItsOwnNotice sends two messages. The second one is late only behind the first.
+// TestEachLateRunHasItsOwnNotice sends two messages at once. The first notice counts the second run, which waits in the
+// queue; the second run gets a notice of its own while it runs.
 func TestEachLateRunHasItsOwnNotice(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
 		o.options.AnswerWithin = 20 * time.Minute
@@ -94,8 +96,8 @@ func TestEachLateRunHasItsOwnNotice(t *testing.T) {
 	})
 }
 
-// TestEachUnansweredChatGetsANoticeBeyondTheWatchedNumber has more conversations than are watched, whose runs do not
-// end.
+// TestEachUnansweredChatGetsANoticeBeyondTheWatchedNumber has more conversations than the channel watches at a time.
+// Their runs all take longer than the test waits.
 func TestEachUnansweredChatGetsANoticeBeyondTheWatchedNumber(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
 		o.options.AnswerWithin, o.options.Access.AllowAll = 10*time.Minute, true
@@ -122,8 +124,9 @@ func TestEachUnansweredChatGetsANoticeBeyondTheWatchedNumber(t *testing.T) {
 	})
 }
 
-// TestNoNoticeComesWhileAPersonIsToAnswer has an open question, and a group in which the agent hears everything.
-func TestNoNoticeComesWhileAPersonIsToAnswer(t *testing.T) {
+// TestNoNoticeComesWhileAQuestionIsOpenOrInAListeningGroup has one chat with an open question, and one group whose
+// messages all go to the agent. Neither gets a notice.
+func TestNoNoticeComesWhileAQuestionIsOpenOrInAListeningGroup(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
 		o.options.AnswerWithin, o.options.Access.AllGroupMessages, o.options.Access.Chats = 10*time.Minute, true,
 			[]string{"room"}
@@ -142,8 +145,8 @@ func TestNoNoticeComesWhileAPersonIsToAnswer(t *testing.T) {
 	})
 }
 
-// TestAChatLearnsOnceOfAPauseOfItsAgent has an agent that cannot work for an hour. Ann hears of it by her failed run,
-// and Bob by a message that waits; both once, and the agent goes on silently.
+// TestAChatLearnsOnceOfAPauseOfItsAgent has an agent that cannot work for an hour. Ann's chat reports it once, with her
+// failed run, and Bob's chat once, with his waiting message. Neither chat reports that the agent works again.
 func TestAChatLearnsOnceOfAPauseOfItsAgent(t *testing.T) {
 	var works time.Time // set before the start
 	agent := func(ctx context.Context, s mailroom.Session) error {
