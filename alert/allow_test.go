@@ -64,9 +64,9 @@ func (h *fixture) replies(owner string) (all []string) {
 	return all
 }
 
-// TestOnlyTokensOfATargetDeliver has a thread of ann, whom the target names, and one of bob, whom it named when
-// bob's thread subscribed. The delivery ends with the name in the setting, and with the token.
-func TestOnlyTokensOfATargetDeliver(t *testing.T) {
+// TestOnlyTokensThatATargetNamesDeliverToIt has a subscribed thread of ann, whom the target names, and one of bob, whom
+// the target no longer names. The target gets nothing from bob, and nothing from ann after her token is revoked.
+func TestOnlyTokensThatATargetNamesDeliverToIt(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		h.createToken("ann")
 		h.createToken("bob")

@@ -381,7 +381,7 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 			return err
 		}
 		for _, t := range rows {
-			// An error fails this run. A rule that relied on this delivery then sends its own alert.
+			// An error fails this run. A rule that would have left the alert to this delivery then sends its own alert.
 			if err := a.refuseOwner(r, t, now); err != nil {
 				return err
 			}

@@ -20,26 +20,27 @@ const (
 	window      = time.Hour
 )
 
-// sent counts the messages of a place, in the agent's state of its thread.
+// sent counts the messages of one token to one target within an hour. The agent of the target keeps it in the state of
+// the token's delivery thread.
 type sent struct {
 	Since time.Time `json:"since,omitzero"` // begin of the hour
 	Count int       `json:"count,omitempty"`
-	// Through is when the last combined message was sent. It covers all alerts that are older.
+	// Through is when the last combined message was sent. This message covers all alerts that are older.
 	Through time.Time `json:"through,omitzero"`
 }
 
-// verdict says what becomes of an alert of a token.
+// verdict says what happens to an alert of a token.
 type verdict int
 
 const (
 	sendAlone     verdict = iota
-	sendTogether          // combined with the alerts that wait behind it
-	countedBefore         // an earlier combined message covers it
+	sendTogether          // one message combines the alert with the alerts that wait behind it
+	countedBefore         // an earlier combined message covers the alert
 	waitForHour
 )
 
-// next decides about an alert that was made at madeAt, and counts the alert if it is sent. others says whether more
-// alerts of the same token wait in the thread.
+// next decides about an alert that was made at madeAt, and counts the alert if it is sent. The parameter others says
+// whether more alerts of the same token wait in the thread.
 func (s *sent) next(madeAt, now time.Time, others bool) verdict {
 	full := s.Count >= sendsAnHour
 	switch over := now.Sub(s.Since) >= window; {
@@ -100,5 +101,5 @@ func (a *Agent) bound(
 	return what, after, false, nil
 }
 
-// maxTogether limits the count of waiting alerts for a combined message.
+// maxTogether bounds how many waiting alerts the store counts, for the number in a combined message.
 const maxTogether = 100_000

@@ -81,7 +81,7 @@ func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
 	})
 }
 
-func TestAnyOneOfTheTicketsResumesTheRun(t *testing.T) {
+func TestARunThatWaitsForAnyTicketResumesAtTheFirstDecision(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(asker(true, approval("one"), approval("two")))
 		out := h.send("t", "deploy")

@@ -115,14 +115,14 @@ type Limits struct {
 	PerAddress    int           // open connections from one address: 512; no limit for loopback and with BehindProxy
 	Bodies        int           // bytes of all request bodies in memory: 64 MiB
 	Unread        int           // bytes sent to streams and sockets and not read yet: 64 MiB
-	TokenUnread   int           // the same for one token: 16 MiB
+	TokenUnread   int           // bytes of Unread for one token: 16 MiB
 	MaxHeader     int           // bytes of a request's header: 64 KiB
-	MaxBody       int           // bytes of a request's body: 4 MiB; a larger value is reduced to that
+	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the largest value
 	MaxPage       int           // bytes of a page of a list: 4 MiB; a larger first item is returned alone
 	MaxStreams    int           // open streams and waits of one token, and as many sockets: 256
 	MaxFrame      int           // bytes of one WebSocket frame from a client: MaxBody and 64 KiB
 	Submits       float64       // submits and other writes of one token per second: 1,000; negative: no limit
-	SubmitBurst   int           // burst above that rate: 2,000
+	SubmitBurst   int           // writes that a token may make at once, above the rate Submits: 2,000
 }
 
 func (o *Options) fill() {

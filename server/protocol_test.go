@@ -152,9 +152,9 @@ func (f *fixture) metricOf(name string) string {
 	return value
 }
 
-// TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI mounts one that answers with the length of
-// its unchanged body.
-func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
+// TestAPublicProtocolNeedsNoTokenAndHasTheErrorsOfTheAPI mounts a protocol that answers with the length of the
+// request's unchanged body.
+func TestAPublicProtocolNeedsNoTokenAndHasTheErrorsOfTheAPI(t *testing.T) {
 	type length struct {
 		Bytes int `json:"bytes"`
 	}

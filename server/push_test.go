@@ -322,7 +322,7 @@ func TestARemovedBrowserGetsNoWaitingAlerts(t *testing.T) {
 	}
 }
 
-func TestTheBrowsersOfARevokedTokenAreRemoved(t *testing.T) {
+func TestThePushSubscriptionsOfARevokedTokenAreRemoved(t *testing.T) {
 	f := startPush(t)
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionAdmin))
 	ann.call("POST /v1/push/subscriptions", mustBody(t, newBrowser("ann's")))
@@ -336,7 +336,7 @@ func TestTheBrowsersOfARevokedTokenAreRemoved(t *testing.T) {
 	}
 }
 
-// TestTheEndOfASessionEndsItsSubscriptions has browsers that subscribed with sessions of the operator.
+// TestTheEndOfASessionEndsItsSubscriptions has browsers that subscribed to push messages with sessions of the operator.
 func TestTheEndOfASessionEndsItsSubscriptions(t *testing.T) {
 	f := startPush(t)
 	f.subscribe("mine")

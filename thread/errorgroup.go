@@ -197,14 +197,14 @@ func (s *scanner) id() bool {
 	return true
 }
 
-// prefixed reports whether one letter and one sign precede the rest of the message, as in req_ and chatcmpl-.
+// prefixed reports whether a letter and then "_" or "-" precede the rest of the message, as in req_ and chatcmpl-.
 func (s *scanner) prefixed() bool {
 	out := s.out.String()
 	n := len(out)
 	return n >= 2 && (out[n-1] == '_' || out[n-1] == '-') && isLetter(out[n-2])
 }
 
-// prefix returns the letters before the sign that prefixed asks for.
+// prefix returns the word before the "_" or "-" that precedes the rest of the message. Call it only if s.prefixed().
 func (s *scanner) prefix() string {
 	out := s.out.String()
 	out = out[:len(out)-1]

@@ -1,6 +1,6 @@
-// Package thread is the state machine of a thread: one pure transition per rule, as methods of
-// [State]. It does no I/O, reads no clock and makes no ids: they come in. Package ledger runs the
-// transitions in transactions.
+// Package thread is the state machine of a thread: each rule is a pure transition, which is a method of
+// [State]. The package does no I/O, reads no clock and makes no ids: its callers pass the time and the ids. Package
+// ledger runs the transitions in transactions.
 //
 // A decision that several transitions share is a value that a transition applies: the route of the
 // messages of a submit, the followUp of an attempt, and the ending of a run.
@@ -19,7 +19,7 @@ import (
 // values and collects the entries to append, or returns a [mailroom.Error] and changes nothing.
 // [State.Collect] returns what must be written.
 //
-// Keep one State per thread and transaction, so that a transition sees the earlier ones. The
+// Keep one State per thread and transaction, so that a transition sees the changes of earlier ones. The
 // loader must load the current run, and before each transition the rows that
 // [State.RowsNeeded] asks for.
 type State struct {

@@ -35,7 +35,7 @@ type chaos struct {
 	server  *process
 	threads []string
 	runs    []string
-	sse     []map[string]*account // of the readers, by thread
+	sse     []map[string]*account // what each reader over SSE has received, by thread
 	sockets []*socketReader
 }
 

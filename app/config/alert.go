@@ -36,7 +36,7 @@ func newTarget(k target.Kind) *Target {
 
 func (t *Target) settings() []setting.Setting {
 	return slices.Concat([]setting.Setting{
-		setting.New("kind", "What the target is.", setting.OneOf(&t.Kind.Name, t.Kind.Name)),
+		setting.New("kind", "Kind of target. It decides which other keys exist.", setting.OneOf(&t.Kind.Name, t.Kind.Name)),
 	}, t.Settings.Keys, []setting.Setting{
 		setting.New("decide",
 			"Alerts have a link, and buttons where the target has them, with which everybody who gets the alert can decide.",

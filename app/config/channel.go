@@ -218,7 +218,7 @@ func (r *reader) channels(tables map[string]any) {
 	}
 }
 
-// channel reads one table, kind first, because the kind decides which keys exist.
+// channel reads the table of one channel. It reads the kind first, because the kind decides which other keys exist.
 func (r *reader) channel(key, name string, table map[string]any) {
 	var of string
 	names := r.config.kindNames()

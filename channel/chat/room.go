@@ -14,12 +14,12 @@ import (
 const (
 	labelChat  = "chat"
 	labelTopic = "topic" // absent without a topic
-	labelGroup = "group" // "true" in a group
+	labelGroup = "group" // "true" if the room is a group
 	LabelUser  = "user"  // id of the author
 	LabelName  = "name"  // display name of the author
 	LabelReply = "message"
-	// LabelRedraw, on answers only, is the id of the message that the answer replaces: one whose
-	// button was pressed. Its buttons disappear.
+	// LabelRedraw, on answers only, is the id of the message that the answer replaces. A user pressed
+	// a button of this message; the answer has no buttons.
 	LabelRedraw = "redraw"
 )
 

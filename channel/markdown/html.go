@@ -185,7 +185,7 @@ func (w writer) mark(s string, i int, in styles) (html string, used int) {
 	case 'h':
 		before, _ := utf8.DecodeLastRuneInString(s[:i])
 		if at := bareURL().FindString(s[i:]); at != "" && (i == 0 || !isWordRune(before)) {
-			return escape(at), len(at) // asterisks and underscores in a URL are no marks
+			return escape(at), len(at) // asterisks and underscores in a URL do not start emphasis
 		}
 	}
 	return "", 0

@@ -43,7 +43,7 @@ func (c *connection) upload(ctx context.Context, to chat.Room, m chat.Message) (
 		return content{}, httpcall.Permanent(err) // the media repository refused the file, not the room
 	}
 	if err = c.sendError(ctx, to, err); errors.Is(err, mailroom.ErrUnknown) {
-		err = httpcall.Unavailable(fmt.Errorf("not sent: %s", err.Error()))
+		err = httpcall.Unavailable(fmt.Errorf("the file was not sent: %s", err.Error()))
 	}
 	if err != nil {
 		return content{}, err

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	maxNames    = 2000            // cached
+	maxNames    = 2000            // most cached names
 	nameTTL     = time.Hour       // how long a name is cached
 	namePause   = time.Minute     // pause after a failed lookup
 	nameTimeout = 3 * time.Second // timeout of a lookup
@@ -34,7 +34,8 @@ func newNameCache() *nameCache {
 	return &nameCache{names: map[string]cachedName{}, lookups: map[string]chan struct{}{}}
 }
 
-// get returns the name of a user and whether it needs no lookup.
+// get returns the cached name of a user, and whether the caller should use the name without a lookup. A name that is
+// too old is also used while lookups pause.
 func (p *nameCache) get(user string, now time.Time) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,8 +58,8 @@ func (p *nameCache) put(user, name string, err error, now time.Time) {
 	p.names[user] = cachedName{name: name, until: now.Add(nameTTL)}
 }
 
-// startLookup reports whether the caller has to look a name up: it is not cached, and no lookup
-// of it is running.
+// startLookup reports whether the caller must look up the name of a user: the name is not cached, no lookup of it is
+// running, and lookups neither pause nor exceed maxLookups.
 func (p *nameCache) startLookup(user string, now time.Time) (mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

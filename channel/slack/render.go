@@ -50,8 +50,8 @@ var (
 	autolinkPattern = lazyregexp.New(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
 )
 
-// render converts Markdown to Slack's mrkdwn, which cannot escape its own marks: text that
-// looks like mrkdwn is shown as such. It returns "" if no visible text would remain.
+// render converts Markdown to Slack's mrkdwn. Marks of mrkdwn cannot be escaped, so Slack formats plain text that looks
+// like mrkdwn. render returns "" if no visible text would remain.
 func render(text string) string {
 	var out []string
 	lines := strings.Split(text, "\n")

@@ -65,10 +65,11 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 	return refusedScope(err)
 }
 
-// fileError is the error of a call that shows nothing.
+// fileError converts the error of a call that precedes the message in the room. If the outcome of the call is unknown,
+// the message was still not sent, so a retry is safe.
 func fileError(err error) error {
 	if err = refusedScope(err); errors.Is(err, mailroom.ErrUnknown) {
-		return httpcall.Unavailable(fmt.Errorf("not sent: %s", err.Error()))
+		return httpcall.Unavailable(fmt.Errorf("the file was not sent: %s", err.Error()))
 	}
 	return err
 }

@@ -139,7 +139,7 @@ func marked() [][2]string {
 	return found
 }
 
-func TestTheSharedCasesAreWhatTextReturns(t *testing.T) {
+func TestTheSharedCasesMatchTheResultsOfText(t *testing.T) {
 	made := shared()
 	var buffer bytes.Buffer
 	e := json.NewEncoder(&buffer)

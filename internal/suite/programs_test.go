@@ -107,7 +107,7 @@ func TestAllMissingProgramsAreNamedAtOnceWithTheCommandThatInstallsThem(t *testi
 	}
 }
 
-func TestAsRootOneCallInstallsWhatIsMissingAndStartsNoServer(t *testing.T) {
+func TestRootInstallsAllMissingProgramsInOneCallWithoutStartingServers(t *testing.T) {
 	m := newMachine(t, "0", true)
 	m.program("go", "echo cc")
 	m.program("npm", "")

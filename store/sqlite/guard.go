@@ -148,7 +148,7 @@ func (g *guard) committed(commits int64) error {
 		}
 		again.serial = max(again.serial, g.revision.serial)
 		if err := errors.Join(g.revision.file.Close(), again.write(Revision{Commits: commits}), again.secure()); err != nil {
-			return errors.Join(fmt.Errorf("make the revision file again: %w", err), again.file.Close())
+			return errors.Join(fmt.Errorf("recreate the revision file: %w", err), again.file.Close())
 		}
 		g.revision = again
 	}

@@ -48,7 +48,7 @@ func revise(t *testing.T, s *Store, last *mailroom.Thread, host string) (w store
 }
 
 // A handle sees what other handles of the file have committed, although it keeps rows in memory.
-func TestAHandleReadsAgainWhatAnotherHandleHasWritten(t *testing.T) {
+func TestAHandleSeesWhatAnotherHandleHasWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	a, b := openAt(t, path, Options{}), openAt(t, path, Options{})
 	ofA, ofB := &mailroom.Thread{ID: "t"}, &mailroom.Thread{ID: "t"}
@@ -61,7 +61,7 @@ func TestAHandleReadsAgainWhatAnotherHandleHasWritten(t *testing.T) {
 		t.Errorf("the handle read host %q and agent %q, want b1", w.Host, row.Agent)
 	}
 	mustPut(t, b, "of b")
-	mustPut(t, a, "of a") // a key that both gave would be refused
+	mustPut(t, a, "of a") // the store would refuse a key that both handles chose
 	if n := count(t, a); n != 3 {
 		t.Errorf("got %d threads, want 3", n)
 	}

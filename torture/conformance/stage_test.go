@@ -28,7 +28,7 @@ var patience = flag.Duration("patience", 3*time.Minute, "a bound for machines th
 // column is one of the workers that the suite drives.
 type column struct {
 	name    string
-	command []string // the program and its arguments; then comes the name of the agent. None: inside the server
+	command []string // the program and its arguments before the name of the agent; empty: the agent inside the server
 	env     []string
 	after   []string // arguments after the name
 }
@@ -38,10 +38,10 @@ const inside = "inside"
 // process is a server or a worker.
 type process struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has ended
+	exited chan struct{} // closed when the process has ended
 
 	mu    sync.Mutex
-	lines []string // guarded by mu: the end of its output
+	lines []string // last lines of the process's output; guarded by mu
 	ready chan string
 }
 
@@ -59,7 +59,7 @@ func start(command []string, env []string, text string) (*process, error) {
 	go func() { // ends with the process, which its owner kills
 		defer close(p.exited)
 		p.read(out, text)
-		_ = p.cmd.Wait() // its state says how it ended
+		_ = p.cmd.Wait() // p.cmd.ProcessState says how the process ended
 	}()
 	return p, nil
 }

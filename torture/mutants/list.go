@@ -101,7 +101,7 @@ func fileMutants() []mutant {
 		{"a transaction may write to the log before it commits", "store/sqlite/open.go",
 			`"cache_spill(false)"`, `"cache_spill(true)"`, "store/sqlite", "^TestNothingIsWrittenToTheLogBeforeACommit$"},
 		{"a handle does not notice commits of others", "store/sqlite/memo.go",
-			"version != s.memo.version", "version == 0", "store/sqlite", "^TestAHandleReadsAgainWhatAnotherHandleHasWritten$"},
+			"version != s.memo.version", "version == 0", "store/sqlite", "^TestAHandleSeesWhatAnotherHandleHasWritten$"},
 		{"a handle remembers what was rolled back", "store/sqlite/sqlite.go",
 			"			s.memo = memo{}\n", "", "store/sqlite", "^TestAHandleForgetsWhatARolledBackTransactionWrote$"},
 		{"an id is not restored in the entries of a row", "store/internal/format/shrink.go",

@@ -133,8 +133,8 @@ func sumOf(text string) (sum time.Duration) {
 // clock is a time of day as it was written.
 type clock struct{ hour, minute, half string }
 
-// of returns the hour and the minute of c; ok is false if they are no valid time. The zero clock is the start of the
-// day.
+// of returns the hour and the minute of c; ok is false if c is not a valid time of day. The zero clock is midnight at
+// the start of the day.
 func (c clock) of() (hour, minute int, ok bool) {
 	if c.hour == "" {
 		return 0, 0, true
@@ -145,7 +145,7 @@ func (c clock) of() (hour, minute int, ok bool) {
 	}
 	switch {
 	case err != nil, hour > 23, minute > 59, c.minute == "" && c.half == "":
-		return 0, 0, false // "4" alone is no time
+		return 0, 0, false // a bare "4" may be any number
 	case c.half == "":
 		return hour, minute, true
 	case hour == 0 || hour > 12:
@@ -224,7 +224,7 @@ func dateTime(day string, hour, minute int, zone *time.Location, now time.Time) 
 		return time.Date(year, month, date, hour, minute, 0, 0, zone)
 	}
 	at := time.Date(now.Year(), month, date, hour, minute, 0, 0, zone)
-	if now.Sub(at) > 180*24*time.Hour { // January, said in December
+	if now.Sub(at) > 180*24*time.Hour { // in December, "January" means the next year
 		at = time.Date(now.Year()+1, month, date, hour, minute, 0, 0, zone)
 	}
 	return at

@@ -16,12 +16,12 @@ import (
 // backlog holds events that wait for the download of their files. A download can take minutes and
 // must not delay other conversations. So an event with files is first stored durably, which moves
 // the cursor. Then a goroutine of its conversation downloads the files and handles the event.
-// Later events of the same conversation queue behind it; others are not affected. Messages that belong together, such
-// as the pieces of an album, are handled one right after the other once the files of all are there: a run would
-// otherwise begin with the piece whose download was the fastest.
+// Later events of the same conversation queue behind it; other conversations do not wait. Messages that belong
+// together, such as the pieces of an album, are handled one right after the other once all their files are downloaded:
+// a run would otherwise begin with the piece whose download was the fastest.
 //
-// The next connection resumes the stored backlog. An event that was handled but not yet removed
-// is handled again, which its key makes harmless.
+// The next connection resumes the stored backlog. It handles an event again that was handled but not yet removed; this
+// is harmless, because a key identifies the event.
 type backlog struct {
 	// Set by newBacklog.
 	host     *channel.Host
@@ -55,11 +55,11 @@ type waitingEvent struct {
 	stored      storedEvent
 	bytes       int
 	arrived     time.Time       // time when the event arrived at this connection
-	fetching    context.Context // ends when its files are abandoned
+	fetching    context.Context // ends when the downloads of the event's files are abandoned
 	cancelFetch context.CancelFunc
 
 	// Owned by the goroutine of its lane.
-	tried   bool            // the downloads of the event have ended, or it needs none
+	tried   bool            // the downloads of the event have ended, or the event needs no download
 	fetched []mailroom.Part // parts for the files of the event
 }
 

@@ -102,7 +102,7 @@ func newDispatcher(o Options, work *background) *dispatcher {
 	return d
 }
 
-// bindPairings ends pairings of another account: the channel was given another bot or platform since.
+// bindPairings ends pairings that users made with another account, before the channel got another bot or platform.
 func (d *dispatcher) bindPairings(ctx context.Context) error {
 	ended := 0
 	err := chat.UpdatePairings(ctx, d.host.UpdateValue, func(p *chat.Pairings, _ time.Time) (changed bool) {
@@ -148,7 +148,8 @@ func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
 	return d.accept(ctx, x)
 }
 
-// accept handles an event, or puts it into the backlog.
+// accept puts an event into the backlog if the event must wait for files or for earlier events. Otherwise accept
+// handles the event.
 func (d *dispatcher) accept(ctx context.Context, x *event) error {
 	if waits, err := d.enqueue(ctx, x); err != nil {
 		return err
@@ -190,8 +191,8 @@ func (d *dispatcher) isMessage(e *event) bool {
 	return e.Kind == chat.EventMessage && why == "" && p.Suggestion == "" && p.Command == ""
 }
 
-// quiet returns how long a message of the backlog waits there for more of its user: not at all without files, because
-// its run waits then.
+// quiet returns how long a message waits in the backlog for further messages of its user. It returns 0 for a message
+// without files, because the run of such a message waits instead.
 func (d *dispatcher) quiet(w *waitingEvent) time.Duration {
 	if len(w.event.Files) == 0 {
 		return 0
