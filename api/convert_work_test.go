@@ -10,8 +10,8 @@ import (
 	"mailroom"
 )
 
-// What an agent in another process says in a step is what an agent inside the server says.
-func TestAStepIsTheSameOverTheWire(t *testing.T) {
+// A step of an agent in another process reaches the ledger with the same fields as a step of an agent in the server.
+func TestAStepKeepsItsFieldsOverTheWire(t *testing.T) {
 	at := time.Date(2030, 1, 31, 18, 0, 0, 123000, time.UTC)
 	for name, s := range map[string]mailroom.Step{
 		"times": {Sends: []mailroom.Send{{

@@ -31,9 +31,9 @@ type Terms struct {
 	// Token.Scopes of such a row are empty, so that a program that does not know Terms grants nothing.
 	For    string       `json:"for,omitempty"`
 	Scopes []Permission `json:"scopes,omitempty"`
-	// Threads are the ids of the only threads that it may use; none: all threads of For.
+	// Threads are the ids of the only threads that the token may use; none: all threads of For.
 	Threads []string `json:"threads,omitempty"`
-	// Run is the only run that it may use; Threads then has the run's thread. "": no limit.
+	// Run is the only run that the token may use; Threads then has the run's thread. "": no limit.
 	Run       string    `json:"run,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: never
 	// Client describes the program of a session to people.

@@ -8,7 +8,7 @@ import (
 )
 
 // Wire carries hints between the servers on one store. A hint may arrive late, twice, out of order
-// or not at all, as every notice of a bus. It has no text of messages.
+// or not at all, as every notice of a bus. A hint contains no text of messages.
 type Wire interface {
 	// Send sends hints to the other servers soon. It never blocks: when the wire is behind, it drops
 	// hints and sends [HintLook].

@@ -113,8 +113,8 @@ func TestAppendWhoseResponseWasLostIsWrittenOnce(t *testing.T) {
 	})
 }
 
-// A stop during the commit of a step must not leave the session without the step's outcome: the
-// settle is numbered after it.
+// A stop during the commit of a step must not leave the session without the step's outcome, because the number of the
+// settle follows the number of the step.
 func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		writing := make(chan struct{})

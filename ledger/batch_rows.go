@@ -168,7 +168,7 @@ func (r *rows) addRuns(runs []*mailroom.Run, tickets []*mailroom.Ticket) {
 	}
 }
 
-// loadRuns loads runs, with the tickets of those that have opened some.
+// loadRuns loads runs with their tickets.
 func (r *rows) loadRuns(ids ...string) error {
 	l, err := r.loader.Load(store.Need{Runs: ids})
 	if err == nil {

@@ -16,8 +16,8 @@ import (
 type operation struct {
 	name   string
 	do     func(ctx context.Context, l *ledger.Ledger) (any, error)
-	again  func(ctx context.Context, l *ledger.Ledger) (any, error) // the repeat, if it is not do
-	claims bool                                                     // it continues after the end of its context
+	again  func(ctx context.Context, l *ledger.Ledger) (any, error) // repeats the operation; nil: do repeats it
+	claims bool                                                     // the operation continues after the end of its context
 	// late is the code of a repeat after a success; "" if the repeat returns the first result.
 	late mailroom.Code
 	// doubles is set if a repeat may execute again. Such an operation has no key, and repeating it is

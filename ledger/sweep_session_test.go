@@ -14,7 +14,7 @@ import (
 	"mailroom/thread"
 )
 
-// server is a ledger among others on a store, with one worker at a time.
+// server is one of several ledgers on a store. It has one worker at a time.
 type server struct {
 	*fixture
 	node, worker string
@@ -93,7 +93,7 @@ func (s *server) sweepAs() {
 	}
 }
 
-func TestTheRunsOfASessionStartOnItsServer(t *testing.T) {
+func TestARunThatContinuesASessionStartsOnTheServerOfTheSession(t *testing.T) {
 	all := servers(t, memory.New(), "north", "south")
 	north, south := all[0], all[1]
 	south.send("t")
@@ -171,7 +171,7 @@ func TestARunWaitsForAServerThatRestartsWithinTheGrace(t *testing.T) {
 		north.wantTurn("t")
 		south.live(time.Hour)
 		north.join()
-		for range 3 { // each time almost the grace
+		for range 3 { // each time for almost the grace period
 			north.deregister(north.worker)
 			south.send("t")
 			south.live(4 * time.Minute)
@@ -183,7 +183,7 @@ func TestARunWaitsForAServerThatRestartsWithinTheGrace(t *testing.T) {
 	})
 }
 
-// Neither the time in which all servers are off counts, nor a time in which no server reached the store.
+// The grace period does not include times when all servers are off, or when no server reaches the store.
 func TestTheGraceCountsOnlyWhileAServerWatches(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -18,12 +18,12 @@ import (
 // theirThings are what ann has in one of two worlds: objects of every kind that a name or an id reaches.
 func theirThings(t *testing.T, f *fixture, ann *fixture) map[string]string {
 	t.Helper()
-	things := ann.addReservation(ann.makeObjects("theirs")) // also the project theirs
+	things := ann.addReservation(ann.makeObjects("theirs")) // this also makes the project "theirs"
 	mustCall[api.Notified](ann, "POST /v1/notifications", `{"project":"theirs","from":"x","event":"e","to":["y"]}`)
 	mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", `{"name":"hers","when":["ticket"],"to":["hers"]}`)
 	made := mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+inAnHour()+`"}`)
 	things["name"], things["rule"] = made.Token.Name, "hers"
-	// She has used up her quotas, and so has her thread: what a caller is told of them is about her.
+	// The quotas of ann and of her thread are used up, so an error about a quota would disclose her data.
 	if _, err := f.client.Accounts().SetQuotas(t.Context(), "ann",
 		auth.Quotas{auth.QuotaThreads: 1, auth.QuotaBytes: 1, auth.QuotaNotifications: 1}); err != nil {
 		t.Fatal(err)

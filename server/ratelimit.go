@@ -36,7 +36,7 @@ func limitsRate(method string, need auth.Permission) bool {
 	}
 	switch need {
 	case accessPublic, accessPerFrame, accessPerRequest, auth.PermissionWork:
-		return false // the request has no token yet, or the requests made for it count
+		return false // the request has no token yet, or the requests that the protocol makes for it count
 	}
 	return true
 }

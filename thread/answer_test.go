@@ -29,7 +29,7 @@ func TestAMessageOfAPersonAnswersAndOneOfARunDoesNot(t *testing.T) {
 		}
 		k := w.ticket("q")
 		wantTicket(t, k, mailroom.TicketDecided)
-		wantEqual(t, "answer", string(k.Answer), `"say n"`) // as an answer to the ticket itself is
+		wantEqual(t, "answer", string(k.Answer), `"say n"`) // the form of an answer that a person gives to the ticket itself
 		w.mustStart("x")
 		resumed := body[entry.RunStarted](t, w.last())
 		wantEqual(t, "messages read", len(resumed.Messages), 1)
@@ -71,7 +71,7 @@ func TestAMessageAnswersTheQuestionThatHasNotExpired(t *testing.T) {
 	w.park(false, first, second)
 	w.now = first.Expires
 	wantEqual(t, "disposition", w.must(in("", "n")).Disposition, store.DispositionResumed)
-	wantTicket(t, w.ticket("first"), mailroom.TicketOpen) // until a claim comes by
+	wantTicket(t, w.ticket("first"), mailroom.TicketOpen) // the next claim of the run expires it
 	wantTicket(t, w.ticket("second"), mailroom.TicketDecided)
 }
 
@@ -123,7 +123,7 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 			_, err := w.submit(s)
 			wantCode(t, err, want)
 			if want == "" {
-				break // it goes on now
+				break // the run is no longer waiting
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	if _, err := w.submit(s); err != nil {
 		t.Errorf("a decision waits for no room: %v", err)
 	}
-	full := in(mailroom.ModeSteer, "n") // nothing to steer: it would be queued
+	full := in(mailroom.ModeSteer, "n") // the thread has no run to steer, so the message needs a place in the queue
 	idle := newFixture(t)
 	idle.queued, idle.maxQueued = 3, 3
 	_, err := idle.submit(full)
@@ -229,7 +229,8 @@ func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
 }
 
 func TestRepliesAreDeliveredUnlessBlank(t *testing.T) {
-	for reply, want := range map[string]int{"hello": 1, " \n": 1, "": 1} { // a blank one: its end is told instead
+	// For a blank reply, the delivery says how the run ended.
+	for reply, want := range map[string]int{"hello": 1, " \n": 1, "": 1} {
 		w := newFixture(t)
 		w.row.DeliverTo = "chat"
 		w.must(in("", "x"))
@@ -248,7 +249,7 @@ func TestRepliesAreDeliveredUnlessBlank(t *testing.T) {
 	}
 }
 
-// Those who read the thread see reasoning and data; a chat gets the text and where the files are.
+// A reader of the thread sees reasoning and data. A chat gets the text and the addresses of the files.
 func TestAMessageHasPartsBesideItsText(t *testing.T) {
 	thought := mailroom.Part{Type: mailroom.PartReasoning, Text: "secret thought"}
 	data := mailroom.Part{Type: mailroom.PartData, Data: json.RawMessage(`{"a":1}`)}

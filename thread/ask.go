@@ -86,10 +86,10 @@ func CheckAsk(a *mailroom.Ask) error {
 		return check.Invalid("tickets", "must have kind approval, input, timer or event", string(a.Kind))
 	}
 	if a.Answers && a.Kind != mailroom.TicketApproval {
-		return check.Invalid("tickets", "answers goes with kind approval", a.Name)
+		return check.Invalid("tickets", "answers is allowed only with kind approval", a.Name)
 	}
 	if a.Holds && a.Kind != mailroom.TicketEvent {
-		return check.Invalid("tickets", "holds goes with kind event", a.Name)
+		return check.Invalid("tickets", "holds is allowed only with kind event", a.Name)
 	}
 	if a.Arguments != nil {
 		return check.JSON("arguments", a.Arguments, mailroom.MaxAnswer)

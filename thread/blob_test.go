@@ -66,8 +66,9 @@ func TestAStepNamesEachBlobAndUploadOnce(t *testing.T) {
 	}
 }
 
-// The digest of a step without blobs is the one that servers before blobs compute: such a step may be repeated at them.
-func TestTheDigestOfAStepWithoutBlobsIsAsBefore(t *testing.T) {
+// A server of a version without blobs computes the same digest of a step without blobs, so a worker may repeat such a
+// step at an older server.
+func TestTheDigestOfAStepWithoutBlobsEqualsTheDigestOfOlderVersions(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")

@@ -120,13 +120,13 @@ func (in *Submit) checkMode() error {
 		return check.Invalid("mode", "must be queue, steer, interrupt, latest, collect or reject", string(in.Mode))
 	}
 	if !in.NotBefore.IsZero() && !canWait(in.Mode) {
-		return check.Invalid("not_before", "goes with the modes queue, latest and collect", in.NotBefore)
+		return check.Invalid("not_before", "is allowed only with the modes queue, latest and collect", in.NotBefore)
 	}
 	if y := in.NotBefore.Year(); y > 9999 || y < 1 {
 		return check.Invalid("not_before", "is not a time between the years 1 and 9999", in.NotBefore)
 	}
 	if in.ExpectRun != "" && in.Mode != mailroom.ModeSteer {
-		return check.Invalid("expect_run", "goes with mode steer", in.ExpectRun)
+		return check.Invalid("expect_run", "is allowed only with mode steer", in.ExpectRun)
 	}
 	return nil
 }

@@ -14,15 +14,15 @@ type Claimant struct {
 	Worker    string
 	Round     int64
 	Limit     time.Duration // longest time of one claim, without what its steps add; 0: no limit
-	Longest   time.Duration // of one claim, with what its steps add; below Limit: they add nothing
+	Longest   time.Duration // longest time of one claim, with what its steps add; below Limit: steps add nothing
 	StopGrace time.Duration // time left after a stop; 0: unchanged
 	Retry     retry.Policy  // retries of the attempt; a zero field: the default
 }
 
-// Sweep is what a worker's engine asks to be swept.
+// Sweep is the request of a worker's engine for a sweep.
 type Sweep struct {
-	Worker string // worker id of the engine, which ends its own claims
-	// Agents are those that need no worker, because their runs may wait for this engine or another one.
+	Worker string // the worker of the engine; the sweep leaves this worker's claims to the engine
+	// Agents are the agents that need no worker, because their runs may wait for this engine or another one.
 	Agents []string
 	// Grace is how long another agent may have had no worker before its due runs fail; 0: they do not fail.
 	Grace time.Duration

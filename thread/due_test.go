@@ -91,7 +91,7 @@ func TestAScheduledRunBlocksNoOther(t *testing.T) {
 	w.mustStart("held")
 }
 
-func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
+func TestAScheduledRunEntersTheQueueWhenItsTimeComes(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")

@@ -19,11 +19,11 @@ func (in *Submit) checkJoin() error {
 	case in.Join < 0 || in.Join > mailroom.MaxJoin:
 		return check.Invalid("join", fmt.Sprintf("must be between 0s and %s", mailroom.MaxJoin), in.Join.String())
 	case !strings.HasPrefix(in.Origin.Via, channelPrefix):
-		return check.Invalid("join", "goes with messages of a channel", in.Join.String())
+		return check.Invalid("join", "is allowed only with messages of a channel", in.Join.String())
 	case in.Mode == mailroom.ModeLatest || in.Mode == mailroom.ModeReject:
-		return check.Invalid("join", "goes with the modes queue, steer, interrupt and collect", string(in.Mode))
+		return check.Invalid("join", "is allowed only with the modes queue, steer, interrupt and collect", string(in.Mode))
 	case !in.NotBefore.IsZero() || !in.Deadline.IsZero() || in.Timeout > 0 || in.From != nil || len(in.Decisions) > 0:
-		return check.Invalid("join", "goes without a start, a deadline, a sending run and decisions", in.Join.String())
+		return check.Invalid("join", "is not allowed with a start, a deadline, a sending run or decisions", in.Join.String())
 	}
 	return nil
 }

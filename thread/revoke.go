@@ -14,7 +14,7 @@ type Revoke struct {
 	Worker    string       // holder of the claim; not with RevokeOverdue
 	Uncharged bool         // with RevokeDead: the claim does not count as a crash of the run
 	Round     int64        // with RevokeUnheld: the claim is of this round or an earlier one
-	Text      *PartialText // what the run had flushed, see [Partials.Text]; with RevokeDead and RevokeOverdue
+	Text      *PartialText // flushed text of the run, see [Partials.Text]; with RevokeDead and RevokeOverdue
 }
 
 // RevokeCause is why a claim is taken away.

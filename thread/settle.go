@@ -56,7 +56,7 @@ func (s *Settle) Check() error {
 	switch s.Outcome {
 	case OutcomeComplete, OutcomeRelease, OutcomePark:
 		if s.Failure != nil {
-			return check.Invalid("failure", "goes with the outcome fail", s.Failure.Error())
+			return check.Invalid("failure", "is allowed only with the outcome fail", s.Failure.Error())
 		}
 	case OutcomeFail:
 		if s.Failure == nil {

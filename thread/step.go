@@ -29,7 +29,7 @@ type StepCommit struct {
 	// Node is the only server that can use the State of the Step, see [mailroom.Thread]. If it is "", any server can.
 	Node string
 
-	// Set by Check, which does what is heavy before the transaction.
+	// Set by Check, which does the expensive work before the transaction.
 	sum   string   // digest
 	asks  []ask    // all tickets to open
 	sends []Submit // see [StepCommit.Submits]
@@ -71,7 +71,7 @@ func (a *StepCommit) Check() error {
 			return check.Invalid("body", "must be a JSON object", truncate(string(n.Body), 80))
 		}
 	}
-	if len(a.Step.Parts) > 0 { // a session has moved them there
+	if len(a.Step.Parts) > 0 { // a session has moved the parts into Message
 		return check.Invalid("parts", "belong to the message of the step", len(a.Step.Parts))
 	}
 	if len(a.Step.State) == 0 {
@@ -103,7 +103,7 @@ func (a *StepCommit) Check() error {
 	if err := a.Message.check(); err != nil {
 		return err
 	}
-	if len(a.Step.Blobs) > 0 { // a session has uploaded them
+	if len(a.Step.Blobs) > 0 { // a session has uploaded the blobs and moved them into a.Blobs
 		return check.Invalid("blobs", "are uploaded before the step", len(a.Step.Blobs))
 	}
 	if err := checkBlobs(a.Blobs); err != nil {
@@ -148,7 +148,7 @@ func (a *StepCommit) checkSends() error {
 	return nil
 }
 
-// checkSend validates what a send says beyond its submit.
+// checkSend validates the fields of a send that its submit does not have.
 func checkSend(s *mailroom.Send) error {
 	shared := s.Mode == mailroom.ModeSteer || s.Mode == mailroom.ModeCollect
 	switch {
@@ -158,7 +158,7 @@ func checkSend(s *mailroom.Send) error {
 	case s.Delay < 0 || s.Delay > maxTimeout || s.Delay > 0 && !s.NotBefore.IsZero():
 		return check.Invalid("not_before", "must be one time, or one duration of at most ten years", s.Delay.String())
 	case s.Delay > 0 && !canWait(s.Mode):
-		return check.Invalid("not_before", "goes with the modes queue, latest and collect", s.Delay.String())
+		return check.Invalid("not_before", "is allowed only with the modes queue, latest and collect", s.Delay.String())
 	}
 	return nil
 }
@@ -380,8 +380,8 @@ func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string
 	t.touchRun(r)
 }
 
-// submitOf returns the submit of a send of a run, without what depends on the rows of the run and
-// its thread. Its key makes a repeated send harmless.
+// submitOf returns the submit of a send of a run, without the fields that depend on the rows of the run and
+// its thread. The key of the submit makes a repeated send harmless.
 func submitOf(s mailroom.Send, run string) Submit {
 	target, id, key := SendIDs(s, run)
 	return Submit{
@@ -391,7 +391,7 @@ func submitOf(s mailroom.Send, run string) Submit {
 	}
 }
 
-// sendFrom completes the submit of send s by run r on thread from. The digest covers none of it.
+// sendFrom completes the submit of send s by run r on thread from. The digest of the step covers none of these fields.
 func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.Send, now time.Time) {
 	if s.Delay > 0 {
 		in.NotBefore = now.Add(s.Delay).Truncate(time.Microsecond)

@@ -144,7 +144,7 @@ func (t *torture) judgeHistories(ops []*operation) {
 
 // history is the state of the conversion of a thread's log into facts.
 type history struct {
-	start  modelState // state after the facts so far
+	start  modelState // state of the model after all facts that were converted
 	before modelState // state at the last check
 	next   int64
 }
@@ -153,7 +153,7 @@ func operationOf(f fact, call, end time.Time) porcupine.Operation {
 	return porcupine.Operation{Input: f, Call: call.UnixNano(), Return: max(end.UnixNano(), call.UnixNano()+1)}
 }
 
-// fact returns what an entry means in the model. ok is false for an entry that means nothing there.
+// fact returns what an entry means in the model. ok is false for an entry that the model does not have.
 func (h *history) fact(e mailroom.Entry, calls map[string]*operation) (fact, bool) {
 	f := fact{run: e.Run}
 	switch e.Kind {

@@ -185,7 +185,7 @@ func TestAFoldFindsGapsAndRepeats(t *testing.T) {
 	}
 }
 
-func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
+func TestAScheduledRunEntersTheQueueWhenItsTimeComes(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(1000 + ms).UTC() }
 	held := logLine{entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(5),
 		Messages: []string{"a.1"}}}

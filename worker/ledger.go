@@ -145,7 +145,7 @@ func (l *Ledger) onAnswer(err error) error {
 	}
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeNotFound: // the thread or the run was deleted
-		return mailroom.Errorf(mailroom.CodeLeaseLost, "unknown to the server: %w", err)
+		return mailroom.Errorf(mailroom.CodeLeaseLost, "the server does not know the claim: %w", err)
 	case mailroom.CodeUnauthenticated:
 		return l.refuse(err)
 	case mailroom.CodeInvalid:

@@ -154,13 +154,13 @@ func (o *Options) fill() error {
 	at, err := url.Parse(o.URL)
 	switch {
 	case err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https":
-		return mailroom.Errorf(mailroom.CodeInvalid, "%q is no address of a server: set MAILROOM_URL to one such as %s",
+		return mailroom.Errorf(mailroom.CodeInvalid, "%q is not an address of a server: set MAILROOM_URL to one such as %s",
 			o.URL, defaultURL)
 	case o.Token == "":
 		return mailroom.Errorf(mailroom.CodeUnauthenticated, "no token for %s: %s", o.URL, tokenHint)
 	case strings.ContainsFunc(o.Token, func(c rune) bool { return c <= ' ' || c > '~' }):
 		return mailroom.Errorf(mailroom.CodeUnauthenticated,
-			"the token has characters that no token has: check MAILROOM_TOKEN")
+			"the token has characters other than visible ASCII: check MAILROOM_TOKEN")
 	case o.Slots < 1 || o.Slots > maxSlots:
 		return mailroom.Errorf(mailroom.CodeInvalid, "%d slots: use 1 to %d", o.Slots, maxSlots)
 	}

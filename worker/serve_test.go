@@ -184,7 +184,7 @@ func TestAWorkerSaysWhyItCannotServe(t *testing.T) {
 			"no token for " + h.url + ": set MAILROOM_TOKEN to a token with the scope work, from " +
 				"`mailroom token create NAME --scope work`"},
 		"no secret": {worker.Options{URL: h.url, Token: "a\nb"}, serves, mailroom.CodeUnauthenticated,
-			"the token has characters that no token has: check MAILROOM_TOKEN"},
+			"the token has characters other than visible ASCII: check MAILROOM_TOKEN"},
 		"an unknown token": {worker.Options{URL: h.url, Token: "wrong"}, serves, mailroom.CodeUnauthenticated,
 			"the server at " + h.url + " refuses this worker: unknown, expired or revoked token; set MAILROOM_TOKEN to a " +
 				"token with the scope work, from `mailroom token create NAME --scope work`"},
@@ -206,7 +206,7 @@ func TestAWorkerSaysWhyItCannotServe(t *testing.T) {
 		"no slot": {worker.Options{URL: h.url, Token: "x", Slots: -1}, serves, mailroom.CodeInvalid,
 			"-1 slots: use 1 to 1000"},
 		"no address": {worker.Options{URL: "localhost:8420", Token: "x"}, serves, mailroom.CodeInvalid,
-			`"localhost:8420" is no address of a server: set MAILROOM_URL to one such as http://127.0.0.1:8420`},
+			`"localhost:8420" is not an address of a server: set MAILROOM_URL to one such as http://127.0.0.1:8420`},
 		"a page": {worker.Options{URL: other(200, "text/html", "<h1>welcome</h1>"), Token: "x"}, serves,
 			mailroom.CodeUnavailable, `URL answered /v1/claims with the type "text/html": no Mailroom server answers like ` +
 				"that; set MAILROOM_URL to the address of a Mailroom server"},

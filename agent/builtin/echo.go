@@ -22,7 +22,7 @@ type echoAgent struct{ pace time.Duration }
 func (a echoAgent) Run(ctx context.Context, s mailroom.Session) error {
 	err := a.echo(ctx, s)
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx) // more specific than the error of the call
+		return context.Cause(ctx) // the cause says more than the error of the call
 	}
 	return err
 }

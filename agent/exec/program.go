@@ -209,7 +209,7 @@ type attempt struct {
 	killed     int  // processes of earlier attempts that were killed
 	starts     int  // processes that were started
 	restored   bool // state was set back to what it was before the attempt
-	doubts     int  // about the session, in the stored state
+	doubts     int  // the value of state.Doubts when the attempt began
 
 	turn  *runningTurn // the latest turn
 	saved checkpoint

@@ -90,7 +90,7 @@ func (a *Address) Settings(key, what, example string) []setting.Setting {
 	}, a.Networks()...)
 }
 
-// Networks returns the keys of an address without the URL.
+// Networks returns the keys that say where an address may be. It is Settings without the key of the URL.
 func (a *Address) Networks() []setting.Setting {
 	return []setting.Setting{
 		setting.New("insecure", "Allow http for other machines than this one.", setting.Bool(&a.Insecure)),

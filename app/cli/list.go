@@ -17,11 +17,11 @@ type list[T any] struct {
 	row    func(item T) []string // the cells of an item
 	// wide has another table for -o wide, nil if there is none.
 	wide *table[T]
-	none string // said instead of a table if no filter is set, with commands in backticks
-	what string // the items, in the plural
+	none string // printed instead of an empty table if no filter is set; it has commands in backticks
+	what string // what an item is, in the plural, such as "runs"
 }
 
-// table is how items are printed.
+// table says how items are printed as rows.
 type table[T any] struct {
 	header []string
 	row    func(item T) []string
@@ -96,7 +96,7 @@ func (l list[T]) print(
 	}
 }
 
-// empty returns the text for a list without items. It says if the server has not searched everything yet.
+// empty returns the text for a list without items. The text differs if the server has not searched everything yet.
 func (l list[T]) empty(q client.ListQuery, next *string) string {
 	switch {
 	case next != nil:

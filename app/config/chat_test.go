@@ -46,7 +46,7 @@ max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []
 	refused(t, chatting+`groups = "some"`, `f.toml:6: channels.net.groups: "some" is not one of addressed, everything`)
 }
 
-func TestATargetNamesAChatOfAChannel(t *testing.T) {
+func TestATargetOfKindChatMustNameAConversationOfAChannel(t *testing.T) {
 	const target = chatting + "[targets.ops]\nkind = \"chat\"\n"
 	if c, err := parse("f.toml", []byte(target+`thread = "net:bot:%23ops"`)); err != nil ||
 		*c.Targets["ops"].Settings.Chat != "net:bot:%23ops" {
@@ -60,7 +60,7 @@ func TestATargetNamesAChatOfAChannel(t *testing.T) {
 		`f.toml:8: targets.ops.thread: "other:bot:ann" is of the channel "other", which is not a chat channel of this server`)
 }
 
-// Each request of a program is a run, unless its table says that people are behind it.
+// Each request of a webhook is a run of its own, unless the channel's table sets join_within.
 func TestAWebhookJoinsNoMessagesByDefault(t *testing.T) {
 	const hook = "[channels.net]\nkind = \"webhook\"\nagent = \"echo\"\ntoken_env = \"SECRET\"\n"
 	for table, want := range map[string]time.Duration{hook: 0, hook + "join_within = \"1s\"\n": time.Second} {

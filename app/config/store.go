@@ -17,8 +17,9 @@ type Server struct {
 func (s *Server) settings() []setting.Setting {
 	return []setting.Setting{
 		setting.New("url",
-			"Address of the server for browsers, used in links: that of its proxy, or with one of hosts. Empty: the address "+
-				"above.", setting.Checked(&s.URL, `an address such as "https://mail.example.org"`, func(s string) bool {
+			"Address of the server for browsers, used in links: the address of its proxy, or one whose host is in hosts. "+
+				"Empty: the address that the server listens on.",
+			setting.Checked(&s.URL, `an address such as "https://mail.example.org"`, func(s string) bool {
 				u, err := url.Parse(s)
 				return s == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil &&
 					u.RawQuery == "" && u.Fragment == ""

@@ -100,7 +100,7 @@ func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Co
 		}
 		return
 	}
-	if !d.shared { // no other server waits for the duty, and replies in progress may finish
+	if !d.shared { // no other server waits for the duty, so replies in progress may finish under it
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)

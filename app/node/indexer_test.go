@@ -60,7 +60,7 @@ func TestMessagesAreIndexedBehindTheLog(t *testing.T) {
 	})
 }
 
-// brokenStore is a store whose views fail while it is out.
+// brokenStore is a store whose views fail while out is set.
 type brokenStore struct {
 	store.Store
 	out bool

@@ -55,7 +55,7 @@ func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 	}
 }
 
-func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
+func TestOneWarningNamesAllAgentsWithoutIsolation(t *testing.T) {
 	data := t.TempDir()
 	program, err := os.Executable()
 	if err != nil {

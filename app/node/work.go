@@ -92,7 +92,7 @@ rest are released; a second signal exits at once.`,
 		case w.runs < 1:
 			return command.Errorf(command.ExitUsage, "use 1 or more", "invalid --runs %d", w.runs)
 		case w.profile == "" && len(args) == 0:
-			return command.Errorf(command.ExitUsage, "write it after --, or set --profile", "missing command")
+			return command.Errorf(command.ExitUsage, "write the command after --, or set --profile", "missing command")
 		case w.profile == "" && w.permissions != "":
 			return command.Errorf(command.ExitUsage, "use --profile PROGRAM,permissions=MODE", "--permissions needs --profile")
 		}

@@ -18,7 +18,7 @@ type Crowd struct {
 	What   string  `json:"what"`
 	Issues int     `json:"issues"` // issues in the tracker before the changes
 	Took   float64 `json:"took_ms"`
-	Kept   int     `json:"kept"` // changes in the file at the end; must be all of them
+	Kept   int     `json:"kept"` // changes in the file at the end; a change that is missing was lost
 	Disk   float64 `json:"disk_ms"`
 	Starts float64 `json:"starts_ms"` // time of as many processes at once that only print their version
 }

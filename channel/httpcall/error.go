@@ -107,8 +107,8 @@ const (
 	ClassUnknown
 )
 
-// SendError classifies an error of a call that writes, for [chat.Platform]. classOf is the
-// platform's table of refusals.
+// SendError converts the error of a call that writes to the platform into the errors that
+// [chat.Platform] documents. classOf returns the class of a refusal on this platform.
 func SendError(err error, classOf func(*Refusal) Class) error {
 	if err == nil {
 		return nil

@@ -179,7 +179,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	return c, c.capabilities(), nil
 }
 
-// dial implements Dial for any host.
+// dial implements Dial. Tests call it with another implementation of host.
 func (o Options) dial(ctx context.Context, l host) (*connection, error) {
 	o = o.withDefaults()
 	if err := o.Check(); err != nil {

@@ -12,8 +12,8 @@ import (
 // Kind is a platform that channels connect to.
 type Kind struct {
 	Name string // value of the key kind
-	// Chat reports whether people talk there: a channel has the settings of [Chat] too, and unknown
-	// users can be paired.
+	// Chat reports whether the platform is a chat. Then a channel also has the settings of [Chat], and
+	// unknown users can be paired.
 	Chat bool
 	// Programs reports whether programs, and not people, send the messages. Then each message is a request of its
 	// own, so the channel joins none unless its table says so.
@@ -26,7 +26,7 @@ type Kind struct {
 
 	// For the manual. A connection may have more capabilities, which depend on its settings.
 	Connection   string // how the server connects
-	AfterCrash   string // says what becomes of a reply that was sent before a crash
+	AfterCrash   string // says what happens to a reply that was sent before a crash
 	Capabilities chat.Capabilities
 }
 

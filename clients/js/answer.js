@@ -19,7 +19,7 @@ export function baseOf(url) {
 /** Throws if a token, or the secret of a session, cannot be sent: the error of fetch would contain it. */
 export function checkSecret(secret) {
   if (!secret || /^[\x21-\x7e]+$/.test(secret)) return;
-  throw new MailroomError('unauthenticated', 'the token has characters that no token has; check that it is complete');
+  throw new MailroomError('unauthenticated', 'the token has characters other than visible ASCII; check that it is complete');
 }
 
 const untrusted = /^(CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_|CRL_)/;

@@ -76,7 +76,7 @@ func StartProxy(t testing.TB, c *Cluster) *Proxy {
 
 // NewProxy starts a proxy, which Close ends.
 func NewProxy(c *Cluster) (*Proxy, error) {
-	dir, err := os.MkdirTemp("", "proxy") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "proxy") // not t.TempDir: the path of a socket must be short
 	if err != nil {
 		return nil, err
 	}

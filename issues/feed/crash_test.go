@@ -318,7 +318,7 @@ func TestAnUnwritableIssueDoesNotBlockOthers(t *testing.T) {
 
 func TestAThreadOfAnotherOwnerBlocksItsIssue(t *testing.T) {
 	w := newFixture(t)
-	w.options.Interval = time.Hour // started for its ledger only
+	w.options.Interval = time.Hour // no scan: the test needs only the ledger
 	w.start()
 	if _, err := w.ledger.Submit(t.Context(), thread.Submit{
 		Thread: "issue:x-a", Agent: "codex", Owner: "bob", Messages: []thread.NewMessage{{Parts: mailroom.Text("mine")}},

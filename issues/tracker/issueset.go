@@ -26,7 +26,7 @@ func (s *issueSet) get(id string) *Issue {
 	return it
 }
 
-// has reports whether an issue exists, without completing it.
+// has reports whether an issue exists. It does not complete an issue that was read lazily.
 func (s *issueSet) has(id string) bool { return s.lookup(id) != nil }
 
 func (s *issueSet) lookup(id string) *Issue {

@@ -228,12 +228,13 @@ func (channels) All() []api.Channel {
 
 func (channels) Resume(string) bool { return true }
 
-// pairings accepts every code.
+// issues returns a board with one ready issue.
 func issues(context.Context) (api.IssueBoard, error) {
 	return api.IssueBoard{Columns: []api.IssueColumn{{Name: "ready", Count: 1,
 		Items: []api.Issue{{ID: "x-1", Labels: []string{}, BlockedBy: []string{}}}}}}, nil
 }
 
+// pairings accepts every code.
 type pairings struct{}
 
 func (pairings) All(context.Context) ([]api.Pairing, error) {

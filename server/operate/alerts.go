@@ -315,7 +315,7 @@ const (
 	maxTargetThreads = 1000
 )
 
-// waiting returns what the targets have not sent yet, for metrics.
+// waiting returns, for the metrics, the alerts that each target has not sent yet.
 func (h *AlertHandlers) waiting(ctx context.Context) (all []waitingAlerts, err error) {
 	if h.alerts == nil || len(h.alerts.Targets) == 0 {
 		return nil, nil

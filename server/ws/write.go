@@ -29,7 +29,7 @@ type frameWriter struct {
 	done    <-chan struct{}         // closed when the socket ends
 	backlog *request.Backlog
 	pending *request.Unread
-	meter   *frameMeter // has the token's name
+	meter   *frameMeter // knows the name of the reader's token
 
 	writing atomic.Bool // a frame is being written
 	closing atomic.Bool // the socket ends: a pending write has closeWriteTime

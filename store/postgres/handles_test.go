@@ -191,9 +191,9 @@ func TestALateLoadOfAnyKindDoesNotWait(t *testing.T) {
 	}
 }
 
-// A Load that waits for a lock returns what the other transaction wrote, also the rows that belong to
-// the thread.
-func TestALoadThatWaitedSeesWhatItWaitedFor(t *testing.T) {
+// A Load that waits for the lock of a thread returns what the other transaction wrote: the thread's row, and the rows
+// of its runs and keys.
+func TestALoadThatWaitedForALockReturnsTheRowsOfTheOtherTransaction(t *testing.T) {
 	both := handles(t, 2)
 	write(t, both[0], &store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
 	var loaded *store.Loaded

@@ -339,15 +339,15 @@ func TestAnEntryIsAppliedOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyAChildReportsHowItEnded(t *testing.T) {
+func TestAnAnswerOfAPersonDoesNotSetTheStatusOfAChild(t *testing.T) {
 	s := fold(queuedAndStarted().child().childEnded("ann", "failed"))
 	if diff := cmp.Diff([]string{"r running 1", "child done in t2"}, lines(s, "r")); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 }
 
-// TestTheNamesOfValuesStay lists what programs see that are written in other languages.
-func TestTheNamesOfValuesStay(t *testing.T) {
+// TestTheNamesOfValuesDoNotChange lists the names of values that programs in other languages compare.
+func TestTheNamesOfValuesDoNotChange(t *testing.T) {
 	want := []string{
 		"queued running waiting retrying completed failed cancelled lost",
 		"text reasoning tool question child step data file error",

@@ -94,7 +94,7 @@ func (t *target) launch(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", t.binary, err)
 	}
 	ready, said := make(chan string, 1), &bytes.Buffer{}
-	go func() { // ends with the process; stop waits for it
+	go func() { // this goroutine ends with the process; stop waits for its end
 		defer close(t.exited)
 		lines := bufio.NewScanner(errs)
 		lines.Buffer(nil, 1<<20)

@@ -19,7 +19,7 @@ func turnMutants() []mutant {
 		{"text before the entry of the message before is taken for it", "stream/turn/live.go", "	return n - t.written - 1\n", "	return 0\n", "stream", "^TestTheTurnsOfAThreadOutliveEveryLostConnection$"},
 		{"an open call of a turn that ended stays open", "stream/turn/runs.go", "			p.Progress = ProgressVoid\n			s.push(PartEnded, t, p)\n		}\n	}\n	t.Status", "			s.push(PartEnded, t, p)\n		}\n	}\n	t.Status", pkg, parts},
 		{"a child that failed is done", "stream/turn/acts.go", "end.Status == mailroom.StatusFailed || ", "", pkg, parts},
-		{"a decision is taken for the end of a child", "stream/turn/acts.go", "strings.HasPrefix(body.DecidedBy, \"run:\")", "strings.HasPrefix(body.DecidedBy, \"\")", pkg, "^TestOnlyAChildReportsHowItEnded$"},
+		{"a decision is taken for the end of a child", "stream/turn/acts.go", "strings.HasPrefix(body.DecidedBy, \"run:\")", "strings.HasPrefix(body.DecidedBy, \"\")", pkg, "^TestAnAnswerOfAPersonDoesNotSetTheStatusOfAChild$"},
 		{"a long turn drops an open call", "stream/turn/bounds.go", "return p.Progress != ProgressOpen })", "return p != nil })", pkg, "^TestATurnIsBounded$"},
 		{"the output of a call counts for nothing", "stream/turn/bounds.go", "	s.grow(t, p.size()-before)\n	s.trim(t)\n", "_ = before\n", pkg, "^TestTheOutputsOfManyOpenCallsAreBounded$"},
 		{"a thread of long turns is kept whole", "stream/turn/bounds.go", " || s.bytes > MaxBytes)", ")", pkg, "^TestLongTurnsAreDroppedOnceTheyHaveEnded$"},

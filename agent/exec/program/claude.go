@@ -334,7 +334,7 @@ func (r *claudeResult) end(subtype string) End {
 	switch {
 	case strings.HasPrefix(r.Reason, "aborted"):
 		return End{Aborted: true, Class: mailroom.ClassTransient, Message: "the turn was interrupted"}
-	case subtype == "success" && !r.IsError: // a success needs both members
+	case subtype == "success" && !r.IsError: // claude may write "success" beside is_error: true
 		return End{OK: true, Text: r.Result}
 	case r.APIStatus != nil:
 		failed.Status = *r.APIStatus

@@ -18,7 +18,7 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// twoOnOneStore calls f with two handles on one store, of each kind.
+// twoOnOneStore calls f once for each kind of store, with two handles on one store of the kind.
 func twoOnOneStore(t *testing.T, f func(t *testing.T, here, there store.Store)) {
 	rows := memory.New()
 	file := filepath.Join(t.TempDir(), "mail.db")

@@ -52,7 +52,7 @@ type lateness struct {
 type unanswered struct {
 	at        chat.Room
 	run       string
-	since     time.Time // time of the message, or of the last answer of a person
+	since     time.Time // when the wait began: the time of the message, or of a person's last answer to a question
 	requested map[string]bool
 }
 

@@ -48,7 +48,7 @@ class Transport:
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path}"  # is shown: no query, which may have a secret
         self._token = token or os.environ.get("MAILROOM_TOKEN") or ""
         if not self._token.isascii() or any(c.isspace() for c in self._token):
-            raise MailroomError("invalid", "the token has characters that no token has; check MAILROOM_TOKEN")
+            raise MailroomError("invalid", "the token has characters other than visible ASCII; check MAILROOM_TOKEN")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._host, self._prefix = parts.hostname or "", parts.path
         self._kept = threading.local()
