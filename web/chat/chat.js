@@ -6,7 +6,7 @@ import { displayLine, Mailroom, Transcript } from './client/mailroom.js';
 import { Composer } from './composer.js';
 import { decideSoon } from './decision.js';
 import { Outbox } from './outbox.js';
-import { Recent, nameOf } from './recent.js';
+import { loadRecent, nameOf, Recent } from './recent.js';
 import { cut, tell } from './text.js';
 import { View } from './view.js';
 
@@ -51,8 +51,9 @@ class Page {
     });
     this.#view.onShown = () => this.#tell();
     this.#recent = new Recent($('recent'), {
-      load: async () => (await this.#client.threads({ limit: 50 })).items.filter(({ parent }) => !parent),
+      load: () => loadRecent(this.#client),
       open: (id) => this.#go(id),
+      path: base.pathname,
     });
     this.#composer = new Composer({
       send: (message) => this.#send(message),
@@ -92,10 +93,14 @@ class Page {
         await this.#half.drop();
       }
       this.#account.forget();
+      this.#recent.forget();
       this.#ask(session ? 'You signed out.' : 'The token is forgotten, in all tabs.');
     };
     this.#account.onGiven = (token) => this.#begin({ token });
-    this.#account.onForgotten = () => this.#ask('The token was forgotten in another tab.');
+    this.#account.onForgotten = () => {
+      this.#recent.forget();
+      this.#ask('The token was forgotten in another tab.');
+    };
     $('door').oncancel = (event) => event.preventDefault(); // the page is useless without a token
     $('door-form').onsubmit = (event) => {
       event.preventDefault();
@@ -347,6 +352,7 @@ class Page {
     const empty = transcript.items.length === 0 && this.#outbox.items(this.#id, transcript).length === 0;
     $('empty').hidden = !empty || !this.#client;
     $('empty').textContent = this.#id === null || this.#row === null ? 'Write a message to start a thread.' : 'No messages yet.';
+    if (this.#client && this.#row) this.#recent.showed(this.#id, Math.max(transcript.lastSeq, this.#row.last_seq));
     this.#composer.tell(transcript, !document.body.classList.contains('cut-off'));
   }
 }
