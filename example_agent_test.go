@@ -75,15 +75,15 @@ func ExampleSession() {
 	// [Chapter 1.  Chapter 2.  Chapter 3.  Chapter 4. ]
 }
 
-// fakeSession is a Session in memory. It embeds the interface: a method that an example does not call is
-// not written.
+// fakeSession is a Session in memory. It embeds the interface, so it need not define the methods that no example
+// calls.
 type fakeSession struct {
 	mailroom.Session
-	text  string // of the message that started the run
-	steps int    // that Append accepts
+	text  string // text of the message that started the run
+	steps int    // number of steps that Append accepts
 
 	run  mailroom.RunView
-	said string   // streamed and not appended
+	said string   // text that was streamed and not appended
 	log  []string // appended messages
 }
 

@@ -39,8 +39,8 @@ func TestALaneStartsTheDueRunsOfOtherLanes(t *testing.T) {
 	})
 }
 
-// Workers in two lanes claim and settle what many callers submit to the same threads: each run once.
-func TestLanesShareTheWorkOnOneDatabase(t *testing.T) {
+// Many callers submit to the same threads. The workers of two lanes claim and settle each run once.
+func TestWorkersInTwoLanesRunEachSubmitOnce(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	o := postgres.Options{URL: cluster.URL(), Schema: cluster.Schema(t), Node: "a", AllowUnsafe: true}
 	handles := make([]store.Store, 2)

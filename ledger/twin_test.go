@@ -243,7 +243,7 @@ func (w *twin) open(doors int) error {
 
 func isSticky(agent string) bool { return agent == "codex" }
 
-// twinQueue is the maximum queue of a thread: few runs, so that histories reach it.
+// twinQueue is the maximum number of queued runs of a thread. It is small, so that random histories fill the queue.
 const twinQueue = 4
 
 func (w *twin) close() error {

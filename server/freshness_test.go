@@ -129,7 +129,8 @@ func TestAChangeOfTokensTakesEffectEvenIfReadingTheRowsFails(t *testing.T) {
 	}
 }
 
-// TestARevocationIsAnsweredOnceNoServerAdmitsTheToken: a server of its own store does not wait.
+// TestARevocationIsAnsweredOnceNoServerAdmitsTheToken has a server that shares its store, which waits for the other
+// servers, and a server with a store of its own, which does not wait.
 func TestARevocationIsAnsweredOnceNoServerAdmitsTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for shared, want := range map[bool]time.Duration{true: maxAge, false: 0} {
@@ -144,7 +145,7 @@ func TestARevocationIsAnsweredOnceNoServerAdmitsTheToken(t *testing.T) {
 	})
 }
 
-func TestTheLastUseSurvivesAnErrorAndAChangeOfRights(t *testing.T) {
+func TestTheLastUseIsWrittenOnceAfterAnErrorAndAChangeOfRights(t *testing.T) {
 	r := &failingUses{fakeAccounts: &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead)}}}
 	k := newTokenCache(r, "", r.newCache(t).log)
 	if err := k.refresh(t.Context()); err != nil {

@@ -19,7 +19,7 @@ import (
 	"mailroom/thread"
 )
 
-// withLinks is withTargets with a target for browsers, whose alerts decide.
+// withLinks adds the targets of withTargets, and a target for browsers with alerts that can decide a ticket.
 func withLinks(o *server.Options) {
 	withTargets(o)
 	key := webpush.NewKey()
@@ -35,7 +35,7 @@ func withLinks(o *server.Options) {
 		operate.Target{Name: "browsers", Kind: "push", Decide: true, Place: "my phone"})
 }
 
-// placeOf makes the thread from which the alerts of a token are sent to the phone.
+// placeOf makes the thread whose runs send the alerts of a token to the target phone.
 func (f *fixture) placeOf(owner string) (id string) {
 	f.t.Helper()
 	err := f.ledger.View(f.t.Context(), func(r store.Reader) error {

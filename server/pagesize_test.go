@@ -61,7 +61,7 @@ func fieldOf(field string) func(json.RawMessage) string {
 // lead through all items.
 func TestPagesEndAtTheirBytes(t *testing.T) {
 	const page = 256 << 10
-	// default buffers
+	// sockets with the default size of buffers, which start makes smaller
 	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page })
 	f.page = page
 	large := strings.Repeat("x", 56<<10)
@@ -109,10 +109,10 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 	}
 }
 
-// TestAPageEndsAtItsBytesWithTheDefaultBuffers uses the default page size.
+// TestAPageEndsAtItsBytesWithTheDefaultBuffers has messages of 250 KB and pages of 1 MiB.
 func TestAPageEndsAtItsBytesWithTheDefaultBuffers(t *testing.T) {
 	const page = 1 << 20
-	// default buffers
+	// sockets with the default size of buffers, which start makes smaller
 	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page })
 	f.page = page
 	large := strings.Repeat("x", 250<<10)
@@ -127,7 +127,7 @@ func TestAPageEndsAtItsBytesWithTheDefaultBuffers(t *testing.T) {
 
 func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	const page = 256 << 10
-	// default buffers
+	// sockets with the default size of buffers, which start makes smaller
 	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page })
 	f.page = page
 	f.call("POST /v1/notifications/take", `{"agent":"ann"}`)

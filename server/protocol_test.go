@@ -203,9 +203,10 @@ func TestAPublicProtocolNeedsNoTokenAndHasTheErrorsOfTheAPI(t *testing.T) {
 		mailroom.CodeForbidden)
 }
 
-// TestAProtocolActsForTheTokenAsItIsAtEachRequest revokes the token, and makes another one of its name, between the
-// admission of a protocol's request and what the protocol asks the server for.
-func TestAProtocolActsForTheTokenAsItIsAtEachRequest(t *testing.T) {
+// TestARequestOfAProtocolFailsAfterItsTokenWasRevoked revokes the token and makes a new one with the same name. It does
+// so after the server has admitted the request of a protocol, and before the protocol makes its own request to the
+// server.
+func TestARequestOfAProtocolFailsAfterItsTokenWasRevoked(t *testing.T) {
 	var between func()
 	f := start(t, func(o *server.Options) {
 		o.Parts.Protocols = map[string]server.Protocol{"POST /late": {Via: "late", Summary: "Makes a request late",

@@ -554,7 +554,7 @@ func TestReadyReportsTheReason(t *testing.T) {
 	}
 }
 
-func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
+func TestTheDescriptionListsEveryRoute(t *testing.T) {
 	f := start(t)
 	spec := mustCall[struct {
 		OpenAPI string

@@ -233,7 +233,7 @@ func (c *tokenCache) read(ctx context.Context) error {
 	before := *c.byHash.Load()
 	now := make(map[secretHash]*grant, len(rows))
 	quotas := map[string]auth.Quotas{}
-	rowOf := map[int64]*auth.Token{} // the rows by key: a token with the rights of another has its name
+	rowOf := map[int64]*auth.Token{} // rows by key: a token that acts for another has the name of the other in Valid
 	for _, t := range rows {
 		rowOf[t.Key] = t
 	}
@@ -251,7 +251,7 @@ func (c *tokenCache) read(ctx context.Context) error {
 				now[s].row = ledger.RowOf(row)
 			}
 			if before[s] != nil {
-				now[s].used.Store(before[s].used.Load()) // may not be written yet
+				now[s].used.Store(before[s].used.Load()) // the store may not have this last use yet
 			}
 		}
 	}

@@ -138,7 +138,7 @@ type Prefix struct {
 	Seq    int64
 }
 
-// UseChange is added to what a token uses.
+// UseChange says how much a transaction adds to the use of a token, see [auth.Token].
 type UseChange struct {
 	Token string // name
 	Add   auth.Use

@@ -22,11 +22,11 @@ type reader struct {
 	fixture *fixture
 	slow    func() // called for each event; may be nil
 
-	have int // bytes of the open message from earlier connections
+	have int // bytes of the unfinished message that earlier connections received
 
 	mu     sync.Mutex
-	cursor stream.Cursor  // of the last event
-	events []stream.Event // of this connection
+	cursor stream.Cursor  // cursor of the last event
+	events []stream.Event // events of this connection
 
 	cancel context.CancelCauseFunc
 	ended  chan error

@@ -203,7 +203,7 @@ func typesOfSubmit() []string {
 	return []string{mailroom.PartText, mailroom.PartData, mailroom.PartFile}
 }
 
-// checkParts validates parts of these types, of which there must be one that is not blank.
+// checkParts validates parts, which must have one of the types. At least one part must not be blank.
 func checkParts(at string, parts []mailroom.Part, types []string) error {
 	if len(parts) > mailroom.MaxParts {
 		return check.Invalid(at+"parts", fmt.Sprintf("are more than %d", mailroom.MaxParts), len(parts))

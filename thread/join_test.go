@@ -163,8 +163,8 @@ func TestABurstKeepsItsPlaceWhenItIsDue(t *testing.T) {
 	w.mustStart("a")
 }
 
-// The run is found among many that a client has scheduled.
-func TestABurstIsFoundBehindScheduledRuns(t *testing.T) {
+// The second piece of the burst finds the run of the first piece among many scheduled runs of a client.
+func TestAMessageJoinsItsBurstAlsoBehindManyScheduledRuns(t *testing.T) {
 	w := newFixture(t)
 	for i := range 20 {
 		w.must(delayed(w, fmt.Sprint("due", i), 500*time.Millisecond))
@@ -175,7 +175,7 @@ func TestABurstIsFoundBehindScheduledRuns(t *testing.T) {
 	wantEqual(t, "run", w.must(piece("n", "ann")).Run, "a")
 }
 
-// What acts on the current run acts at once.
+// A message that answers, steers or interrupts the current run takes effect at once.
 func TestAnAnswerASteerAndAnInterruptDoNotWait(t *testing.T) {
 	t.Run("answer", func(t *testing.T) {
 		w := newFixture(t)
@@ -191,7 +191,7 @@ func TestAnAnswerASteerAndAnInterruptDoNotWait(t *testing.T) {
 		s.Mode = mailroom.ModeSteer
 		wantEqual(t, "disposition", w.must(s).Disposition, store.DispositionSteered)
 		w.end(completed("ok"))
-		w.mustStart("n") // unread, and so a run, which waits for nothing
+		w.mustStart("n") // x did not read the message, so the message starts a run, without a wait
 	})
 	t.Run("interrupt", func(t *testing.T) {
 		w := newFixture(t)
@@ -475,7 +475,7 @@ func (h *history) say() {
 	h.sent, h.done = append(h.sent, out.Message), append(h.done, s)
 }
 
-// repeat submits a message again, as after a crash: it is where it was.
+// repeat submits a message again, as a client does after a crash. The message stays in the same run.
 func (h *history) repeat() {
 	if len(h.done) == 0 {
 		return

@@ -70,8 +70,8 @@ func TestAFailureIsRetriedByThePolicyOfItsClaim(t *testing.T) {
 	})
 }
 
-// The worker does not settle, so no server that its settle would reach decides.
-func TestAnOverdueClaimIsRetriedAsItSaid(t *testing.T) {
+// The worker never settles, so the policy that came with its claim decides about the retry.
+func TestAnOverdueClaimIsRetriedByThePolicyOfItsWorker(t *testing.T) {
 	w := newFixture(t)
 	w.limit, w.retries = time.Hour, retry.Policy{Attempts: 2, First: 20 * time.Second}
 	w.must(in("", "a"))
@@ -101,7 +101,8 @@ func TestALowerNumberOfAttemptsStillAllowsTheOneThatBegins(t *testing.T) {
 	wantEqual(t, "state", w.state("a"), "failed")
 }
 
-// The row of an older version does not say whether its number is that of the submit, which must not be exceeded.
+// The row of an older version does not say whether its number of attempts comes from the submit. A run must not have
+// more attempts than its submit allows.
 func TestARunOfAnOlderVersionKeepsItsNumberOfAttempts(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))

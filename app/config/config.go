@@ -158,8 +158,8 @@ func (c *Confinement) settings() []setting.Setting {
 		setting.New("user", "System user to run as, if the server runs as root; empty is the server's own.",
 			setting.Text(&c.User)),
 		setting.New("max_processes",
-			"Maximum number of processes of its user, and for root, if the server's cgroup is delegated, of one run; 0 is "+
-				"the system's limit.", setting.Int(&c.MaxProcesses, 0, 10_000_000)),
+			"Maximum number of processes of the agent's user. If this user is root and the server's cgroup is delegated, it "+
+				"is the maximum of one run. 0 is the system's limit.", setting.Int(&c.MaxProcesses, 0, 10_000_000)),
 		setting.New("max_open_files", "Maximum number of open files per process; 0 is the system's limit.",
 			setting.Int(&c.MaxOpenFiles, 0, 10_000_000)),
 		setting.New("max_file_size", "Maximum size of a file it writes; 0B is unlimited.",

@@ -76,7 +76,7 @@ func (c *child) kill() error {
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	// The exit status of the kill is expected.
+	// A killed process has an exit status that Wait reports as an error.
 	if err := c.wait(); err != nil {
 		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 			return err

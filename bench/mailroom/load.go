@@ -45,8 +45,8 @@ type Load struct {
 	// CPUPerRun is the CPU time of the whole process, producers included, in milliseconds.
 	CPUPerRun float64 `json:"cpu_ms_per_run"`
 	Cores     float64 `json:"cores_used"`
-	// WorkerCPUPerRun is the CPU time of the worker, if it is a process of its own, in milliseconds. CPUPerRun then is
-	// that of the server.
+	// WorkerCPUPerRun is the CPU time of the worker in milliseconds, if the worker is a process of its own. CPUPerRun
+	// is then the CPU time of the server.
 	WorkerCPUPerRun float64 `json:"worker_cpu_ms_per_run,omitempty"`
 
 	CommitsPerSecond    float64 `json:"commits_per_second"`

@@ -141,7 +141,7 @@ func (q Question) Render() (string, []Button) {
 	word := TicketWord(k)
 	to := ""
 	if q.Room.Group && q.Caps.CommandPrefix != "" {
-		to = q.Caps.BotName + ": " // such a platform does not route commands to a bot either
+		to = q.Caps.BotName + ": " // a platform with a prefix of its own does not route commands to a bot
 	}
 	approve, deny := CommandText(q.Caps, CommandApprove), CommandText(q.Caps, CommandDeny)
 	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, approve, word, to, deny, word))

@@ -37,13 +37,13 @@ func subjectOf(e *httpcall.Refusal) subject {
 		"50001", "50007", "50278": // no access; the person takes no messages from the bot; no server in common
 		return subjectGone
 	case "20009", // explicit content for this recipient
-		// forum; no text channel; verification level; permissions; kind of channel
+		// a forum; not a text channel; the verification level is too high; missing permissions; wrong kind of channel
 		"40058", "50008", "50009", "50013", "50024",
-		// archived thread; not available in this place; replies need the history; locked thread
+		// an archived thread; not available in this place; replies need the right to read the history; a locked thread
 		"50083", "50095", "160002", "160005":
 		return subjectRoom
 	case "20016", "20028", "20029", // slow mode; write limits of the channel and the server
-		// account to be verified; too fast; sending or the feature is off for a time; limited; blocked by Cloudflare
+		// the account must be verified; too fast; sending or the feature is off for a time; limited; blocked by Cloudflare
 		"40002", "40003", "40004", "40006", "40062", "40333",
 		"110001", "130000": // not yet available; overloaded
 		if e.Status < http.StatusInternalServerError {

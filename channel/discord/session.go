@@ -257,7 +257,7 @@ func parsePosition(position string, start uint64) (r cursor, err error) {
 	return r, nil
 }
 
-// hold keeps the saved position where it is now, so that histories are read from there.
+// hold fixes the position to save at the newest message, so that histories are read from that position.
 func (r *cursor) hold() {
 	r.saved = r.newest
 	r.since = max(r.oldest, r.newest-min(r.newest, snowflakeOffset(overlap)))

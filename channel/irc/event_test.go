@@ -69,9 +69,9 @@ func newTestConnection(t testing.TB, caps ...string) *connection {
 	return c
 }
 
-// TestMessagesReadAreDeliveredAfterADisconnect closes the connection while the first message is
-// handled.
-func TestMessagesReadAreDeliveredAfterADisconnect(t *testing.T) {
+// TestMessagesThatWereReadAreHandledAfterADisconnect has a server that sends two messages and closes the connection
+// before the first one is handled.
+func TestMessagesThatWereReadAreHandledAfterADisconnect(t *testing.T) {
 	near, far := net.Pipe()
 	c := newConnection(Options{Nick: "bot"}.withDefaults(), newWire(near), &hostRecorder{})
 	c.applyRegistration(newRegistration(c.options, Secrets{}))

@@ -47,7 +47,7 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 	}
 }
 
-// TestEachKindOfRowIsProcessed is the table of rules for a bridge.
+// TestEachKindOfRowIsProcessed has a case for each kind of row: whether the agent runs, and what the bridge replies.
 func TestEachKindOfRowIsProcessed(t *testing.T) {
 	one := func(r polltest.Row) func(*polltest.Platform) { return func(p *polltest.Platform) { p.Add(r) } }
 	raw := func(s string) func(*polltest.Platform) { return func(p *polltest.Platform) { p.AddRaw(s) } }

@@ -40,7 +40,7 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 	address, err := url.Parse(at.URL)
 	if err != nil || address.Host == "" || address.Scheme != "https" && address.Host != c.client.base.Host ||
 		at.File == "" {
-		return httpcall.Unavailable(errors.New("no address for the upload of a file in the answer of Slack"))
+		return httpcall.Unavailable(errors.New("Slack's answer has no valid address for the upload of the file"))
 	}
 	a, err := c.client.http.Do(ctx, httpcall.Request{
 		Op: "upload file", Method: http.MethodPost, URL: at.URL,
@@ -65,7 +65,7 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 	return refusedScope(err)
 }
 
-// fileError converts the error of a call that precedes the message in the room. If the outcome of the call is unknown,
+// fileError converts the error of a call before the one that shows the file. If the outcome of the call is unknown,
 // the message was still not sent, so a retry is safe.
 func fileError(err error) error {
 	if err = refusedScope(err); errors.Is(err, mailroom.ErrUnknown) {

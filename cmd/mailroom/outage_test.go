@@ -341,7 +341,7 @@ func TestDiscordRecoversFromASeriesOfOutages(t *testing.T) {
 	c.dc.Up(t)
 	c.waitTexts("ONE", "TWO", "THREE")
 	c.dc.SetMessageContent(false)
-	c.dc.Forget() // a session that Discord ended for this is not resumed
+	c.dc.Forget() // Discord does not resume a session that it ended because of a disallowed intent
 	c.dc.CloseWith(4014, "Disallowed intent(s).")
 	if s := c.waitChannel("dc", api.ChannelQueued); !strings.Contains(*s.Reason, "Message Content intent") {
 		t.Errorf("reason %q", *s.Reason)
@@ -353,7 +353,7 @@ func TestDiscordRecoversFromASeriesOfOutages(t *testing.T) {
 	c.waitChannel("dc", api.ChannelConnected)
 	other := strings.Replace(discordtest.Token, "GfAkEt", "ZzZzZz", 1)
 	c.dc.SetToken(other)
-	c.waitChannel("dc", api.ChannelQueued) // the former token worked, so this refusal is not believed yet
+	c.waitChannel("dc", api.ChannelQueued) // the token worked before, so the channel retries after the first refusal
 	c.say("four")
 	c.writeSecret("dc", "token", other)
 	c.waitTexts("ONE", "TWO", "THREE", "FOUR")

@@ -17,8 +17,8 @@ import (
 	"mailroom/entry"
 )
 
-// breaking has agents whose first attempt ends early, each in another way. Their second attempt replies
-// "whole".
+// breaking has agents whose first attempt ends early or without a reply, each in another way. The second attempt of
+// flaky, slow, stuck and mute replies "whole". broken and useless fail each time, and silent never writes text.
 const breaking = `shutdown_grace = "10ms"
 [agents.flaky]
 kind = "exec"

@@ -300,7 +300,7 @@ func (c *Cluster) CPUTime() time.Duration {
 	return state.UserTime() + state.SystemTime()
 }
 
-// Terminate ends the connections whose application_name is name, and returns their number. With "" it ends all
+// Terminate ends the connections whose application_name is name, and returns their number. If name is "", it ends all
 // connections but its own.
 func (c *Cluster) Terminate(ctx context.Context, name string) (n int, err error) {
 	err = c.with(ctx, func(conn *pgx.Conn) error {
@@ -327,6 +327,6 @@ func (c *Cluster) Close() error {
 	if c.held != nil {
 		closed = errors.Join(closed, c.held.Release())
 	}
-	// The watcher may not remove the folder if the parent folder belongs to root.
+	// If the parent folder belongs to root, the watcher lacks the permission to remove the folder.
 	return errors.Join(err, closed, c.watcher.Wait(), os.RemoveAll(c.dir))
 }

@@ -18,8 +18,8 @@ type world struct {
 	*rapid.T
 	clones  []*clone
 	commits []commit
-	unsure  map[string]bool // words of issues with a reference that may be wrong, as a merge said
-	made    int             // words made up so far
+	unsure  map[string]bool // words of issues with a reference that may be wrong, according to a merge
+	made    int             // number of words that the test has made up
 	now     time.Time       // advances with each step
 }
 
@@ -29,14 +29,14 @@ type clone struct {
 	file  string
 	known knowledge
 	head  int
-	files []string        // all earlier ones
-	old   map[string]bool // lines of these and of merged files that are not in the file
-	// unlogged are issues that git's merge driver removed. It knows no folder, so it logs nothing, and an old file
-	// brings them back.
+	files []string        // all earlier contents of the file
+	old   map[string]bool // lines of earlier and merged contents that the file does not have now
+	// unlogged are issues that git's merge driver removed. The driver knows no folder, so it logs nothing, and an old
+	// file brings these issues back.
 	unlogged map[string]bool
 }
 
-// parse reads the file as the clone does, which knows what it replaced.
+// parse reads the text as the clone does. The clone knows the lines that it has replaced.
 func (c *clone) parse(text string, base func() (string, bool)) *Tracker {
 	t, _ := parse(text, false, past{base, func(line string) bool { return c.old[line] }})
 	return t
@@ -71,7 +71,7 @@ type fate struct {
 	actor                              string
 	comments, labels, removed, depends map[string]bool
 	closed, deleted                    bool
-	dropped                            bool // so was its tombstone: nothing tells older copies that it was deleted
+	dropped                            bool // the issue and its tombstone were dropped, so an old copy restores the issue
 	title                              written
 }
 

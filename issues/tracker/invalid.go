@@ -10,7 +10,7 @@ import (
 
 // InvalidLine is a line that cannot be read as an issue. It stays in the file.
 type InvalidLine struct {
-	Number int // from 1
+	Number int // number of the line, from 1
 	Line   string
 	Err    error
 	// ID is the id of the issue with which the line begins, if that object is whole; see
@@ -18,7 +18,7 @@ type InvalidLine struct {
 	ID string
 }
 
-// String names the line for the user.
+// String returns the number of the line, the id if it is known, and the error.
 func (l InvalidLine) String() string {
 	if l.ID != "" {
 		return fmt.Sprintf("line %d (%s): %v", l.Number, l.ID, l.Err)

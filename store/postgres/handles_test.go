@@ -100,7 +100,7 @@ func TestAnUpdateMeetsAnotherHandleAtEachOfItsThreads(t *testing.T) {
 	}
 }
 
-func TestALateLockDoesNotWait(t *testing.T) {
+func TestALockAfterTheFirstDoesNotWait(t *testing.T) {
 	both := handles(t, 2)
 	write(t, both[0], &store.Changes{Threads: []*mailroom.Thread{{ID: "a"}, {ID: "b"}}})
 	calls := 0
@@ -139,9 +139,9 @@ func TestALateLockDoesNotWait(t *testing.T) {
 	}
 }
 
-// The handle would wait for a minute for its first lock. If it waited for a later one, it would lose its connection, on
-// which a trip takes eight seconds at most.
-func TestALateLoadOfAnyKindDoesNotWait(t *testing.T) {
+// LockTimeout lets a handle wait a minute for its first lock. A wait for a later lock would end its connection, because
+// a trip may take eight seconds at most.
+func TestALoadAfterTheFirstDoesNotWaitForALock(t *testing.T) {
 	for name, need := range map[string]store.Need{
 		"a thread": {Threads: []string{"b"}}, "a worker": {Workers: []string{"w"}}, "a topic": {Topics: []string{"tokens"}},
 	} {

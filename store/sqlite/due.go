@@ -179,6 +179,6 @@ func (r reader) dueEach() ([]*mailroom.Thread, error) {
 		if err != nil || len(found) == n {
 			return found, err
 		}
-		from = found[n].Due.Agent + "\x00" // the next possible text
+		from = found[n].Due.Agent + "\x00" // the smallest name after this agent's
 	}
 }

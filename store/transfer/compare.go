@@ -152,8 +152,8 @@ func (h hasher) add(row []byte) {
 	h.Write(row)
 }
 
-// addBoth hashes a row in the encoding of bodies and as JSON. Stores have columns for such rows, so a
-// field that one encoding lacks may be in a store.
+// addBoth hashes a row twice: in the encoding of bodies and as JSON. Stores have columns for the fields of
+// such rows, so a store may keep a field that one of the two encodings lacks.
 func (h hasher) addBoth(body []byte, row any) error {
 	text, err := json.Marshal(row)
 	h.add(body)

@@ -87,7 +87,7 @@ func (s *State) drop(t *Turn, i int) {
 	}
 }
 
-// bound drops turns beyond the bounds, but not the one that was applied to.
+// bound drops turns beyond the bounds, but not the current turn, to which an entry was just applied.
 func (s *State) bound(current *Turn) {
 	for len(s.turns) > 1 && (len(s.turns) > MaxTurns || s.bytes > MaxBytes) {
 		i := slices.IndexFunc(s.turns, func(t *Turn) bool { return t != current && t.Status.Finished() })
@@ -98,8 +98,8 @@ func (s *State) bound(current *Turn) {
 	}
 }
 
-// Forget drops a turn: a reader that has passed on a finished turn needs it no more. Later entries of its run are a
-// turn without a beginning.
+// Forget drops a turn. Call it for a finished turn that is not needed any more. Later entries of the run of a dropped
+// turn make a new turn without a beginning.
 func (s *State) Forget(run string) {
 	t := s.byRun[run]
 	if t == nil || t.assumed {
@@ -113,7 +113,8 @@ func (s *State) Forget(run string) {
 	}
 }
 
-// clip cuts texts beyond MaxPartBytes and leaves out values beyond it: JSON that is cut is no JSON.
+// clip cuts texts that are longer than MaxPartBytes. It leaves out longer values, because a part of a JSON value is not
+// valid JSON.
 func (p *Part) clip() {
 	p.clipText(&p.Text)
 	for _, text := range []*string{&p.Name, &p.URI, &p.MimeType} {

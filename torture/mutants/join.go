@@ -14,7 +14,7 @@ func joinMutants() []mutant {
 		{"a burst delays its run without end", file, "at.After(limit)", "at.IsZero() && at.After(limit)", pkg, "^TestABurstDelaysItsFirstMessageNoLongerThanTheBound$"},
 		{"a queued message overtakes a burst", "thread/submission.go", "		endJoin(s.t, s.now)\n		r = s.enqueue()", "		r = s.enqueue()", pkg, "^TestRandomBursts$"},
 		{"a steered message overtakes a burst", "thread/submission.go", "		endJoin(s.t, s.now)\n		return s.steer(r)", "		return s.steer(r)", pkg, "^TestASteeredMessageEndsABurst$"},
-		{"a burst is not found behind scheduled runs", "thread/queue.go", "s == ScopeJoin && !q.hasJoin(now)", "false && !q.hasJoin(now)", pkg, "^TestABurstIsFoundBehindScheduledRuns$"},
+		{"a burst is not found behind scheduled runs", "thread/queue.go", "s == ScopeJoin && !q.hasJoin(now)", "false && !q.hasJoin(now)", pkg, "^TestAMessageJoinsItsBurstAlsoBehindManyScheduledRuns$"},
 		{"a burst takes a new place when it is due", "thread/state.go", "		if !r.Joins {\n", "		if true {\n", pkg, "^TestABurstKeepsItsPlaceWhenItIsDue$"},
 		{"a clock that goes back keeps a burst waiting", "thread/clock.go", "	endFutureJoin(t, now)\n", "", pkg, "^TestABurstWaitsNoLongerAfterTheClockWentBack$"},
 		{"any client delays its messages", file, "!strings.HasPrefix(in.Origin.Via, channelPrefix)", "!strings.HasPrefix(in.Origin.Via, \"\")", pkg, "^TestJoinIsForMessagesOfAChannel$"},

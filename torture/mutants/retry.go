@@ -6,7 +6,7 @@ func retryMutants() []mutant {
 	return []mutant{
 		{"a worker ignores the deadline of the server", "engine/work.go", "s.engine.options.Deadline, s.claimed.Limit, time.Hour", "s.engine.options.Deadline, time.Hour", "engine", "^TestARemoteWorkerEndsAnAttemptAtTheServersDeadline$"},
 		{"a worker stops a run for any time", "thread/retry.go", "max(delay, min(named, retry.MaxNamed))", "max(delay, named)", "thread", "^TestATimeThatAFailureNamesIsBounded$"},
-		{"a claim does not say how its attempt is retried", "thread/claim.go", "	setRetry(r, by.Retry.Over(retry.Default()))\n", "	_ = retry.Default\n", pkg, "^TestAnOverdueClaimIsRetriedAsItSaid$"},
+		{"a claim does not say how its attempt is retried", "thread/claim.go", "	setRetry(r, by.Retry.Over(retry.Default()))\n", "	_ = retry.Default\n", pkg, "^TestAnOverdueClaimIsRetriedByThePolicyOfItsWorker$"},
 		{"a claim replaces the number of the submit", "thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestAFailureIsRetriedByThePolicyOfItsClaim$"},
 		{"a claim replaces the number of a run of an older version", "thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestARunOfAnOlderVersionKeepsItsNumberOfAttempts$"},
 		{"a run is claimed beyond its number of failures", "thread/retry.go", "max(p.Attempts, r.Failures+1)", "p.Attempts", pkg, "^TestALowerNumberOfAttemptsStillAllowsTheOneThatBegins$"},

@@ -63,9 +63,9 @@ func TestAPositionBelongsToOneBot(t *testing.T) {
 	wantEqual(t, "position of the new message", slices.Index(w.awaitHeard(7), "first 5"), 6)
 }
 
-// TestAnApprovalGetsPastABusyAgent decides a ticket while the agent's only slot is taken and
-// other runs wait for the asking one.
-func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
+// TestADecisionInTheChatTakesEffectWhileTheAgentIsBusy decides a ticket while another run occupies the agent's only
+// slot, and a message waits behind the run that asks.
+func TestADecisionInTheChatTakesEffectWhileTheAgentIsBusy(t *testing.T) {
 	for _, c := range []struct{ say, want string }{{"/approve", "rm: approvedecided"}, {"/deny", "rm: denydecided"}} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()

@@ -242,7 +242,7 @@ func findMessage(r store.Reader, run *mailroom.Run, f func(m *mailroom.Message, 
 	return err
 }
 
-// isRoomGone reports whether the last delivery found the room gone and nothing has arrived since.
+// isRoomGone reports whether the last delivery found that the room is gone, and no message has arrived from it since.
 func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 	if x.saved.Gone == nil {
 		return false, nil
