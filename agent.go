@@ -117,7 +117,7 @@ type Step struct {
 	Parts []Part `json:",omitempty"`
 	// Internal makes the message being written an internal one instead of a reply, such as a remark
 	// before a tool call. Internal messages are not delivered.
-	Internal bool `json:"Aside"` // part of the digest, as above
+	Internal bool `json:"Aside"` // the name in JSON must not change, because it is part of the digest
 }
 
 // AgentEntry is a log entry written by an agent.
@@ -144,10 +144,12 @@ type Send struct {
 	// others, so they are only for threads that the run's own thread has created.
 	Mode     Mode `json:",omitempty"`
 	Priority *int `json:",omitempty"` // nil is DefaultPriority
-	// NotBefore is when the run may start, and Delay the same from the first send on; at most one is set.
+	// NotBefore is when the run may start. Delay is the same as a duration after the first attempt to send; at most one
+	// of the two is set.
 	NotBefore time.Time     `json:",omitzero"`
 	Delay     time.Duration `json:",omitempty"`
-	// Deadline is when the run ends, and Timeout the same from the first send on; at most one is set.
+	// Deadline is when the run ends. Timeout is the same as a duration after the first attempt to send; at most one of
+	// the two is set.
 	Deadline time.Time         `json:",omitzero"`
 	Timeout  time.Duration     `json:",omitempty"`
 	Options  json.RawMessage   `json:",omitempty"`
@@ -164,8 +166,8 @@ type Effect struct {
 	// not, and Do calls it again.
 	Reconcile func(ctx context.Context, key string) (value json.RawMessage, done bool, err error)
 	// Memo says that only the value matters: the call changes nothing outside, or may happen any number of
-	// times, as a call of a model. Do then commits the value alone, in one transaction instead of two. A call
-	// whose attempt ended before that is made again.
+	// times, as a call of a model. Do then commits the value alone, in one transaction instead of two. If an
+	// attempt ends before this commit, the next attempt makes the call again.
 	Memo bool
 }
 

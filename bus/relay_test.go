@@ -160,7 +160,7 @@ func TestAReaderOfAllThreadsAtAnotherServerIsWoken(t *testing.T) {
 		nodes, stop := connect(t, 2)
 		a, b := nodes[0], nodes[1]
 		completed := mailroom.Entry{Kind: entry.KindCompleted, Run: "r", Attempt: 1}
-		watcher := b.SubscribeEntries("", 4) // has no position
+		watcher := b.SubscribeEntries("", 4) // a subscription without a position, which needs no hints
 		defer watcher.Close()
 		a.Publish(entries("t", completed))
 		wantHints(t, "without a reader", append(a.take(), b.take()...))

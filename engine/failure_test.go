@@ -130,11 +130,11 @@ func wantPauses(t *testing.T, at []time.Time, want ...time.Duration) {
 	}
 }
 
-func TestAWorkerSaysHowItsRunsAreRetried(t *testing.T) {
+func TestThePolicyOfAWorkerDecidesHowItsRunsAreRetried(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		if !h.process.remote {
 			h.process.retries = retry.Policy{Attempts: 3, First: 20 * time.Second, Most: 20 * time.Second}
-		} else { // over what the server says
+		} else { // the worker's policy wins over the server's
 			h.process.retries = retry.Policy{Attempts: 9, First: time.Millisecond, Most: time.Second}
 			h.process.workerRetries = retry.Policy{Attempts: 3, First: 20 * time.Second}
 		}

@@ -202,7 +202,7 @@ func TestInputHasTheRunsMessagesAndTranscriptTheEarlierOnes(t *testing.T) {
 			h.expect(err)
 			last, err := s.Transcript(ctx, 1)
 			h.expect(err)
-			views[in[0].Text] = view{texts(in), texts(before), texts(last)} // one thread: one run at a time
+			views[in[0].Text] = view{texts(in), texts(before), texts(last)} // no lock: a thread has one run at a time
 			<-time.After(time.Second)
 			return s.Stream(ctx, "re: "+in[0].Text)
 		})

@@ -254,7 +254,7 @@ func (f *freedWorkers) missing(workers []*store.Worker) (dead []*store.Worker) {
 			dead = append(dead, w)
 		}
 	}
-	f.ids = freed // without dropped rows
+	f.ids = freed // forget the workers whose rows were dropped
 	return dead
 }
 

@@ -92,7 +92,7 @@ func TestProtocolRequestsHaveTheCallersIdentity(t *testing.T) {
 	}
 }
 
-func TestAProtocolPassesTheMiddleware(t *testing.T) {
+func TestTheMiddlewareChecksRequestsOfAProtocol(t *testing.T) {
 	f := start(t, repeatProtocol)
 	ask := `"GET /healthz"`
 	f.wantCode("no token", f.withToken("").call("POST /again", ask), 401, mailroom.CodeUnauthenticated)

@@ -66,7 +66,7 @@ func (in *Submit) checkChannel() error {
 			return err
 		}
 		if in.DeliverTo = id; !check.IsClean(in.DeliverAgent) || in.DeliverAgent == "" {
-			return check.Invalid("deliver_to", "needs an agent that delivers", in.DeliverAgent)
+			return check.Invalid("deliver_to", "needs the name of the agent that delivers", in.DeliverAgent)
 		}
 	}
 	if in.Cursor == nil {

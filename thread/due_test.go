@@ -61,7 +61,7 @@ func TestAStartedRunIsFinishedBeforeAnotherStarts(t *testing.T) {
 	w.mustStart("b")
 }
 
-func TestABacklogKeepsItsDueTime(t *testing.T) {
+func TestAThreadIsDueSinceItsFirstWaitingRunAndAgainAfterATurn(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	began := w.now

@@ -48,14 +48,14 @@ func pattern(message string, numbers bool) string {
 // scanner reads a message from its begin to its end.
 type scanner struct {
 	rest   string
-	before rune // last one that was read; a space at the begin
+	before rune // last character that was read; a space at the begin
 	// numbers keeps numbers of up to four digits in the pattern.
 	numbers bool
 	within  bool // the message is a text of an object
 	out     strings.Builder
 }
 
-// all reads the message as far as the pattern is long.
+// all reads the message until the message ends or the pattern is longer than MaxErrorPattern, and returns the pattern.
 func (s *scanner) all() string {
 	for s.rest != "" && s.out.Len() < MaxErrorPattern+utf8.UTFMax {
 		s.next()

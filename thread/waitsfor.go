@@ -234,11 +234,11 @@ func (b *Blocker) decision() string {
 }
 
 // FirstOf returns the run of a thread without a current run that a claim at now would start, or nil. next is the first
-// of the runs that wait for their turn, or nil, and scheduled are the first runs of [store.RunsScheduled]: those whose
-// time has come are in the queue as soon as a transition looks.
+// of the runs that wait for their turn, or nil, and scheduled are the first runs of [store.RunsScheduled]. The next
+// transition of the thread moves scheduled runs whose time has come into the queue, so FirstOf counts them as queued.
 func FirstOf(next *mailroom.Run, scheduled []*mailroom.Run, now time.Time) *mailroom.Run {
 	for _, r := range scheduled {
-		// It goes to the end of the runs with its priority, or to the place that it has, see promote.
+		// The run goes to the end of the runs with its priority, or to the place that it already has, see promote.
 		if !r.NotBefore.After(now) && (next == nil || r.Priority < next.Priority ||
 			r.Priority == next.Priority && r.Joins && r.Place < next.Place) {
 			next = r

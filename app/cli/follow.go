@@ -12,8 +12,8 @@ import (
 	"mailroom/entry"
 )
 
-// follow prints the events of q until all its runs have ended or one waits for a
-// decision. again is the command that resumes the output after Ctrl-C.
+// follow prints the events of q until all runs of q have ended or one waits for a decision. The parameter again is the
+// command that resumes the output; follow prints it after Ctrl-C, or when the server is unavailable.
 func follow(
 	ctx context.Context, con *command.Console, c *client.Client, q client.FollowQuery, p *replyPrinter, again string,
 ) error {

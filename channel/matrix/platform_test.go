@@ -59,8 +59,8 @@ func TestMatrixIsAChannelOverABadNetwork(t *testing.T) {
 	})
 }
 
-// world is a part of a homeserver: the bot, people, the private rooms of Ann and Bob, and a room of
-// all.
+// world is a part of a homeserver: the bot, Ann and Bob, a private room of each person with the bot, and a room of all
+// three.
 type world struct {
 	proxy         *matrixtest.Proxy
 	bot, ann, bob *matrixtest.Person
@@ -68,7 +68,7 @@ type world struct {
 	token         *channeltest.Setting[string]
 }
 
-// newWorld returns a world whose people have a number in their names.
+// newWorld returns a world. The names of the accounts end with n, so that several worlds share a homeserver.
 func newWorld(t *testing.T, url, n string) *world {
 	w := &world{
 		proxy: matrixtest.NewProxy(t, url), bot: matrixtest.NewPerson(t, url, "mailroom"+n, "Mail Room"),
@@ -84,14 +84,14 @@ func newWorld(t *testing.T, url, n string) *world {
 	return w
 }
 
-// newRecorder returns a world and a recorder of it. n is as in newWorld.
+// newRecorder returns a world of newWorld, and a recorder of what its bot receives.
 func newRecorder(t *testing.T, url, n string) (*world, *channeltest.Recorder) {
 	t.Helper()
 	w := newWorld(t, url, n)
 	return w, channeltest.NewRecorder(t, newPlatform(t, w))
 }
 
-// newPlatform returns a world for the suite, and a channel with changed options.
+// newPlatform returns a world as a platform for the suite. The functions of change modify the options of its channel.
 func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *channeltest.Platform {
 	o := matrix.Options{Homeserver: w.proxy.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond, Token: w.token.Get}
 	for _, f := range change {

@@ -72,7 +72,7 @@ func checkModulePath(p string) error {
 	case p == "":
 		return errors.New("set PATH to the path of the module, such as PATH=example.org/mailroom")
 	case !regexp.MustCompile("^" + element + "(/" + element + ")*$").MatchString(p):
-		return fmt.Errorf("%q is no path of a module; use elements of letters, digits or - . _ ~ between slashes", p)
+		return fmt.Errorf("%q is not a path of a module; use elements of letters, digits or - . _ ~ between slashes", p)
 	case !strings.Contains(first, ".") || strings.HasPrefix(p, "-") || first != strings.ToLower(first):
 		return fmt.Errorf("%q does not begin with a host name such as example.org, so no other module could import it", p)
 	case regexp.MustCompile(`/v[0-9]+$`).MatchString(p):

@@ -22,12 +22,12 @@ func TestAModulePathThatOthersCannotImportIsRefused(t *testing.T) {
 		"mailroom/x.y":            "does not begin with a host name",
 		"Example.org/mailroom":    "does not begin with a host name",
 		"-x.org/mailroom":         "does not begin with a host name",
-		"example.org/mailroom/":   "is no path of a module",
-		"example.org//mailroom":   "is no path of a module",
-		"example.org/../mailroom": "is no path of a module",
-		"example.org/mail room":   "is no path of a module",
-		"https://example.org/x":   "is no path of a module",
-		"example.org/x@v1.0.0":    "is no path of a module",
+		"example.org/mailroom/":   "is not a path of a module",
+		"example.org//mailroom":   "is not a path of a module",
+		"example.org/../mailroom": "is not a path of a module",
+		"example.org/mail room":   "is not a path of a module",
+		"https://example.org/x":   "is not a path of a module",
+		"example.org/x@v1.0.0":    "is not a path of a module",
 		"example.org/mailroom/v2": "ends with a major version",
 	} {
 		dir := t.TempDir()

@@ -232,7 +232,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 	})
 }
 
-func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
+func TestAMessageThatHasGrownMustBeReadAgainBeforeItIsPopped(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
 	first := h.send(operator, "mine", "one", "inbox")

@@ -71,7 +71,7 @@ func countRuns() *goose.Migration {
 	}}, nil)
 }
 
-// copyOwners sets the new columns of threads from their bodies.
+// copyOwners fills the columns owner and deliver_to of each thread from the thread's body.
 func copyOwners(ctx context.Context, tx *sql.Tx) error {
 	type row struct {
 		key              int64

@@ -182,9 +182,8 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// TestARoomIsShownByItsRules plays random inputs. It checks that no preview is edited after its
-// delivery began, that requests and redraws are bounded, and that nothing is shown in a room that is
-// gone.
+// TestARoomIsShownByItsRules plays random inputs. It checks that the state edits no preview after its delivery began,
+// bounds requests and redraws, and shows nothing in a room that is gone.
 func TestARoomIsShownByItsRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
