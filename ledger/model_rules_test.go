@@ -111,7 +111,7 @@ func (m *model) giveWay(t *rapid.T) {
 		return a.Priority < b.Priority || a.Priority == b.Priority && a.Place < b.Place
 	}
 	for _, other := range m.queued(c.Thread) {
-		if other.ID != to && other.Priority >= was.Priority && before(other, next) { // a more urgent one passes both
+		if other.ID != to && other.Priority >= was.Priority && before(other, next) { // a run more urgent than both may pass
 			t.Fatalf("run %s gave way to %s, but %s starts before it", r.ID, to, other.ID)
 		}
 	}

@@ -137,8 +137,8 @@ type prefix struct {
 	last   int64     // end of the log when it was read
 }
 
-// purgeable finds what a purge may drop. It first looks at the oldest entry and the oldest run, which in
-// nearly all threads are to be kept.
+// purgeable finds the part of the log that a purge may drop. It first looks at the oldest entry and the oldest run,
+// because nearly all threads must keep these two.
 func (l *Ledger) purgeable(ctx context.Context, thread string, retention time.Duration) (old prefix, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
 		before := r.Now().Add(-retention)

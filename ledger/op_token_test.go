@@ -17,7 +17,7 @@ import (
 
 // account creates, revokes or uses a token, and compares the valid tokens with the model.
 func (m *model) account(t *rapid.T) {
-	name := one(t, []string{"amy", "ben"}, "name") // they own no thread yet
+	name := one(t, []string{"amy", "ben"}, "name") // these two names own no threads
 	known, good := m.tokens[name]
 	switch number(t, 0, 2, "of a token") {
 	case 0:
@@ -36,7 +36,7 @@ func (m *model) account(t *rapid.T) {
 		}
 	case 2:
 		at := m.clock.read().Truncate(time.Minute)
-		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // it never fails; twice checks the error
+		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // onBoth compares the errors of both ledgers
 			return l.Accounts().RecordTokenUse(m.ctx, map[string]time.Time{known.Sum: at, "unknown": at})
 		})
 	}

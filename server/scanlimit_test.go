@@ -208,8 +208,9 @@ func TestDecidedTicketsAreReadInBoundedParts(t *testing.T) {
 	}
 }
 
-// TestRunsOfATimeAreFoundByTheirKeys: a range of created is read without the newer and older runs.
-func TestRunsOfATimeAreFoundByTheirKeys(t *testing.T) {
+// TestAFilterByTimeReadsOnlyRunsOfThatTime counts how many batches of rows the server reads for a range of created: it
+// reads neither newer nor older runs.
+func TestAFilterByTimeReadsOnlyRunsOfThatTime(t *testing.T) {
 	const runs = 3 * maxScanned
 	var asked []store.RunQuery
 	f := start(t, func(o *server.Options) { o.Ledger.Viewer = recordingViewer{o.Ledger.Viewer, &asked} })
@@ -246,7 +247,7 @@ func TestRunsOfATimeAreFoundByTheirKeys(t *testing.T) {
 	}
 }
 
-// TestARangeOfTimeIsReadInPages: the pages of a range have the runs that the filter matches among all.
+// TestARangeOfTimeIsReadInPages compares the runs on the pages of a range with the runs that match among all.
 func TestARangeOfTimeIsReadInPages(t *testing.T) {
 	const runs = 3000
 	f := start(t)

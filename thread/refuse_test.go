@@ -85,8 +85,8 @@ func badSubmits() map[string]func(s *thread.Submit) {
 	}
 }
 
-// codeOfCase is the code of a refusal by the name of its case: what is large has more
-// bytes than it may.
+// codeOfCase returns the code of the refusal that a case expects. A case whose name begins with "large" has a field
+// with too many bytes.
 func codeOfCase(name string) mailroom.Code {
 	if strings.HasPrefix(name, "large ") && name != "large jitter" {
 		return mailroom.CodeTooLarge

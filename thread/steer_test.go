@@ -238,9 +238,9 @@ func TestSteeredMessagesCountInTheQueue(t *testing.T) {
 	w.must(s)
 }
 
-// A submit of several messages resumes a run, and its first message is retracted: the run reads the
-// others, and they start no run of their own.
-func TestASteerReadAfterAWaitBecomesNoRun(t *testing.T) {
+// A submit of two messages resumes a run, and its first message is retracted. The resumed run reads the second message,
+// so this message starts no run of its own.
+func TestAMessageThatAResumedRunReadsStartsNoRunOfItsOwn(t *testing.T) {
 	w := newFixture(t)
 	w.park(true, ask("hook", mailroom.TicketEvent))
 	more := text("n", "one")

@@ -175,7 +175,7 @@ func (t *torture) collect() {
 	}
 }
 
-// isOnce reports whether a text must be in the logs only once: the texts of users, notes and children.
+// isOnce reports whether all logs together must have a text only once, as the texts of users, notes and children.
 func isOnce(text string) bool {
 	if strings.HasPrefix(text, "note ") || strings.HasPrefix(text, "kid ") {
 		return true

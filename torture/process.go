@@ -21,14 +21,14 @@ type process struct {
 	cmd     *exec.Cmd
 	url     string
 	token   string
-	ready   chan struct{} // closed when it printed the ready line
-	exited  chan struct{} // closed when it has exited
-	frozen  chan struct{} // closed when it is about to stop itself at a point
-	resumed chan struct{} // closed when it goes on after that
+	ready   chan struct{} // closed when the process has printed the ready line
+	exited  chan struct{} // closed when the process has exited
+	frozen  chan struct{} // closed when the process is about to stop itself at a kill point
+	resumed chan struct{} // closed when the process goes on after such a stop
 
 	mu    sync.Mutex
-	lines []string // owned by mu: the end of its output
-	doom  string   // owned by mu: the point at which it killed or stopped itself, or ""
+	lines []string // owned by mu: last lines of the output
+	doom  string   // owned by mu: the kill point at which the process killed or stopped itself, or ""
 }
 
 // waitTimeout bounds waits for events that take milliseconds, on a machine that may be busy.

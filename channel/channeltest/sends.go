@@ -279,10 +279,10 @@ func callRejected(r *Recorder) {
 	})
 }
 
-// fileOpened has Ann upload a file. It is fetched when it is opened, and not before.
+// fileOpened has Ann upload a file. The channel must fetch the file when its reader opens it, and not before.
 func fileOpened(r *Recorder) {
 	r.Start().AwaitConnected()
-	if r.p.People.Upload == nil { // people cannot upload a file there
+	if r.p.People.Upload == nil { // people cannot upload files to this platform
 		r.say(Ann, Ann, "no file")
 		if e := r.AwaitEvents(1)[0]; len(e.Files) != 0 {
 			r.t.Errorf("the event is %+v", e)

@@ -173,7 +173,7 @@ func (c *toolClient) try(tool string, in args) (answer, refusal string) {
 	return out()
 }
 
-// call calls a tool. The error is one of the protocol.
+// call calls a tool. The function that it returns has the tool's answer or refusal; the error is one of the protocol.
 func (c *toolClient) call(ctx context.Context, tool string, in args) (func() (answer, refusal string), error) {
 	out, err := c.session.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: in})
 	return func() (string, string) {

@@ -200,7 +200,7 @@ func (c code) join(ctx context.Context, conn *pgx.Conn, schema string) error {
 // Tables is the state of the tables of a store.
 type Tables struct {
 	Version int64 `json:"version"`  // version of the tables; 0: no tables
-	MinCode int64 `json:"min_code"` // version that a program must know to use them
+	MinCode int64 `json:"min_code"` // version of the tables that a program must know to use the store
 }
 
 func readTables(ctx context.Context, conn *pgx.Conn) (t Tables, err error) {

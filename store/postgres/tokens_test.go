@@ -150,9 +150,10 @@ func TestATokenEndsBesideATripThatArrivedInPart(t *testing.T) {
 	})
 }
 
-// TestServersEndTokensAtOnce has servers that each hold the weak lock, because they have read a token, and want the
-// strong one. The database ends all but one of them, and they try again.
-func TestServersEndTokensAtOnce(t *testing.T) {
+// TestServersThatRevokeTokensAtTheSameTimeTryAgain has three servers that read and then revoke tokens at the same time.
+// Each server holds the weak lock of a reader when it asks for the strong lock. The database ends all such transactions
+// but one, and their servers try again.
+func TestServersThatRevokeTokensAtTheSameTimeTryAgain(t *testing.T) {
 	const servers, each = 3, 20
 	cluster := pgtest.Shared(t)
 	schema := cluster.Schema(t)

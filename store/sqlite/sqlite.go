@@ -31,7 +31,7 @@ type Options struct {
 	// Guard records the revision of the last commit in a file beside the database (see [Revision])
 	// and refuses an older database; has SQLite check a database that was not closed cleanly; and
 	// ends all writing when a file of the database is removed or replaced while it is open. The
-	// files must be on the process's file system, which those of a test's Driver need not be.
+	// files must be on the process's file system, so Guard does not work with every Driver.
 	Guard bool
 	// Driver selects another SQLite or another file layer in tests.
 	Driver Driver

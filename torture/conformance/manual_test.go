@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/workers.md")
 
-// TestManual compares docs/workers.md with what the template, the scenarios and a worker by hand make of it. With
-// -update it writes the file.
+// TestManual renders a page from the template workers.tmpl, the scenarios and the recorded requests of a worker by
+// hand, and compares docs/workers.md with it. With -update it writes the file.
 func TestManual(t *testing.T) {
 	all, err := loadScenarios()
 	if err != nil {

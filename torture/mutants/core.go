@@ -53,7 +53,7 @@ func coreMutants() []mutant {
 		{"the end of a queued run ends the claim of the current one", "thread/finish.go", "	if t.Current == r.ID {", "	if true {", pkg, "^TestTheFirstReasonToStopStays$"},
 		{"a wait names a void ticket", "thread/park.go", "(k == nil || k.State == mailroom.TicketVoid)", "k == nil", pkg, "^TestARunDoesNotWaitForAVoidTicket$"},
 		{"a message that came before the wait is lost to it", "thread/park.go", " || unread && t.Tickets.waitKind(r, now) == mailroom.TicketInput {", " || unread && false {", pkg, "^TestASteeredMessageThatIsUnreadWhenTheRunAsksIsHandedOver$"},
-		{"a retracted message is read after a wait", "thread/claim.go", "if !s.Read && !s.Retracted {", "if !s.Read {", pkg, "^TestASteerReadAfterAWaitBecomesNoRun$"},
+		{"a retracted message is read after a wait", "thread/claim.go", "if !s.Read && !s.Retracted {", "if !s.Read {", pkg, "^TestAMessageThatAResumedRunReadsStartsNoRunOfItsOwn$"},
 		{"an end of a child decides a ticket twice", "thread/outbox.go", "k == nil || k.State != mailroom.TicketOpen || t.Run(k.Run) == nil", "k == nil || t.Run(k.Run) == nil", pkg, "^TestTheEndOfAChildDecidesNoVoidTicket$"},
 		{"a delivery to a thread of others", "thread/patch.go", "case !missing && p.By != nil && !p.By.CanSee(p.Target):", "case false:", pkg, "^TestADeliveryNamesNoThreadOfOthers$"},
 		{"a refused delivery names a thread of others", "thread/patch.go", "case p.Source != nil && p.By != nil && !p.By.CanSee(p.Source):", "case false:", pkg, "^TestADeliveryNamesNoThreadOfOthers$"},
