@@ -32,7 +32,7 @@ const (
 	HintThread HintKind = "thread" // entries or text of the thread Name reached the store
 	HintDue    HintKind = "due"    // a run of the agent Name is due, and the sender did not start it
 	HintFollow HintKind = "follow" // the sender has a reader of the thread Name
-	HintHere   HintKind = "here"   // the sender runs
+	HintHere   HintKind = "here"   // the sender is alive
 	// HintFollowAll says that the sender has a reader of all threads, and HintEntries that entries of
 	// some thread reached the store.
 	HintFollowAll HintKind = "follow-all"

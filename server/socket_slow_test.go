@@ -208,7 +208,7 @@ func TestReadersThatDoNotReadStayWithinTheBacklog(t *testing.T) {
 		p.want("ack 1 1")
 	}
 	text := strings.Repeat("x", 400<<10)
-	for i := range 8 { // more than each connection holds
+	for i := range 8 { // the texts exceed what the buffers of a connection hold
 		f.submit("t", text)
 		other.want(fmt.Sprintf("entry 1 %d message", 2*i+3), fmt.Sprintf("entry 1 %d run.queued", 2*i+4))
 		if got, err := strconv.ParseFloat(f.metricOf("mailroom_stream_unread_bytes"), 64); err != nil || got > 3*share {

@@ -143,7 +143,7 @@ func connect(ctx context.Context, web *http.Client, what ReaderOptions) (io.Read
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // the status is enough
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // without the body, the error still has the status
 		return nil, errors.Join(fmt.Errorf("unexpected response %s: %s", resp.Status, said), resp.Body.Close())
 	}
 	return resp.Body, nil

@@ -125,9 +125,9 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 	}
 }
 
-// TestAHookRefusesUnread sends the headers of a large request and expects a rejection without
+// TestAHookRefusesARequestBeforeItReadsTheBody sends the headers of a large request and expects a rejection without
 // waiting for the body.
-func TestAHookRefusesUnread(t *testing.T) {
+func TestAHookRefusesARequestBeforeItReadsTheBody(t *testing.T) {
 	o := newFixture(t).start()
 	for name, c := range map[string]struct {
 		path, header string
@@ -150,7 +150,7 @@ func TestAHookRefusesUnread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// shorter than the server's read timeout
+		// This time is shorter than the server's read timeout.
 		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}

@@ -178,7 +178,7 @@ type Rows struct {
 // peekSize is the amount of text, in bytes, after which no more messages are added.
 const peekSize = 1 << 20
 
-// peek returns the message at the head and those behind it, in order.
+// peek returns the message at the head of the inbox and the messages behind it, in order.
 func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 	out := Rows{Items: []*Row{}}
 	if _, err := b.open(ctx); err != nil {

@@ -89,8 +89,8 @@ func partOf(m *mailroom.Message, from mailroom.Part) *Part {
 	return p
 }
 
-// written adds the events of a part of a message that is in the log. The reader has its first bytes from live text, or
-// from before its cursor; then live may be nil.
+// written adds the events of a part of a message that is in the log. The reader already has the first shown bytes of
+// the part. If it got them before its cursor and not as live text, live may be nil.
 func (s *State) written(t *Turn, p, live *Part, shown int) {
 	if live == nil && shown == 0 {
 		s.push(PartBegan, t, p)
@@ -99,7 +99,7 @@ func (s *State) written(t *Turn, p, live *Part, shown int) {
 	}
 	switch {
 	case live != nil && !strings.HasPrefix(p.Text[min(live.From, len(p.Text)):], live.Text), len(p.Text) < shown:
-		s.push(PartChanged, t, p) // a crash lost its end, or the agent wrote another thing
+		s.push(PartChanged, t, p) // a crash lost the end of the part, or the agent wrote another text
 	case len(p.Text) > shown:
 		s.pushText(t, p, shown, p.Text[shown:])
 	default:
