@@ -96,8 +96,8 @@ describe('the chat page', () => {
     assert.ok(items.at(-1).partial && items.at(-1).text.startsWith('word0 word1'), items.at(-1).text);
     assert.deepEqual([one, two], [items.at(-1).text, items.at(-1).text]);
     for (const { page } of [person, second]) {
-      await page.getByText('Cut off here').waitFor();
-      await page.getByText('Stopped', { exact: true }).waitFor();
+      await page.getByRole('log').getByText('Cut off here').waitFor();
+      await page.getByRole('log').getByText('Stopped', { exact: true }).waitFor();
     }
     await second.shot('stopped');
     await person.press('Try again');
@@ -217,7 +217,7 @@ describe('the chat page', () => {
     await person.say(words(300));
     await person.answer(3);
     await person.say('next please');
-    await person.page.getByText('Queued', { exact: true }).waitFor();
+    await person.page.getByRole('log').getByText('Queued', { exact: true }).waitFor();
     await person.see(() => document.querySelector('#doing').textContent.includes('1 more queued'));
     await person.page.getByLabel('Message', { exact: true }).fill('and this too');
     await person.page.getByText('Add to this').click();
@@ -227,7 +227,7 @@ describe('the chat page', () => {
     await person.page.getByText('Instead').click();
     await person.shot('modes');
     await person.press('Send');
-    await person.page.getByText('Superseded before it was read').waitFor();
+    await person.page.getByRole('log').getByText('Superseded before it was read').waitFor();
     assert.equal(await person.rest(), 'no, this');
     const { items } = await client.messages('line');
     assert.deepEqual(items.filter(({ role }) => role === 'user').map(({ text }) => text), [words(300), 'and this too', 'no, this']);
@@ -237,8 +237,8 @@ describe('the chat page', () => {
     const { person, client } = await arrive(t);
     await client.send('fail', { thread: 'bad', agent: 'broken', max_attempts: 1 });
     await person.enter('bad');
-    await person.page.getByText('Failed', { exact: true }).waitFor();
-    await person.page.getByText('exit status 1').first().waitFor();
+    await person.page.getByRole('log').getByText('Failed', { exact: true }).waitFor();
+    await person.page.getByRole('log').getByText('exit status 1').first().waitFor();
     await person.shot('failed');
     await person.press('Try again');
     await person.see(() => document.querySelectorAll('.end').length === 2);
@@ -249,8 +249,8 @@ describe('the chat page', () => {
     for (let i = 0; i < 90; i++) await client.send(`number ${i}`, { thread: 'long', agent: 'broken', max_attempts: 1 });
     for await (const _ of client.follow({ thread: 'long', until: 'settled', after: '0' }));
     await person.enter('long');
-    await person.page.getByText('number 89', { exact: true }).waitFor();
-    assert.equal(await person.page.getByText('number 0', { exact: true }).count(), 0);
+    await person.page.getByRole('log').getByText('number 89', { exact: true }).waitFor();
+    assert.equal(await person.page.getByRole('log').getByText('number 0', { exact: true }).count(), 0);
     const earlier = person.page.getByRole('button', { name: 'Show earlier messages' });
     while (await earlier.isVisible()) {
       const before = await person.page.locator('.item').count();
