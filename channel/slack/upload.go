@@ -40,7 +40,7 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 	address, err := url.Parse(at.URL)
 	if err != nil || address.Host == "" || address.Scheme != "https" && address.Host != c.client.base.Host ||
 		at.File == "" {
-		return httpcall.Unavailable(errors.New("Slack's answer has no valid address for the upload of the file"))
+		return httpcall.Unavailable(errors.New("the answer of Slack has no valid address for the upload of the file"))
 	}
 	a, err := c.client.http.Do(ctx, httpcall.Request{
 		Op: "upload file", Method: http.MethodPost, URL: at.URL,
