@@ -174,15 +174,17 @@ func (c *codec) combine(a, b *Issue) *Issue {
 // labelKey and the functions below identify equal elements in two copies.
 func labelKey(l string) string          { return l }
 func dependencyKey(d Dependency) string { return d.On + "\x00" + d.Type }
+func commentKey(c Comment) string {
+	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
+}
+
+// dependencyKey is the function of this name, but keeps references to an id of c.shared apart that were made apart.
 func (c *codec) dependencyKey(d Dependency) string {
 	key := dependencyKey(d)
 	if c.shared[d.On] {
 		key += "\x00" + d.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + d.CreatedBy
 	}
 	return key
-}
-func commentKey(c Comment) string {
-	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
 }
 
 // mergeTied merges copies with the same update time. It takes the greater text of each member, so

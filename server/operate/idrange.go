@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"slices"
 
 	"mailroom"
@@ -32,28 +33,20 @@ func rangeOf[R any](f request.Filter, id func(R) string,
 }
 
 // rows returns the rows of the range with a key below from (0: all), the newest first, at most limit. It reports false
-// if the range has more than a page of rows.
+// if the range has more rows than one read returns: more than a page, or more bytes than one view may hold.
 func (r *idRange[R]) rows(rd store.Reader, key func(R) int64, from int64, limit int) (found []R, ok bool, err error) {
-	after, total := "", 0
-	for {
-		rows, err := r.read(rd, r.prefix, after, scanPage)
-		if err != nil {
+	found, err = r.read(rd, r.prefix, "", scanPage)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(found) > 0 {
+		more, err := r.read(rd, r.prefix, r.id(found[len(found)-1]), 1)
+		if err != nil || len(more) > 0 {
 			return nil, false, err
 		}
-		if len(rows) == 0 {
-			break
-		}
-		if total += len(rows); total > scanPage {
-			return nil, false, nil
-		}
-		after = r.id(rows[len(rows)-1])
-		for _, row := range rows {
-			if from == 0 || key(row) < from {
-				found = append(found, row)
-			}
-		}
 	}
-	slices.SortFunc(found, func(a, b R) int { return int(min(max(key(b)-key(a), -1), 1)) })
+	found = slices.DeleteFunc(found, func(row R) bool { return from != 0 && key(row) >= from })
+	slices.SortFunc(found, func(a, b R) int { return cmp.Compare(key(b), key(a)) })
 	return found[:min(len(found), limit)], true, nil
 }
 

@@ -33,10 +33,10 @@ const COLUMNS = [
 ];
 
 /**
- * The agents in the order of a column, then by name.
+ * Returns the agents in the order of a column, then by name.
  * @param {any[]} agents
  */
-export function sorted(agents, column) {
+function sorted(agents, column) {
   const byName = (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true });
   return [...agents].sort((a, b) => (column === 'name' ? 0 : b[column] - a[column]) || byName(a, b));
 }
