@@ -16,7 +16,8 @@ import (
 // commit runs a batch as one transaction. If a rule refuses an operation, only that operation fails. An operation
 // that panics, or that cannot be undone by itself, is removed, and the batch runs again without it. Operations on
 // threads that another server holds are removed too, and tried later. If the database refuses the batch, the
-// operations run one by one, so that only the faulty one fails. A returned error ends the ledger.
+// operations run one by one, so that only the faulty one fails. A batch that drops many bytes is committed in several
+// transactions. A returned error ends the ledger.
 func (c *committer) commit(ctx context.Context, g gathered) error {
 	for g.len() > 0 {
 		b := &batch{c: c, waiting: g}
@@ -25,12 +26,12 @@ func (c *committer) commit(ctx context.Context, g gathered) error {
 		switch {
 		case err == nil:
 			took := time.Since(begin)
+			b.waiting, g = g.cut(b.tried)
 			b.publish()
 			b.answer()
 			b.reportCommit(took)
 			c.logSlow("commit", took-b.applied)
 			b.keep()
-			return nil
 		case b.culprit != nil:
 			c.options.Log.ErrorContext(ctx, "operation failed inside its batch; its caller gets the error",
 				"operation", b.culprit.name, "error", err)
@@ -94,6 +95,7 @@ type batch struct {
 	waiting gathered
 	tx      *transaction // of the last try
 
+	tried   int            // operations and claims that the last try applied, the first ones of waiting
 	culprit *op            // operation that failed the last try; removed before the next one
 	written *store.Changes // by the last try
 	applied time.Duration  // time to apply the operations, without the commit
@@ -110,6 +112,12 @@ func (g gathered) all() []*op { return append(slices.Clone(g.ops), g.claims...) 
 
 func (g gathered) len() int { return len(g.ops) + len(g.claims) }
 
+// cut returns the first n operations and claims, and the others.
+func (g gathered) cut(n int) (first, others gathered) {
+	ops := min(n, len(g.ops))
+	return gathered{g.ops[:ops], g.claims[:n-ops]}, gathered{g.ops[ops:], g.claims[n-ops:]}
+}
+
 func (g gathered) without(o *op) gathered { return gathered{without(g.ops, o), without(g.claims, o)} }
 
 // abortBatch marks an error after which the loaded values are inconsistent: the batch must run
@@ -121,15 +129,19 @@ func (p abortBatch) Unwrap() error { return p.error }
 // run is the function of the store's transaction, which may be called again.
 func (b *batch) run(tx store.Tx) error {
 	b.c.checkEpoch()
-	b.tx, b.culprit, b.written, b.applied = b.c.newTransaction(tx), nil, nil, 0
+	b.tx, b.tried, b.culprit, b.written, b.applied = b.c.newTransaction(tx), 0, nil, nil, 0
 	all := b.waiting.all()
 	if err := b.tx.rows.loadOperations(all, b.tx.expectedWants(all)); err != nil {
 		return err
 	}
-	for _, o := range all {
+	// What an operation drops is known only after it: the names of a step may be those of blobs of any size.
+	for dropped := int64(0); b.tried < len(all) && dropped <= dropBytes; b.tried++ {
+		o := all[b.tried]
+		before := b.tx.droppedBytes(o)
 		if err := b.apply(o); err != nil {
 			return err
 		}
+		dropped += b.tx.droppedBytes(o) - before
 	}
 	b.written = b.tx.collect()
 	b.hint()

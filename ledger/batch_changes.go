@@ -11,6 +11,7 @@ type changes struct {
 	write   store.Changes
 	cursors movedCursors
 	dropped map[string]bool     // threads
+	bytes   int64               // of these threads
 	workers map[string]auth.Use // change of the number of workers, by owner
 }
 
@@ -27,8 +28,9 @@ func (c *changes) dropWorkers(ids []string) {
 	c.write.DropWorkers = append(c.write.DropWorkers, ids...)
 }
 
-func (c *changes) dropThread(id string) {
+func (c *changes) dropThread(id string, bytes int64) {
 	c.dropped[id] = true
+	c.bytes += bytes
 	c.write.DropThreads = append(c.write.DropThreads, id)
 }
 

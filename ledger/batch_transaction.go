@@ -170,6 +170,6 @@ func (tx *transaction) dropPause(agent string) {
 
 // dropThread drops a thread with everything that belongs to it. Later operations of the batch find an empty one.
 func (tx *transaction) dropThread(t *thread.State) {
+	tx.changes.dropThread(t.ID, t.Bytes)
 	tx.rows.empty(t)
-	tx.changes.dropThread(t.ID)
 }

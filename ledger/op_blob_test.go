@@ -18,6 +18,7 @@ import (
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/store/storetest"
 	"mailroom/thread"
 )
 
@@ -407,3 +408,76 @@ func TestARevokedTokenUploadsNothingMore(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// One batch deletes blobs of three threads, and then a thread: it is committed in several transactions, in order.
+func TestOneTransactionOfABatchDropsABoundedPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := int64(0)
+		f := newControlledStore(countingDropped{memory.New(), &most})
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		var ops []func() error
+		for _, id := range []string{"t", "u", "v"} {
+			d.submit(text(id, "one"))
+			c := d.claimOne("w").Claim
+			d.put(c, "a", make([]byte, 6<<20))
+			drop := thread.StepCommit{Claim: c, Number: d.run(c.Run).Step + 1, Blobs: []thread.BlobChange{{Name: "a"}}}
+			ops = append(ops, func() error { _, err := d.Append(d.ctx, drop); return err })
+		}
+		ops = append(ops, submitFunc(d, text("t", "two")), submitFunc(d, text("x", "one")))
+		most = 0
+		wantEqual(t, "answers", codes(gatherBatch(t, d, f, ops...)), []mailroom.Code{"", "", "", "", ""})
+		wantEqual(t, "commits", f.updates(), 2)
+		wantEqual(t, "most bytes dropped by one", most, 12<<20)
+		wantEqual(t, "log", d.kinds("x"), "message, run.queued")
+		for _, id := range []string{"t", "u", "v"} {
+			wantEqual(t, "blobs of "+id, d.thread(id).BlobBytes, nil)
+		}
+	})
+}
+
+// A batch deletes threads that are short enough for one transaction each.
+func TestOneTransactionOfABatchDeletesABoundedNumberOfThreads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := int64(0)
+		f := newControlledStore(countingDropped{memory.New(), &most})
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		var ops []func() error
+		for _, id := range []string{"t", "u", "v"} {
+			d.submit(text(id, "one"))
+			c := d.claimOne("w").Claim
+			d.put(c, "a", make([]byte, 6<<20))
+			d.settle(complete(c, "done"))
+			ops = append(ops, func() error { return d.DeleteThread(d.ctx, id, ann()) })
+		}
+		most = 0
+		wantEqual(t, "answers", codes(gatherBatch(t, d, f, ops...)), []mailroom.Code{"", "", ""})
+		wantEqual(t, "commits", f.updates(), 2)
+		if most > 13<<20 {
+			t.Errorf("one transaction dropped %d bytes, want at most 13 MiB", most)
+		}
+	})
+}
+
+// The second transaction of a batch fails: what the first one wrote was answered, and stays.
+func TestAFailureAfterAPartOfABatchConcernsTheOthersOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newControlledStore(nil)
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		d.submit(text("t", "one"))
+		c := d.claimOne("w").Claim
+		d.put(c, "a", make([]byte, 9<<20))
+		drop := thread.StepCommit{Claim: c, Number: d.run(c.Run).Step + 1, Blobs: []thread.BlobChange{{Name: "a"}}}
+		f.setFaults(storetest.Fault{}, storetest.Fault{}, storetest.Fault{Kind: storetest.FailBefore})
+		errs := gatherBatch(t, d, f,
+			func() error { _, err := d.Append(d.ctx, drop); return err },
+			submitFunc(d, text("x", "one")),
+		)
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeUnavailable})
+		wantEqual(t, "blobs", d.thread("t").BlobBytes, nil)
+		d.submit(text("x", "one"))
+		wantEqual(t, "log", d.kinds("x"), "message, run.queued")
+	})
+}

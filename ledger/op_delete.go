@@ -63,6 +63,17 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 	return nil
 }
 
+// droppedBytes returns how many bytes of threads, and of blobs in the threads of o, the transaction drops so far.
+func (tx *transaction) droppedBytes(o *op) int64 {
+	sum := tx.changes.bytes
+	for _, id := range o.threads {
+		if t := tx.rows.thread(id); t != nil {
+			sum += t.Blobs.DroppedBytes
+		}
+	}
+	return sum
+}
+
 func isLong(t *thread.State) bool { return t.LastSeq-t.FirstSeq >= dropStep }
 
 // dropRows drops rows of a deleted thread, in at most this many transactions of dropStep entries

@@ -81,6 +81,9 @@ type Blobs struct {
 	pieces  []store.BlobPiece
 	changed map[store.BlobRef]bool
 	dropped []store.UploadRef
+
+	// DroppedBytes is the size of the content that this transaction drops.
+	DroppedBytes int64
 }
 
 // Missing returns the names of the changes whose rows are not loaded.
@@ -212,7 +215,7 @@ func DropUpload(t *State, c mailroom.Claim, id string) error {
 // dropUpload drops the i-th upload.
 func dropUpload(t *State, i int) {
 	u := t.Uploads[i]
-	dropPieces(t, u.Name)
+	dropPieces(t, u.Name, u.Size)
 	removeUpload(t, i)
 	countBlobs(t, "", -store.BlobCounts(u.Size))
 }
@@ -230,7 +233,8 @@ func removeUpload(t *State, i int) {
 	}
 }
 
-func dropPieces(t *State, upload string) {
+func dropPieces(t *State, upload string, size int64) {
+	t.Blobs.DroppedBytes += size
 	t.Blobs.dropped = append(t.Blobs.dropped, store.UploadRef{Thread: t.ID, Upload: upload})
 }
 
@@ -260,7 +264,7 @@ func writeBlobs(t *State, r *mailroom.Run, changes []BlobChange, now time.Time) 
 			continue
 		}
 		if old != nil {
-			dropPieces(t, old.Upload)
+			dropPieces(t, old.Upload, old.Size)
 			countBlobs(t, r.Agent, -store.BlobCounts(old.Size))
 		}
 		if i < 0 {
@@ -295,7 +299,7 @@ func DropBlobs(t *State, rows []store.Blob) {
 		b := &rows[i]
 		t.Blobs.Add(t.ID, b.Agent, []string{b.Name}, nil)
 		t.Blobs.set(b.Ref(), nil)
-		dropPieces(t, b.Upload)
+		dropPieces(t, b.Upload, b.Size)
 		countBlobs(t, b.Agent, -store.BlobCounts(b.Size))
 	}
 }
