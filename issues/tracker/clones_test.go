@@ -339,6 +339,11 @@ func (w *world) join(c, from *clone, ways []string) {
 	}
 	c.save(t, from.file)
 	for _, s := range t.Splits() {
+		for _, said := range []*Issue{s.Kept, s.Moved} {
+			if it := t.issues.get(said.ID); it == nil || wordOf(it) != wordOf(said) {
+				w.Fatalf("%s: %s, but the file has %v", c.name, s, it)
+			}
+		}
 		for _, id := range s.Unsure {
 			w.unsure[wordOf(t.issues.get(id))] = true
 		}

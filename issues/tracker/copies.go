@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 )
 
 // maxOrigins bounds the issues that one id is split into. Two or three clones can choose one id; a file
@@ -21,20 +22,18 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 		return
 	}
 	t.issues.index()
-	var base *Tracker
-	asked := false
+	base := sync.OnceValue(baseOf)  // costs a run of git
 	others := map[string][]*Issue{} // issues of other origin, by id
 	codec := t.codec
-	t.codec = codec.forShared(sharedIDs(t, copies))
+	t.codec = codec.forShared(sharedIDs(t, copies, base))
 	for _, it := range copies {
 		group := append([]*Issue{t.issues.get(it.ID)}, others[it.ID]...)
-		i := slices.IndexFunc(group, func(other *Issue) bool { return sameOrigin(other, it) })
+		i := slices.IndexFunc(group, func(other *Issue) bool {
+			return sameOrigin(other, it) || oneIssue(other, it, base())
+		})
 		if i >= 0 && t.Line(group[i]) == t.Line(it) || i < 0 && t.isOld(t.Line(it)) && wasRemoved(t, it) &&
 			movedCopy(t, it) == nil {
 			continue
-		}
-		if i >= 0 && !asked {
-			base, asked = baseOf(), true
 		}
 		switch {
 		case i < 0 && len(group) > maxOrigins:
@@ -42,9 +41,9 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 		case i < 0:
 			others[it.ID] = append(others[it.ID], it)
 		case i == 0:
-			t.issues.put(mergeCopies(t, base, group[i], it))
+			t.issues.put(mergeCopies(t, base(), group[i], it))
 		default:
-			others[it.ID][i-1] = mergeCopies(t, base, group[i], it)
+			others[it.ID][i-1] = mergeCopies(t, base(), group[i], it)
 		}
 	}
 	splits := splitCopies(t, others)
@@ -55,11 +54,11 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 }
 
 // sharedIDs returns the ids that issues of different origin have. It completes the copies.
-func sharedIDs(t *Tracker, copies []*Issue) map[string]bool {
+func sharedIDs(t *Tracker, copies []*Issue, base func() *Tracker) map[string]bool {
 	shared := map[string]bool{}
 	for _, it := range copies {
 		t.codec.complete(&scanner{}, it)
-		if !sameOrigin(t.issues.get(it.ID), it) {
+		if first := t.issues.get(it.ID); !sameOrigin(first, it) && !oneIssue(first, it, base()) {
 			shared[it.ID] = true
 		}
 	}

@@ -29,6 +29,20 @@ func sameOrigin(a, b *Issue) bool {
 	return sameActor && a.Title == b.Title && a.Description == b.Description // a program that imported it set the time
 }
 
+// oneIssue reports whether two issues with one id are versions of one issue. They are if both are versions of the issue
+// of the base, which may be nil. If an import by another program sets the time of one version, and an edit changes the
+// text of the other, [sameOrigin] alone takes them for two issues.
+func oneIssue(a, b *Issue, base *Tracker) bool {
+	if sameOrigin(a, b) {
+		return true
+	}
+	if base == nil || base.copied[a.ID] {
+		return false
+	}
+	was := base.issues.get(a.ID)
+	return was != nil && !was.CreatedAt.IsZero() && !was.isPlaceholder() && sameOrigin(was, a) && sameOrigin(was, b)
+}
+
 // precision returns the unit to which a time was probably cut.
 func precision(at time.Time) time.Duration {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {

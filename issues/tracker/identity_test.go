@@ -88,6 +88,50 @@ func TestAnIDThatIsUsedAgainIsAnotherIssue(t *testing.T) {
 	}
 }
 
+// TestWhatDependsOnAnIDThatIsUsedAgainIsUnchanged has a side that used two ids again, and one whose only change is a
+// dependency between the two old issues. The merge removes the old ones, so it must not say that one keeps its id.
+func TestWhatDependsOnAnIDThatIsUsedAgainIsUnchanged(t *testing.T) {
+	line := func(id, title, month, depends string) string {
+		at := `"2026-` + month + `-01T00:00:00.1Z"`
+		return `{"id":"` + id + `","title":"` + title + `","status":"open","priority":2,"issue_type":"task",` +
+			`"created_at":` + at + `,"updated_at":` + at + depends + "}\n"
+	}
+	on := `,"dependencies":[{"issue_id":"x-2","depends_on_id":"x-1","type":"blocks"}]`
+	base := line("x-1", "one", "01", "") + line("x-2", "two", "01", "")
+	again := line("x-1", "other", "02", "") + line("x-2", "another", "02", "")
+	edited := line("x-1", "one", "01", "") + line("x-2", "two", "01", on)
+	for _, sides := range [][2]string{{edited, again}, {again, edited}} {
+		tr := parsed(sides[0])
+		tr.MergeWith(parsed(sides[1]), parsed(base))
+		if diff := cmp.Diff(again, tr.Text()); diff != "" || len(tr.Splits()) > 0 {
+			t.Errorf("merged, with the splits %v (-want +got):\n%s", tr.Splits(), diff)
+		}
+	}
+}
+
+// TestVersionsOfTheIssueOfTheBaseAreOneIssue merges an issue whose time an import by another program has set with an
+// issue whose text was edited. Neither side shows that they are one issue; the base does.
+func TestVersionsOfTheIssueOfTheBaseAreOneIssue(t *testing.T) {
+	line := func(created, updated, text string) string {
+		return `{"id":"x-1","title":"a","description":"` + text + `","status":"open","priority":2,"issue_type":"task",` +
+			`"created_at":"2026-` + created + `T00:00:00.1Z","updated_at":"2026-` + updated + `T00:00:00.1Z"}` + "\n"
+	}
+	base, imported, edited := line("01-01", "01-01", "b"), line("02-01", "02-01", "b"), line("01-01", "03-01", "c")
+	for _, sides := range [][2]string{{imported, edited}, {edited, imported}} {
+		union, _ := parse(sides[0]+sides[1], false, past{base: func() (string, bool) { return base, true }})
+		for way, got := range map[string]string{
+			"driver": mergedOf(base, sides[0], sides[1]),
+			"marks": parsed("<<<<<<< a\n" + sides[0] + "||||||| b\n" + base + "=======\n" + sides[1] +
+				">>>>>>> c\n").Text(),
+			"union": union.Text(),
+		} {
+			if diff := cmp.Diff(edited, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", way, diff)
+			}
+		}
+	}
+}
+
 func TestANewChildDoesNotGetTheNumberOfARemovedOne(t *testing.T) {
 	tr := made(t, "epic")
 	for range 3 {

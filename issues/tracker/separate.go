@@ -56,17 +56,12 @@ func separate(t *Tracker, theirs, base *Tracker) {
 		sides = append(sides, base)
 	}
 	followMoves(sides)
+	dropReused(sides)
 	moves := noMoves(sides)
 	var kept []*Issue
-	again := make([][]string, len(sides)) // by side: ids of the issues that usedAgain dropped
 	for _, their := range slices.Clone(theirs.issues.all()) {
 		our := t.issues.get(their.ID)
-		if our == nil || sameOrigin(our, their) {
-			continue
-		}
-		if side := usedAgain(sides[:2], base, their.ID); side >= 0 {
-			again[side] = append(again[side], their.ID)
-			again[2] = append(again[2], their.ID) // in the base too, so that the removal of dependencies is no change
+		if our == nil || oneIssue(our, their, base) {
 			continue
 		}
 		if compareOrigins(our, their) <= 0 {
@@ -76,9 +71,6 @@ func separate(t *Tracker, theirs, base *Tracker) {
 			moves[0][our.ID] = freeID(our, sides)
 			kept = append(kept, their)
 		}
-	}
-	for i, side := range sides {
-		unlinkIssues(side, again[i])
 	}
 	if base != nil {
 		for i, side := range sides[:2] {
@@ -114,14 +106,46 @@ func moveAll(sides []*Tracker, moves []map[string]string) {
 	}
 }
 
+// maxRounds bounds the work of [dropReused]. A chain of issues that is longer is split, and loses nothing.
+const maxRounds = 50
+
+// dropReused drops, from the other side and from the base, the issues whose ids one side has used again, and the
+// dependencies on them; see [usedAgain]. An issue whose only change was such a dependency is unchanged then, so
+// dropReused looks again: otherwise the merge would keep the id for an issue that it is about to remove.
+func dropReused(sides []*Tracker) {
+	if len(sides) < 3 {
+		return // without a base, nothing shows what a side removed
+	}
+	t, theirs, base := sides[0], sides[1], sides[2]
+	for range maxRounds {
+		again := make([][]string, len(sides)) // by side: ids of the issues that usedAgain dropped
+		for _, their := range slices.Clone(theirs.issues.all()) {
+			our := t.issues.get(their.ID)
+			if our == nil || oneIssue(our, their, base) {
+				continue
+			}
+			if side := usedAgain(sides[:2], base, their.ID); side >= 0 {
+				again[side] = append(again[side], their.ID)
+				again[2] = append(again[2], their.ID) // so that the removal of dependencies is no change
+			}
+		}
+		if len(again[2]) == 0 {
+			return
+		}
+		for i, side := range sides {
+			unlinkIssues(side, again[i])
+		}
+	}
+}
+
 // usedAgain handles an id that one side has used again after it removed the issue of the base: the removed issue is
 // dropped from the other side, unless it was changed there. It returns the index of the side that lost the removed
 // issue, so that the caller removes the dependencies of that side on it, or -1.
 func usedAgain(sides []*Tracker, base *Tracker, id string) int {
-	if base == nil || base.issues.get(id) == nil {
+	was := base.issues.get(id)
+	if was == nil {
 		return -1
 	}
-	was := base.issues.get(id)
 	for i, side := range sides {
 		if it := side.issues.get(id); sameOrigin(was, it) && side.Line(it) == base.Line(was) {
 			lose(side, it) // absorb takes what the other side has lost

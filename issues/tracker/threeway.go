@@ -10,6 +10,7 @@ import (
 const (
 	memberStatus  = "status"
 	memberUpdated = "updated_at" // always from the newer side
+	memberCreated = "created_at" // the older time where only the base shows that it is one issue
 )
 
 func statusMembers() []string {
@@ -98,7 +99,7 @@ func (m *threeWay) issue() *Issue {
 func (m *threeWay) choose(name string) string {
 	i, known := m.codec.byName[name]
 	switch {
-	case name == memberUpdated:
+	case name == memberUpdated, name == memberCreated && !sameOrigin(m.ours.Issue, m.theirs.Issue):
 		return m.both.raw[name]
 	case slices.Contains(statusMembers(), name):
 		return m.pickSide(m.sameStatus).raw[name]

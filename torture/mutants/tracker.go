@@ -3,6 +3,9 @@ package main
 // trackerMutants break what keeps the issues and the lines of a tracker's file.
 func trackerMutants() []mutant {
 	const pkg, origin, identity = "issues/tracker", "^TestCopiesOfOneIssueHaveOneOrigin$", "issues/tracker/identity.go"
+	const reused = "^TestWhatDependsOnAnIDThatIsUsedAgainIsUnchanged$"
+	const versions = "^TestVersionsOfTheIssueOfTheBaseAreOneIssue$"
+	const threeway = "issues/tracker/threeway.go"
 	const clones, separate = "^TestRandomClonesLoseNothing$", "issues/tracker/separate.go"
 	const line, layout = "^TestAChangeOfOneIssueChangesOneLine$", "issues/tracker/layout.go"
 	return []mutant{
@@ -13,9 +16,12 @@ func trackerMutants() []mutant {
 		{"issues of one second are one, although none was edited", identity, " || a.wasEdited() || b.wasEdited()", " || true", pkg, origin},
 		{"each clone keeps its own issue of an id", separate, "if compareOrigins(our, their) <= 0 {", "if true {", pkg, "^TestAThreeWayMergeIsSymmetricAndIdempotent$"},
 		{"references stay with the id", separate, "to(it.ID, reference{}), to))", "to(it.ID, reference{}), func(on string, _ reference) string { return on }))", pkg, clones},
-		{"a copy from before a merge keeps the old id", separate, "	followMoves(sides)\n	moves :=", "	moves :=", pkg, clones},
+		{"a copy from before a merge keeps the old id", separate, "	followMoves(sides)\n", "", pkg, clones},
 		{"an id that is used again takes the children of the old issue", separate, "unlinkIssues(side, again[i])", "unlinkIssues(side, again[i][:0])", pkg, "^TestAnIDThatIsUsedAgainIsAnotherIssue$"},
 		{"an issue that one side removed returns when its id is used again", separate, "side.Line(it) == base.Line(was)", "false", pkg, "^TestAnIDThatIsUsedAgainIsAnotherIssue$"},
+		{"a split keeps an issue that the merge removes", separate, "maxRounds = 50", "maxRounds = 1", pkg, reused},
+		{"two versions of a base are two issues", identity, "	if base == nil || base", "	if true || base", pkg, versions},
+		{"a merge takes the time of an import", threeway, "name == memberCreated &&", "false &&", pkg, versions},
 		{"references stay with the id in a union merge", "issues/tracker/copies.go", "	redirectByTime(t, splits)\n", "", "cmd/bd", "^TestTwoClonesThatChooseOneIDKeepBothIssues$"},
 		{"an unsure reference is not said", "issues/tracker/copies.go", "return one, false", "return one, true", pkg, "^TestASplitNamesTheReferencesThatMayMeanEitherIssue$"},
 		{"an id is split without a bound", "issues/tracker/copies.go", "len(group) > maxOrigins", "false", pkg, "^TestAnIDIsSplitIntoABoundedNumberOfIssues$"},
