@@ -49,8 +49,9 @@ func TestAStopEndsADelivery(t *testing.T) {
 			sent := o.platform.Sent()
 			return strings.Contains(sent[len(sent)-1].Message.Text, "is idle")
 		})
-		if n := len(o.platform.Sent()); n > 6 {
-			o.t.Errorf("%d messages, want at most one of the reply after the stop", n)
+		reply := o.awaitSettled(3)[0]
+		if n := len(o.platform.Sent()); n > 6 || reply.Status != mailroom.StatusCancelled {
+			o.t.Errorf("%d messages, want at most one of the reply after the stop; the reply is %s", n, reply.Status)
 		}
 	})
 }

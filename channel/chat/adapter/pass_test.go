@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mailroom"
@@ -126,6 +127,7 @@ func TestAStopEndsAReplyThatLetsAnotherMessagePass(t *testing.T) {
 		o.platform.SendPrivate("ann", "report")
 		o.platform.AwaitSent(1)
 		o.platform.SendPrivate("ann", "/status")
+		synctest.Wait() // the reply has let the answer pass, which waits for the room's limit
 		o.platform.SendPrivate("ann", "/stop")
 		o.awaitSettled(3)
 		got := o.order()
