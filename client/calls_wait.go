@@ -123,15 +123,25 @@ type SeriesQuery struct {
 
 // Series sums up ended runs by time. It needs the scope metrics.
 func (c *Client) Series(ctx context.Context, q SeriesQuery) (api.Series, error) {
+	v := q.values()
+	put(v, "agent", q.Agent)
+	return get[api.Series](ctx, c, "/v1/stats/series", v)
+}
+
+// Ended sums up ended runs by agent, of a query without an agent. It needs the scope metrics.
+func (s Sums) Ended(ctx context.Context, q SeriesQuery) (api.Sums, error) {
+	return get[api.Sums](ctx, s.c, "/v1/stats/sums", q.values())
+}
+
+func (q SeriesQuery) values() url.Values {
 	v := url.Values{}
 	put(v, "step", q.Step)
-	put(v, "agent", q.Agent)
 	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
 		if !at.IsZero() {
 			v.Set(name, at.Format(time.RFC3339Nano))
 		}
 	}
-	return get[api.Series](ctx, c, "/v1/stats/series", v)
+	return v
 }
 
 // SearchQuery selects messages by their words.

@@ -64,6 +64,7 @@ func accessRules() map[string]accessRule {
 	rules := map[string]accessRule{
 		"GET /healthz": {}, "GET /readyz": {}, "GET /v1/search": {need: read, shown: "TestASearchFindsWhatIsVisible"},
 		"GET /metrics": {need: auth.PermissionMeasure, shown: "it names no thread"}, "GET /v1/stats/series": {need: auth.PermissionMeasure, shown: "it names no thread"},
+		"GET /v1/stats/sums":              {need: auth.PermissionMeasure, shown: "it names no thread"},
 		"GET /v1/agents":                  {need: read, shown: "it names no thread"},
 		"GET /v1/channels":                {need: read, shown: "it names no thread"},
 		"POST /v1/channels/{name}/resume": {need: admin},

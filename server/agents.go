@@ -91,6 +91,27 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 	return &body[api.Page[api.Agent]]{out}, nil
 }
 
+// names returns the agents that listAgents lists, and those that send alerts, sorted.
+func (h *agentHandlers) names(rd store.Reader) ([]string, error) {
+	names := slices.Clone(h.agents.Missing())
+	if h.agents.Names != nil {
+		names = append(names, h.agents.Names()...)
+	}
+	workers, err := liveWorkers(rd)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range workers {
+		names = append(names, w.Agents...)
+	}
+	rows, err := rd.Agents()
+	for _, p := range rows.Pauses {
+		names = append(names, p.Agent)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
 // countRunning adds the running runs of each agent, in threads visible to who. It reads only
 // threads that workers hold, so the cost does not grow with history.
 func countRunning(rd store.Reader, who *auth.Token, workers []*store.Worker, agents map[string]*api.Agent) error {

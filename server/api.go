@@ -83,7 +83,7 @@ func (s *Server) registerGroups(rt router) {
 			Cursors: o.Ledger.Cursors, Subscribers: o.Ledger.Subscribers, Threads: o.Ledger.Threads,
 		},
 		Secret: o.Access.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Parts.Metrics,
-		Meters: quotas,
+		Meters: quotas, Agents: agents.names,
 		Alerts: o.Parts.Alerts, MaxPage: o.Limits.MaxPage, NoSearch: o.Parts.NoSearch, Log: s.log,
 	})
 	s.push = asked.Push

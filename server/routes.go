@@ -114,6 +114,7 @@ func (rt router) stats(h *operate.StatsHandlers, metrics http.Handler) {
 	route(rt, auth.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs", h.Stats)
 	route(rt, auth.PermissionMeasure, "GET /v1/stats/series", "series", "Sum up ended runs by minute, hour or day",
 		h.Series)
+	route(rt, auth.PermissionMeasure, "GET /v1/stats/sums", "sums", "Sum up ended runs by agent", h.Sums)
 	op := rt.operation(auth.PermissionMeasure, "GET /metrics", "metrics", "Get metrics in the Prometheus text format")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK",

@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/api"
 	"mailroom/store"
 	"mailroom/thread"
@@ -67,5 +69,47 @@ func TestTheDefaultsOfSeries(t *testing.T) {
 	if from := at("2020-01-01T00:00:00Z"); mustCall[api.Series](f,
 		"GET /v1/stats/series?step=day&from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", "").From != from {
 		t.Errorf("days are not kept")
+	}
+}
+
+func TestSumsAreByAgent(t *testing.T) {
+	f := start(t)
+	f.submit("a", "one")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "done")
+	f.submit("b", "two")
+	mustCall[api.Run](f, "POST /v1/runs/"+f.submit("b", "three").Run+"/cancel", "")
+	now := time.Now().UTC().Truncate(time.Minute)
+	gone := store.Summary{Sums: store.Sums{Runs: 5, Cost: 2e9},
+		Key: store.SummaryKey{Step: store.StepMinute, At: now, Agent: "gone", Status: mailroom.StatusFailed}}
+	old := gone
+	old.Key.Agent, old.Key.At = "codex", now.Add(-50*store.StepDay).Truncate(time.Hour)
+	write := &store.Changes{Summaries: store.SumUp([]store.Summary{gone, old})}
+	if err := f.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(write) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{"minute", "hour", "day"} {
+		got := mustCall[api.Sums](f, "GET /v1/stats/sums?step="+step, "")
+		all, others := got.All, got.Others
+		if all.Completed != 1 || all.Cancelled != 1 || all.Failed != 5 || all.CostUSD != 2 || others.Completed != 0 ||
+			others.Failed != 5 || others.CostUSD != 2 || len(others.StartDelays) != len(got.DelayBoundsMS)+1 {
+			t.Errorf("%s: got the sums %+v, of others %+v", step, all, others)
+		}
+		var names []string
+		for _, item := range got.Items {
+			names = append(names, item.Name)
+			switch s := item.Sums; item.Name {
+			case "echo":
+				if s.Completed != 1 || s.Cancelled != 1 || s.Failed != 0 || s.Started != 1 || now.Sub(*item.LastAt) > time.Minute {
+					t.Errorf("%s: got %+v of echo at %s, want a completed run and a cancelled one", step, s, item.LastAt)
+				}
+			case "codex":
+				if s.Failed != 0 || !item.LastAt.Equal(old.Key.At) {
+					t.Errorf("%s: got %+v of codex at %s, want no run since %s", step, s, item.LastAt, old.Key.At)
+				}
+			}
+		}
+		if want := []string{"codex", "echo"}; !slices.Equal(names, want) {
+			t.Errorf("%s: got the agents %q, want %q", step, names, want)
+		}
 	}
 }

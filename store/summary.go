@@ -88,6 +88,13 @@ func DelayBounds() [DelayBuckets - 1]time.Duration {
 // integer of the store, whatever their agents report: 9,223 USD, 106 days, or 9.2 trillion tokens.
 const maxSummed = math.MaxInt64 / 1_000_000
 
+// MaxAddedPeriods is the maximum number of periods that SummaryQuery.Of adds up. MaxAdded is the most that a value of one
+// row adds, so that no sum exceeds an integer of the store.
+const (
+	MaxAddedPeriods = 1000
+	MaxAdded        = math.MaxInt64 / MaxAddedPeriods
+)
+
 // EndOf returns what the end of a run adds to the summary of its minute. It has only the part of the run's usage that
 // is not in Run.Counted yet. It has no run time for a run that never started, and no delay for a run whose delay is
 // unknown.
@@ -161,8 +168,13 @@ func sorted(sums map[SummaryKey]Sums) []Summary {
 	for key, sum := range sums {
 		out = append(out, Summary{key, sum})
 	}
-	slices.SortFunc(out, func(a, b Summary) int { return a.Key.Compare(b.Key) })
+	SortSummaries(out)
 	return out
+}
+
+// SortSummaries sorts rows by key.
+func SortSummaries(list []Summary) {
+	slices.SortFunc(list, func(a, b Summary) int { return a.Key.Compare(b.Key) })
 }
 
 // Plus adds sums, in any order.
@@ -170,6 +182,15 @@ func (s Sums) Plus(t Sums) Sums {
 	a, b := s.Values(), t.Values()
 	for i := range a {
 		a[i] = add(a[i], b[i])
+	}
+	return SumsOf(a)
+}
+
+// Minus subtracts a part of the sums. No result is negative.
+func (s Sums) Minus(part Sums) Sums {
+	a, b := s.Values(), part.Values()
+	for i := range a {
+		a[i] = max(a[i]-b[i], 0)
 	}
 	return SumsOf(a)
 }

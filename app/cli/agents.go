@@ -13,20 +13,40 @@ import (
 )
 
 func agentsCommand(con *command.Console) *cobra.Command {
+	by, span := "name", "day"
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "List the agents that messages can be sent to",
+		Long: `List the agents that messages can be sent to. With the scope metrics it also shows the runs that ended in
+the last day, or in another range: how many there were, the share that failed for good, their cost, the
+average delay until they started, and when a run ended last. --sort puts the greatest first.`,
 		Example: `  mailroom agents
-  mailroom agents -o json`,
+  mailroom agents --sort failed
+  mailroom agents --sort cost --range week
+  mailroom agents -o wide`,
 		Args: cobra.NoArgs,
 	}
-	output := command.FormatFlag(cmd)
+	output := command.ListFormatFlag(cmd, true)
+	cmd.Flags().StringVar(&by, "sort", by, "order: "+strings.Join(agentOrders(), ", "))
+	cmd.Flags().StringVar(&span, "range", span, "time of the ended runs: "+strings.Join(spans(), ", "))
+	completeWords(cmd, "sort", agentOrders())
+	completeWords(cmd, "range", spans())
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
+		if err := checkWord("--sort", by, agentOrders()); err != nil {
+			return err
+		}
+		ended, err := readEnded(cmd.Context(), c, span)
+		if err != nil {
+			return err
+		}
 		agents, err := c.Agents(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return printAgents(con, agents, *output)
+		if err := sortAgents(agents, ended, by); err != nil {
+			return err
+		}
+		return printAgents(con, agents, ended, *output)
 	})
 }
 
@@ -48,31 +68,57 @@ func workersCommand(con *command.Console) *cobra.Command {
 	})
 }
 
-func printAgents(con *command.Console, agents []api.Agent, output command.Format) error {
-	if output == command.FormatJSON {
-		return con.PrintJSON(api.Page[api.Agent]{Items: agents})
+// printAgents prints agents, and of each the sums of its ended runs. A nil ended has none.
+func printAgents(con *command.Console, agents []api.Agent, ended *api.Sums, output command.Format) error {
+	switch output {
+	case command.FormatJSON:
+		return con.PrintJSON(struct {
+			Items []api.Agent `json:"items"`
+			Ended *api.Sums   `json:"ended,omitempty"`
+		}{agents, ended})
+	case command.FormatJSONLines:
+		for _, a := range agents {
+			if err := con.PrintJSON(a); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING",
-		"ISOLATION", "RETRIES"}}
+	wide := output == command.FormatWide
+	header := []string{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING",
+		"ENDED", "FAILED", "COST", "DELAY", "LAST"}
+	if wide {
+		header = append(header, "ISOLATION", "RETRIES")
+	}
+	rows := [][]string{header}
+	of := endedOf(ended)
 	for _, a := range agents {
-		available := "yes"
-		if !a.Available {
-			available = "no: " + deref(a.Reason)
+		row := []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), availability(con, a),
+			fmt.Sprint(a.Workers), fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting)}
+		row = append(row, endedColumns(con, of[a.Name])...)
+		if wide {
+			row = append(row, orDash(a.Isolation), retries(a.Retry))
 		}
-		if a.Paused != nil {
-			available = "paused by " + a.Paused.By + ", " + con.When(&a.Paused.At)
-			if a.Paused.Probe != nil {
-				available += ", probes " + con.When(a.Paused.Probe)
-			}
-			if a.Paused.Reason != "" {
-				available += ": " + command.Shorten(a.Paused.Reason, 60)
-			}
-		}
-		rows = append(rows,
-			[]string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers),
-				fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting), orDash(a.Isolation), retries(a.Retry)})
+		rows = append(rows, row)
 	}
 	return con.PrintList(rows, nil, "no agents")
+}
+
+func availability(con *command.Console, a api.Agent) string {
+	if a.Paused == nil {
+		if a.Available {
+			return "yes"
+		}
+		return "no: " + deref(a.Reason)
+	}
+	text := "paused by " + a.Paused.By + ", " + con.When(&a.Paused.At)
+	if a.Paused.Probe != nil {
+		text += ", probes " + con.When(a.Paused.Probe)
+	}
+	if a.Paused.Reason != "" {
+		text += ": " + command.Shorten(a.Paused.Reason, 60)
+	}
+	return text
 }
 
 // retries describes how the runs of an agent are retried, such as "5 attempts, 250ms to 30s, 3 crashes". It returns

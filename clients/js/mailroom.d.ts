@@ -414,6 +414,12 @@ export interface Series {
   start_delay_bounds_ms: number[];
 }
 
+export interface Sums extends Omit<Series, 'items'> {
+  items: { name: string; last_at: string | null; sums: SeriesPoint }[];
+  all: SeriesPoint;
+  others: SeriesPoint;
+}
+
 export interface SeriesPoint {
   at: string;
   completed: number;
@@ -529,6 +535,7 @@ export class Mailroom {
   testAlert(target: string, options?: Abortable): Promise<{ run: string }>;
   stats(options?: Abortable): Promise<Stats>;
   series(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string; agent?: string }): Promise<Series>;
+  sums(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string }): Promise<Sums>;
   issues(options?: Abortable): Promise<{ columns: { name: string; count: number; items: Issue[] }[] }>;
   channels(options?: Abortable): Promise<Channel[]>;
   resumeChannel(name: string, options?: Abortable): Promise<Channel>;

@@ -211,7 +211,7 @@ func (f *fixture) seed(operation string) map[string]string {
 	f.t.Helper()
 	ids := map[string]string{}
 	lists := []string{"list-threads", "list-runs", "list-messages", "list-entries", "get-thread", "search",
-		"count-runs", "stats", "series", "get-run", "stream-thread", "wait-run", "list-agents", "list-waits"}
+		"count-runs", "stats", "series", "sums", "get-run", "stream-thread", "wait-run", "list-agents", "list-waits"}
 	if slices.Contains(lists, operation) {
 		done := f.submit("t1", `{"text":"Draft the release notes of 1.4.","metadata":{"team":"docs"}}`)
 		f.settle(f.claim(), thread.Settle{Outcome: thread.OutcomeComplete,

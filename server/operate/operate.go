@@ -52,6 +52,7 @@ import (
 	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/server/internal/request"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -106,9 +107,10 @@ type Options struct {
 	Quotas   auth.Quotas // the defaults of tokens that set none; read-only
 	Metrics  *Metrics
 	Meters   Meters
-	Alerts   *Alerts // nil: the server sends none
-	MaxPage  int     // bytes of a page of a list; a larger first item is returned alone
-	NoSearch bool    // messages are not indexed, so a search is refused
+	Agents   func(store.Reader) ([]string, error) // the agents that are known, served or paused, each once, sorted
+	Alerts   *Alerts                              // nil: the server sends none
+	MaxPage  int                                  // bytes of a page of a list; a larger first item is returned alone
+	NoSearch bool                                 // messages are not indexed, so a search is refused
 	Log      *slog.Logger
 }
 
@@ -134,7 +136,7 @@ func New(o Options) *Handlers {
 		Search: &SearchHandlers{ledger: o.Ledger.Search, find: find, pages: pages, noSearch: o.NoSearch},
 		Stats: &StatsHandlers{
 			alerts: alerts, tokens: o.Ledger.Tokens, find: find, quotas: o.Quotas, metrics: o.Metrics, meters: o.Meters,
-			started: time.Now().UTC(),
+			agents: o.Agents, started: time.Now().UTC(),
 		},
 		Alerts: alerts,
 		Push: &PushHandlers{

@@ -29,16 +29,13 @@ func (h *StatsHandlers) Series(ctx context.Context, in *seriesInput) (*body[api.
 	if err != nil {
 		return nil, err
 	}
-	out := api.Series{Step: in.Step, From: q.From, To: q.To, Items: []api.SeriesPoint{}}
-	for _, bound := range store.DelayBounds() {
-		out.DelayBoundsMS = append(out.DelayBoundsMS, bound.Milliseconds())
-	}
+	out := api.Series{Step: in.Step, From: q.From, To: q.To, Items: []api.SeriesPoint{}, DelayBoundsMS: delayBounds()}
 	err = h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Count(store.CountQuery{Summaries: &q})
 		var ends []store.Summary // ends of one period; the rows are in the order of time
 		for i, s := range rows.Summaries {
 			if ends = append(ends, s); i == len(rows.Summaries)-1 || !rows.Summaries[i+1].Key.At.Equal(s.Key.At) {
-				out.Items = append(out.Items, seriesPoint(ends))
+				out.Items = append(out.Items, seriesPoint(s.Key.At, ends))
 				ends = ends[:0]
 			}
 		}
@@ -48,9 +45,17 @@ func (h *StatsHandlers) Series(ctx context.Context, in *seriesInput) (*body[api.
 }
 
 // query returns the query of a series, whose bounds are whole periods.
-func (in *seriesInput) query(now time.Time) (q store.SummaryQuery, err error) {
-	var length time.Duration // length of the series if from is not given
-	switch in.Step {
+func (in *seriesInput) query(now time.Time) (store.SummaryQuery, error) {
+	q, err := periods(in.Step, in.From, in.To, now, maxPoints)
+	q.Agent = &in.Agent
+	return q, err
+}
+
+// periods returns the query of the periods from a time to another, at most most. Without a from they are a day of
+// minutes, 30 days of hours or a year of days, or as many as are allowed.
+func periods(step string, from, to, now time.Time, most int) (q store.SummaryQuery, err error) {
+	var length time.Duration // if from is not given
+	switch step {
 	case "minute":
 		q.Step, length = store.StepMinute, store.StepDay
 	case "hour":
@@ -58,20 +63,20 @@ func (in *seriesInput) query(now time.Time) (q store.SummaryQuery, err error) {
 	default:
 		q.Step, length = store.StepDay, 366*store.StepDay
 	}
-	q.Agent, q.From, q.To = &in.Agent, in.From.UTC(), in.To.UTC()
-	if in.To.IsZero() {
+	q.From, q.To = from.UTC(), to.UTC()
+	if to.IsZero() {
 		q.To = now
 	}
-	if in.From.IsZero() {
-		q.From = q.To.Add(-length)
+	if from.IsZero() {
+		q.From = q.To.Add(-min(length, time.Duration(most-1)*q.Step))
 	}
 	before := q.From.Before(q.To)
 	q.From, q.To = q.From.Truncate(q.Step), q.To.Add(q.Step-1).Truncate(q.Step)
 	if q.From.Year() < 1970 || q.To.Year() > 9999 || !before {
 		return q, badFrom(q.From, "is not before to, is before 1970, or to is after 9999")
 	}
-	if n := q.To.Sub(q.From) / q.Step; n > maxPoints {
-		return q, badFrom(q.From, fmt.Sprintf("is %d periods before to, at most %d; use a longer step", n, maxPoints))
+	if n := q.To.Sub(q.From) / q.Step; n > time.Duration(most) {
+		return q, badFrom(q.From, fmt.Sprintf("is %d periods before to, at most %d; use a longer step", n, most))
 	}
 	if keep := store.KeepSummaries(q.Step); keep < math.MaxInt64 {
 		if first := now.Add(-keep).Truncate(q.Step); q.From.Before(first) {
@@ -88,9 +93,16 @@ func badFrom(from time.Time, what string) error {
 	return request.Invalid("query.from", what, from.Format(time.RFC3339))
 }
 
-// seriesPoint sums up the rows of one period.
-func seriesPoint(ends []store.Summary) api.SeriesPoint {
-	p := api.SeriesPoint{At: ends[0].Key.At}
+func delayBounds() (ms []int64) {
+	for _, bound := range store.DelayBounds() {
+		ms = append(ms, bound.Milliseconds())
+	}
+	return ms
+}
+
+// seriesPoint sums up the rows of one period, which has at most one row of a status.
+func seriesPoint(at time.Time, ends []store.Summary) api.SeriesPoint {
+	p := api.SeriesPoint{At: at}
 	var sums store.Sums
 	for _, s := range ends {
 		sums = sums.Plus(s.Sums)

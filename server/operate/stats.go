@@ -21,6 +21,7 @@ type StatsHandlers struct {
 	quotas  auth.Quotas // see Options.Quotas
 	metrics *Metrics
 	meters  Meters
+	agents  func(store.Reader) ([]string, error) // see Options.Agents
 	started time.Time
 }
 

@@ -113,6 +113,9 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 }
 
 func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
+	if len(q.Of) > 0 {
+		return r.readSummariesOf(q)
+	}
 	after := q.After
 	after.Step = q.Step
 	for key, sums := range r.summary.all() {
@@ -123,8 +126,43 @@ func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
 			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: sums})
 		}
 	}
-	slices.SortFunc(out.Summaries, func(a, b store.Summary) int { return a.Key.Compare(b.Key) })
+	store.SortSummaries(out.Summaries)
 	out.Summaries = first(out.Summaries, q.Limit)
+	return out
+}
+
+func (r reader) readSummariesOf(q *store.SummaryQuery) (out store.Counts) {
+	type group struct {
+		agent  string
+		status mailroom.Status
+	}
+	found := map[group]store.Summary{}
+	for key, sums := range r.summary.all() {
+		if key.Step != q.Step || !slices.Contains(q.Of, key.Agent) {
+			continue
+		}
+		of := group{key.Agent, key.Status}
+		switch before, ok := found[of]; {
+		case q.Last:
+			of.status, key.Status, sums = "", "", store.Sums{}
+			before, ok = found[of]
+			if !ok || key.At.After(before.Key.At) {
+				found[of] = store.Summary{Key: key}
+			}
+		case key.At.Before(q.From) || !key.At.Before(q.To):
+		default:
+			if ok && before.Key.At.After(key.At) {
+				key.At = before.Key.At
+			}
+			values := sums.Values()
+			for i, v := range values {
+				values[i] = min(v, store.MaxAdded)
+			}
+			found[of] = store.Summary{Key: key, Sums: before.Sums.Plus(store.SumsOf(values))}
+		}
+	}
+	out.Summaries = slices.AppendSeq(out.Summaries, maps.Values(found))
+	store.SortSummaries(out.Summaries)
 	return out
 }
 

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"fmt"
+
 	"mailroom/store"
 	"mailroom/store/internal/sqlstore"
 )
@@ -20,6 +22,18 @@ var addSummaries = "INSERT INTO summary (step, agent, at, status, node, " + sqls
 		u (step, agent, at, status, ` + sqlstore.EachSum("%") + `)
 	ORDER BY step, agent, at, status ON CONFLICT (step, agent, at, status, node) DO UPDATE SET ` +
 	sqlstore.EachSum("% = least(summary.%, 9223372036854775807 - excluded.%) + excluded.%")
+
+// The statements of SummaryQuery.Of: each agent is a seek.
+//
+// archtest: statements, never written.
+var (
+	addedSummaries = "SELECT u.agent, s.at, s.status, " + sqlstore.EachSum("least(s.%, 9223372036854775807)::bigint") + `
+	FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT max(at) AS at, status, ` +
+		sqlstore.EachSum(fmt.Sprintf("sum(least(%%, %d)) AS %%", int64(store.MaxAdded))) + `
+		FROM summary WHERE step = $2 AND agent = u.agent AND at >= $3 AND at < $4 GROUP BY status) s`
+	lastSummaries = `SELECT u.agent, s.at FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT at FROM summary
+		WHERE step = $2 AND agent = u.agent ORDER BY at DESC LIMIT 1) s`
+)
 
 func (w *writing) addSummaries(summaries []store.Summary) {
 	if len(summaries) == 0 {
@@ -44,6 +58,9 @@ func (w *writing) addSummaries(summaries []store.Summary) {
 
 // readSummaries adds up the rows of a key, of which each node has its own.
 func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error) {
+	if len(q.Of) > 0 {
+		return readSummariesOf(r, q)
+	}
 	sums := sqlstore.EachSum("least(sum(%), 9223372036854775807)::bigint")
 	s := sqlstore.Summaries(q, sums, " GROUP BY agent, at, status")
 	err = r.query("read the summary", func(c *columns) error {
@@ -61,4 +78,18 @@ func (w *writing) dropSummaries(old []store.SummariesBefore) {
 	if len(old) > 0 {
 		w.trip.add(nil, dropSummaries, steps, ats)
 	}
+}
+
+func readSummariesOf(r reader, q *store.SummaryQuery) (out store.Counts, err error) {
+	text, args := addedSummaries, []any{q.Of, q.Step.Microseconds(), q.From.UnixMicro(), q.To.UnixMicro()}
+	add := sqlstore.AddSummary
+	if q.Last {
+		text, args, add = lastSummaries, args[:2], sqlstore.AddLastSummary
+	}
+	err = r.query("read the summary of agents", func(c *columns) error {
+		add(&out, q.Step, c)
+		return nil
+	}, text, args...)
+	store.SortSummaries(out.Summaries)
+	return out, err
 }

@@ -107,3 +107,8 @@ func AddSummary(out *store.Counts, step time.Duration, c Row) {
 	}
 	out.Summaries = append(out.Summaries, store.Summary{Key: at, Sums: store.SumsOf(v)})
 }
+
+// AddLastSummary adds the key of a row without its status.
+func AddLastSummary(out *store.Counts, step time.Duration, c Row) {
+	out.Summaries = append(out.Summaries, store.Summary{Key: store.SummaryKey{Step: step, Agent: c.Text(), At: c.Time()}})
+}

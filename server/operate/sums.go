@@ -1,0 +1,108 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"mailroom/alert"
+	"mailroom/api"
+	"mailroom/store"
+)
+
+// maxSummedPeriods and maxSummed bound the rows that are added up for one request, to 93,000: 3 statuses of each.
+const (
+	maxSummedPeriods = 31
+	maxSummed        = 1000
+)
+
+type sumsInput struct {
+	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the periods that are added up. Minutes are kept for 3 days, hours for 100 days."`
+	From time.Time `query:"from" doc:"Default: 30 periods before to."`
+	To   time.Time `query:"to" doc:"Default: now. At most 31 periods after from."`
+}
+
+// Sums adds up the ended runs of all owners by agent.
+func (h *StatsHandlers) Sums(ctx context.Context, in *sumsInput) (*body[api.Sums], error) {
+	q, err := periods(in.Step, in.From, in.To, time.Now().UTC(), maxSummedPeriods)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Sums{Step: in.Step, From: q.From, To: q.To, Items: []api.SumsItem{}, DelayBoundsMS: delayBounds()}
+	err = h.find.View(ctx, func(rd store.Reader) error {
+		names, err := h.agents(rd)
+		if err != nil {
+			return err
+		}
+		q.Of = []string{""}
+		for _, name := range names {
+			// The runs of an agent that sends alerts are among the others, as in the list of agents.
+			if name != "" && !alert.IsAgent(name) && len(q.Of) <= maxSummed {
+				q.Of = append(q.Of, name)
+			}
+		}
+		rows, err := rd.Count(store.CountQuery{Summaries: &q})
+		if err != nil {
+			return err
+		}
+		last, err := lastEnds(rd, q.Of[1:])
+		addSums(&out, q, rows.Summaries, last)
+		return err
+	})
+	return &body[api.Sums]{out}, err
+}
+
+// addSums adds the sums of all, of each name of the query, and of those that it does not name.
+func addSums(out *api.Sums, q store.SummaryQuery, rows []store.Summary, last map[string]time.Time) {
+	ends := map[string][]store.Summary{}
+	left := map[store.SummaryKey]store.Sums{}
+	for _, row := range rows {
+		ends[row.Key.Agent] = append(ends[row.Key.Agent], row)
+		key := store.SummaryKey{Status: row.Key.Status}
+		if row.Key.Agent == "" {
+			left[key] = row.Sums
+		}
+	}
+	for _, row := range rows {
+		if key := (store.SummaryKey{Status: row.Key.Status}); row.Key.Agent != "" {
+			left[key] = left[key].Minus(row.Sums)
+		}
+	}
+	var others []store.Summary
+	for key, sums := range left {
+		others = append(others, store.Summary{Key: key, Sums: sums})
+	}
+	out.All, out.Others = seriesPoint(q.From, ends[""]), seriesPoint(q.From, others)
+	for _, name := range q.Of {
+		if at, known := last[name]; known || len(ends[name]) > 0 && name != "" {
+			item := api.SumsItem{Name: name, Sums: seriesPoint(q.From, ends[name])}
+			if known {
+				item.LastAt = &at
+			}
+			out.Items = append(out.Items, item)
+		}
+	}
+}
+
+// lastEnds returns the periods in which runs of the agents ended last, of the shortest step that still has them.
+func lastEnds(rd store.Reader, agents []string) (map[string]time.Time, error) {
+	last := map[string]time.Time{}
+	for _, step := range store.Steps() {
+		q := store.SummaryQuery{Step: step, Last: true}
+		for _, name := range agents {
+			if _, found := last[name]; !found {
+				q.Of = append(q.Of, name)
+			}
+		}
+		if len(q.Of) == 0 {
+			break
+		}
+		rows, err := rd.Count(store.CountQuery{Summaries: &q})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows.Summaries {
+			last[row.Key.Agent] = row.Key.At
+		}
+	}
+	return last, nil
+}
