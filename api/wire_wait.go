@@ -241,18 +241,18 @@ type SeriesPoint struct {
 // Sums are the ends of runs of a time by agent, of all owners; see Series.
 type Sums struct {
 	Step  string     `json:"step" enum:"minute,hour,day" doc:"Length of the periods that are added up."`
-	From  time.Time  `json:"from" doc:"Start of the first period. It is later than asked for if older periods are no longer kept."`
+	From  time.Time  `json:"from" doc:"Start of the first period; later than asked for if older periods are dropped."`
 	To    time.Time  `json:"to" doc:"End of the last period."`
-	Items []SumsItem `json:"items" doc:"The agents of the list of agents of which runs have ended at any time, by name; at most 1,000."`
+	Items []SumsItem `json:"items" doc:"Agents that are listed and of which a run has ended at any time, by name; at most 1,000."`
 	// All and Others have the At of From.
 	All           SeriesPoint `json:"all" doc:"The sums of all agents."`
-	Others        SeriesPoint `json:"others" doc:"The sums of what is not in items: agents that are gone, and those that send alerts."`
-	DelayBoundsMS []int64     `json:"start_delay_bounds_ms" doc:"Inclusive upper bounds of start_delays, in milliseconds; the last number has none."`
+	Others        SeriesPoint `json:"others" doc:"Sums of what is not in items: agents that are gone, and those that send alerts."`
+	DelayBoundsMS []int64     `json:"start_delay_bounds_ms" doc:"See series."`
 }
 
 // SumsItem sums up the runs of an agent.
 type SumsItem struct {
 	Name   string      `json:"name" doc:"Name of the agent."`
-	LastAt *time.Time  `json:"last_at" doc:"When a run of it ended last: start of the minute, of the hour after 3 days, of the day after 100 days; null: unknown."`
+	LastAt *time.Time  `json:"last_at" doc:"When a run of it ended last: start of that minute, hour or day; null: unknown."`
 	Sums   SeriesPoint `json:"sums" doc:"All zero: no run of it ended in this time."`
 }

@@ -87,6 +87,12 @@ func TestSumsAreByAgent(t *testing.T) {
 	if err := f.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(write) }); err != nil {
 		t.Fatal(err)
 	}
+	for _, bounds := range []string{"from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z",
+		"from=2026-01-01T00:00:00Z&to=2026-01-02T08:00:00Z"} { // the latter is an hour too long
+		if got := f.call("GET /v1/stats/sums?"+bounds, ""); got.status != 422 {
+			t.Errorf("%s: status %d, want 422", bounds, got.status)
+		}
+	}
 	for _, step := range []string{"minute", "hour", "day"} {
 		got := mustCall[api.Sums](f, "GET /v1/stats/sums?step="+step, "")
 		all, others := got.All, got.Others

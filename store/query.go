@@ -109,7 +109,7 @@ type SummaryQuery struct {
 	After SummaryKey // rows after this key, whose Step is not used
 	Limit int        // 0: no limit
 	// Of are distinct agents. It adds up the rows of each agent and status from From until To, at most MaxAddedPeriods:
-	// the At of a result is that of its latest row, and MaxAdded is the most that a value of a row adds. Agent, After
+	// the At of a result is the time of its latest row, and MaxAdded is the most that a value of a row adds. Agent, After
 	// and Limit must not be set. A store answers it with one statement.
 	Of []string
 	// Last, with Of, finds the latest row of each agent instead: the results have no status and no sums. It ignores From

@@ -88,8 +88,8 @@ func DelayBounds() [DelayBuckets - 1]time.Duration {
 // integer of the store, whatever their agents report: 9,223 USD, 106 days, or 9.2 trillion tokens.
 const maxSummed = math.MaxInt64 / 1_000_000
 
-// MaxAddedPeriods is the maximum number of periods that SummaryQuery.Of adds up. MaxAdded is the most that a value of one
-// row adds, so that no sum exceeds an integer of the store.
+// MaxAddedPeriods is the maximum number of periods that SummaryQuery.Of adds up. MaxAdded is the most that a value of
+// one row adds, so that no sum exceeds an integer of the store.
 const (
 	MaxAddedPeriods = 1000
 	MaxAdded        = math.MaxInt64 / MaxAddedPeriods

@@ -42,7 +42,7 @@ func spanQuery(span string, now time.Time) (q client.SeriesQuery, err error) {
 	return q, nil
 }
 
-// checkWord refuses a value of a flag that is none of words.
+// checkWord refuses a value of a flag that words do not have.
 func checkWord(flag, value string, words []string) error {
 	if slices.Contains(words, value) {
 		return nil
@@ -55,8 +55,8 @@ func completeWords(cmd *cobra.Command, flag string, words []string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// readEnded returns the sums of the runs that ended in a span, or nil if the token may not see them or the server, of an
-// older version, has none.
+// readEnded returns the sums of the runs that ended in a span, or nil if the token may not see them or the server has
+// none, because its version is older.
 func readEnded(ctx context.Context, c *client.Client, span string) (*api.Sums, error) {
 	q, err := spanQuery(span, time.Now())
 	if err != nil {
@@ -125,7 +125,7 @@ func sortAgents(agents []api.Agent, ended *api.Sums, by string) error {
 	return nil
 }
 
-// endedColumns returns the columns of the ended runs of an agent. Of an agent that ran nothing in the span they are "-".
+// endedColumns returns the columns of the ended runs of an agent, "-" if it ran nothing in the span.
 func endedColumns(con *command.Console, e api.SumsItem) []string {
 	out := []string{"-", "-", "-", "-", con.When(e.LastAt)}
 	s := e.Sums

@@ -5,7 +5,8 @@ func queries() map[string]map[string]string {
 	return map[string]map[string]string{
 		"list-runs": {"q": "status:completed", "limit": "20"}, "count-runs": {"q": "status:completed"},
 		"list-threads": {"limit": "20"}, "list-tickets": {"q": "state:open"}, "list-entries": {"after": "0", "limit": "3"},
-		"list-messages": {"limit": "20"}, "search": {"q": "release notes"}, "series": {"step": "day"}, "sums": {"step": "day"},
+		"list-messages": {"limit": "20"}, "search": {"q": "release notes"}, "series": {"step": "day"},
+		"sums":     {"step": "day"},
 		"wait-run": {"timeout": "30s"}, "stream-run": {"after": "0"}, "stream-thread": {"after": "900"},
 		"list-notifications": {"agent": "reviewer"},
 	}

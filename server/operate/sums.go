@@ -16,7 +16,7 @@ const (
 )
 
 type sumsInput struct {
-	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the periods that are added up. Minutes are kept for 3 days, hours for 100 days."`
+	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the periods; see series."`
 	From time.Time `query:"from" doc:"Default: 30 periods before to."`
 	To   time.Time `query:"to" doc:"Default: now. At most 31 periods after from."`
 }

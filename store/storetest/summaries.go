@@ -34,6 +34,10 @@ func summaryCases() []testCase {
 	}
 	minutes := func(s *handle) []store.Summary { return read(s, store.SummaryQuery{Step: store.StepMinute}) }
 	return []testCase{
+		{"add up by agent", func(t *testing.T, s *handle) {
+			fill(s)
+			addUpByAgent(t, s, row)
+		}},
 		{"add up in the order of their keys", func(t *testing.T, s *handle) {
 			fill(s)
 			all := []store.Summary{row("", 1, done, 4), row("a", 0, failed, 3), row("a", 2, done, 8), row("a", 2, failed, 7),
@@ -60,30 +64,6 @@ func summaryCases() []testCase {
 			}
 			wantSame(t, "of another step", read(s, store.SummaryQuery{Step: store.StepHour}), []store.Summary(nil))
 		}},
-		{"add up by agent", func(t *testing.T, s *handle) {
-			fill(s)
-			most := row("c", 0, done, 0)
-			most.Sums.Cost = math.MaxInt64
-			later := most
-			later.Key.At = minute(3)
-			s.write(&store.Changes{Summaries: []store.Summary{most, later}})
-			of := store.SummaryQuery{Step: store.StepMinute, From: minute(0), To: minute(3), Of: []string{"none", "c", "b", "a", ""}}
-			most.Sums.Cost = store.MaxAdded
-			want := []store.Summary{row("", 1, done, 4), row("a", 2, done, 8), row("a", 2, failed, 10), // of two minutes
-				row("b", 1, done, 6), most}
-			wantSame(t, "all", read(s, of), want)
-			of.To = minute(2)
-			wantSame(t, "until a time", read(s, of), []store.Summary{want[0], row("a", 0, failed, 3), want[3], most})
-			of.To, of.Of = minute(4), []string{"c"}
-			later.Sums.Cost = 2 * store.MaxAdded
-			wantSame(t, "of great sums", read(s, of), []store.Summary{later})
-			of.Last, of.Of = true, []string{"none", "c", "a"}
-			wantSame(t, "the latest", read(s, of), []store.Summary{
-				{Key: store.SummaryKey{Step: store.StepMinute, Agent: "a", At: minute(2)}},
-				{Key: store.SummaryKey{Step: store.StepMinute, Agent: "c", At: minute(3)}}})
-			of.Step = store.StepHour
-			wantSame(t, "the latest of another step", read(s, of), []store.Summary(nil))
-		}},
 		{"are dropped by step and time", func(t *testing.T, s *handle) {
 			fill(s)
 			day := row("a", 0, done, 1)
@@ -106,4 +86,33 @@ func summaryCases() []testCase {
 			wantSame(t, "minutes", minutes(s), []store.Summary{most})
 		}},
 	}
+}
+
+// addUpByAgent reads the rows of fill by agent.
+func addUpByAgent(t *testing.T, s *handle, row func(string, int, mailroom.Status, int64) store.Summary) {
+	const done, failed = mailroom.StatusCompleted, mailroom.StatusFailed
+	minute := func(n int) time.Time { return row("", n, done, 0).Key.At }
+	read := func(q store.SummaryQuery) []store.Summary { return s.count(store.CountQuery{Summaries: &q}).Summaries }
+	most := row("c", 0, done, 0)
+	most.Sums.Cost = math.MaxInt64
+	later := most
+	later.Key.At = minute(3)
+	s.write(&store.Changes{Summaries: []store.Summary{most, later}})
+	of := store.SummaryQuery{Step: store.StepMinute, From: minute(0), To: minute(3)}
+	of.Of = []string{"none", "c", "b", "a", ""}
+	most.Sums.Cost = store.MaxAdded
+	want := []store.Summary{row("", 1, done, 4), row("a", 2, done, 8), row("a", 2, failed, 10), // of two minutes
+		row("b", 1, done, 6), most}
+	wantSame(t, "all", read(of), want)
+	of.To = minute(2)
+	wantSame(t, "until a time", read(of), []store.Summary{want[0], row("a", 0, failed, 3), want[3], most})
+	of.To, of.Of = minute(4), []string{"c"}
+	later.Sums.Cost = 2 * store.MaxAdded
+	wantSame(t, "of great sums", read(of), []store.Summary{later})
+	of.Last, of.Of = true, []string{"none", "c", "a"}
+	wantSame(t, "the latest", read(of), []store.Summary{
+		{Key: store.SummaryKey{Step: store.StepMinute, Agent: "a", At: minute(2)}},
+		{Key: store.SummaryKey{Step: store.StepMinute, Agent: "c", At: minute(3)}}})
+	of.Step = store.StepHour
+	wantSame(t, "the latest of another step", read(of), []store.Summary(nil))
 }
