@@ -5,7 +5,8 @@ const KEY = 'mailroom.token';
 const HANDOVER = 250; // milliseconds that a page without a token is not shown, because another tab may pass one
 
 export class Account {
-  onForgotten = () => {}; // another tab forgot it
+  onForgotten = () => {}; // another tab signed out
+  onSession = () => {}; // another tab made a session of this browser
   /** @type {(token: string) => void} */
   onGiven = () => {}; // another tab passed its token after find had given up: a tab in the background is slow
   #channel;
@@ -43,22 +44,27 @@ export class Account {
     sessionStorage.removeItem(KEY);
   }
 
-  /** Removes the token from all tabs. */
+  /** Removes the token from all tabs, and signs all of them out. */
   forget() {
     this.drop();
     this.#channel.postMessage({ forget: true });
   }
 
-  #heard({ ask, token, forget }) {
+  /** Tells the other tabs that this browser has a session. */
+  announce() { this.#channel.postMessage({ session: true }); }
+
+  #heard({ ask, token, forget, session }) {
     if (ask && this.token) {
       this.#channel.postMessage({ token: this.token });
     } else if (token && this.#asked) {
       this.keep(token);
       if (this.#waiting) this.#waiting(token);
       else this.onGiven(token);
-    } else if (forget && this.token) {
+    } else if (forget) {
       this.drop();
       this.onForgotten();
+    } else if (session) {
+      this.onSession();
     }
   }
 }

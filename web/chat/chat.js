@@ -1,12 +1,11 @@
 // The chat page: one thread at a time, whose id is the hash of the address.
 
-import { Account } from './account.js';
-import { Half } from './half.js';
 import { displayLine, Mailroom, Transcript } from './client/mailroom.js';
 import { Composer } from './composer.js';
 import { decideSoon } from './decision.js';
 import { Outbox } from './outbox.js';
 import { loadRecent, nameOf, Recent } from './recent.js';
+import { SignIn } from './signin.js';
 import { cut, tell } from './text.js';
 import { View } from './view.js';
 
@@ -26,8 +25,10 @@ const inHash = () => {
 };
 
 class Page {
-  #account = new Account(base.pathname);
-  #half = new Half(base.pathname); // the page's half of a session: the console signs in and keeps it
+  #door = new SignIn(base, {
+    changed: (why) => (this.#door.who ? this.#begin() : this.#ask(why)),
+    left: () => this.#recent.forget(),
+  }, 'read');
   #outbox = new Outbox();
   #client = null;
   #id = null; // of the thread; null: the next message makes one
@@ -86,43 +87,24 @@ class Page {
     $('menu').onclick = () => drawer(!document.body.classList.contains('drawn'));
     $('shade').onclick = () => drawer(false);
     $('drawer').addEventListener('keydown', ({ key }) => key === 'Escape' && drawer(false)); // onkeydown would cancel the event on false
-    $('forget').onclick = async () => {
-      const session = !this.#account.token;
-      if (session) {
-        await this.#client?.signOut().catch(() => {}); // it may have ended already
-        await this.#half.drop();
-      }
-      this.#account.forget();
-      this.#recent.forget();
-      this.#ask(session ? 'You signed out.' : 'The token is forgotten, in all tabs.');
-    };
-    this.#account.onGiven = (token) => this.#begin({ token });
-    this.#account.onForgotten = () => {
-      this.#recent.forget();
-      this.#ask('The token was forgotten in another tab.');
-    };
-    $('door').oncancel = (event) => event.preventDefault(); // the page is useless without a token
+    $('leave').onclick = () => this.#door.leave();
+    $('door').oncancel = (event) => event.preventDefault(); // the page is useless without a user
     $('door-form').onsubmit = (event) => {
       event.preventDefault();
-      this.#enter($('token').value.trim());
+      this.#door.paste($('token').value.trim());
     };
   }
 
   async start() {
-    const session = this.#account.token ? null : await this.#half.find();
-    if (session && await new Mailroom({ url: base, session, tries: 2 }).session().catch(() => null)) {
-      this.#begin({ session });
-      return;
-    }
-    const token = await this.#account.find();
-    if (token) this.#begin({ token });
-    else this.#ask();
+    this.#link('connecting');
+    if (!await this.#door.resume() && !this.#door.who && !$('door').open) this.#ask();
   }
 
-  // The token.
+  // The user.
 
   #ask(why = '') {
     this.#reading.abort();
+    this.#link('none');
     this.#client = null;
     this.#drawer(false);
     // The outbox is emptied: the next user must not send messages of another one.
@@ -137,28 +119,11 @@ class Page {
     $('token').focus();
   }
 
-  /** Checks the token with the server before it is stored. */
-  async #enter(token) {
-    this.#account.drop(); // from now on no other tab can pass its token
-    try {
-      await new Mailroom({ url: base, token, tries: 1 }).threads({ limit: 1 });
-    } catch (error) {
-      this.#ask({
-        unauthenticated: 'The server does not accept this token. Check that it is complete and was not revoked.',
-        forbidden: 'This token may not read threads. The page needs a token with the scopes read, submit and decide.',
-      }[error.code] ?? `Cannot reach the server: ${error.detail ?? error.message}`);
-      return;
-    }
-    this.#account.keep(token);
-    this.#begin({ token });
-  }
-
-  #begin(credentials) {
+  #begin() {
     $('door').close();
-    this.#client = new Mailroom({ url: base, ...credentials });
-    const { session } = credentials;
-    $('kept').textContent = session ? 'A link signed this browser in.' : 'The token stays in the open tabs of this browser.';
-    $('forget').textContent = session ? 'Sign out' : 'Forget the token';
+    this.#client = this.#door.client;
+    const { token, kind } = this.#door.who;
+    tell($('who'), kind === 'session' ? token : `${token}, with a token`);
     this.#loadAgents();
     this.#recent.soon(0);
     this.#open(inHash());
@@ -322,8 +287,7 @@ class Page {
   #refused(error) {
     if (!this.#client) return; // the user has left
     if (error.code === 'unauthenticated') {
-      this.#account.drop();
-      this.#ask('The server no longer accepts this token. It may have been revoked: give another one.');
+      this.#door.ended();
       return;
     }
     console.error(error);

@@ -31,7 +31,7 @@ export function usePages(fetch, watch, kinds) {
       if (now.current === mine) setState((old) => (cursor === undefined ? merged(old, page) : appended(old, page, cursor)));
     } catch (error) {
       if (now.current === mine && !mine.stop.signal.aborted) {
-        if (error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
+        if (error.code === 'unauthenticated') lose();
         setState((old) => ({ ...old, error, loading: false }));
       }
     }

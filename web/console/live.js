@@ -43,7 +43,7 @@ export async function follow() {
         else if (event.kind === 'gap') batch.flush(true);
       }
     } catch (error) {
-      if (error.code === 'unauthenticated') return lose('The session or token has ended. Sign in again.');
+      if (error.code === 'unauthenticated') return lose();
     }
     if (signal.aborted) return;
     // The client itself retries errors that pass. Others are retried here, because they may end too: too many streams,

@@ -25,7 +25,7 @@ export function useLoad(read, watch, kinds = ['']) {
       if (!stop.signal.aborted) setState({ data, error: null, loading: false });
     } catch (error) {
       if (!stop.signal.aborted) {
-        if (error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
+        if (error.code === 'unauthenticated') lose();
         setState((old) => ({ data: old.data, error, loading: false }));
       }
     }

@@ -45,7 +45,7 @@ const HIDDEN = {
 };
 
 function App() {
-  if (!started.value) return html`<p class="empty" role="status">Opening…</p>`;
+  if (!started.value) return html`<p class="empty" role="status">Opening… <span class="late">The server has not answered yet. The page tries again.</span></p>`;
   if (pending.value) return html`<${Agree} />`;
   return user.value ? html`<${Console} />` : html`<${SignIn} />`;
 }

@@ -66,7 +66,7 @@ function useSearch(q, wanted, again) {
         } while (state.busy);
       } catch (error) {
         if (stop.signal.aborted) return;
-        if (error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
+        if (error.code === 'unauthenticated') lose();
         setFound({ ...state, busy: false, done: true, error });
       }
     };

@@ -166,7 +166,7 @@ describe('the list of conversations', () => {
     await page.evaluate((k) => localStorage.setItem(k, '{"not":"ours"'), key);
     await refresh(person);
     await entry(person, /^other , now|^other , \d/).waitFor();
-    await person.press('Forget the token');
+    await person.press('Sign out');
     await person.see((k) => localStorage.getItem(k) === null, key);
   });
 });

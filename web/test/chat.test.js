@@ -144,7 +144,7 @@ describe('the chat page', () => {
     assert.equal(await person.rest(), text);
   });
 
-  test('the page asks again for a wrong token, and in all tabs for a forgotten one', async (t) => {
+  test('the page asks again for a wrong token, and in all tabs after a sign-out', async (t) => {
     const { server, person } = await arrive(t);
     await person.come();
     await person.paste('wrong');
@@ -155,9 +155,10 @@ describe('the chat page', () => {
     const second = await (await visit(t, server)).come();
     await second.see(() => document.querySelector('#agent option[value="echo"]'));
     assert.equal(await second.page.locator('#door').isVisible(), false);
-    await second.press('Forget the token');
+    await second.press('Sign out');
+    await person.page.getByText('You signed out in another tab.').waitFor();
+    await second.page.locator('#door').waitFor();
     for (const { page } of [person, second]) {
-      await page.getByText(/The token (is|was) forgotten/).waitFor();
       assert.deepEqual(await page.evaluate(() => [sessionStorage.getItem('mailroom.token'), localStorage.length, document.cookie]), [null, 0, '']);
     }
     await person.page.reload();
@@ -295,7 +296,7 @@ describe('the chat page', () => {
       await keyboard.press('Tab');
       reached.push(await person.page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
     }
-    assert.match(reached.join('|'), /^hello.*by name\|goto-id\|forget\|.*text\|agent/);
+    assert.match(reached.join('|'), /^hello.*by name\|goto-id\|leave\|.*text\|agent/);
     await person.page.getByLabel('Open or start a thread by its name').focus();
     await keyboard.type('by name');
     await keyboard.press('Enter');

@@ -122,6 +122,45 @@ describe('the console', () => {
     await other.locator('nav footer').getByText('eve, with a token', { exact: true }).waitFor();
   });
 
+  test('who signs in or out at one page does so at the others of the browser', async (t) => {
+    const { server, operator } = await arrive(t);
+    const { page } = operator;
+    const chat = await page.context().newPage();
+    const other = await page.context().newPage();
+    t.after(() => Promise.all([chat.close(), other.close()]));
+    await chat.goto(`${server.url}/chat`);
+    await chat.getByText('it prints a link that signs this browser in').waitFor();
+    await other.goto(`${server.url}/#/runs`);
+    await other.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
+    await signIn(page, (await server.command('open')).trim());
+    await chat.locator('#door').waitFor({ state: 'hidden' });
+    await chat.locator('#who').getByText('admin', { exact: true }).waitFor();
+    await other.getByRole('heading', { name: 'Runs' }).waitFor();
+    await chat.getByRole('button', { name: 'Sign out', exact: true }).click();
+    for (const tab of [page, other]) await tab.getByRole('alert').getByText('You signed out in another tab.').waitFor();
+    await chat.locator('#door').waitFor();
+    assert.equal((await page.context().cookies()).length, 0, 'the session goes on');
+    await chat.getByLabel('Or paste a token').fill((await server.command('token', 'create', 'blind', '--scope', 'submit')).trim());
+    await chat.keyboard.press('Enter');
+    await chat.getByRole('alert').getByText('This token may not read threads.').waitFor();
+  });
+
+  test('a page that a server does not answer waits for it', async (t) => {
+    const { server, operator } = await arrive(t);
+    const { page } = operator;
+    await operator.enter();
+    for (const [address, sign] of [['/', () => page.getByRole('heading', { name: 'Overview' })], ['/chat', () => page.locator('#who').getByText('admin', { exact: true })]]) {
+      const cut = (route) => route.abort();
+      await page.route('**/v1/**', cut);
+      await page.goto(server.url + address);
+      if (address === '/') await page.getByText('The server has not answered yet.').waitFor();
+      else await page.locator('#link-text').getByText('Connecting').waitFor();
+      assert.equal(await page.locator('input[type=password]:visible').count(), 0);
+      await page.unroute('**/v1/**', cut);
+      await sign().waitFor();
+    }
+  });
+
   test('charts show the runs that ended, of a range and of an agent', async (t) => {
     const { operator, client } = await arrive(t);
     await populate(client);
