@@ -18,6 +18,9 @@ type Contest struct {
 
 // String describes the contest for the user.
 func (c Contest) String() string {
+	if c.Kept == encodeText(string(StatusTombstone)) {
+		return fmt.Sprintf("%s: one clone deleted the issue, and another one changed it; it stays deleted", c.ID)
+	}
 	what := "two clones changed"
 	if c.Guessed {
 		what = "two copies differ in"
@@ -61,7 +64,11 @@ func contested() []string {
 // changed a value. Then contest notes nothing about a version that was never edited since its creation, or that this
 // clone replaced earlier: see [mergeTwo].
 func contest(t *Tracker, base, ours, theirs, merged *Issue) {
-	if merged.Status == StatusTombstone || base == nil && !(ours.wasEdited() && theirs.wasEdited()) {
+	if merged.Status == StatusTombstone {
+		contestDeletion(t, base, ours, theirs)
+		return
+	}
+	if base == nil && !(ours.wasEdited() && theirs.wasEdited()) {
 		return
 	}
 	o, r, m := t.codec.version(ours), t.codec.version(theirs), t.codec.version(merged)
@@ -83,4 +90,19 @@ func contest(t *Tracker, base, ours, theirs, merged *Issue) {
 		}
 		t.contests = append(t.contests, c)
 	}
+}
+
+// contestDeletion notes in t that a deletion won over a change by another clone, which may be a comment. Without a
+// base, only a change after the deletion shows that the other copy is not just older.
+func contestDeletion(t *Tracker, base, ours, theirs *Issue) {
+	dead, live := ours, theirs
+	if ours.Status != StatusTombstone {
+		dead, live = theirs, ours
+	}
+	if live.Status == StatusTombstone || base != nil && (base.Status == StatusTombstone || t.Line(base) == t.Line(live)) ||
+		base == nil && !live.UpdatedAt.After(dead.DeletedAt) {
+		return
+	}
+	t.contests = append(t.contests, Contest{ID: live.ID, Member: memberStatus, Kept: encodeText(string(dead.Status)),
+		Dropped: encodeText(string(live.Status)), Guessed: base == nil})
 }
