@@ -161,6 +161,10 @@ func (f *fields) load(cmd *cobra.Command, m *Main) (err error) {
 // set applies the flags that were given.
 func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 	given := cmd.Flags().Changed
+	if strings.ContainsAny(f.kind, " \t\n") {
+		return mailroom.Errorf(mailroom.CodeInvalid,
+			"type %q has more than one word; use a word such as bug, task or epic; a title is set with --title", f.kind)
+	}
 	for _, text := range []struct {
 		flag, value string
 		to          *string

@@ -1,8 +1,10 @@
 package bd
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -142,6 +144,9 @@ func (m *Main) updateEachThen(
 		return err
 	}
 	m.enqueueMail(ctx, moves)
+	for _, move := range moves {
+		warnOfRest(m, after, move, by.Actor)
+	}
 	if err := print(after, changed); !errors.Is(err, errDefaultPrint) {
 		return err
 	}
@@ -154,6 +159,40 @@ func (m *Main) updateEachThen(
 		}
 	}
 	return nil
+}
+
+// warnOfRest says what a change of an issue's status leaves behind: prerequisites and children that are not closed, and
+// the other assignee of an issue that is open again, because ready --claim skips it.
+func warnOfRest(m *Main, t *tracker.Tracker, move transition, actor string) {
+	was, is := move.was, move.is
+	closed := is.Status == tracker.StatusClosed
+	switch {
+	case was.Status == is.Status:
+		return
+	case closed || is.Status == tracker.StatusInProgress:
+		if on := t.BlockedBy(is); len(on) > 0 {
+			m.out.logf("Warning: %s waits for %s", is.ID, shortList(on))
+		}
+	case was.Status == tracker.StatusClosed && is.Assignee != "" && is.Assignee != actor:
+		m.out.logf("Warning: %s is still assigned to %s; to free it: %s update %s --assignee \"\"", is.ID, is.Assignee,
+			cmp.Or(m.Name, "bd"), is.ID)
+	}
+	if !closed {
+		return
+	}
+	if open := t.List(tracker.Filter{Parent: is.ID}); len(open) > 0 {
+		m.out.logf("Warning: %s has children that are not closed: %s", is.ID, shortList(open))
+	}
+}
+
+// shortList returns the ids of the first few issues, and how many more there are.
+func shortList(found []*tracker.Issue) string {
+	const few = 5
+	text := strings.Join(issueIDs(found[:min(len(found), few)]), ", ")
+	if more := len(found) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // reportChange prints what the command did to an issue, or that the issue was in that state already.
