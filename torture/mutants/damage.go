@@ -3,6 +3,7 @@ package main
 // damageMutants break what keeps a tracker's issues where a file, or a copy of it, is damaged.
 func damageMutants() []mutant {
 	const pkg, session = "cmd/bd", "^TestSessions$/^damage$"
+	const contest, contests = "issues/tracker/contest.go", "^TestSessions$/^contests$"
 	return []mutant{
 		{"a damaged copy removes all issues", "issues/bd/admin.go", "		err = tracker.CheckReadable(t, invalid, name)\n", "", pkg, session},
 		{"an issue in a damaged line is removed", "issues/tracker/merge.go", "if damaged(lacks) {", "if false {", pkg, session},
@@ -13,8 +14,9 @@ func damageMutants() []mutant {
 		{"a line that stays is old", "issues/tracker/folder.go", "		if err == nil { // not before", "		if err == nil || true { // not before", "issues/tracker", "^TestAChangeThatIsNotWrittenMakesNoLineOld$"},
 		{"an issue that was united is written back", "issues/tracker/separate.go", "if it = t.issues.get(it.ID); it != nil {", "if it != nil {", "issues/tracker", "^TestCopiesUnderTwoIDsAreUnited$"},
 		{"an archive is a worktree of the user's repository", "issues/bd/locate.go", "!sameFile(filepath.Dir(git), filepath.Join(common, \"worktrees\"))", "false", pkg, "^TestSessions$/^places$"},
-		{"a merge without a base drops a value without a word", "issues/tracker/contest.go", "base == nil && !(ours.wasEdited() && theirs.wasEdited())", "base == nil", pkg, "^TestSessions$/^contests$"},
-		{"a copy that was never edited is a contest", "issues/tracker/contest.go", " || base == nil && !(ours.wasEdited() && theirs.wasEdited())", "", pkg, "^TestSessions$/^contests$"},
+		{"a merge without a base drops a value without a word", contest, "base == nil && !(ours.wasEdited() && theirs.wasEdited())", "base == nil", pkg, "^TestSessions$/^contests$"},
+		{"a deletion wins over a change without a word", contest, "		contestDeletion(t, base, ours, theirs)\n", "", pkg, contests},
+		{"a copy that was never edited is a contest", contest, "!(ours.wasEdited() && theirs.wasEdited())", "false", pkg, "^TestSessions$/^contests$"},
 		{"a file from a backup goes back to an older copy", "issues/tracker/past.go", "		one = false\n", "", pkg, "^TestSessions$/^contests$"},
 		{"a finding is reported at every poll", "issues/feed/report.go", "f.told[text] = true; known[text]", "f.told[text] = true; false", "issues/feed", "^TestFindingsOfAMergeAreLoggedOnce$"},
 		{"git runs a program of a hostile repository", "issues/tracker/git.go", "\"-c\", \"core.fsmonitor=false\", ", "", pkg, "^TestNoCommandRunsWhatARepositoryConfigures$"},
