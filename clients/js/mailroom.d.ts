@@ -508,7 +508,7 @@ export class Mailroom {
   nudge(): void;
   cancel(run: string, options?: Abortable & { children?: boolean }): Promise<Run>;
   interrupt(thread: string, options?: Abortable): Promise<{ superseded: string[]; stopping: string | null }>;
-  retry(run: string, options?: Abortable): Promise<Run>;
+  retry(run: string, options?: Abortable & { fresh?: boolean }): Promise<Run>;
   decide(ticket: string, decision: Decision & Abortable): Promise<Ticket>;
   run(id: string, options?: Abortable): Promise<Run>;
   thread(id: string, options?: Abortable): Promise<Thread>;

@@ -101,9 +101,12 @@ export class Mailroom {
     return this.#call('POST', at('v1', 'threads', thread, 'interrupt'), { body: {}, signal, repeat: false });
   }
 
-  /** Queues a failed or cancelled run again. Not repeated: the server rejects a second retry. */
-  retry(run, { signal } = {}) {
-    return this.#call('POST', at('v1', 'runs', run, 'retry'), { body: {}, signal, repeat: false });
+  /**
+   * Queues a failed or cancelled run again. fresh drops its checkpoint, recorded effects and decisions. Not repeated: the
+   * server rejects a second retry.
+   */
+  retry(run, { fresh = false, signal } = {}) {
+    return this.#call('POST', at('v1', 'runs', run, 'retry'), { body: fresh ? { fresh } : {}, signal, repeat: false });
   }
 
   /** Decides a ticket, once; approve needs the digest of the ticket that was shown. */

@@ -420,3 +420,28 @@ export function compare(left, right) {
 }
 
 const row = (a, b) => ({ kind: (a ?? b).kind, name: (a ?? b).name, a, b });
+
+/**
+ * What a retry of a run finds in its log: names of effects with a result, which are not called again; of those that failed or
+ * whose outcome is unknown; the number of decided questions, and of messages to other threads.
+ * @param {LogEntry[]} entries
+ */
+export function keptOf(entries) {
+  const effects = new Map();
+  const decided = new Set();
+  let sent = 0;
+  for (const { kind, body } of entries) {
+    if (kind === 'run.retried' && body?.fresh === true) {
+      effects.clear();
+      decided.clear();
+    } else if (kind.startsWith('effect.')) {
+      effects.set(string(body?.name, 'Effect'), kind !== 'effect.settled' ? 'unknown' : body?.error ? 'failed' : 'done');
+    } else if (kind === 'ticket.decided') {
+      decided.add(body?.ticket);
+    } else if (kind === 'send') {
+      sent += 1;
+    }
+  }
+  const of = (state) => [...effects].filter(([, is]) => is === state).map(([name]) => name);
+  return { done: of('done'), failed: of('failed'), unknown: of('unknown'), decided: decided.size, sent };
+}

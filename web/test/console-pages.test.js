@@ -31,7 +31,7 @@ describe('the console', () => {
       await page.setViewportSize({ width, height: 800 });
       for (const route of pages) {
         await operator.go(route);
-        await page.locator(route === 'overview' ? '.chart canvas' : 'main :is(.card, .row, tbody tr, .bars, .empty)').first().waitFor();
+        await page.locator(route === 'overview' ? '.chart canvas' : 'main :is(.card, .row, tbody tr, .waterfall, .empty)').first().waitFor();
         assert.deepEqual(await violations(page), [], `${route} at ${width} in light`);
         const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(beyond <= 0, `${route} at ${width} is ${beyond} pixels too wide`);
