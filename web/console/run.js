@@ -39,10 +39,11 @@ export function RunPage({ id }) {
   const reload = () => logs.refresh(id);
   useEffect(() => { if (over.value.size > 0) reload(); }, [over.value]);
   if (!log?.run) return html`<section class="page"><h1>Run</h1><${Problem} error=${log?.error} retry=${() => logs.reload(id)} /></section>`;
-  return html`<${Page} logs=${logs} log=${log} run=${log.run} reload=${reload} />`;
+  return html`<${Page} logs=${logs} run=${log.run} reload=${reload} />`;
 }
 
-function Page({ logs, log, run, reload }) {
+function Page({ logs, run, reload }) {
+  const log = logs.root;
   const { data: questions } = useLoad((signal) => readOpen(run, signal), [run.id, run.status, run.wait?.tickets.join(' ')], ['ticket.']);
   const { data: messages } = useLoad((signal) => readMessages(run, signal), [run.id, run.messages.join(' ')], ['message.edited', 'message.retracted']);
   const [wanted, setWanted] = useState(null);
@@ -53,7 +54,7 @@ function Page({ logs, log, run, reload }) {
     ${run.waits_on && html`<p class="meta waits">waits for <${Line} text=${run.waits_on.text} /> since <${Time} at=${run.waits_on.since} /></p>`}
     <${WaitsFor} run=${run} />
     ${questions?.length > 0 && html`<ol class="tickets" aria-label="Questions of this run">${questions.map((ticket) => html`<${Ticket} key=${ticket.id} ticket=${ticket} />`)}</ol>`}
-    <${Actions} log=${log} reload=${reload} />
+    <${Actions} log=${log} run=${run} reload=${reload} />
     ${run.error && html`<div class="card failure"><p class="meta"><strong>${run.error.class}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
     ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${run.last_error.class}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}
     <${Timed} logs=${logs} running=${!run.finished_at} show=${(seq) => setWanted({ seq })} />
@@ -67,7 +68,7 @@ function Page({ logs, log, run, reload }) {
       </div>
       <div>
         <h2>Details</h2>
-        <${Details} run=${run} log=${log} />
+        <${Details} run=${run} children=${log.children} nextChildren=${log.nextChildren} />
       </div>
     </div>
     <${Log} logs=${logs} wanted=${wanted} />
@@ -87,12 +88,11 @@ function WaitsFor({ run }) {
     ${i === 0 ? 'Waits for' : 'which waits for'} <${Line} text=${blocker.text} />${blocker.run && html` <${RunLink} id=${blocker.run} />`}${blocker.until && html` (ends <${Time} at=${blocker.until} />)`}</li>`)}</ol>`;
 }
 
-function Actions({ log, reload }) {
-  return may('submit') ? html`<${Buttons} key=${log.id} log=${log} reload=${reload} />` : null;
+function Actions({ log, run, reload }) {
+  return may('submit') ? html`<${Buttons} key=${log.id} log=${log} run=${run} reload=${reload} />` : null;
 }
 
-function Buttons({ log, reload }) {
-  const { run } = log;
+function Buttons({ log, run, reload }) {
   const over = ended(run.status);
   const [dropped, setDropped] = useState(false);
   return html`<p class="tools">
@@ -110,7 +110,7 @@ function tokens(usage) {
     + `${number(usage.output_tokens)} out${part(usage.reasoning_tokens, 'to reason')}`;
 }
 
-function Details({ run, log: { children, nextChildren } }) {
+function Details({ run, children, nextChildren }) {
   const { usage } = run;
   const labels = Object.entries(run.metadata ?? {});
   return html`<dl class="details">

@@ -1,6 +1,6 @@
 // The logs of the runs that a page shows: read in bounded parts, and kept up to date by the stream.
 
-import { useEffect, useMemo, useReducer } from '../vendor/preact.js';
+import { signal, useEffect, useMemo } from '../vendor/preact.js';
 import { client, lose } from './account.js';
 import { term } from './address.js';
 import { listen } from './live.js';
@@ -59,17 +59,15 @@ export function trim(log, kept = KEPT, head = HEAD) {
 
 /** The logs of a run and of the runs below it that the user has opened. */
 class Logs {
-  /** Grows with each change. */
-  version = 0;
+  #version = signal(0); // of all logs: a component that reads one is rendered again with the next change
   /** @type {Map<string, RunLog & { pending: LogEntry[] | null, busy: Set<string>, again: Set<string> }>} */
   #logs = new Map();
   #stop = new AbortController();
-  #draw;
 
-  constructor(id, draw) {
-    this.id = id;
-    this.#draw = draw;
-  }
+  constructor(id) { this.id = id; }
+
+  /** Grows with each change. */
+  get version() { return this.#version.value; }
 
   start() {
     this.#stop = new AbortController();
@@ -80,10 +78,10 @@ class Logs {
   end() { this.#stop.abort(); }
 
   /** @returns {RunLog | null} */
-  get root() { return this.#logs.get(this.id) ?? null; }
+  get root() { return this.get(this.id); }
 
   /** @returns {RunLog | null} */
-  get(id) { return this.#logs.get(id) ?? null; }
+  get(id) { return this.version >= 0 ? this.#logs.get(id) ?? null : null; }
 
   /** Begins to read a run. */
   open(id) {
@@ -143,10 +141,7 @@ class Logs {
     if (log.again.delete(kind)) this.#once(id, kind, read);
   }
 
-  #changed() {
-    this.version += 1;
-    this.#draw();
-  }
+  #changed() { this.#version.value += 1; }
 
   async #readAll(log, signal) {
     log.pending ??= [];
@@ -253,8 +248,7 @@ function closed({ run, entries }) {
 
 /** The logs of a run and of its children, which are read when they are opened. */
 export function useLogs(id) {
-  const [, draw] = useReducer((n) => n + 1, 0);
-  const logs = useMemo(() => new Logs(id, () => draw(0)), [id]);
+  const logs = useMemo(() => new Logs(id), [id]);
   useEffect(() => {
     const ignore = logs.start();
     return () => {

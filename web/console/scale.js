@@ -9,6 +9,7 @@
 
 const SHARE = 0.6; // of the busy time: what all shortened parts together are drawn as, at most
 const WIDEST = 0.25; // of the busy time: what one of them is drawn as
+const LONG = 3; // times the busy time: idle times that are longer together are drawn narrow
 
 /**
  * Makes the axis from one time to another. busy are the times in which something ran. Between them nothing did: if shorten is
@@ -25,7 +26,8 @@ export function makeScale(from, to, busy, shorten = true) {
   const worked = runs.reduce((sum, [a, b]) => sum + b - a, 0);
   const idle = gaps(from, last, runs);
   const cap = worked * Math.min(WIDEST, SHARE / Math.max(1, idle.length));
-  const short = shorten && worked > 0 ? idle.filter(([a, b]) => b - a > 2 * cap) : [];
+  const idled = last - from - worked;
+  const short = shorten && worked > 0 && idled > LONG * worked ? idle.filter(([a, b]) => b - a > 2 * cap) : [];
   const drawn = last - from - short.reduce((sum, [a, b]) => sum + b - a - cap, 0);
   /** @type {Part[]} */
   const parts = [];

@@ -43,7 +43,7 @@ const RESCHEDULED = {
   released: ['done', 'Given back, in the queue'], gave_way: ['waiting', 'Lets another run go first'],
 };
 const ENDS = { 'run.completed': 'done', 'run.failed': 'failed', 'run.cancelled': 'cancelled' };
-const QUESTIONS = { approval: 'Approval', input: 'Question', event: 'Event', timer: 'Timer', child: 'Answer of another run' };
+const QUESTIONS = { approval: 'Approval', input: 'Question', event: 'Event', timer: 'Timer', children: 'Answer of another run' };
 const VERDICTS = { approve: 'approved', deny: 'denied', answer: 'answered' };
 
 /**

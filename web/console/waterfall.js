@@ -67,10 +67,10 @@ export function Waterfall({ logs, now, show }) {
   return html`<section class="waterfall" aria-label="Time of the run">
     <div class="head">
       <h2>Time</h2>
-      <p class="hint">${duration(to - from)} in all, from <time datetime=${new Date(from).toISOString()}>${whole(from)}</time>. ${short.length > 0 && html`<span class="shortened">${short.length === 1 ? 'One part' : `${number(short.length)} parts`} in which nothing ran (${duration(short.reduce((sum, part) => sum + part.to - part.from, 0))}) ${short.length === 1 ? 'is' : 'are'} drawn narrow, with its length (⫽); behind it, times count from its end. </span>`}${backwards && 'Servers had different clocks: a time went back. '}</p>
+      <p class="hint">${duration(to - from)} in all, from <time datetime=${new Date(from).toISOString()}>${whole(from)}</time>. ${short.length > 0 && html`<span class="shortened">${short.length === 1 ? 'One part' : `${number(short.length)} parts`} in which nothing ran (${duration(short.reduce((sum, part) => sum + part.to - part.from, 0))}) ${short.length === 1 ? 'is' : 'are'} drawn narrow, with its length (//); behind it, times count from its end. </span>`}${backwards && 'Servers had different clocks: a time went back. '}</p>
       ${(short.length > 0 || !shorten) && html`<button type="button" class="quiet" aria-pressed=${String(!shorten)} onClick=${() => setShorten(!shorten)}>True scale</button>`}
     </div>
-    <div class="axis" aria-hidden="true"><span class="name"></span><span class="track" ref=${track}>${ticks(scale, width, duration).map((tick) => html`<span key=${`${tick.at} ${tick.short}`} class="tick" data-short=${tick.short ? '' : null} style=${{ left: `${tick.at * 100}%` }}>${tick.short ? `⫽ ${tick.text}` : tick.text}</span>`)}</span><span class="took"></span></div>
+    <div class="axis" aria-hidden="true"><span class="name"></span><span class="track" ref=${track}>${ticks(scale, width, duration).map((tick) => html`<span key=${`${tick.at} ${tick.short}`} class="tick" data-short=${tick.short ? '' : null} style=${{ left: `${tick.at * 100}%` }}>${tick.short ? `// ${tick.text}` : tick.text}</span>`)}</span><span class="took"></span></div>
     <div role="treegrid" class="tree" aria-label="Queue, attempts, steps and tools" ref=${list} style=${{ '--breaks': breaks }} onKeyDown=${press}>
       ${rows.map((row) => html`<${Row} key=${row.key} row=${row} scale=${scale} begin=${from} active=${row.key === active} told=${told.has(row.key)} focus=${() => setAt(row.key)} turn=${turn} tell=${tell} show=${row.run === logs.id ? show : null} />`)}
     </div>
@@ -144,8 +144,11 @@ function tookOf(span) {
   return `${span.end === 'log' || span.end === 'now' ? '' : '≤ '}${duration(span.to - span.from)}`;
 }
 
+// wordOf returns the word for its kind, and a space; '' if its name has it.
+const wordOf = ({ kind, name }) => (kind === 'more' || name.startsWith(spanWord(kind)) ? '' : `${spanWord(kind)} `);
+
 const labelOf = (span, begin, problem) => displayLine([
-  `${spanWord(span.kind) === span.name.split(' ')[0] ? '' : `${spanWord(span.kind)} `}${span.name}`, span.kind !== 'more' && stateWords(span.state), tookOf(span) && `took ${tookOf(span)}`, `begins after ${duration(span.from - begin)}`,
+  `${wordOf(span)}${span.name}`, span.kind !== 'more' && stateWords(span.state), tookOf(span) && `took ${tookOf(span)}`, `begins after ${duration(span.from - begin)}`,
   endWords(span.end), span.outlives && 'ends after the one above it', problem,
 ].filter(Boolean).join(', '));
 
@@ -155,31 +158,27 @@ function Row({ row, scale, begin, active, told, focus, turn, tell, show }) {
   const { span, key, level, can, open, problem } = row;
   const [left, right] = [placeOf(scale, span.from), placeOf(scale, span.to)];
   const point = POINTS.has(span.kind) || (span.to === span.from && span.end === 'log');
-  const word = spanWord(span.kind);
   const press = (event) => {
     if (event.target.closest('.turn')) turn(row, !open);
     else if (can && !open) turn(row, true);
     else tell(row);
   };
   return html`<div role="row" class="item span" aria-level=${level} aria-posinset=${row.place} aria-setsize=${row.of} aria-expanded=${can ? String(open) : null} aria-label=${labelOf(span, begin, problem)} tabindex=${active ? 0 : -1} data-key=${key} data-kind=${span.kind} data-state=${span.state} onFocus=${focus} onClick=${press}>
-      <span role="gridcell" class="name" style=${{ '--level': Math.min(level - 1, 8) }}><span class="turn" aria-hidden="true" data-open=${can ? String(open) : null}></span><span class="text" title=${displayLine(span.name)}>${span.name.startsWith(word) ? '' : html`<span class="word">${word}</span> `}<${Line} text=${span.name} /></span>${problem && html` <span class="hint">${displayLine(problem)}</span>`}</span>
+      <span role="gridcell" class="name" style=${{ '--level': Math.min(level - 1, 8) }}><span class="turn" aria-hidden="true" data-open=${can ? String(open) : null}></span><span class="text" title=${displayLine(span.name)}><span class="word">${wordOf(span)}</span><${Line} text=${span.name} /></span>${problem && html` <span class="hint">${displayLine(problem)}</span>`}</span>
       <span role="gridcell" class="track" aria-label=${`begins after ${duration(span.from - begin)}`}><span class="bar" data-point=${point ? '' : null} data-end=${span.end} style=${{ left: `min(${left * 100}%, 100% - 4px)`, width: `${Math.max(right - left, 0) * 100}%` }}></span></span>
       <span role="gridcell" class="took">${tookOf(span)}</span>
     </div>
     ${told && html`<div role="row" aria-level=${level + 1} aria-label="Details"><div role="gridcell" aria-colspan="3" class="about"><${About} span=${span} show=${show} /></div></div>`}`;
 }
 
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
-
-/** A time with its milliseconds. */
-const precise = (ms) => `${exact.format(ms)} .${String(ms % 1000).padStart(3, '0')}`;
+const exact = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: 'numeric', hour: 'numeric', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3 });
 
 // About has the details of a span.
 function About({ span, show }) {
   const notes = [endWords(span.end), span.before && 'It began before what it is listed under.', span.outlives && 'It ended after what it is listed under.', span.backwards && 'Its end was written with an earlier time than its begin: servers had different clocks.'].filter(Boolean);
   return html`<dl>
-      <${Detail} name="Begin">${precise(span.from)}<//>
-      ${span.to !== span.from && !span.open && html`<${Detail} name="End">${precise(span.to)}<//>`}
+      <${Detail} name="Begin">${exact.format(span.from)}<//>
+      ${span.to !== span.from && !span.open && html`<${Detail} name="End">${exact.format(span.to)}<//>`}
       <${Detail} name="State">${stateWords(span.state)}<//>
       ${span.run && html`<${Detail} name="Run"><${RunLink} id=${span.run} /><//>`}
       ${notes.length > 0 && html`<${Detail} name="Note">${notes.map((note, i) => html`<span key=${i}>${note[0].toUpperCase()}${note.slice(1)} </span>`)}<//>`}
