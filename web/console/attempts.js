@@ -46,7 +46,8 @@ function errorOf({ state, detail }) {
 }
 
 function difference({ a, b }) {
-  if (!a || !b) return a ? 'only in the first' : 'only in the second';
+  if (!a) return 'only in the second';
+  if (!b) return ['effect', 'memo'].includes(a.kind) && a.state === 'done' ? 'recorded: not called again' : 'only in the first';
   const by = (b.to - b.from) - (a.to - a.from);
   const state = a.state === b.state ? '' : `${stateWords(a.state)} → ${stateWords(b.state)}`;
   if (by === 0) return state || 'the same';
@@ -54,11 +55,14 @@ function difference({ a, b }) {
 }
 
 function Summary({ of }) {
-  const count = (kind) => of.children.filter((one) => one.kind === kind).length;
+  const count = (one, many, ...kinds) => {
+    const n = of.children.filter(({ kind }) => kinds.includes(kind)).length;
+    return `${number(n)} ${n === 1 ? one : many}`;
+  };
   const failed = of.children.filter(({ state }) => state === 'failed').length;
   return html`<div class="card"><p class="meta"><strong>Attempt ${of.attempt}</strong> <span>${stateWords(of.state)}</span> <span>${of.end === 'log' || of.end === 'now' ? '' : 'at most '}${duration(of.to - of.from)}</span></p>
     <dl>
-      <${Detail} name="In it">${number(count('step'))} steps, ${number(count('tool'))} tools, ${number(count('effect') + count('memo'))} effects and memos, ${number(failed)} failed<//>
+      <${Detail} name="In it">${count('step', 'steps', 'step')}, ${count('tool', 'tools', 'tool')}, ${count('effect or memo', 'effects and memos', 'effect', 'memo')}, ${number(failed)} failed<//>
       ${of.detail.filter(([name]) => name !== 'Worker').map(([name, value], i) => html`<${Detail} key=${i} name=${name}><${Line} text=${value} /><//>`)}
     </dl></div>`;
 }

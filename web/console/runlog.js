@@ -118,7 +118,7 @@ class Logs {
     });
   }
 
-  // once runs a read of a kind at most once at a time for a run; a call meanwhile causes another one.
+  // once runs a read of a kind at most once at a time for a run; another call during it causes another one.
   async #once(id, kind, read) {
     const log = this.#logs.get(id);
     const { signal } = this.#stop;
@@ -132,7 +132,7 @@ class Logs {
       await read(log, signal);
       log.error = null;
     } catch (error) {
-      if (!signal.aborted && error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
+      if (!signal.aborted && error.code === 'unauthenticated') lose();
       log.error = error;
     }
     log.busy.delete(kind);

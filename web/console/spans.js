@@ -149,7 +149,7 @@ class Builder {
     else if (kind === 'step') this.#readStep(entry, at, body);
     else if (kind === 'send') this.#readSend(entry, at, body);
     else if (kind === 'message' && body.role === 'assistant') this.#add(entry, span(`m${entry.seq}`, 'message', string(body.text, 'Message'), at, { state: body.partial ? 'unknown' : 'done', detail: given([['Text', body.text], ['Incomplete', body.partial ? 'its attempt ended before it was complete' : null]]) }));
-    else if (kind === 'message.read') this.#add(entry, span(`m${entry.seq}`, 'note', 'Read a message that came meanwhile', at));
+    else if (kind === 'message.read') this.#add(entry, span(`m${entry.seq}`, 'note', 'Read a message that was steered into it', at));
   }
 
   // home returns the list of the spans of the attempt of an entry, or of the run if it is of none.
