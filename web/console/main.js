@@ -180,7 +180,7 @@ function useShortcuts(pages, help) {
 function Help({ pages, close }) {
   const keys = [
     ...pages.map(({ key, title }) => [`g ${key}`, title]), ['/', 'Filter'], ['j, k', 'Next and previous row or question'],
-    ['x', 'Select the row (runs)'], ['a, d', 'Approve or deny the question (inbox); a begins an answer'],
+    ['x', 'Select the row (runs)'], ['↑, ↓, ←, →', 'Move in the time of a run, open and close; Enter shows details'], ['a, d', 'Approve or deny the question (inbox); a begins an answer'],
     ['A, D', 'Approve or deny all of its group'], ['u', 'Undo the last decision, within 5 seconds'], ['?', 'These keys'],
   ];
   return html`<${Modal} title="Keys" close=${close}>

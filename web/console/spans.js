@@ -94,6 +94,9 @@ function string(value, otherwise = '') {
   return typeof value === 'number' ? String(value) : otherwise;
 }
 
+// unmarked returns the begin of a text without the commonest marks of Markdown.
+const unmarked = (text) => string(typeof text === 'string' ? text.slice(0, 2 * MOST_NAME).replace(/\*\*|`+|^#{1,6} /gm, '').trim() : '', 'Message');
+
 /** @returns {Span} */
 function span(id, kind, name, from, more = {}) {
   return {
@@ -148,7 +151,7 @@ class Builder {
     else if (kind.startsWith('tool.')) this.#readTool(entry, at, body);
     else if (kind === 'step') this.#readStep(entry, at, body);
     else if (kind === 'send') this.#readSend(entry, at, body);
-    else if (kind === 'message' && body.role === 'assistant') this.#add(entry, span(`m${entry.seq}`, 'message', string(body.text, 'Message'), at, { state: body.partial ? 'unknown' : 'done', detail: given([['Text', body.text], ['Incomplete', body.partial ? 'its attempt ended before it was complete' : null]]) }));
+    else if (kind === 'message' && body.role === 'assistant') this.#add(entry, span(`m${entry.seq}`, 'message', unmarked(body.text), at, { state: body.partial ? 'unknown' : 'done', detail: given([['Text', body.text], ['Incomplete', body.partial ? 'its attempt ended before it was complete' : null]]) }));
     else if (kind === 'message.read') this.#add(entry, span(`m${entry.seq}`, 'note', 'Read a message that was steered into it', at));
   }
 

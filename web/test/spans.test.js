@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
+import { merge, trim } from '../console/loaded.js';
 import { makeScale, placeOf, ticks } from '../console/scale.js';
-import { compare, spansOf, sumUp } from '../console/spans.js';
+import { compare, gapKinds, keptOf, spansOf, sumUp } from '../console/spans.js';
 
 const BEGIN = Date.parse('2026-11-29T10:00:00Z');
 const at = (ms) => new Date(BEGIN + ms).toISOString();
@@ -238,4 +239,42 @@ describe('the time axis', () => {
       for (const [j, part] of scale.parts.entries()) assert.ok(part.right >= part.left && (j === 0 || part.from === scale.parts[j - 1].to), JSON.stringify(scale.parts));
     }
   });
+});
+
+describe('the loaded entries of a run', () => {
+  test('are merged in order, each once', () => {
+    const all = log(...Array.from({ length: 9 }, (_, i) => [i, 'step', 1]));
+    const seqs = (list) => list.map(({ seq }) => seq);
+    assert.deepEqual(seqs(merge(all.slice(0, 4), all.slice(4))), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert.deepEqual(seqs(merge(all.slice(2, 6), [all[0], all[3], all[8]])), [1, 3, 4, 5, 6, 9]);
+    assert.deepEqual(seqs(merge([], [])), []);
+  });
+
+  test('are not more than a page may hold: the first, the newest, and what says when attempts begin and end', () => {
+    const held = { entries: [], gap: null, blind: false };
+    const kinds = ['tool.started', 'tool.finished', 'step', 'run.started', 'run.rescheduled'];
+    for (let n = 0; n < 5000; n++) {
+      held.entries = merge(held.entries, [{ thread: 't', seq: n + 1, kind: kinds[n % (n < 300 ? 5 : 3)], run: 'r', attempt: 1, at: at(n), body: {} }]);
+      trim(held, 400, 100);
+      assert.ok(held.entries.length <= 400, `${held.entries.length} entries`);
+    }
+    const { entries, gap } = held;
+    assert.equal(entries.at(-1).seq, 5000);
+    assert.deepEqual(entries.slice(0, 100).map(({ seq }) => seq), Array.from({ length: 100 }, (_, i) => i + 1));
+    assert.equal(gap.after, 100);
+    assert.ok(gap.before > 4700 && entries.filter(({ seq }) => seq >= gap.before).every(({ seq }, i) => seq === gap.before + i), 'the newest ones have no gap');
+    const between = entries.filter(({ seq }) => seq > gap.after && seq < gap.before);
+    assert.deepEqual([between.length, between.every(({ kind }) => gapKinds.includes(kind))], [80, true]); // all of 101 to 300
+    assert.equal(held.blind, false);
+  });
+});
+
+test('a retry keeps recorded effects and decisions, until one started over', () => {
+  const entries = log(
+    [0, 'run.started', 1, {}], [1, 'effect.intended', 1, { name: 'mail' }], [2, 'effect.settled', 1, { name: 'mail', result: 1 }], [3, 'effect.settled', 1, { name: 'plan', result: 2 }],
+    [4, 'effect.intended', 1, { name: 'pay' }], [5, 'effect.settled', 1, { name: 'pay', error: 'no' }], [6, 'effect.intended', 1, { name: 'ship' }], [7, 'ticket.decided', 0, { ticket: 'q' }], [8, 'send', 1, { run: 'k' }],
+  );
+  assert.deepEqual(keptOf(entries), { done: ['mail', 'plan'], failed: ['pay'], unknown: ['ship'], decided: 1, sent: 1 });
+  assert.deepEqual(keptOf([...entries, ...log([9, 'run.retried', 0, { by: 'ann' }])]).done, ['mail', 'plan']);
+  assert.deepEqual(keptOf([...entries, ...log([9, 'run.retried', 0, { by: 'ann', fresh: true }])]), { done: [], failed: [], unknown: [], decided: 0, sent: 1 });
 });
