@@ -21,6 +21,7 @@ export function Log({ logs, wanted }) {
   const [attempt, setAttempt] = useState('');
   const [text, setText] = useState('');
   const [most, setMost] = useState(SHOWN);
+  const [newest, setNewest] = useState(false); // first
   const [open, setOpen] = useState({ all: false, turned: new Set() });
   const sought = useLater(text.trim().toLowerCase());
   const kinds = new Map();
@@ -33,6 +34,7 @@ export function Log({ logs, wanted }) {
     setKind('');
     setAttempt('');
     setText('');
+    setNewest(false);
     setMost((old) => Math.max(old, entries.findIndex(({ seq }) => seq === wanted.seq) + SHOWN));
     setOpen((old) => (old.all === old.turned.has(wanted.seq) ? { ...old, turned: flip(old.turned, wanted.seq) } : old));
   }, [wanted]);
@@ -42,7 +44,8 @@ export function Log({ logs, wanted }) {
     row?.scrollIntoView({ block: 'center' });
   }, [wanted, most, kind, attempt, sought]);
   const filtered = kind || attempt || sought;
-  const shown = found.slice(0, most);
+  const shown = newest ? found.slice(-most).reverse() : found.slice(0, most);
+  const crossed = (a, b) => gap && !filtered && a && (a.seq < gap.before) !== (b.seq < gap.before);
   return html`<section class="log" aria-label="Log">
     <h2>Log</h2>
     <div class="tools">
@@ -50,12 +53,13 @@ export function Log({ logs, wanted }) {
       <select aria-label="Kind of entry" value=${kind} onChange=${(event) => setKind(event.target.value)}><option value="">All kinds</option>${[...kinds].sort().map(([one, n]) => html`<option key=${one} value=${one} selected=${one === kind}>${displayLine(kindWords(one))} (${number(n)})</option>`)}</select>
       ${attempts.length > 1 && html`<select aria-label="Attempt" value=${attempt} onChange=${(event) => setAttempt(event.target.value)}><option value="">All attempts</option>${attempts.map((n) => html`<option key=${n} value=${n} selected=${String(n) === attempt}>Attempt ${n}</option>`)}</select>`}
       <button type="button" class="quiet" onClick=${() => setOpen({ all: !open.all, turned: new Set() })}>${open.all ? 'Fold all' : 'Unfold all'}</button>
+      <button type="button" class="quiet" aria-pressed=${String(newest)} onClick=${() => setNewest(!newest)}>Newest first</button>
       <span class="count" role="status">${filtered ? `${number(found.length)} of ${number(entries.length)} loaded entries` : `${number(entries.length)} ${entries.length === 1 ? 'entry' : 'entries'}`}</span>
     </div>
     ${gap && html`<${Gap} logs=${logs} gap=${gap} blind=${blind} full=${full} />`}
     ${found.length === 0 && html`<p class="hint">${filtered ? 'No loaded entry matches.' : 'No entries.'}</p>`}
     <ol class="entries" ref=${list}>${shown.map((entry, i) => html`
-      ${gap && !filtered && i > 0 && entry.seq >= gap.before && shown[i - 1].seq < gap.before && html`<li key="gap" class="gap-row hint">Between these, entries are not loaded.</li>`}
+      ${crossed(shown[i - 1], entry) && html`<li key="gap" class="gap-row hint">Between these, entries are not loaded.</li>`}
       <${Entry} key=${entry.seq} run=${run} entry=${entry} open=${open.all !== open.turned.has(entry.seq)} turn=${() => setOpen((old) => ({ ...old, turned: flip(old.turned, entry.seq) }))} />`)}</ol>
     ${found.length > most && html`<p><button type="button" class="quiet" onClick=${() => setMost(most + SHOWN)}>Show ${number(Math.min(SHOWN, found.length - most))} more of ${number(found.length - most)}</button></p>`}
   </section>`;

@@ -109,17 +109,17 @@ export function ticks({ parts, drawn, from }, width, format) {
   const step = STEPS.find((one) => one >= wanted) ?? Math.ceil(wanted / (365 * D)) * 365 * D;
   /** @type {{ at: number, text: string, short: boolean }[]} */
   const out = [];
-  for (const part of parts.filter(({ short }) => short)) out.push({ at: (part.left + part.right) / 2, text: format(part.to - part.from), short: true });
-  const taken = [...out];
-  const free = (at) => taken.every((one) => Math.abs(one.at - at) * width >= ROOM);
-  let last = -Infinity;
+  const free = (at) => out.every((one) => Math.abs(one.at - at) * width >= ROOM);
+  for (const part of parts) {
+    const at = (part.left + part.right) / 2;
+    if (part.short && free(at)) out.push({ at, text: format(part.to - part.from), short: true });
+  }
   for (const part of parts) {
     if (part.short) continue;
     for (let n = part.from === from ? 0 : 1; part.from + n * step <= part.to; n++) {
       const at = part.left + (part.right - part.left) * n * step / (part.to - part.from);
-      if (!free(at) || (at - last) * width < ROOM || (at > 0 && (1 - at) * width < ROOM / 2)) continue;
+      if (!free(at) || (at > 0 && (1 - at) * width < ROOM / 2)) continue;
       out.push({ at, text: `${part.from === from ? '' : '+'}${n === 0 ? '0' : format(n * step)}`, short: false });
-      last = at;
     }
   }
   return out.sort((a, b) => a.at - b.at);

@@ -372,6 +372,8 @@ function childSpan(row, id, at, now) {
   return made;
 }
 
+const count = (n) => n.toLocaleString();
+
 /**
  * The first spans of a list, and one of kind more that sums up the others.
  * @param {Span[]} spans
@@ -384,7 +386,7 @@ export function sumUp(spans, most) {
   let from = Infinity;
   let to = -Infinity;
   for (const one of rest) [from, to] = [Math.min(from, one.from), Math.max(to, one.to)];
-  const sum = span(`more ${rest[0].id}`, 'more', `${rest.length} more${failed > 0 ? `, ${failed} failed` : ''}`, from, { count: rest.length, state: failed > 0 ? 'failed' : 'done', attempt: rest[0].attempt });
+  const sum = span(`more ${rest[0].id}`, 'more', `${count(rest.length)} more${failed > 0 ? `, ${count(failed)} failed` : ''}`, from, { count: rest.length, state: failed > 0 ? 'failed' : 'done', attempt: rest[0].attempt });
   close(sum, to, rest.some(({ open }) => open) ? 'now' : 'log');
   return [...spans.slice(0, most), sum];
 }

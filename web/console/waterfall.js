@@ -10,6 +10,7 @@ import { duration, number, whole } from './words.js';
 
 const SHOWN = 100; // spans below one that are shown; the others are summed up
 const OPEN = 5; // attempts that are open at the begin; of more, only the last one is
+const BANDS = 100; // shortened parts that are marked in the rows
 const DEEPEST = 20; // runs that have sent each other
 
 /** @typedef {import('./spans.js').Span} Span */
@@ -63,7 +64,7 @@ export function Waterfall({ logs, now, show }) {
     event.preventDefault();
     act();
   };
-  const breaks = short.length > 0 ? `linear-gradient(to right, ${short.map(({ left, right }) => `transparent ${left * 100}%, var(--break) ${left * 100}% ${right * 100}%, transparent ${right * 100}%`).join(', ')})` : 'none';
+  const breaks = short.length > 0 && short.length <= BANDS ? `linear-gradient(to right, ${short.map(({ left, right }) => `transparent ${left * 100}%, var(--break) ${left * 100}% ${right * 100}%, transparent ${right * 100}%`).join(', ')})` : 'none';
   return html`<section class="waterfall" aria-label="Time of the run">
     <div class="head">
       <h2>Time</h2>

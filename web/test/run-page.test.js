@@ -214,13 +214,15 @@ describe('the page of a run', () => {
     await operator.enter(`run/${run}`);
     const { page } = operator;
     await item(page, /^Attempt 1, done/).waitFor();
-    await item(page, /^\d+ more/).waitFor();
+    await item(page, /^[\d,]+ more/).waitFor();
     const read = requests.filter((url) => url.includes('/entries'));
     assert.ok(read.length <= 8, `${read.length} requests for entries`);
     await page.getByText('The first and the last entries are loaded.').waitFor();
     assert.ok(await page.locator('.entries > li').count() <= 201 && await page.locator('.item').count() <= 110);
-    await item(page, /^\d+ more/).click();
+    await item(page, /^[\d,]+ more/).click();
     await page.waitForFunction(() => document.querySelectorAll('.item').length > 300);
+    await operator.button('Newest first').click();
+    await page.waitForFunction(() => document.querySelector('.entries .kind').textContent === 'Completed');
     const before = await page.locator('.log .count').textContent();
     await page.locator('.log').getByRole('button', { name: 'Load more' }).click();
     await page.waitForFunction((old) => document.querySelector('.log .count').textContent !== old, before);
