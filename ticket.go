@@ -20,6 +20,7 @@ type Ticket struct {
 	ID        string          `json:"id"`
 	Thread    string          `json:"thread"`
 	Run       string          `json:"run"`
+	Agent     string          `json:"-"`    // of its run, set by the store; a ticket's row does not have it
 	Name      string          `json:"name"` // unique in the run
 	Kind      TicketKind      `json:"kind"`
 	Prompt    string          `json:"prompt"`

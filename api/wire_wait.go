@@ -14,6 +14,7 @@ type Ticket struct {
 	ID        string               `json:"id" doc:"Unique among all tickets; opaque, the same for the same run and name."`
 	Thread    string               `json:"thread" doc:"Id of the thread of its run."`
 	Run       string               `json:"run" doc:"Id of the run that waits for it."`
+	Agent     string               `json:"agent" doc:"Agent of its run, which asks."`
 	Name      string               `json:"name" doc:"Given by the agent, unique in its run."`
 	Kind      mailroom.TicketKind  `json:"kind" enum:"approval,input,children,timer,event" doc:"children: the end of a run that it has sent."`
 	Prompt    *string              `json:"prompt" doc:"What is asked."`

@@ -13,7 +13,7 @@ import (
 	"mailroom/api"
 )
 
-// Tickets returns a page of tickets. A filter can use state, kind, thread and run.
+// Tickets returns a page of tickets. A filter can use id, state, kind, agent, thread and run.
 func (c *Client) Tickets(ctx context.Context, q ListQuery) (api.Page[api.Ticket], error) {
 	return get[api.Page[api.Ticket]](ctx, c, "/v1/tickets", q.values())
 }

@@ -32,7 +32,7 @@ func (h *questionHandlers) question(ctx context.Context, in *questionInput) (*bo
 	if err != nil {
 		return nil, err
 	}
-	return h.show(ctx, opened.ticket, opened.link)
+	return showQuestion(opened.ticket, opened.link), nil
 }
 
 type questionDecisionInput struct{ Body api.QuestionDecision }
@@ -51,7 +51,7 @@ func (h *questionHandlers) decide(ctx context.Context, in *questionDecisionInput
 	if err != nil {
 		return nil, request.Locate("body.", err)
 	}
-	return h.show(ctx, k, opened.link)
+	return showQuestion(k, opened.link), nil
 }
 
 // openedLink says what a valid link permits.
@@ -98,17 +98,9 @@ func (h *questionHandlers) open(ctx context.Context, text string) (out openedLin
 	return out, err
 }
 
-// show returns the ticket k in the form that the page of its link shows.
-func (h *questionHandlers) show(ctx context.Context, k *mailroom.Ticket, link alert.Link) (*body[api.Question], error) {
-	out := api.Question{Ticket: request.ShowTicket(k), LinkExpiresAt: link.Expires}
-	err := h.find.View(ctx, func(rd store.Reader) error {
-		rows, err := rd.Runs(store.RunQuery{IDs: []string{k.Run}})
-		for _, r := range rows {
-			out.Agent = r.Agent
-		}
-		return err
-	})
-	return &body[api.Question]{out}, err
+// showQuestion returns the ticket k in the form that the page of its link shows.
+func showQuestion(k *mailroom.Ticket, link alert.Link) *body[api.Question] {
+	return &body[api.Question]{api.Question{Ticket: request.ShowTicket(k), Agent: k.Agent, LinkExpiresAt: link.Expires}}
 }
 
 // decisionOf returns the decision that was made with a link.

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +55,8 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	k := tickets["deploy"]
 	prompt, action := "Deploy?", "deploy"
 	want := api.Ticket{
-		ID: thread.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.TicketApproval,
+		ID: thread.TicketID(run, "deploy"), Thread: "t", Run: run, Agent: "echo", Name: "deploy",
+		Kind:   mailroom.TicketApproval,
 		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest,
 		State:  mailroom.TicketOpen,
 		Answer: []byte("null"), OpenedAt: k.OpenedAt,
@@ -72,6 +74,11 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 			t.Errorf("%s is not null in %s", absent, raw)
 		}
 	}
+	for q, n := range map[string]int{"agent:echo kind:approval": 1, "agent:e*": 2, "-agent:echo": 0} {
+		if got := mustCall[api.Page[api.Ticket]](f, "GET /v1/tickets?q="+url.QueryEscape(q), "").Items; len(got) != n {
+			t.Errorf("tickets that match %q: got %d, want %d", q, len(got), n)
+		}
+	}
 	shown := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
 	wait := &api.Wait{Tickets: []string{k.ID, tickets["colour"].ID}, Until: "all"}
 	if diff := cmp.Diff(wait, shown.Wait); diff != "" || shown.Status != mailroom.StatusWaiting {
@@ -83,8 +90,8 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 
 	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+
 		`","reason":"looks fine"}`)
-	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.VerdictApprove ||
-		*k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
+	if k.Agent != "echo" || k.State != mailroom.TicketDecided || k.Decision == nil ||
+		*k.Decision != mailroom.VerdictApprove || *k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
 		t.Errorf("approved: %+v", k)
 	}
 	if got := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusWaiting {

@@ -106,9 +106,9 @@ func (t *State) openTickets(r *mailroom.Run, asks []ask, now time.Time) {
 			continue
 		}
 		k := &mailroom.Ticket{
-			ID: TicketID(r.ID, a.Name), Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
-			Arguments: a.Arguments, Digest: a.digest, State: mailroom.TicketOpen, Answers: a.Answers, Holds: a.Holds,
-			OpenedAt: now,
+			ID: TicketID(r.ID, a.Name), Thread: t.ID, Run: r.ID, Agent: r.Agent, Name: a.Name, Kind: a.Kind,
+			Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Digest: a.digest, State: mailroom.TicketOpen,
+			Answers: a.Answers, Holds: a.Holds, OpenedAt: now,
 		}
 		if old != nil {
 			k.Key = old.Key

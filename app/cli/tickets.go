@@ -18,7 +18,8 @@ func ticketsCommand(con *command.Console) *cobra.Command {
 		Use:   "tickets",
 		Short: "List tickets, newest first",
 		Long: `List tickets, newest first. A ticket is what a run waits for: an approval, an answer, an
-event, a timer or child runs. Filter fields: id, state, kind, thread and run.`,
+event, a timer or child runs. Filter fields: id, state, kind, agent,
+thread and run.`,
 		Example: `  mailroom tickets
   mailroom tickets --filter 'state:open kind:approval'
   mailroom tickets --filter 'thread:notes -state:open' -o wide`,
@@ -33,14 +34,14 @@ event, a timer or child runs. Filter fields: id, state, kind, thread and run.`,
 		},
 		wide: &table[api.Ticket]{
 			header: []string{
-				"ASKS", "ACTION", "ARGUMENTS", "KIND", "STATE", "OPENED", "EXPIRES", "DECIDED", "BY", "REASON", "TICKET", "RUN",
-				"THREAD",
+				"ASKS", "ACTION", "ARGUMENTS", "KIND", "STATE", "AGENT", "OPENED", "EXPIRES", "DECIDED", "BY", "REASON",
+				"TICKET", "RUN", "THREAD",
 			},
 			row: func(k api.Ticket) []string {
 				return []string{
 					command.Shorten(ticketSummary(k), 60), orDash(k.Action), command.Shorten(dashIfEmpty(arguments(k)), 100),
-					string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt), con.When(k.DecidedAt),
-					orDash(k.DecidedBy), orDash(k.Reason), k.ID, k.Run, k.Thread,
+					string(k.Kind), ticketState(k), k.Agent, con.When(k.OpenedAt), con.When(k.ExpiresAt),
+					con.When(k.DecidedAt), orDash(k.DecidedBy), orDash(k.Reason), k.ID, k.Run, k.Thread,
 				}
 			},
 		},

@@ -21,7 +21,7 @@ import (
 
 // ListParams are the parameters of every list.
 type ListParams struct {
-	Q      string `query:"q" doc:"Filter: terms such as status:failed; a row must match all of them; - negates, * matches, quotes group, commas separate alternatives (status:queued,running). Errors are found by any part (error:\"rate limit\"), of dead letters and of runs that wait for a retry, times by a day or an RFC 3339 time (created:2026-11-01), a comparison (created:>2026-11-01) or a range (created:2026-11-01..2026-11-07). Runs: id, status, agent, owner, thread, parent, class, reason, error, group, key, mode, via, created, finished, delivery (yes or no), metadata.K. Threads: id, agent, owner, status, updated. Tickets: id, state, kind, thread, run."`
+	Q      string `query:"q" doc:"Filter: terms such as status:failed; a row must match all of them; - negates, * matches, quotes group, commas separate alternatives (status:queued,running). Errors are found by any part (error:\"rate limit\"), of dead letters and of runs that wait for a retry, times by a day or an RFC 3339 time (created:2026-11-01), a comparison (created:>2026-11-01) or a range (created:2026-11-01..2026-11-07). Runs: id, status, agent, owner, thread, parent, class, reason, error, group, key, mode, via, created, finished, delivery (yes or no), metadata.K. Threads: id, agent, owner, status, updated. Tickets: id, state, kind, agent, thread, run."`
 	Cursor string `query:"cursor" doc:"The next of the previous page."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Items of the page at most."`
 }

@@ -20,7 +20,7 @@ func ticketKeys() []request.FilterKey {
 			string(mailroom.TicketApproval), string(mailroom.TicketInput), string(mailroom.TicketChildren),
 			string(mailroom.TicketTimer), string(mailroom.TicketEvent),
 		}},
-		{Name: "thread"}, {Name: "run"},
+		{Name: "thread"}, {Name: "run"}, {Name: "agent"},
 	}
 }
 
@@ -75,6 +75,8 @@ func (h *ListHandlers) Tickets(ctx context.Context, in *listTicketsInput) (*body
 					return string(k.Kind)
 				case "thread":
 					return k.Thread
+				case "agent":
+					return k.Agent
 				}
 				return k.Run
 			}}), nil

@@ -224,7 +224,9 @@ func (t *tx) writeTicket(k *mailroom.Ticket) error {
 	case !ok || old.Key != k.Key:
 		return t.fail("ticket %q with key %d does not exist", k.ID, k.Key)
 	}
-	t.tickets.put(k.ID, copyTicket(k))
+	c := copyTicket(k)
+	c.Agent = run.Agent
+	t.tickets.put(k.ID, c)
 	return nil
 }
 

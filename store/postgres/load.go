@@ -41,8 +41,8 @@ const (
 	runsNamed     = "SELECT unnest($1::text[]) AS id"
 	runsOfThreads = " UNION SELECT t.current_run" + busyThreads + " WHERE t.current_run IS NOT NULL"
 	runsOfKeys    = " UNION SELECT unnest(current_setting('mailroom.runs')::text[])" // set by loadKeys
-	withTickets   = `SELECT true, key, body FROM runs
-		UNION ALL SELECT false, k.key, k.body FROM runs r JOIN ticket k ON k.run = r.key`
+	withTickets   = "SELECT true, NULL, key, body FROM runs UNION ALL SELECT false, " + ticketColumns +
+		" FROM runs r JOIN ticket k ON k.run = r.key"
 	loadHeads = "SELECT t.id, r.pile, r.key, r.body" + busyThreads + headsOf + " AND t.id = ANY ($1::text[])"
 	headsOf   = ` CROSS JOIN LATERAL (
 			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 0 ORDER BY priority, place, key LIMIT 3)
@@ -94,6 +94,7 @@ func (l *loading) run(c *columns) error {
 		l.Tickets = append(l.Tickets, k)
 		return err
 	}
+	c.next() // the agent of a ticket
 	r, err := scanRun(c)
 	l.Runs = append(l.Runs, r)
 	return err

@@ -8,6 +8,8 @@ import (
 )
 
 const (
+	// ticketColumns are the values that scanTicket reads. The agent is not in the row, which is older than the field.
+	ticketColumns = "(SELECT a.agent FROM run a WHERE a.key = k.run), k.key, k.body"
 	insertTickets = `WITH w AS (INSERT INTO ticket (id, thread, run, owner, kind, state, body) SELECT u.id, t.key,
 		r.key, t.owner, u.kind, u.state, u.body
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[]) WITH ORDINALITY u (id,
@@ -20,7 +22,7 @@ const (
 )
 
 func scanTicket(c *columns) (*mailroom.Ticket, error) {
-	k := &mailroom.Ticket{Key: c.Int64()}
+	k := &mailroom.Ticket{Agent: c.Text(), Key: c.Int64()}
 	return k, format.ParseTicket(c.Text(), k)
 }
 
@@ -30,7 +32,7 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 		return r.ticketsWithin(q)
 	}
 	var s sqlstore.Select
-	s.Add("SELECT k.key, k.body FROM ticket k")
+	s.Add("SELECT " + ticketColumns + " FROM ticket k")
 	budget := q.Bytes
 	if q.Prefix != "" {
 		s.Under("k.id", q.Prefix, q.After)

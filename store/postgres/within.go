@@ -72,7 +72,8 @@ func (r reader) runsWithin(q store.RunQuery) ([]*mailroom.Run, error) {
 // ticketsWithin reads the tickets of an owner and of threads.
 func (r reader) ticketsWithin(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var s sqlstore.Select
-	s.Add("SELECT w.key, (SELECT k.body FROM ticket k WHERE k.key = w.key) FROM (")
+	s.Add("SELECT (SELECT a.agent FROM ticket k JOIN run a ON a.key = k.run WHERE k.key = w.key), w.key, " +
+		"(SELECT k.body FROM ticket k WHERE k.key = w.key) FROM (")
 	var conds []func(s *sqlstore.Select)
 	if q.Owner != "" {
 		conds = append(conds, func(s *sqlstore.Select) { s.Cond("k.owner = ?", q.Owner) })

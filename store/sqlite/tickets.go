@@ -12,7 +12,7 @@ import (
 
 const (
 	ticketColumns = `k.key, k.id, t.id, r.id, k.name, k.kind, k.prompt, k.action, k.digest, k.answers, k.holds, k.state,
-		k.expires_at, k.decision, k.reason, k.decided_by, k.decided_at, k.arguments, k.answer, k.opened_at`
+		k.expires_at, k.decision, k.reason, k.decided_by, k.decided_at, k.arguments, k.answer, k.opened_at, r.agent`
 
 	// CROSS JOIN fixes the order in which SQLite reads the tables.
 	ticketOwners  = " CROSS JOIN run r ON r.key = k.run CROSS JOIN thread t ON t.key = k.thread"
@@ -47,7 +47,7 @@ func scanTicket(c *columns) *mailroom.Ticket {
 		Answers: c.bool(), Holds: c.bool(), State: mailroom.TicketState(c.Text()), ExpiresAt: c.timeOrNil(),
 		Decision: mailroom.Verdict(c.Text()),
 		Reason:   c.Text(), DecidedBy: c.Text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(),
-		OpenedAt: c.Time(),
+		OpenedAt: c.Time(), Agent: c.Text(),
 	}
 }
 

@@ -92,8 +92,8 @@ func roundTripCases() []testCase {
 }
 
 func ticketsAreKept(t *testing.T, s *handle) {
-	zero, full := mailroom.Ticket{ID: "zero", Thread: "t", Run: "r"}, filled[mailroom.Ticket](6)
-	full.Key, full.Thread, full.Run = 0, "t", "r"
+	zero, full := mailroom.Ticket{ID: "zero", Thread: "t", Run: "r", Agent: "echo"}, filled[mailroom.Ticket](6)
+	full.Key, full.Thread, full.Run, full.Agent = 0, "t", "r", "echo"
 	s.write(&store.Changes{
 		Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{run("r", "t")},
 		Tickets: []*mailroom.Ticket{&full, &zero},

@@ -45,7 +45,7 @@ func partial(run string, offset int, text string) store.Partial {
 
 func ticket(id, run, thread string) *mailroom.Ticket {
 	return &mailroom.Ticket{
-		ID: id, Thread: thread, Run: run, Name: "name of " + id, Kind: mailroom.TicketApproval,
+		ID: id, Thread: thread, Run: run, Agent: "echo", Name: "name of " + id, Kind: mailroom.TicketApproval,
 		Digest: "digest of " + id, State: mailroom.TicketOpen,
 	}
 }
@@ -78,7 +78,7 @@ func fullChanges() *store.Changes {
 	w := filled[store.Worker](5)
 	w.ID = "w"
 	q := filled[mailroom.Ticket](6)
-	q.Key, q.ID, q.Thread, q.Run = 0, "q", "t", "r"
+	q.Key, q.ID, q.Thread, q.Run, q.Agent = 0, "q", "t", "r", r.Agent
 	a := filled[auth.Token](8)
 	a.Key, a.Name = 0, "ann"
 	v := filled[store.Reservation](10)

@@ -17,12 +17,8 @@ const GROUPS = 50; // groups that are shown at first, and added by a press
 const SETTLE = 400; // milliseconds after which a pointer may decide again when lines have moved
 const KINDS = { approval: 'Approvals', input: 'Questions', event: 'Events' };
 
-const agents = new Map(); // run: its agent, which does not change
-
-/** The open tickets that a person can decide, the oldest first, with their agents. */
+/** The open tickets that a person can decide, the oldest first. */
 async function openTickets(signal) {
-  const early = agents.size === 0 ? nameWaiting({ signal }) : null; // at the same time as the tickets
-  early?.catch(() => {}); // it is awaited below, unless the tickets fail first
   const found = [];
   let cursor;
   do {
@@ -30,31 +26,7 @@ async function openTickets(signal) {
     found.push(...page.items);
     cursor = page.next;
   } while (cursor && found.length < MOST);
-  await nameAgents([...new Set(found.map(({ run }) => run))], await early, signal);
-  return { tickets: found.reverse().map((ticket) => ({ ...ticket, agent: agents.get(ticket.run) ?? '' })), cut: Boolean(cursor) };
-}
-
-// nameAgents finds the agents of runs. Most of the runs that have a question wait, so that one request finds many. next
-// is the cursor after an early request.
-async function nameAgents(runs, next, signal) {
-  const unknown = () => runs.filter((run) => !agents.has(run));
-  for (let pages = 0; pages < 4 && unknown().length > 3 && next !== null; pages++) next = await nameWaiting({ cursor: next, signal });
-  await Promise.all(unknown().slice(0, 20).map(async (run) => {
-    const { agent } = await client.run(run, { signal }).catch((error) => { // it may be purged
-      if (signal.aborted || error.passing || error.code === 'unauthenticated') throw error;
-      return { agent: '' };
-    });
-    agents.set(run, agent);
-  }));
-  const asked = new Set(runs);
-  for (const run of agents.keys()) if (!asked.has(run)) agents.delete(run);
-}
-
-// nameWaiting notes the agents of a page of the runs that wait, the newest first. It returns the next cursor.
-async function nameWaiting({ cursor = undefined, signal }) {
-  const page = await client.runs({ q: 'status:waiting', cursor, limit: 500, signal });
-  for (const { id, agent } of page.items) agents.set(id, agent);
-  return page.next;
+  return { tickets: found.reverse(), cut: Boolean(cursor) };
 }
 
 export function Inbox({ params }) {
@@ -109,7 +81,7 @@ function Group({ group, at, setAt, count, more, decideAll }) {
   return html`<li class=${several ? 'card group' : 'card group one'}>
     <div class="asked">
       <div class="text">
-        <p class="meta"><strong>${several ? `${number(tickets.length)} ${KINDS[kind].toLowerCase()}` : TITLES[kind]}</strong> <span class="agent"><${Line} text=${agent || 'unknown agent'} /></span>${action && html` <code><${Line} text=${action} /></code>`}</p>
+        <p class="meta"><strong>${several ? `${number(tickets.length)} ${KINDS[kind].toLowerCase()}` : TITLES[kind]}</strong> <span class="agent"><${Line} text=${agent} /></span>${action && html` <code><${Line} text=${action} /></code>`}</p>
         <${Prompt} text=${prompt} />
       </div>
       ${several && may('decide') && html`<div class="both all">${kind === 'approval'

@@ -28,7 +28,7 @@ export function Together({ group, decision, close }) {
   const label = answers ? 'Answer to all' : 'Reason (optional)';
   return html`<${Modal} title=${`${VERBS[decision]} ${count}?`} close=${close}>
     <form class="stack together" onSubmit=${submit}>
-      <p class="meta"><strong><${Line} text=${group.agent || 'unknown agent'} /></strong>${group.action && html` <code><${Line} text=${group.action} /></code>`}</p>
+      <p class="meta"><strong><${Line} text=${group.agent} /></strong>${group.action && html` <code><${Line} text=${group.action} /></code>`}</p>
       <${Prompt} text=${group.prompt} />
       ${group.tickets.length > MOST && html`<p class="hint">The first ${number(MOST)} of ${number(group.tickets.length)}.</p>`}
       <ol class="each" tabindex="0" aria-label=${count}>${tickets.map((ticket) => html`<li key=${ticket.id}>

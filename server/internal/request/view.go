@@ -241,7 +241,7 @@ func ThreadStatus(rd store.Reader, t *mailroom.Thread, queued int) (string, erro
 // ShowTicket makes the wire object of a ticket.
 func ShowTicket(k *mailroom.Ticket) api.Ticket {
 	return api.Ticket{
-		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
+		ID: k.ID, Thread: k.Thread, Run: k.Run, Agent: k.Agent, Name: k.Name, Kind: k.Kind,
 		Prompt: Given(k.Prompt), Action: Given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
 		State: k.StateAt(time.Now()), OpenedAt: Known(k.OpenedAt), ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
 		Decision: Given(k.Decision), Answer: k.Answer, Reason: Given(k.Reason),
