@@ -183,10 +183,12 @@ function About({ span, show }) {
       <${Detail} name="State">${stateWords(span.state)}<//>
       ${span.run && html`<${Detail} name="Run"><${RunLink} id=${span.run} /><//>`}
       ${notes.length > 0 && html`<${Detail} name="Note">${notes.map((note, i) => html`<span key=${i}>${note[0].toUpperCase()}${note.slice(1)} </span>`)}<//>`}
-      ${span.detail.map(([name, value], i) => html`<${Detail} key=${i} name=${name}>${typeof value === 'string' && value.length < 200 && !value.includes('\n') ? html`<${Line} text=${value} />` : html`<${Block} value=${cut(value)} label=${name} />`}<//>`)}
+      ${span.detail.map(([name, value], i) => html`<${Detail} key=${i} name=${name}>${TIMES.has(name) && Date.parse(value) ? whole(value) : typeof value === 'string' && value.length < 200 && !value.includes('\n') ? html`<${Line} text=${value} />` : html`<${Block} value=${cut(value)} label=${name} />`}<//>`)}
     </dl>
     ${show && span.seq > 0 && html`<p><button type="button" class="link" onClick=${() => show(span.seq)}>Show it in the log</button></p>`}`;
 }
+
+const TIMES = new Set(['Next try', 'Until', 'Not before', 'Expires']); // terms whose values are times
 
 const LONG = 10_000; // characters of a value; the log has the whole
 

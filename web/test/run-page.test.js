@@ -148,6 +148,41 @@ describe('the page of a run', () => {
     await looks(operator, 'runlog');
   });
 
+  test('draws days of waiting narrow, says so, and shows the true scale and clocks that differ', async (t) => {
+    const { client, operator } = await arrive(t, { builder: async (s) => {
+      if (s.run.attempt > 1) return 'Done.';
+      await s.tool.started('c', 'look', {});
+      await pause(200);
+      await s.tool.finished('c', {});
+      throw new Error('later');
+    } });
+    const { run } = await client.send({ thread: 'days', text: 'wait', agent: 'builder' });
+    for await (const _ of client.follow({ run }));
+    const { page } = operator;
+    const later = (time) => new Date(Date.parse(time) + 3 * 86_400_000).toISOString();
+    await page.route('**/v1/threads/days/entries?*', async (route) => { // as if the second attempt came after three days
+      const response = await route.fetch();
+      const body = await response.json();
+      for (const entry of body.items) {
+        if (entry.attempt > 1) entry.at = later(entry.at);
+        if (entry.kind === 'run.completed') entry.at = new Date(Date.parse(entry.at) - 86_400_000).toISOString(); // a clock that is late
+      }
+      await route.fulfill({ response, json: body });
+    });
+    await operator.enter(`run/${run}`);
+    await page.getByText('One part in which nothing ran (3d 0h) is drawn narrow').or(page.getByText('One part in which nothing ran (3d) is drawn narrow')).waitFor();
+    await page.getByText('Servers had different clocks').waitFor();
+    await page.locator('.tick[data-short]').getByText('// 3d').waitFor();
+    const width = (name) => item(page, name).locator('.bar').evaluate((bar) => bar.getBoundingClientRect().width);
+    const tool = await width(/^Tool look/);
+    assert.ok(tool > 100, `the tool is ${tool} pixels wide`);
+    await looks(operator, 'days');
+    await operator.button('True scale').click();
+    await page.waitForFunction(() => !document.querySelector('.tick[data-short]'));
+    assert.ok(await width(/^Tool look/) < 10);
+    await operator.shot('console-days-true');
+  });
+
   test('compares two attempts, and says what a retry keeps', async (t) => {
     let works = false;
     let calls = 0;
