@@ -57,6 +57,8 @@ func queryRequests(runs int, middle time.Time) []struct{ name, path string } {
 		{"/v1/agents", "/v1/agents"},
 		{"runs of a day by minute", "/v1/stats/series"},
 		{"runs of a year by day", "/v1/stats/series?step=day"},
+		{"runs of a day by agent", "/v1/stats/sums"},
+		{"runs of 31 days by agent", "/v1/stats/sums?step=day"},
 		{"newest runs", "/v1/runs"},
 		{"status:completed", filtered("runs", "status:completed")},
 		{"status:running", filtered("runs", "status:running")},

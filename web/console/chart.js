@@ -7,20 +7,27 @@ const HEIGHT = 150;
 
 const barsPath = uPlot.paths.bars({ size: [0.9, 40], align: 1 });
 
+/** The ticks of a logarithmic axis of milliseconds. */
+const TICKS = [1, 10, 100, 1e3, 1e4, 6e4, 6e5, 3.6e6, 3.6e7, 3.6e8];
+/** The distances of ticks that are whole numbers. */
+const WHOLE = [1, 2, 5].flatMap((n) => Array.from({ length: 15 }, (_, i) => n * 10 ** i)).sort((a, b) => a - b);
+
 /**
  * Draws series over periods of a length, which begin at times, all in seconds. Each series has a name, a color (a variable of the style sheet), the
- * values of the times, and kind: stacked bars, in the order of the series from below, or lines. format makes
- * text of a value. log draws the values on a logarithmic scale. The summary says in words what the chart shows.
+ * values of the times, and all, the text of what they come to, which the legend has until the pointer is over a time. kind: stacked bars,
+ * in the order of the series from below, or lines. format makes text of a value. log draws milliseconds on a logarithmic scale; whole: the values
+ * are whole numbers. The summary says in words what the chart shows.
  */
-export function Chart({ title, summary, times, length, series, format, kind = 'bars', log = false }) {
+export function Chart({ title, summary, times, length, series, format, kind = 'bars', log = false, whole = false }) {
   const node = useRef(null);
   const shown = useRef(null);
   const width = useRef(0);
-  const data = [times, ...heights(series, kind)];
+  const drawn = log ? series.map((one) => ({ ...one, values: one.values.map((value) => (value === null ? null : Math.log10(value))) })) : series;
+  const data = [times, ...heights(drawn, kind)];
   useEffect(() => {
     const draw = () => {
       shown.current?.destroy();
-      shown.current = new uPlot(options({ width: width.current || node.current.clientWidth, span: [times[0], times.at(-1) + length], series, format, kind, log }), data, node.current);
+      shown.current = new uPlot(options({ width: width.current || node.current.clientWidth, span: [times[0], times.at(-1) + length], series, format, kind, log, whole }), data, node.current);
     };
     const dark = matchMedia('(prefers-color-scheme: dark)');
     const size = new ResizeObserver(([{ contentRect }]) => {
@@ -58,23 +65,30 @@ function moment(seconds, apart) {
 }
 
 /** @returns {any} */
-function options({ width, span, series, format, kind, log }) {
+function options({ width, span, series, format, kind, log, whole }) {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const font = '11px system-ui, sans-serif';
   const axis = { stroke: color('--soft'), font, grid: { stroke: color('--line'), width: 1 }, ticks: { show: false } };
   const drawn = kind === 'bars' ? [...series].reverse() : series;
   return {
-    width, height: HEIGHT, padding: [8, 8, 0, 0], cursor: { y: false, drag: { x: false, y: false }, points: { show: kind !== 'bars' } },
-    scales: { x: { range: () => span }, y: log ? { distr: 3, log: 10 } : { range: (_, __, max) => [0, max > 0 ? max * 1.05 : 1] } },
-    axes: [{ ...axis, size: 30, values: (_, ticks, __, ___, apart) => ticks.map((at) => (at === null ? '' : moment(at, apart))) }, { ...axis, size: 58, values: (_, ticks) => ticks.map((value) => (value === null ? '' : format(value))) }],
+    width, height: HEIGHT, padding: [8, 20, 0, 0], cursor: { y: false, drag: { x: false, y: false }, points: { show: kind !== 'bars' } },
+    scales: { x: { range: () => span }, y: { range: log ? (_, min, max) => decades(min, max) : (_, __, max) => [0, max > 0 ? max * 1.05 : 1] } },
+    axes: [{ ...axis, size: 30, values: (_, ticks, __, ___, apart) => ticks.map((at) => (at === null ? '' : moment(at, apart))) }, { ...axis, size: 58, ...(log && { splits: (_, __, min, max) => TICKS.map(Math.log10).filter((at) => at >= min && at <= max) }), ...(whole && { incrs: WHOLE }), values: (_, ticks) => ticks.map((value) => (value === null ? '' : format(log ? 10 ** value : value))) }],
     series: [
-      { value: (_, at) => (at === null ? '' : new Date(at * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' })), label: 'From' },
-      ...drawn.map(({ name, color: of, values }) => ({
+      { value: (_, at) => (at === null ? 'whole range' : new Date(at * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' })), label: 'Time' },
+      ...drawn.map(({ name, color: of, values, all }) => ({
         label: name, stroke: color(of), width: kind === 'bars' ? 0 : 1.5, fill: kind === 'bars' ? color(of) : undefined,
         paths: kind === 'bars' ? barsPath : undefined, points: { show: kind === 'lines', size: 4 },
-        value: (_, __, ___, i) => (i === null || values[i] === null ? '–' : format(values[i])),
+        value: (_, __, ___, i) => (i === null ? all : values[i] === null ? '–' : format(values[i])),
       })),
     ],
   };
+}
+
+/** The decades around logarithms, at least one. */
+function decades(min, max) {
+  if (min === null) return [0, 3];
+  const from = Math.floor(min);
+  return [from, Math.max(Math.ceil(max), from + 1)];
 }

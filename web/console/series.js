@@ -16,11 +16,34 @@ export const RANGES = {
 /** Sums are the values of a bar that add up. */
 const SUMS = ['completed', 'failed', 'cancelled', 'started', 'start_delay_ms', 'ran_ms', 'input_tokens', 'output_tokens', 'cost_usd'];
 
-/** What to ask the server for: whole bars of a range, the last one with now (in milliseconds). */
-export function request(range, now) {
+/**
+ * What to ask the server for: whole bars of a range, the last one with now (in milliseconds). With before, it is the range
+ * before that one, of the same length.
+ */
+export function request(range, now, { before = false } = {}) {
   const { step, seconds, bar } = RANGES[range];
-  const last = Math.floor(now / 1000 / bar) * bar;
-  return { step, from: time(last + bar - seconds), to: time(last + bar) };
+  const end = Math.floor(now / 1000 / bar) * bar + bar - (before ? seconds : 0);
+  return { step, from: time(end - seconds), to: time(end) };
+}
+
+/** The periods of a range that the server adds up by agent, at most 31: seconds of one, and how many. */
+const ADDED = { hour: ['hour', 3_600, 2], day: ['hour', 3_600, 24], week: ['day', 86_400, 7], month: ['day', 86_400, 30], year: ['day', 86_400, 31] };
+
+/** What to ask the server for to compare agents: whole periods, the last one with now (in milliseconds). */
+export function sumsRequest(range, now) {
+  const [step, length, periods] = ADDED[range];
+  const end = Math.floor(now / 1000 / length) * length + length;
+  return { step, from: time(end - periods * length), to: time(end) };
+}
+
+/** What people read of sums: the runs that ended, the parts of them that failed and succeeded, and the average delay in milliseconds; null: of no run. */
+export function read({ completed, failed, cancelled, started, start_delay_ms: delay, cost_usd: cost }) {
+  const ended = completed + failed + cancelled;
+  const decided = completed + failed;
+  return {
+    ended, cost, failed, failing: ended > 0 ? failed / ended : null, success: decided > 0 ? completed / decided : null,
+    delay: started > 0 ? delay / started : null, each: ended > 0 ? cost / ended : null,
+  };
 }
 
 const time = (seconds) => new Date(seconds * 1000).toISOString();

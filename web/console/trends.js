@@ -6,13 +6,10 @@ import { address, go } from './address.js';
 import { Chart } from './chart.js';
 import { useLoad, useNow } from './load.js';
 import { Line, Problem } from './parts.js';
-import { bars, mostWithin, RANGES, request, total } from './series.js';
-import { duration, number } from './words.js';
+import { bars, mostWithin, RANGES, read, request, total } from './series.js';
+import { dollars, duration, number, percent } from './words.js';
 
 const compact = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
-const dollars = new Intl.NumberFormat(undefined, { style: 'currency', currency: 'USD', maximumSignificantDigits: 3 });
-
-const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumSignificantDigits: 2 });
 
 const RENEW = 20; // seconds between requests; one for each run that ends would make the server read much
 
@@ -24,9 +21,12 @@ export function Trends({ agents = [], of = '' }) {
   const { range: asked, agent = of } = address.value.params;
   const range = RANGES[asked] ? asked : 'day';
   const turn = Math.floor(useNow(RENEW) / 1000 / RENEW);
-  const { data, error, reload } = useLoad(async (signal) => ({
-    range, series: await client.series({ ...request(range, Date.now()), agent: agent || undefined, signal }),
-  }), [range, agent, turn], []);
+  const { data, error, reload } = useLoad(async (signal) => {
+    const now = Date.now();
+    const ask = (before) => client.series({ ...request(range, now, { before }), agent: agent || undefined, signal });
+    const [series, earlier] = await Promise.all([ask(false), ask(true)]);
+    return { range, series, earlier };
+  }, [range, agent, turn], []);
   const choose = (params) => go(of ? 'agent' : 'overview', of, { ...address.value.params, ...params }, { replace: true });
   return html`<div class="tools">
       <h2>Runs that ended</h2><span class="gap"></span>
@@ -40,10 +40,41 @@ export function Trends({ agents = [], of = '' }) {
     ${data && html`<${Charts} ...${data} />`}`;
 }
 
-/** Which part of a whole a number is, if that says more than the number. */
-const part = (n, of) => (n > 0 && n < of ? ` (${percent.format(n / of)})` : '');
+/** Dollars on an axis, without digits that say nothing. */
+const axis = new Intl.NumberFormat('en', { style: 'currency', currency: 'USD', minimumFractionDigits: 0, maximumSignificantDigits: 3 });
+const money = (n) => axis.format(n);
 
-function Charts({ range, series }) {
+/** Which part of a whole a number is, if that says more than the number. */
+const part = (n, of) => (n > 0 && n < of ? ` (${percent(n / of)})` : '');
+
+/**
+ * A figure, and how it was before, with what that means: better, worse or ''. format makes text of a value.
+ */
+function Compared({ name, now, before, format, good = 0, note = '' }) {
+  const change = now === null || before === null ? 0 : Math.sign(now - before);
+  const word = change === 0 ? '' : change === good ? 'better' : change === -good ? 'worse' : '';
+  const than = change === 0 ? 'as before' : `${change > 0 ? '↑' : '↓'} from ${format(before)}`;
+  return html`<li><span class="value">${now === null ? '–' : format(now)}</span><span class="name">${name}${note && `, ${note}`}</span>
+    <span class="than" data-change=${word}>${before === null ? 'nothing before' : than}${word && html`<span class="unseen">, ${word}</span>`}</span></li>`;
+}
+
+/** Rates of a range against the range before. */
+function Figures({ range, sums, series, earlier }) {
+  const then = earlier.from === earlier.to ? null : read(total(bars(earlier, RANGES[range].bar)));
+  const now = read(sums);
+  const hours = (Date.parse(series.to) - Date.parse(series.from)) / 3_600_000;
+  const rate = now.ended / hours;
+  const each = range === 'hour' ? '' : rate >= 1 ? `${compact.format(rate)} an hour` : `${compact.format(rate * 24)} a day`;
+  const known = (value) => then && then.ended > 0 ? value : null;
+  return html`<ul class="figures compared" aria-label="Compared with the range before">
+    <${Compared} name="ended" note=${now.ended > 0 ? each : ''} now=${now.ended} before=${known(then?.ended)} format=${number} />
+    <${Compared} name="succeeded" note="without cancelled" now=${now.success} before=${known(then?.success) ?? null} format=${percent} good=${1} />
+    <${Compared} name="cost" note=${now.each > 0 ? `${dollars(now.each)} a run` : ''} now=${now.cost} before=${known(then?.cost)} format=${dollars} good=${-1} />
+    <${Compared} name="start delay" note="on average" now=${now.delay} before=${known(then?.delay) ?? null} format=${(ms) => duration(ms) || '0ms'} good=${-1} />
+  </ul>`;
+}
+
+function Charts({ range, series, earlier }) {
   const list = bars(series, RANGES[range].bar);
   if (list.length === 0) return html`<p class="hint">These times are no longer kept.</p>`;
   const sums = total(list);
@@ -53,27 +84,29 @@ function Charts({ range, series }) {
   const within = mostWithin(sums, bounds);
   const ended = sums.completed + sums.failed + sums.cancelled;
   const delay = (ms) => duration(ms) || '0ms';
-  return html`<div class="charts">
-    <${Chart} title="Ended" ...${x} format=${number}
+  return html`<${Figures} range=${range} sums=${sums} series=${series} earlier=${earlier} />
+  <div class="charts">
+    <${Chart} title="Ended" ...${x} format=${number} whole=${true}
       summary=${`${number(ended)} ended, ${number(sums.failed)} failed${part(sums.failed, ended)}, ${number(sums.cancelled)} cancelled`}
       series=${[
-        { name: 'Completed', color: '--good', values: column('completed') },
-        { name: 'Failed', color: '--bad', values: column('failed') },
-        { name: 'Cancelled', color: '--soft', values: column('cancelled') },
+        { name: 'Completed', color: '--good', all: number(sums.completed), values: column('completed') },
+        { name: 'Failed', color: '--bad', all: number(sums.failed), values: column('failed') },
+        { name: 'Cancelled', color: '--soft', all: number(sums.cancelled), values: column('cancelled') },
       ]} />
     <${Chart} title="Start delay" ...${x} format=${delay} kind="lines" log=${true}
       summary=${sums.started === 0 ? 'none started' : `${delay(sums.start_delay_ms / sums.started)} on average, 9 of 10 within ${within === Infinity ? `more than ${delay(bounds.at(-1))}` : delay(within)}`}
       series=${[
-        { name: 'Average', color: '--accent', values: list.map((bar) => (bar.started > 0 ? Math.max(1, bar.start_delay_ms / bar.started) : null)) },
-        { name: '9 of 10 within', color: '--warn', values: list.map((bar) => { const of = mostWithin(bar, bounds); return of === null ? null : Math.min(of, bounds.at(-1)); }) },
+        { name: 'Average', color: '--accent', all: sums.started > 0 ? delay(sums.start_delay_ms / sums.started) : 'none', values: list.map((bar) => (bar.started > 0 ? Math.max(1, bar.start_delay_ms / bar.started) : null)) },
+        { name: '9 of 10 within', color: '--warn', all: within === null ? 'none' : within === Infinity ? `over ${delay(bounds.at(-1))}` : delay(within), values: list.map((bar) => { const of = mostWithin(bar, bounds); return of === null ? null : Math.min(of, bounds.at(-1)); }) },
       ]} />
-    <${Chart} title="Tokens" ...${x} format=${(n) => compact.format(n)}
+    ${sums.input_tokens + sums.output_tokens > 0 && html`<${Chart} title="Tokens" ...${x} whole=${true} format=${(n) => compact.format(n)}
       summary=${`${compact.format(sums.input_tokens)} in, ${compact.format(sums.output_tokens)} out`}
       series=${[
-        { name: 'Output', color: '--accent', values: column('output_tokens') },
-        { name: 'Input', color: '--soft', values: column('input_tokens') },
-      ]} />
-    <${Chart} title="Cost" ...${x} format=${(n) => dollars.format(n)} summary=${`${dollars.format(sums.cost_usd)}, as the agents report it`}
-      series=${[{ name: 'Cost', color: '--accent', values: column('cost_usd') }]} />
-  </div>`;
+        { name: 'Output', color: '--accent', all: compact.format(sums.output_tokens), values: column('output_tokens') },
+        { name: 'Input', color: '--soft', all: compact.format(sums.input_tokens), values: column('input_tokens') },
+      ]} />`}
+    ${sums.cost_usd > 0 && html`<${Chart} title="Cost" ...${x} format=${money} summary=${`${dollars(sums.cost_usd)}, as the agents report it`}
+      series=${[{ name: 'Cost', color: '--accent', all: dollars(sums.cost_usd), values: column('cost_usd') }]} />`}
+  </div>
+  ${ended > 0 && sums.input_tokens + sums.output_tokens + sums.cost_usd === 0 && html`<p class="hint">No run of this range reported tokens or cost.</p>`}`;
 }

@@ -47,8 +47,13 @@ const few = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFract
 /** A number with few digits: 12.4K. */
 export const compact = (n) => few.format(n);
 
+const share = new Intl.NumberFormat(undefined, { style: 'percent', maximumSignificantDigits: 2 });
+
+/** A part of a whole as a percentage. What is not all is not shown as 100%. */
+export const percent = (part) => (part < 1 && part > 0.99 ? `${Math.floor(part * 1000) / 10}%` : share.format(part));
+
 /** US dollars: $0.0042, $12.50. */
-export const dollars = (n) => `$${n.toFixed(n < 1 ? 4 : 2)}`;
+export const dollars = (n) => n === 0 ? '$0' : `$${n.toFixed(n < 1 ? 4 : 2)}`;
 
 /** The first characters of an id, enough to tell ids of one list apart. */
 export function short(id) {

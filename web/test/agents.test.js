@@ -85,6 +85,18 @@ test('the list of agents is sorted with the keyboard, and keeps its order in the
   await operator.go('agents');
   const first = page.getByRole('region', { name: 'Agents' }).locator('tbody tr').first();
   await first.getByText('a0', { exact: true }).waitFor();
+  for (const name of ['Failed', 'Cost', 'Start delay', 'Last ended']) {
+    await operator.button(name).click();
+    await first.getByText('coder', { exact: true }).waitFor(); // the only one that has run
+    assert.equal(await page.getByRole('columnheader', { name }).getAttribute('aria-sort'), 'descending');
+  }
+  assert.match(await first.innerText(), /80%\s+\$0\s/);
+  await looks(operator, 'agents-sorted');
+  await page.setViewportSize({ width: 390, height: 900 });
+  await page.getByLabel('Sort by').selectOption('queued');
+  await first.getByText('a7', { exact: true }).waitFor();
+  assert.match(await first.innerText(), /3/, 'a phone shows the column of the order');
+  await page.setViewportSize({ width: 1440, height: 900 });
   await operator.button('Queued').focus();
   await page.keyboard.press('Enter');
   await first.getByText('a7', { exact: true }).waitFor();

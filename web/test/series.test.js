@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
-import { bars, mostWithin, RANGES, request, total } from '../console/series.js';
+import { bars, mostWithin, RANGES, read, request, sumsRequest, total } from '../console/series.js';
 
 const bounds = [10, 100, 1000];
 
@@ -18,6 +18,26 @@ describe('the bars of a chart', () => {
       assert.ok(Date.parse(from) / 1000 % bar === 0 && Date.parse(to) > now && Date.parse(to) - now <= bar * 1000, `${name}: ${from} to ${to}`);
       assert.ok(seconds / { minute: 60, hour: 3600, day: 86_400 }[step] <= 1500, name);
     }
+  });
+
+  test('a range is compared with the one before it, and agents by few whole periods', () => {
+    const now = Date.parse('2026-11-27T06:37:21.5Z');
+    for (const [name, { seconds }] of Object.entries(RANGES)) {
+      const before = request(name, now, { before: true });
+      assert.equal(before.to, request(name, now).from, name);
+      assert.equal((Date.parse(before.to) - Date.parse(before.from)) / 1000, seconds, name);
+      const { step, from, to } = sumsRequest(name, now);
+      const length = { hour: 3_600_000, day: 86_400_000 }[step];
+      assert.ok(Date.parse(from) % length === 0 && Date.parse(to) > now && Date.parse(to) - now <= length, `${name}: ${from} to ${to}`);
+      assert.ok((Date.parse(to) - Date.parse(from)) / length <= 31, name);
+    }
+  });
+
+  test('what people read of sums has no number of no run', () => {
+    const none = point('2026-11-27T06:00:00Z', {});
+    assert.deepEqual(read(none), { ended: 0, cost: 0, failed: 0, failing: null, success: null, delay: null, each: null });
+    const some = read({ ...none, completed: 1, failed: 1, cancelled: 2, started: 2, start_delay_ms: 30, cost_usd: 1 });
+    assert.deepEqual(some, { ended: 4, cost: 1, failed: 1, failing: 0.25, success: 0.5, delay: 15, each: 0.25 });
   });
 
   test('periods add up to bars without gaps', () => {
