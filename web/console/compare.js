@@ -50,11 +50,11 @@ export function Compare() {
     </div>
     <${Problem} error=${error} retry=${reload} />
     ${data && html`<div class="table compare" tabindex="0" role="region" aria-label="Comparison"><table>
-      <thead><tr><th scope="col">Agent</th>${Object.entries(MEASURES).map(([name, { title }]) => html`<th key=${name} scope="col" aria-sort=${name === by ? 'descending' : undefined}>${title}</th>`)}<th scope="col">Last ended</th></tr></thead>
+      <thead><tr><th scope="col">Agent</th>${Object.entries(MEASURES).map(([name, { title }]) => html`<th key=${name} scope="col" data-column=${name} data-sorted=${name === by ? '' : undefined} aria-sort=${name === by ? 'descending' : undefined}>${title}</th>`)}<th scope="col" data-column="last">Last ended</th></tr></thead>
       <tbody>${[...shown, ...(shown.length === items.length ? others : [])].map((item) => html`<tr key=${item.name}>
         <th scope="row">${item.name ? html`<a href=${link('agent', item.name, { range: asked })}><${Line} text=${item.name} /></a>` : html`<span class="hint">Agents that are gone, and alerts</span>`}</th>
-        ${Object.keys(MEASURES).map((name) => html`<${Measure} key=${name} item=${item} name=${name} />`)}
-        <td><${Time} at=${item.last_at} /></td></tr>`)}</tbody>
+        ${Object.keys(MEASURES).map((name) => html`<${Measure} key=${name} item=${item} name=${name} sorted=${name === by} />`)}
+        <td data-column="last"><${Time} at=${item.last_at} /></td></tr>`)}</tbody>
     </table></div>
     ${items.length > SHOWN && html`<p><a href=${link('agents', '', { sort: by, range: asked })}>All ${number(items.length)} agents that ended runs</a></p>`}`}`;
 }
