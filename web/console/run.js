@@ -114,7 +114,7 @@ function Details({ run, children, nextChildren }) {
   const { usage } = run;
   const labels = Object.entries(run.metadata ?? {});
   return html`<dl class="details">
-    <${Detail} name="Attempts">${run.attempt} of at most ${run.max_attempts} failures and ${run.max_crashes} crashes<//>
+    <${Detail} name="Attempts">${number(run.attempt)}, ${number(run.failures)} failed. It fails for good with failure ${number(run.max_attempts)}${run.max_crashes > 0 ? `, or after ${number(run.max_crashes)} lost workers in a row` : run.max_crashes === 0 ? ', or once its worker is lost' : ''}.<//>
     ${run.deadline && html`<${Detail} name="Deadline"><${Time} at=${run.deadline} /><//>`}
     ${run.started_at && html`<${Detail} name="Started"><${Time} at=${run.started_at} />, after ${duration(between(run.created_at, run.started_at))} in the queue<//>`}
     ${run.finished_at && html`<${Detail} name="Finished"><${Time} at=${run.finished_at} /><//>`}

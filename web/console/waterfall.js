@@ -140,7 +140,7 @@ function ran({ kind, state }, opened) {
 
 // tookOf returns the length of a span: at most that long, if its end is not known. Points have none.
 function tookOf(span) {
-  if (span.end === 'unloaded') return '?';
+  if (span.end === 'unloaded' || span.backwards) return '?';
   if (span.to === span.from && !span.open && ['message', 'memo', 'note', 'effect', 'step'].includes(span.kind)) return '';
   return `${span.end === 'log' || span.end === 'now' ? '' : '≤ '}${duration(span.to - span.from)}`;
 }

@@ -173,6 +173,7 @@ describe('the page of a run', () => {
     await page.getByText('One part in which nothing ran (3d 0h) is drawn narrow').or(page.getByText('One part in which nothing ran (3d) is drawn narrow')).waitFor();
     await page.getByText('Servers had different clocks').waitFor();
     await page.locator('.tick[data-short]').getByText('// 3d').waitFor();
+    await item(page, /^Attempt 2 \?, done|^Attempt 2, done, took \?/).waitFor(); // its length is unknown
     const width = (name) => item(page, name).locator('.bar').evaluate((bar) => bar.getBoundingClientRect().width);
     const tool = await width(/^Tool look/);
     assert.ok(tool > 100, `the tool is ${tool} pixels wide`);
