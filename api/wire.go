@@ -176,7 +176,7 @@ type Interrupted struct {
 
 // Retry says how a failed or cancelled run is retried.
 type Retry struct {
-	Fresh        bool   `json:"fresh,omitempty" doc:"Drop its checkpoint."`
+	Fresh        bool   `json:"fresh,omitempty" doc:"Drop its checkpoint, recorded effects and decisions."`
 	AgentVersion string `json:"agent_version,omitempty" enum:"same" doc:"\"same\" keeps its version. Default: the current one."`
 }
 
