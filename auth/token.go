@@ -148,11 +148,14 @@ func (t *Token) Require(p Permission) error {
 }
 
 // CanSee reports whether the token may see the thread: as its owner, by its namespace, or as an
-// admin, within its terms. A deleted thread and one without an owner are invisible to every token.
+// admin, within its terms. A deleted thread and one without an owner are invisible to every token. A token that
+// created the thread of the audit log, at an older version, does not see it either; an admin does, and can delete it.
 func (t *Token) CanSee(thread *mailroom.Thread) bool {
 	switch {
 	case thread.Owner == "" || !thread.DeletedAt.IsZero() || !t.mayUse(thread.ID):
 		return false
+	case reserved.Prefix(thread.ID) == reserved.Audit:
+		return t.Has(PermissionAdmin)
 	case t.SeesAll():
 		return true
 	}

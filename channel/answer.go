@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -82,6 +83,7 @@ func (h *Host) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket,
 		return nil, err
 	}
 	defer done()
+	ctx = ledger.WithCaller(ctx, func() ledger.Caller { return ledger.Caller{Kind: "chat", From: Via(h.Name())} })
 	return h.runner.options.Ledger.Decide(ctx, d)
 }
 

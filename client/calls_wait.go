@@ -90,10 +90,10 @@ func (c *Client) CountRuns(ctx context.Context, q string, most int) (n int, more
 	}
 }
 
-// Sums makes the calls that sum up runs.
+// Sums makes the calls about what happened.
 type Sums struct{ c *Client }
 
-// Sums returns the calls that sum up runs.
+// Sums returns the calls about what happened: sums of runs, and the audit log.
 func (c *Client) Sums() Sums { return Sums{c} }
 
 // Waits returns why queued runs that match a filter do not run, the cause of the most runs first.
@@ -107,6 +107,12 @@ func (s Sums) Failures(ctx context.Context, q string, limit int) (api.Failures, 
 	put(v, "q", q)
 	putInt(v, "limit", int64(limit))
 	return get[api.Failures](ctx, s.c, "/v1/failures", v)
+}
+
+// Audit returns a page of the audit log, the newest action first. A filter can use actor, action, object, kind,
+// thread, from and at. It needs the scope admin.
+func (s Sums) Audit(ctx context.Context, q ListQuery) (api.Page[api.AuditedAction], error) {
+	return get[api.Page[api.AuditedAction]](ctx, s.c, "/v1/audit", q.values())
 }
 
 // Stats counts what the server has.

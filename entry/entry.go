@@ -53,6 +53,9 @@ const (
 
 	// Entries of channels, without a run.
 	KindChannel = "channel.changed" // format of the channel
+
+	// Entries of the audit log, without a run.
+	KindAudit = "audit" // Audit
 )
 
 // Bodies of entries; the kinds above name them.
@@ -147,6 +150,18 @@ type (
 		Name  string         `json:"name"`
 		Usage mailroom.Usage `json:"usage,omitzero"` // usage of the step alone
 	}
+	// Audit is one action of an operator. Detail has what it changed, never a secret or the text of a message.
+	Audit struct {
+		Action     string            `json:"action"`      // such as token.create
+		Actor      string            `json:"actor"`       // name of the token, or who decided in a chat; "": unknown
+		ActorKind  string            `json:"actor_kind"`  // operator, token, session, limited, link or chat; "": no token
+		Token      string            `json:"token"`       // row of the token; "": the operator's own, or none
+		From       string            `json:"from"`        // remote address as the server sees it, or the channel
+		ObjectKind string            `json:"object_kind"` // such as agent or run
+		Object     string            `json:"object"`      // its name or id
+		Thread     string            `json:"thread"`      // of the object; "": none
+		Detail     map[string]string `json:"detail,omitempty"`
+	}
 	Sent struct {
 		Thread  string `json:"thread"`
 		Message string `json:"message"`
@@ -201,7 +216,7 @@ func Known(kind string) bool {
 		KindQueued, KindStarted, KindResumed, KindRescheduled, KindStop, KindCompleted, KindFailed, KindCancelled, KindRetried, KindWaiting,
 		KindStep, KindToolStarted, KindToolDone, KindSend, KindTicketOpened, KindTicketDecided, KindTicketExpired,
 		KindEffectIntended, KindEffectSettled, KindEffectUnknown,
-		KindNotification, KindReserved, KindReleased, KindLapsed, KindChannel:
+		KindNotification, KindReserved, KindReleased, KindLapsed, KindChannel, KindAudit:
 		return true
 	}
 	return strings.HasPrefix(kind, "x.")

@@ -30,6 +30,9 @@ type transaction struct {
 	rows    rows
 	changes changes
 
+	// actor is the caller of the present operation, if it records what it does.
+	actor *Caller
+
 	forecast forecast
 	// clockStepped is set when a worker's row shows that the clock stepped back.
 	clockStepped *atomic.Bool

@@ -29,6 +29,7 @@ type op struct {
 	tokens  []string // names
 	due     []store.Capacity
 	pauses  bool // the operation reads the pauses of agents; claims always do
+	audits  bool // what a caller does with the operation is recorded in the audit log
 	claim   *thread.ClaimRequest
 	found   int            // runs claimed; owned by the goroutine of run
 	claimer *servedClaimer // owner of a waiting claim; nil: a caller waits for done

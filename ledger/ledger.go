@@ -211,6 +211,7 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(tx *transaction) (T
 		out, err = f(tx)
 		return err
 	}
+	o.auditBy(ctx)
 	o.ofCaller(ctx)
 	for {
 		once := o

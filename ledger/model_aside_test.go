@@ -30,21 +30,39 @@ func drawSide(t *rapid.T, rows contents, n int) sideAction {
 	draw := one(t, []func(t *rapid.T, rows contents, n int) sideAction{
 		drawNotify, drawNotify, drawInbox, drawInbox, drawAcknowledge, drawAcknowledge, drawReserve, drawReserve,
 		drawReservation,
-		drawPause, drawResume, drawCursor, drawDuty, drawDuty, drawOpening, drawNote, drawQuotas, drawAlerts, drawAlerts,
-		drawExpiry, drawOnTheWay,
+		drawPause, drawResume, drawCursor, drawDuty, drawDuty, drawOpening, drawNote, drawQuotas, drawQuotas,
+		drawAlerts, drawAlerts,
+		drawExpiry, drawOnTheWay, drawRecord,
 	}, "aside")
 	return draw(t, rows, n)
 }
 
 func drawPause(t *rapid.T, _ contents, n int) sideAction {
 	p := store.Pause{Agent: one(t, []string{"phantom", "wraith"}, "paused"), By: "ann", Reason: fmt.Sprint("reason ", n)}
-	return sideAction{"pause", func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.PauseAgent(ctx, p) }}
+	return sideAction{"pause", func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		return l.PauseAgent(by(ctx, "ann"), p)
+	}}
 }
 
 func drawResume(t *rapid.T, _ contents, _ int) sideAction {
 	agent := one(t, []string{"phantom", "wraith"}, "resumed")
 	return sideAction{"resume", func(ctx context.Context, l *ledger.Ledger) (any, error) {
-		return nil, l.ResumeAgent(ctx, agent)
+		return nil, l.ResumeAgent(by(ctx, "ann"), agent)
+	}}
+}
+
+// by returns a context whose operations are those of a caller, which the audit log records.
+func by(ctx context.Context, name string) context.Context {
+	return ledger.WithCaller(ctx, func() ledger.Caller {
+		return ledger.Caller{Name: name, Kind: "token", From: "192.0.2.7"}
+	})
+}
+
+// drawRecord records an action that changes no row.
+func drawRecord(_ *rapid.T, _ contents, n int) sideAction {
+	a := ledger.Action{Name: "channel.resume", ObjectKind: "channel", Object: fmt.Sprint(n)}
+	return sideAction{"record", func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		return nil, l.Accounts().Record(by(ctx, "ann"), a)
 	}}
 }
 

@@ -37,8 +37,8 @@ func (m *model) outcomes() {
 // refusal and end of a run occurs in them, because the random tests check only those that occur. No refusal changes
 // anything. -v prints the counts.
 func TestTheHistoriesReachEveryOperation(t *testing.T) {
-	setFlag(t, "rapid.seed", "20")
-	setFlag(t, "rapid.checks", "140")
+	setFlag(t, "rapid.seed", "28")
+	setFlag(t, "rapid.checks", "160")
 	setFlag(t, "rapid.steps", "60")
 	came, ran := coverage{}, coverage{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -127,6 +127,7 @@ func coveredOperations() (names []string) {
 		"notify, notify: invalid, notify: not_found, inbox, inbox: invalid, acknowledge, acknowledge: invalid, expire notifications",
 		"reserve, reserve: conflict, reserve: not_found, renew reservation, release reservation, release reservation: not_found",
 		"pause, resume, resume: conflict, cursor, cursor: conflict, take duty, take duty: lease_lost, release duty",
+		"record, entry audit",
 		"open, open: conflict, append entry, set quotas, set quotas: not_found, submit all, submit all: busy",
 		"entry send, entry step, entry ticket.decided, entry ticket.expired, entry tool.started, entry tool.finished, entry x.note",
 	} {

@@ -13,6 +13,12 @@ import (
 type Caller struct {
 	Row string // name of the row; "": the operator, whose token has none, or the server itself
 	ID  string // see auth.Token.ID
+
+	// For the audit log.
+
+	Name string // name for which the token acts; "": the request has no token
+	Kind string // see entry.Audit
+	From string // remote address, or the channel
 }
 
 type callerKey struct{}
@@ -61,4 +67,4 @@ func errEnded() error {
 }
 
 // RowOf returns the caller of a row.
-func RowOf(row *auth.Token) Caller { return Caller{row.Name, row.ID()} }
+func RowOf(row *auth.Token) Caller { return Caller{Row: row.Name, ID: row.ID()} }

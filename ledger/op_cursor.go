@@ -26,7 +26,8 @@ func (l *Ledger) MoveCursor(ctx context.Context, c store.Cursor) error {
 // stays. Changes of one cursor are serialized. f may be called more than once and must have no side effects.
 func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string,
 	f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
-	o := op{name: "cursor", rank: rankPlain, topics: []string{"cursor/" + channel + "/" + identity}}
+	o := op{name: "cursor", rank: rankPlain, topics: []string{"cursor/" + channel + "/" + identity},
+		audits: actionOf(ctx) != nil}
 	return perform(ctx, l, o, func(tx *transaction) error {
 		rows, err := tx.cursors(store.CursorQuery{Channel: channel, Identities: []string{identity}})
 		if err != nil {
@@ -46,7 +47,7 @@ func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string,
 			return err
 		}
 		tx.moveCursor(c)
-		return nil
+		return recordAction(tx, actionOf(ctx))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/entry"
 	"mailroom/internal/reserved"
 	"mailroom/project"
 	"mailroom/store"
@@ -38,6 +39,10 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 		if t.Changed() {
 			return false, mailroom.Errorf(mailroom.CodeConflict, "thread %q is in use; try again", threadID)
 		}
+		record := func() error {
+			return appendAudit(tx, entry.Audit{Action: "thread.delete", ObjectKind: "thread", Object: t.ID,
+				Detail: map[string]string{"owner": t.Owner}})
+		}
 		_, project := project.NameOf(t.ID)
 		if project {
 			if err := tx.dropProject(t.ID); err != nil {
@@ -46,12 +51,13 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 		}
 		if !project && (isLong(t) || t.Bytes > dropBytes) {
 			t.MarkDeleted(tx.now())
-			return true, nil
+			return true, record()
 		}
 		tx.dropThread(t)
-		return false, nil
+		return false, record()
 	}
-	long, err := onThread(ctx, l, op{name: "delete", threads: []string{threadID}}, who, thread.ScopeRow, mark)
+	o := op{name: "delete", threads: []string{threadID}, audits: true}
+	long, err := onThread(ctx, l, o, who, thread.ScopeRow, mark)
 	if err != nil || !long {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/store"
 	"mailroom/thread"
@@ -39,6 +40,9 @@ func (l *Ledger) onRun(ctx context.Context, name, id string,
 		return nil, err
 	}
 	o := op{name: name, rank: rankPlain, threads: []string{r.Thread}, queues: true, runs: []string{id}}
+	if o.audits, err = auditsThread(ctx, l, r.Thread); err != nil {
+		return nil, err
+	}
 	return run(ctx, l, o, func(tx *transaction) (*mailroom.Run, error) {
 		t := tx.rows.thread(r.Thread)
 		if !t.DeletedAt.IsZero() {
@@ -47,7 +51,11 @@ func (l *Ledger) onRun(ctx context.Context, name, id string,
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
+		begin := len(t.Entries())
 		r, err := f(tx, t)
+		if err == nil && len(t.Entries()) > begin {
+			err = appendAudit(tx, entry.Audit{Action: "run." + name, ObjectKind: "run", Object: id, Thread: t.ID})
+		}
 		return copyRun(r), err
 	})
 }
@@ -77,9 +85,19 @@ func (l *Ledger) Interrupt(ctx context.Context, thread string, who *auth.Token) 
 func (l *Ledger) InterruptBefore(ctx context.Context, threadID string, place int64,
 	who *auth.Token) (thread.Interrupted, error) {
 	interrupt := func(tx *transaction, t *thread.State) (thread.Interrupted, error) {
-		return t.Interrupt(place, who.Name, tx.now()), nil
+		begin := len(t.Entries())
+		out := t.Interrupt(place, who.Name, tx.now())
+		if len(t.Entries()) == begin {
+			return out, nil
+		}
+		return out, appendAudit(tx, entry.Audit{Action: "thread.interrupt", ObjectKind: "thread", Object: t.ID, Thread: t.ID})
 	}
-	return onThread(ctx, l, op{name: "interrupt", threads: []string{threadID}}, who, thread.ScopeAll, interrupt)
+	audits, err := auditsThread(ctx, l, threadID)
+	if err != nil {
+		return thread.Interrupted{}, err
+	}
+	o := op{name: "interrupt", threads: []string{threadID}, audits: audits}
+	return onThread(ctx, l, o, who, thread.ScopeAll, interrupt)
 }
 
 // Edit replaces the content of an unread message.
@@ -135,6 +153,13 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch)
 		p.DeliverTo = &to
 		o.threads = append(o.threads, to)
 	}
+	if p.Agent != nil || p.DeliverTo != nil { // metadata is the words of its owner
+		audits, err := auditsThread(ctx, l, thread)
+		if err != nil {
+			return nil, err
+		}
+		o.audits = audits
+	}
 	return run(ctx, l, o, func(tx *transaction) (*mailroom.Thread, error) {
 		t := tx.rows.thread(thread)
 		if !t.DeletedAt.IsZero() {
@@ -143,11 +168,12 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch)
 		if err := tx.loadDelivery(t, &p); err != nil {
 			return nil, err
 		}
+		was := t.Thread
 		if err := t.Patch(p, tx.now()); err != nil {
 			return nil, err
 		}
 		row := t.Thread
-		return &row, nil
+		return &row, recordPatch(tx, &was, &row)
 	})
 }
 

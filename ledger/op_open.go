@@ -45,7 +45,7 @@ func (gs Groups) Open(ctx context.Context, in Opening) (*mailroom.Thread, error)
 		return nil, check.Invalid("thread", fmt.Sprintf("does not begin with %q", in.Group), id)
 	}
 	o := op{name: "open", rank: rankPlain, size: len(in.Metadata), threads: []string{id},
-		topics: []string{"group/" + in.Group}}
+		topics: []string{"group/" + in.Group}, audits: actionOf(ctx) != nil}
 	return run(ctx, gs.ledger, o, func(tx *transaction) (*mailroom.Thread, error) {
 		t := tx.rows.thread(id)
 		if err := checkNotDeleted(t, &thread.Submit{}); err != nil {
@@ -73,7 +73,7 @@ func (gs Groups) Open(ctx context.Context, in Opening) (*mailroom.Thread, error)
 			return nil, abortBatch{err} // the thread is opened already: a bug
 		}
 		row := t.Thread
-		return &row, nil
+		return &row, recordAction(tx, actionOf(ctx))
 	})
 }
 

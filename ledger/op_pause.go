@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/store"
 	"mailroom/thread"
@@ -50,7 +51,8 @@ var errRegistered = mailroom.Errorf(mailroom.CodeConflict, "a worker registered 
 // pause writes the pause of an agent while the rows of workers are locked. It returns errRegistered if there are
 // further live workers.
 func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (store.Pause, error) {
-	o := op{name: "pause", rank: rankPlain, topics: []string{topicAgents}, workers: workers, pauses: true}
+	o := op{name: "pause", rank: rankPlain, topics: []string{topicAgents}, workers: workers, pauses: true,
+		audits: true}
 	return run(ctx, l, o, func(tx *transaction) (store.Pause, error) {
 		all, err := tx.allWorkers()
 		if err != nil {
@@ -64,7 +66,8 @@ func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (st
 		row := p
 		row.At, row.Probe = tx.now(), time.Time{}
 		tx.putPause(row)
-		return row, nil
+		return row, appendAudit(tx, entry.Audit{Action: "agent.pause", ObjectKind: "agent", Object: row.Agent,
+			Detail: map[string]string{"reason": row.Reason}})
 	})
 }
 
@@ -85,13 +88,13 @@ func (l *Ledger) liveWorkers(ctx context.Context) (ids []string, err error) {
 // ResumeAgent ends the pause of an agent, whose due runs start. It returns CodeConflict if the agent is
 // not paused.
 func (l *Ledger) ResumeAgent(ctx context.Context, agent string) error {
-	o := op{name: "resume", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
+	o := op{name: "resume", rank: rankPlain, topics: []string{topicAgents}, pauses: true, audits: true}
 	err := perform(ctx, l, o, func(tx *transaction) error {
 		if _, paused := tx.rows.pauses[agent]; !paused {
 			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
 		}
 		tx.dropPause(agent)
-		return nil
+		return appendAudit(tx, entry.Audit{Action: "agent.resume", ObjectKind: "agent", Object: agent})
 	})
 	if err == nil {
 		l.onResumed(agent)

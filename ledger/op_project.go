@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/project"
 	"mailroom/store"
@@ -93,13 +94,20 @@ func (ps Projects) RenewReservation(ctx context.Context, id string, by *auth.Tok
 	renew := func(tx *transaction, p *project.State) (store.Reservation, error) {
 		return p.Renew(id, by, ttl, tx.now())
 	}
-	return ps.onReservation(ctx, "renew reservation", id, renew)
+	return ps.onReservation(ctx, op{name: "renew reservation"}, id, renew)
 }
 
 // Release ends a reservation. If force is set, an admin may end the reservation of another token.
 func (ps Projects) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
-	return ps.onReservation(ctx, "release", id, func(tx *transaction, p *project.State) (store.Reservation, error) {
-		return p.Release(id, by, force, tx.now())
+	o := op{name: "release", audits: force}
+	return ps.onReservation(ctx, o, id, func(tx *transaction, p *project.State) (store.Reservation, error) {
+		row, err := p.Release(id, by, force, tx.now())
+		if err != nil || row.Owner == by.Name {
+			return row, err
+		}
+		return row, appendAudit(tx, entry.Audit{Action: "reservation.release", ObjectKind: "reservation", Object: id,
+			Thread: row.Thread,
+			Detail: map[string]string{"name": row.Name, "owner": row.Owner, "holder": row.Holder}})
 	})
 }
 
@@ -178,7 +186,7 @@ func onProjectThread[T any](ctx context.Context, l *Ledger, o op,
 }
 
 // onReservation runs a transition of the project that has the reservation.
-func (ps Projects) onReservation(ctx context.Context, name, id string,
+func (ps Projects) onReservation(ctx context.Context, o op, id string,
 	f func(*transaction, *project.State) (store.Reservation, error)) (store.Reservation, error) {
 	var thread string
 	err := ps.ledger.View(ctx, func(r store.Reader) error {
@@ -197,7 +205,8 @@ func (ps Projects) onReservation(ctx context.Context, name, id string,
 	if thread == "" {
 		return store.Reservation{}, project.NotFound(id)
 	}
-	return onProjectThread(ctx, ps.ledger, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
+	o.rank, o.threads = rankPlain, []string{thread}
+	return onProjectThread(ctx, ps.ledger, o, f)
 }
 
 // project returns a project whose thread is locked, loading it once per batch.

@@ -60,10 +60,15 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 		if err != nil {
 			return store.Submitted{}, err
 		}
-		o.runs = runs
+		o.runs, o.audits = runs, true
 	}
 	return run(ctx, l, o, func(tx *transaction) (store.Submitted, error) {
-		return tx.submit(in, true)
+		begin := len(tx.rows.thread(in.Thread).Entries())
+		out, err := tx.submit(in, true)
+		if err == nil && o.audits {
+			err = recordDecisions(tx, tx.rows.thread(in.Thread), begin)
+		}
+		return out, err
 	})
 }
 

@@ -17,18 +17,19 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 		return nil, err
 	}
 	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, queues: true,
-		runs: []string{k.Run}}
+		runs: []string{k.Run}, audits: true}
 	return run(ctx, l, o, func(tx *transaction) (*mailroom.Ticket, error) {
 		t := tx.rows.thread(k.Thread)
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
+		begin := len(t.Entries())
 		k, err := t.Decide(d, tx.now())
 		if err != nil {
 			return nil, err
 		}
 		decided := *k // later operations of the batch may change the original
-		return &decided, nil
+		return &decided, recordDecisions(tx, t, begin)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"mailroom"
@@ -40,7 +41,7 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 	if in.Sum == "" {
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
-	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}, audits: true}
 	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
 		there, err := tx.rows.token(in.Name)
 		switch {
@@ -67,7 +68,7 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 			row.Key, row.Used = there.Key, there.Used
 		}
 		tx.saveToken(row)
-		return plainToken(row), nil
+		return plainToken(row), recordToken(tx, "token.create", row, rightsOf(row))
 	})
 }
 
@@ -76,7 +77,7 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "set_quotas", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "set_quotas", rank: rankPlain, topics: []string{topicTokens}, audits: true}
 	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
 		there, err := tx.rows.token(name)
 		switch {
@@ -87,7 +88,11 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 		}
 		there.Quotas = maps.Clone(q)
 		tx.saveToken(there)
-		return plainToken(there), nil
+		detail := map[string]string{}
+		for name, most := range q {
+			detail[string(name)] = strconv.FormatInt(most, 10)
+		}
+		return plainToken(there), recordToken(tx, "token.quotas", there, detail)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/entry"
 )
 
 // Tokens that act for another one, such as the sessions of browsers, have rows of their own. A row is
@@ -24,12 +25,16 @@ func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Toke
 	}
 	id, of := NewID(), by.Name
 	in.Terms.Source = by.ID()
-	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}, audits: true}
 	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
 		if err := makeRoom(tx, of, nil); err != nil {
 			return nil, err
 		}
-		return derive(tx, in, of, id)
+		row, err := derive(tx, in, of, id)
+		if err != nil {
+			return nil, err
+		}
+		return row, recordToken(tx, "token.create", row, rightsOf(row))
 	})
 }
 
@@ -38,7 +43,7 @@ func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Toke
 // secret. An unknown, expired or spent link is CodeUnauthenticated.
 func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*auth.Token, error) {
 	id := NewID()
-	o := op{name: "sign_in", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "sign_in", rank: rankPlain, topics: []string{topicTokens}, audits: true}
 	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
 		all, err := tx.rows.accounts()
 		if err != nil {
@@ -59,10 +64,15 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 			return nil, err
 		}
 		made, err := derive(tx, row, spent.Terms.For, id)
-		if err == nil {
-			tx.dropToken(spent.Name) // last: a refusal undoes nothing
+		if err != nil {
+			return nil, err
 		}
-		return made, err
+		tx.dropToken(spent.Name) // last: a refusal undoes nothing
+		detail := rightsOf(made)
+		detail["link"] = spent.Name
+		return made, appendAudit(tx, entry.Audit{Action: "sign-in", Actor: made.Terms.For, ActorKind: "link",
+			ObjectKind: "session",
+			Object:     made.Name, Detail: detail})
 	})
 }
 
@@ -75,13 +85,16 @@ func ErrSpentLink() error {
 // DropSession ends the session whose secret has this SHA-256, and drops the tokens derived from it. It is no error if
 // the session has ended already.
 func (as Accounts) DropSession(ctx context.Context, sum string) error {
-	o := op{name: "sign_out", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "sign_out", rank: rankPlain, topics: []string{topicTokens}, audits: true}
 	return perform(ctx, as.ledger, o, func(tx *transaction) error {
 		all, err := tx.rows.accounts()
 		for _, t := range slices.Clone(all) {
 			if t.Sum == sum && t.Terms.Kind == auth.KindSession {
 				dropBelow(tx, all, t)
 				tx.dropToken(t.Name)
+				if err := recordToken(tx, "sign-out", t, nil); err != nil {
+					return err
+				}
 			}
 		}
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"mailroom"
@@ -192,6 +193,7 @@ func (p *revocation) op(name string, topics ...string) op {
 func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd, error) {
 	name := plan.in.Name
 	revoke := func(tx *transaction) (end revocationEnd, err error) {
+		changed := false
 		there, err := tx.rows.token(name)
 		switch {
 		case err != nil:
@@ -217,9 +219,9 @@ func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd,
 		switch {
 		case !end.ofToken:
 			tx.dropToken(name)
-			return end, nil
+			return end, recordToken(tx, "token.revoke", there, nil)
 		case there.RevokedAt.IsZero():
-			there.RevokedAt = tx.now()
+			there.RevokedAt, changed = tx.now(), true
 			tx.saveToken(there)
 		}
 		for _, w := range end.workers {
@@ -227,9 +229,14 @@ func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd,
 		}
 		end.at = there.RevokedAt
 		end.cancelled, err = plan.cancel(tx, end.at)
-		return end, err
+		if err != nil || !changed && end.cancelled == 0 {
+			return end, err
+		}
+		return end, recordToken(tx, "token.revoke", there, map[string]string{"cancelled_runs": strconv.Itoa(end.cancelled)})
 	}
-	return run(ctx, as.ledger, plan.op("revoke token", topicTokens, topicAgents), revoke)
+	o := plan.op("revoke token", topicTokens, topicAgents)
+	o.audits = true
+	return run(ctx, as.ledger, o, revoke)
 }
 
 // liveWorkersOf returns the live workers of an owner, which must be among those that were loaded.

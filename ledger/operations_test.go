@@ -83,7 +83,7 @@ func operations() []operation {
 	answer := text("asks", "yes")
 	decided := text("asks", "and do")
 	decided.Decisions = []thread.Decision{okayed()}
-	return append(all,
+	all = append(all,
 		submission("submit reject", mode(mailroom.ModeReject, "new", "hello")),
 		submission("submit an answer", answer),
 		submission("submit decisions", decided),
@@ -93,6 +93,20 @@ func operations() []operation {
 			return nil, l.MoveCursor(ctx, store.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`2`)})
 		}},
 	)
+	for i := range all { // each has a caller, so those of operators are recorded in the same transaction
+		all[i].do = called(all[i].do)
+		if all[i].again != nil {
+			all[i].again = called(all[i].again)
+		}
+	}
+	return all
+}
+
+// called makes an operation one of a caller whose threads are others.
+func called(
+	do func(ctx context.Context, l *ledger.Ledger) (any, error),
+) func(context.Context, *ledger.Ledger) (any, error) {
+	return func(ctx context.Context, l *ledger.Ledger) (any, error) { return do(by(ctx, "ops"), l) }
 }
 
 func submission(name string, in thread.Submit) operation {

@@ -90,6 +90,7 @@ func accessRules() map[string]accessRule {
 		"GET /v1/runs":               {need: read, shown: lists},
 		"GET /v1/runs/count":         {need: read, shown: "TestFailuresAreGroupedByError"},
 		"GET /v1/failures":           {need: read, shown: "TestFailuresAreGroupedByError"},
+		"GET /v1/audit":              {need: admin, shown: "TestOnlyAnAdminReadsTheAuditLog"},
 		"GET /v1/waits":              {need: read, shown: "TestQueuedRunsAreSummedUpByWhatTheyWaitFor"},
 		"GET /v1/runs/{run}":         {need: read},
 		"GET /v1/runs/{run}/wait":    {need: read},

@@ -104,7 +104,8 @@ func (s *Server) registerGroups(rt router) {
 	rt.stats(asked.Stats, o.Parts.Metrics)
 	rt.alerts(asked.Alerts)
 	rt.push(asked.Push)
-	rt.channels(&channelHandlers{o.Parts.Channels})
+	rt.audit(asked.Audit)
+	rt.channels(&channelHandlers{channels: o.Parts.Channels, ledger: o.Ledger.Accounts})
 	rt.issues(&issueHandlers{o.Parts.Issues})
 	rt.questions(&questionHandlers{
 		alerts: o.Parts.Alerts, operator: s.tokens.operatorToken(), ledger: o.Ledger.Tickets, find: find,

@@ -7,6 +7,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/ledger"
 	"mailroom/server/internal/request"
 )
 
@@ -19,7 +20,10 @@ type Channels interface {
 }
 
 // channelHandlers serve the state of channels.
-type channelHandlers struct{ channels Channels } // nil: the server has no channels
+type channelHandlers struct {
+	channels Channels // nil: the server has no channels
+	ledger   Accounts
+}
 
 func (h *channelHandlers) listChannels(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
 	return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: h.channelsFor(requestOf(ctx).who)}}, nil
@@ -50,7 +54,7 @@ type resumeChannelInput struct {
 	EmptyBody
 }
 
-func (h *channelHandlers) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[api.Channel], error) {
+func (h *channelHandlers) resumeChannel(ctx context.Context, in *resumeChannelInput) (*body[api.Channel], error) {
 	if h.channels == nil || !h.channels.Resume(in.Name) {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", request.Truncate(in.Name))
 	}
@@ -66,5 +70,6 @@ func (h *channelHandlers) resumeChannel(_ context.Context, in *resumeChannelInpu
 		}
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "channel %q is %s: resume it there", in.Name, where)
 	}
-	return &body[api.Channel]{all[i]}, nil
+	err := h.ledger.Record(ctx, ledger.Action{Name: "channel.resume", ObjectKind: "channel", Object: in.Name})
+	return &body[api.Channel]{all[i]}, err
 }

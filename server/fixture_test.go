@@ -18,6 +18,7 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/server/operate"
@@ -283,7 +284,7 @@ func (f *fixture) settleRun(w thread.ClaimedRun, outcome thread.Outcome, reply s
 	}
 }
 
-// snapshot formats all rows of the store, for comparison.
+// snapshot formats all rows of the store but those of the audit log, for comparison.
 func (f *fixture) snapshot() string {
 	f.t.Helper()
 	var out strings.Builder
@@ -297,6 +298,9 @@ func (f *fixture) snapshot() string {
 			return err
 		}
 		for _, t := range threads {
+			if t.ID == reserved.AuditLog { // refused secrets are recorded some time after the requests
+				continue
+			}
 			fmt.Fprintln(&out, t.ID, t.Agent, string(t.Metadata), t.LastSeq)
 		}
 		for _, run := range runs {

@@ -216,6 +216,7 @@ func requests() map[string]string {
 				all["GET /v1/runs/count?q="+q] = ""
 				all["GET /v1/failures?q="+q] = ""
 				all["GET /v1/waits?q="+q] = ""
+				all["GET /v1/audit"] = ""
 			}
 		}
 	}

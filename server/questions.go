@@ -44,9 +44,12 @@ func (h *questionHandlers) decide(ctx context.Context, in *questionDecisionInput
 	if err != nil {
 		return nil, err
 	}
+	by := ledger.Caller{}
 	if opened.holder != nil {
-		ctx = ledger.WithCaller(ctx, func() ledger.Caller { return ledger.RowOf(opened.holder) })
+		by = ledger.RowOf(opened.holder)
 	}
+	by.Kind, by.From = string(auth.KindLink), requestOf(ctx).from
+	ctx = ledger.WithCaller(ctx, func() ledger.Caller { return by })
 	k, err := h.ledger.Decide(ctx, decisionOf(opened.link, b))
 	if err != nil {
 		return nil, request.Locate("body.", err)

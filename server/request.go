@@ -23,6 +23,7 @@ import (
 // request.
 type requestState struct {
 	id    string
+	from  string         // address that it came from
 	via   string         // protocol it came over; user is the API itself
 	route string         // matched pattern; "" for none
 	who   *auth.Token    // the caller; anonymous until its token was checked
@@ -47,7 +48,24 @@ func (q *requestState) setGrant(g *grant) { q.who, q.grant = g.token, g }
 // caller's token.
 func (q *requestState) attach(ctx context.Context) context.Context {
 	ctx = request.WithCaller(context.WithValue(ctx, requestKey{}, q), func() *auth.Token { return q.who })
-	return ledger.WithCaller(ctx, func() ledger.Caller { return q.grant.row })
+	return ledger.WithCaller(ctx, func() ledger.Caller {
+		c := q.grant.row
+		c.Name, c.Kind, c.From = q.who.Name, actorKind(q.who), q.from
+		return c
+	})
+}
+
+// actorKind says what token a caller has, for the audit log.
+func actorKind(who *auth.Token) string {
+	switch {
+	case who.Name == "":
+		return ""
+	case who.Terms.Kind != auth.KindToken:
+		return string(who.Terms.Kind)
+	case who.Name == auth.Operator:
+		return "operator"
+	}
+	return "token"
 }
 
 type requestKey struct{}
@@ -65,7 +83,7 @@ func requestOf(ctx context.Context) *requestState {
 // ServeHTTP assigns a request id, serves the request and writes its log line.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	q := &requestState{id: requestID(r), via: protocolOf(r.Context())}
+	q := &requestState{id: requestID(r), via: protocolOf(r.Context()), from: clientAddr(r, s.options.Access.BehindProxy)}
 	q.setGrant(s.anonymous)
 	r = r.WithContext(q.attach(r.Context()))
 	out := newResponse(w, s.options.Limits.WriteTimeout)
@@ -80,6 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.parsing.release()                        // releases the parse slot if no handler did
 		_ = q.body.Resize(context.Background(), 0) // shrinking never fails
 		s.logRequest(start, out, r)
+		s.refused.note(q)
 		out.extendDeadline() // gives the buffered data time to be sent
 		if abort {
 			panic(http.ErrAbortHandler) // the response has started: abort it, so that the client sees it is incomplete
@@ -130,7 +149,7 @@ func (s *Server) logRequest(start time.Time, out *response, r *http.Request) {
 		slog.Duration("duration", time.Since(start)),
 		slog.Int64("bytes", out.bytes),
 		slog.String("request_id", q.id),
-		slog.String("from", clientAddr(r, s.options.Access.BehindProxy)),
+		slog.String("from", q.from),
 	}
 	if q.code != "" {
 		attrs = append(attrs, slog.String("code", string(q.code)))

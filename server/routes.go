@@ -156,6 +156,11 @@ func (rt router) alerts(h *operate.AlertHandlers) {
 		"Make a target send a test message; the run that is returned sends it", h.Test)
 }
 
+func (rt router) audit(h *operate.AuditHandlers) {
+	route(rt, auth.PermissionAdmin, "GET /v1/audit", "list-audit",
+		"List what operators did, the newest action first", h.List)
+}
+
 // push registers how browsers subscribe to alerts.
 func (rt router) push(h *operate.PushHandlers) {
 	route(rt, auth.PermissionAdmin, "GET /v1/push", "show-push",

@@ -75,6 +75,7 @@ type Server struct {
 	streamSlots *slots           // streams and waits
 	socketSlots *slots
 	writeLimits *request.Rates
+	refused     refusals
 }
 
 // New makes a Server. It starts no goroutine.
@@ -133,7 +134,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		defer close(refreshed)
 		s.tokens.run(refreshCtx)
 	}()
-	defer func() { stop(); <-refreshed }()
+	recorded := make(chan struct{})
+	go func() {
+		defer recovery.Log(s.log, "record of refusals")
+		defer close(recorded)
+		s.recordRefusals(refreshCtx)
+	}()
+	defer func() { stop(); <-refreshed; <-recorded }()
 	return s.serve(ctx, ln)
 }
 

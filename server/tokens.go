@@ -32,6 +32,8 @@ type Accounts interface {
 	DropSession(ctx context.Context, sum string) error
 	// EndReplaced drops what was derived from other tokens of the operator than the present one.
 	EndReplaced(ctx context.Context, operator *auth.Token) error
+	// Record records an action that changes no row in the audit log.
+	Record(ctx context.Context, a ledger.Action) error
 }
 
 // tokenHandlers serve tokens.

@@ -74,7 +74,7 @@ func (t *State) requeue(r *mailroom.Run, now time.Time) {
 // checkDecision returns the ticket of a decision, or an error if the decision does not fit it. repeat
 // reports that the same decision was made before.
 func (t *State) checkDecision(d *Decision, now time.Time) (k *mailroom.Ticket, repeat bool, err error) {
-	k = t.Tickets.byID[d.Ticket]
+	k = t.Tickets.Find(d.Ticket)
 	if k == nil || t.Run(k.Run) == nil {
 		return nil, false, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q in thread %q", d.Ticket, t.ID)
 	}

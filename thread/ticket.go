@@ -50,6 +50,9 @@ func (s *Tickets) touch(k *mailroom.Ticket) {
 	s.changed = append(s.changed, k.ID)
 }
 
+// Find returns the ticket with an id, or nil.
+func (s *Tickets) Find(id string) *mailroom.Ticket { return s.byID[id] }
+
 // named returns the ticket of a run under a name, or nil.
 func (s *Tickets) named(run, name string) *mailroom.Ticket { return s.byName[ticketName{run, name}] }
 

@@ -40,6 +40,9 @@ func (s *submission) checkReachable() error {
 // error as for a thread that the submitter may not create. Call it before anything else of the thread is looked at,
 // such as the quota of its owner.
 func CheckReached(t *State, in *Submit, configured []string) error {
+	if reserved.Prefix(t.ID) == reserved.Audit {
+		return errAudit(t.ID)
+	}
 	seen := in.By == nil || in.By.CanSee(&t.Thread)
 	if in.Origin.Via == "wake" {
 		seen = t.Owner == in.Owner || t.Owner == auth.Operator
@@ -53,6 +56,11 @@ func CheckReached(t *State, in *Submit, configured []string) error {
 		}
 	}
 	return errNoThread(t.ID)
+}
+
+// errAudit refuses what would change the audit log.
+func errAudit(id string) error {
+	return mailroom.Errorf(mailroom.CodeForbidden, "thread %q is the audit log, which only the server writes", id)
 }
 
 // checkReserved refuses an id if only the server or the operator may create its thread, whether the thread exists

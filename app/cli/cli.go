@@ -11,7 +11,7 @@ import (
 func Commands(con *command.Console) []*cobra.Command {
 	return []*cobra.Command{
 		agentCommand(con), agentsCommand(con), answerCommand(con), approveCommand(con), attachCommand(con),
-		contextCommand(con), denyCommand(con), failuresCommand(con), interruptCommand(con),
+		auditCommand(con), contextCommand(con), denyCommand(con), failuresCommand(con), interruptCommand(con),
 		mcpCommand(con), nodesCommand(con), openCommand(con), pairCommand(con), projectCommand(con), runCommand(con),
 		runsCommand(con), searchCommand(con), sendCommand(con), statusCommand(con),
 		stopCommand(con), tailCommand(con), threadsCommand(con), ticketsCommand(con), tokenCommand(con), versionCommand(con),

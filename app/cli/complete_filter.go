@@ -25,6 +25,8 @@ func filterTerms(command string) []string {
 		return append(status(mailroom.StatusFailed, mailroom.StatusCancelled), runs...)
 	case "failures":
 		return runs
+	case "audit":
+		return []string{"actor:", "action:", "object:", "kind:", "thread:", "from:", "at:"}
 	case "threads":
 		return append(terms("status", []string{api.ThreadIdle, api.ThreadQueued, api.ThreadRunning, api.ThreadWaiting}),
 			"id:", "agent:", "owner:", "updated:")

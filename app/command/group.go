@@ -19,7 +19,7 @@ func groups() []group {
 			"tickets"}},
 		{"Agents, channels and alerts:", []string{"agent", "agents", "bridge", "channels", "mcp", "notify", "pair",
 			"work", "workers"}},
-		{"The server and its store:", []string{"config", "doctor", "migrate", "nodes", "restore", "serve", "status",
+		{"The server and its store:", []string{"audit", "config", "doctor", "migrate", "nodes", "restore", "serve", "status",
 			"stop", "store"}},
 		{"Servers by name, and tokens:", []string{"context", "token"}},
 		{"Work of several agents:", []string{"issue", "project"}},

@@ -53,6 +53,7 @@ type Config struct {
 	AgentGrace    time.Duration // time before due runs of an agent without a worker fail
 	MaxQueued     int           // runs in the queue of one thread; 0: unlimited
 	Retention     time.Duration // how long entries are kept; 0: forever
+	KeepAudit     time.Duration // how long the audit log keeps an action; 0: forever
 	Search        bool          // messages are indexed and can be found
 	Isolation     string        // default of agents that set no isolation
 	Retry         retry.Policy  // default of agents that set no retries; see Agent.Retry
@@ -263,6 +264,7 @@ func Default(kinds *target.Kinds) *Config {
 		LongestRun:    24 * time.Hour,
 		AgentGrace:    time.Minute,
 		MaxQueued:     mailroom.MaxQueued,
+		KeepAudit:     365 * 24 * time.Hour,
 		Limits:        defaultLimits(),
 		Store:         Store{Kind: StoreSQLite},
 		Postgres:      defaultPostgres(),
@@ -324,6 +326,8 @@ func (c *Config) settings() []setting.Setting {
 			setting.OneOf(&c.Isolation, isolations()...)),
 		setting.New("retention", "How long entries are kept after their run has ended; 0s keeps them forever.",
 			setting.Duration(&c.Retention, 0, 100*most)),
+		setting.New("audit_retention", "How long the audit log keeps what operators did; 0s keeps it forever.",
+			setting.Duration(&c.KeepAudit, 0, 100*most)),
 		setting.New("search",
 			"Index the messages, so that they are found by their words; the same on all servers of a store.",
 			setting.Bool(&c.Search)),

@@ -112,7 +112,8 @@ func (a *assembly) newSecretFiles() []*secretFile {
 func (a *assembly) newJanitor() *janitor {
 	k := &janitor{
 		ledger: a.node.maintenance.restricted(), files: a.options.Files, shared: a.options.SharedFiles,
-		oldDefinitions: a.agents.old, retention: a.config.Retention, log: a.log,
+		oldDefinitions: a.agents.old, retention: a.config.Retention, keepAudit: a.config.KeepAudit,
+		log: a.log,
 	}
 	if a.node.shared { // on a shared store, other servers store and use versions that are not current here
 		k.oldDefinitions = nil

@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/app/datadir"
 	"mailroom/internal/recovery"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/project"
 	"mailroom/store"
@@ -28,6 +29,7 @@ type janitor struct {
 	shared         *postgres.Files    // files in the database of a shared store; nil: no shared store
 	oldDefinitions []store.Definition // definitions of agents that are not current
 	retention      time.Duration      // how long entries are kept; 0: forever
+	keepAudit      time.Duration      // how long the audit log is kept; 0: forever
 	log            *slog.Logger
 }
 
@@ -43,6 +45,7 @@ func (k *janitor) cleanStore(ctx context.Context) {
 		k.try(ctx, "old summaries of ended runs not removed", func() error {
 			return k.ledger.DropOldSummaries(ctx, time.Now())
 		})
+		k.try(ctx, "old actions not purged from the audit log", func() error { return k.purgeAudit(ctx) })
 		if k.retention == 0 {
 			return
 		}
@@ -113,10 +116,13 @@ func (k *janitor) repeat(ctx context.Context, work func()) {
 
 // interval returns the time between two turns.
 func (k *janitor) interval() time.Duration {
-	if k.retention > 0 {
-		return min(max(k.retention/10, time.Second), time.Hour)
+	every := time.Hour
+	for _, keep := range []time.Duration{k.retention, k.keepAudit} {
+		if keep > 0 {
+			every = min(every, max(keep/10, time.Second))
+		}
 	}
-	return time.Hour
+	return every
 }
 
 // expireNotifications expires unread notifications in all projects. A project that fails does not keep the others
@@ -211,7 +217,7 @@ func (k *janitor) purgeEntries(ctx context.Context) error {
 				page = nil
 				break
 			}
-			if t.FirstSeq <= t.LastSeq { // the log of the thread is not empty
+			if t.FirstSeq <= t.LastSeq && t.ID != reserved.AuditLog { // the log of the thread is not empty
 				threads = append(threads, t.ID)
 			}
 		}
@@ -224,6 +230,14 @@ func (k *janitor) purgeEntries(ctx context.Context) error {
 			return errors.Join(failed...)
 		}
 	}
+}
+
+// purgeAudit purges the audit log, which has a retention of its own.
+func (k *janitor) purgeAudit(ctx context.Context) error {
+	if k.keepAudit == 0 {
+		return nil
+	}
+	return k.ledger.Purge(ctx, reserved.AuditLog, k.keepAudit)
 }
 
 // maxJanitorErrors is the number of failed pages after which the janitor waits for its next turn.

@@ -19,6 +19,7 @@ import (
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/project"
 	"mailroom/store"
@@ -128,19 +129,48 @@ func TestRetentionPurgesOldRuns(t *testing.T) {
 	})
 }
 
+// The audit log has a retention of its own, longer or shorter than the one of the threads.
+func TestTheAuditLogIsKeptByItsOwnRetention(t *testing.T) {
+	const day = 24 * time.Hour
+	withJanitorFixture(t, func(d *janitorFixture) {
+		record := func() {
+			ctx := ledger.WithCaller(d.t.Context(), func() ledger.Caller { return ledger.Caller{Name: "ops"} })
+			if err := d.Accounts().Record(ctx, ledger.Action{Name: "channel.resume"}); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		record()
+		record()
+		d.cancel(d.submit("ended", "1"))
+		d.runJanitor(janitor{retention: day}, 2*day)
+		if got := d.firstSeq(reserved.AuditLog); got != 1 {
+			d.t.Errorf("the retention of threads purged the audit log up to %d", got)
+		}
+		if got := d.firstSeq("ended"); got == 1 {
+			d.t.Error("the thread was not purged")
+		}
+		record()
+		d.runJanitor(janitor{keepAudit: 2 * day}, day/2)
+		if got := d.firstSeq(reserved.AuditLog); got != 3 {
+			d.t.Errorf("the first action kept is %d, want 3", got)
+		}
+	})
+}
+
 // A panic of one job would otherwise end the others until the next start.
 func TestAPanicOfOneJobOfTheJanitorEndsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
 		k := janitor{ // without a ledger, so each of its jobs panics
 			oldDefinitions: []store.Definition{{Agent: "a", Version: "1"}}, retention: 100 * time.Hour,
-			log: slog.New(slog.NewTextHandler(&said, nil)),
+			keepAudit: 100 * time.Hour,
+			log:       slog.New(slog.NewTextHandler(&said, nil)),
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 90*time.Minute)
 		defer stop()
 		k.cleanStore(ctx)
 		for text, want := range map[string]int{"obsolete agent versions": 1, "expired notifications": 2, "old summaries": 2,
-			"old entries": 2} {
+			"old entries": 2, "old actions": 2} {
 			if got := strings.Count(said.String(), text+" "); got != want {
 				t.Errorf("%q failed %d times in an hour and a half, want %d:\n%s", text, got, want, said.String())
 			}

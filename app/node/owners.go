@@ -20,7 +20,7 @@ const maxOwnersRead = 1000
 func (n *Node) warnOfOwners(ctx context.Context) error {
 	var found []*mailroom.Thread
 	err := n.ledger.View(ctx, func(r store.Reader) error {
-		prefixes := append([]string{reserved.Alert, reserved.Channel, reserved.Delivery}, n.conversations...)
+		prefixes := append([]string{reserved.Alert, reserved.Channel, reserved.Delivery, reserved.Audit}, n.conversations...)
 		for _, prefix := range prefixes {
 			rows, err := r.Threads(store.ThreadQuery{Prefix: prefix, Limit: maxOwnersRead})
 			if err != nil {

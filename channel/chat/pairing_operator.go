@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
+	"mailroom/ledger"
 )
 
 // pairingKey names the stored pairing state of a channel.
@@ -75,9 +77,14 @@ func (d PairingOperator) Approve(ctx context.Context, code string, admin bool, b
 	var in *PairingRequest
 	var refusal error
 	var at time.Time
-	err := UpdatePairings(ctx, d.update, func(p *Pairings, now time.Time) bool {
+	var done ledger.Action
+	err := UpdatePairings(ledger.WithAction(ctx, &done), d.update, func(p *Pairings, now time.Time) bool {
 		at = now
 		in, refusal = p.approve(code, admin, by, now)
+		if done = (ledger.Action{}); refusal == nil { // else only the wrong code is counted
+			done = d.action("pairing.approve", in.User)
+			done.Detail["admin"] = strconv.FormatBool(admin)
+		}
 		return true
 	})
 	if err = cmp.Or(err, refusal); err != nil {
@@ -96,8 +103,8 @@ func (d PairingOperator) Approve(ctx context.Context, code string, admin bool, b
 
 // Revoke removes a user's access or open request.
 func (d PairingOperator) Revoke(ctx context.Context, user string) error {
-	found := false
-	err := UpdatePairings(ctx, d.update, func(p *Pairings, _ time.Time) bool {
+	found, done := false, d.action("pairing.revoke", user)
+	err := UpdatePairings(ledger.WithAction(ctx, &done), d.update, func(p *Pairings, _ time.Time) bool {
 		found = p.revoke(user)
 		return found
 	})
@@ -105,6 +112,11 @@ func (d PairingOperator) Revoke(ctx context.Context, user string) error {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "user %q is not paired with channel %s", display.Name(user), d.Channel)
 	}
 	return err
+}
+
+// action returns what an operator does with a user, for the audit log.
+func (d PairingOperator) action(name, user string) ledger.Action {
+	return ledger.Action{Name: name, ObjectKind: "user", Object: user, Detail: map[string]string{"channel": d.Channel}}
 }
 
 func (d PairingOperator) update(

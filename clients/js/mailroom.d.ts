@@ -195,6 +195,22 @@ export interface WaitGroup {
   since: string;
 }
 
+/** One action of an operator in the audit log. */
+export interface AuditedAction {
+  seq: number;
+  at: string;
+  /** Such as agent.pause. */
+  action: string;
+  actor: string;
+  actor_kind: 'operator' | 'token' | 'session' | 'limited' | 'link' | 'chat' | '' | string;
+  token: string;
+  from: string;
+  object_kind: string;
+  object: string;
+  thread: string;
+  detail: Record<string, string>;
+}
+
 export interface Run {
   id: string;
   thread: string;
@@ -524,6 +540,7 @@ export class Mailroom {
   countRuns(query?: Abortable & { q?: string; cursor?: string }): Promise<{ count: number; next: string | null; looked_to?: string }>;
   failures(query?: Abortable & { q?: string; limit?: number }): Promise<{ items: Failure[]; looked_to?: string }>;
   waits(query?: Abortable & { q?: string }): Promise<{ items: WaitGroup[]; runs: number; looked_to?: string }>;
+  audit(query?: ListQuery): Promise<Page<AuditedAction>>;
   search(query: Abortable & { q: string; thread?: string; cursor?: string; limit?: number }): Promise<Page<FoundMessage> & { indexed_to: string | null; complete: boolean }>;
   retryMany(query: Many): Promise<{ matched: number; retried: number; next: string | null }>;
   cancelMany(query: Many): Promise<{ matched: number; cancelled: number; next: string | null }>;

@@ -178,6 +178,11 @@ export class Mailroom {
     return this.#call('GET', 'v1/waits', { query: { q }, signal });
   }
 
+  /** What operators did, the newest first: a page. It needs the scope admin. */
+  audit({ q, cursor, limit, signal } = {}) {
+    return this.#call('GET', 'v1/audit', { query: { q, cursor, limit }, signal });
+  }
+
   /** Messages that have all words of q, newest first: `{ items, next, indexed_to, complete }`. A page may be empty and have a next. */
   search({ q, thread, cursor, limit, signal }) {
     return this.#call('GET', 'v1/search', { query: { q, thread, cursor, limit }, signal });

@@ -86,7 +86,8 @@ func (l *Log) Add(e mailroom.Entry) []Violation {
 	switch e.Kind {
 	case entry.KindMessage:
 		l.message(e)
-	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed, entry.KindChannel:
+	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed, entry.KindChannel,
+		entry.KindAudit:
 		l.threadEntry(e)
 	default:
 		if !entry.Known(e.Kind) {

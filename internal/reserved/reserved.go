@@ -15,10 +15,15 @@ const (
 	Delivery = "out:"     // deliveries to a chat of a channel
 	Project  = "project:" // reservations and notifications of a project
 	Issue    = "issue:"   // an issue of the tracker
+	Audit    = "audit:"   // the audit log
 )
 
+// AuditLog is the id of the thread whose log is the audit log. It has no owner, so no caller sees, writes or deletes
+// it.
+const AuditLog = Audit + "log"
+
 // prefixes returns all prefixes.
-func prefixes() []string { return []string{Alert, Channel, Delivery, Project, Issue} }
+func prefixes() []string { return []string{Alert, Channel, Delivery, Project, Issue, Audit} }
 
 // Prefix returns the prefix that gives a normalized id a meaning, "" if it has none. Ids differ by case, so
 // "Alert:x" has none.
@@ -35,7 +40,7 @@ func Prefix(id string) string {
 // meaning.
 func ForServer(id string) bool {
 	switch Prefix(id) {
-	case Alert, Channel, Delivery:
+	case Alert, Channel, Delivery, Audit:
 		return true
 	}
 	return false
@@ -47,6 +52,9 @@ const operator = "admin"
 // Owner returns the owner that the server gives a thread that [ForServer] is true for. If a thread with this id has
 // another owner, it is not the server's: a token created it at an older version, which allowed that.
 func Owner(id string) string {
+	if Prefix(id) == Audit {
+		return ""
+	}
 	_, owner, _ := AlertPlace(id)
 	return owner
 }

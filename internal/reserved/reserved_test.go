@@ -31,6 +31,7 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 		{channel.LogThreadID("my shop"), "channel:", auth.Operator, "", true},
 		{project, "project:", auth.Operator, "", false},
 		{feed.Thread(config.TrackerChannel, "mr-1"), "issue:", auth.Operator, "", false},
+		{reserved.AuditLog, "audit:", "", "", true},
 		{chat, "", auth.Operator, "", false},
 		{"alert", "", auth.Operator, "", false},
 		{"Alert:phone", "", auth.Operator, "", false},

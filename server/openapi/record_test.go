@@ -226,6 +226,8 @@ func (f *fixture) seed(operation string) map[string]string {
 	switch operation {
 	case "stream-run":
 		ids["run"] = f.write("Here is a draft")
+	case "list-audit":
+		f.call("POST /v1/agents/echo/pause", `{"reason":"new model"}`)
 	case "list-waits":
 		f.makeObjects("get-ticket", 2)
 		f.submit("nightly", `{"text":"Check the links."}`)

@@ -14,7 +14,7 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/reserved"
-
+	"mailroom/ledger"
 	"mailroom/server/internal/request"
 	"mailroom/store"
 )
@@ -254,7 +254,9 @@ func (h *AlertHandlers) PutRule(ctx context.Context, in *putRuleInput) (*body[ap
 		return nil, request.Locate("body.", err)
 	}
 	out := alert.Describe(rule)
-	err = h.changeRules(ctx, owner, func(all []alert.StoredRule, row string) ([]alert.StoredRule, error) {
+	done := ledger.Action{Name: "rule.put", ObjectKind: "rule", Object: out.Name,
+		Detail: map[string]string{"owner": owner}}
+	err = h.changeRules(ctx, owner, done, func(all []alert.StoredRule, row string) ([]alert.StoredRule, error) {
 		return alert.PutRule(all, alert.StoredRule{AlertRule: out, Row: row})
 	})
 	return &body[api.AlertRule]{out}, err
@@ -267,15 +269,18 @@ func (h *AlertHandlers) DeleteRule(ctx context.Context, in *ruleInput) (*empty, 
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.changeRules(ctx, owner, func(all []alert.StoredRule, _ string) ([]alert.StoredRule, error) {
+	done := ledger.Action{Name: "rule.delete", ObjectKind: "rule", Object: in.Rule,
+		Detail: map[string]string{"owner": owner}}
+	return nil, h.changeRules(ctx, owner, done, func(all []alert.StoredRule, _ string) ([]alert.StoredRule, error) {
 		return alert.RemoveRule(all, in.Rule)
 	})
 }
 
-// changeRules replaces the stored rules of an owner. f gets the stored rules that are in force, and the row of the
-// owner's token.
+// changeRules replaces the stored rules of an owner, and records what the caller has done. f gets the stored rules
+// that are in force, and the row of the owner's token.
 func (h *AlertHandlers) changeRules(
-	ctx context.Context, owner string, f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error),
+	ctx context.Context, owner string, done ledger.Action,
+	f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error),
 ) error {
 	var rights alert.Rights
 	var changedAt time.Time
@@ -304,7 +309,7 @@ func (h *AlertHandlers) changeRules(
 		}
 		return json.Marshal(all)
 	}
-	return h.ledger.ChangeCursor(ctx, at.Channel, at.Identity, change)
+	return h.ledger.ChangeCursor(ledger.WithAction(ctx, &done), at.Channel, at.Identity, change)
 }
 
 const (

@@ -122,6 +122,7 @@ type Handlers struct {
 	Stats  *StatsHandlers
 	Alerts *AlertHandlers
 	Push   *PushHandlers
+	Audit  *AuditHandlers
 }
 
 // New makes the handlers.
@@ -139,6 +140,7 @@ func New(o Options) *Handlers {
 			agents: o.Agents, started: time.Now().UTC(),
 		},
 		Alerts: alerts,
+		Audit:  &AuditHandlers{find: find, maxPage: o.MaxPage},
 		Push: &PushHandlers{
 			target: o.Alerts.pushTarget(), operator: o.Operator, ledger: o.Ledger.Subscribers, threads: o.Ledger.Threads,
 			find: find, log: o.Log,

@@ -161,6 +161,8 @@ func (h *PushHandlers) Subscribe(ctx context.Context, in *subscribeInput) (*body
 		return nil, request.Locate("body.", err)
 	}
 	id := subscriptionID(s.Endpoint)
+	ctx = ledger.WithAction(ctx, &ledger.Action{Name: "push.subscribe", ObjectKind: "browser", Object: id,
+		Detail: map[string]string{"client": s.Client, "target": h.target.Name()}})
 	if err := h.open(ctx, id, s); err != nil {
 		return nil, err
 	}

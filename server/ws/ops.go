@@ -145,6 +145,9 @@ func (k *socket) request(
 		return nil, mailroom.Errorf(mailroom.CodeInternal, "build the HTTP request of a WebSocket frame: %w", err)
 	}
 	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
+	if by := k.upgrade.Header["X-Forwarded-For"]; by != nil {
+		r.Header["X-Forwarded-For"] = by
+	}
 	r.Header.Set("Authorization", k.header)
 	// the other half of its secret, and from which page the socket is
 	if scheme, _, _ := strings.Cut(k.header, " "); strings.EqualFold(scheme, "Session") {

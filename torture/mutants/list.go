@@ -12,7 +12,7 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), coreMutants(), accessMutants(), flowMutants(), programMutants(), postgresMutants(), chatMutants(), placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(), turnMutants(), waitMutants()), []mutant{
+	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), coreMutants(), accessMutants(), flowMutants(), programMutants(), postgresMutants(), chatMutants(), placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(), turnMutants(), waitMutants(), auditMutants()), []mutant{
 		{"a restart waits for the leases of the previous process", "app/node/prepare.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
@@ -117,7 +117,7 @@ func accountMutants() []mutant {
 		{"a claim ignores pauses", "ledger/op_claim.go",
 			"	c = tx.withoutPaused(c)\n", "", "ledger", "^TestAPausedAgentStartsNothingUntilItIsResumed$"},
 		{"a link works twice", "ledger/op_token_derived.go",
-			"			tx.dropToken(spent.Name) // last: a refusal undoes nothing\n", "", "ledger", "^TestOfSeveralBrowsersOneSpendsALink$"},
+			"		tx.dropToken(spent.Name) // last: a refusal undoes nothing\n", "", "ledger", "^TestOfSeveralBrowsersOneSpendsALink$"},
 		{"a token never expires", "auth/terms.go",
 			"return !t.Terms.ExpiresAt.IsZero() && !t.Terms.ExpiresAt.After(now)", "return false", "ledger", "^TestExpiredTokensAreRefusedAndDropped$"},
 		{"a token for some threads lists all", "server/middleware.go",

@@ -2,12 +2,19 @@ package adapter_test
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/entry"
+	"mailroom/internal/reserved"
+	"mailroom/ledger"
+	"mailroom/store"
 )
 
 // TestAnUnpairedUserGetsNothing revokes a pairing while the agent works for the user, and pairs the user again.
@@ -45,6 +52,50 @@ func TestAnUnpairedUserGetsNothing(t *testing.T) {
 		<-time.After(time.Minute) // in the bubble
 		if got := texts(w.platform.Sent()); got[len(got)-1] != "hello!" {
 			t.Errorf("sent in the end: %q, want the answer to a user who was paired again", got)
+		}
+		w.stop()
+	})
+}
+
+// The audit log has the approval and the revocation of a pairing, and neither wrong codes nor the right one.
+func TestPairingsAreInTheAuditLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.start()
+		w.platform.SendPrivate("a", "let me in")
+		synctest.Wait()
+		sent := w.platform.Sent()
+		code := codeIn(sent[len(sent)-1].Message.Text)
+		operator := chat.PairingOperator{Ledger: w.ledger, Channel: "tg"}
+		ctx := ledger.WithCaller(t.Context(), func() ledger.Caller { return ledger.Caller{Name: "ops", Kind: "token"} })
+		for _, code := range []string{"WRONG123", code, code} {
+			if _, err := operator.Approve(ctx, code, true, "ops"); err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := operator.Revoke(ctx, "a"); err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		err := w.ledger.View(t.Context(), func(r store.Reader) error {
+			found, err := r.Entries(store.EntryQuery{Thread: reserved.AuditLog})
+			for _, e := range found {
+				var a entry.Audit
+				if err := e.Decode(&a); err != nil {
+					return err
+				}
+				got = append(got, a.Actor+" "+a.Action+" "+a.Object+" admin="+a.Detail["admin"])
+				if strings.Contains(string(e.Raw), code) {
+					t.Errorf("the code is in the audit log: %s", e.Raw)
+				}
+			}
+			return err
+		})
+		want := []string{"ops pairing.approve a admin=true", "ops pairing.revoke a admin="}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 		w.stop()
 	})
