@@ -15,10 +15,10 @@ const WHOLE = [1, 2, 5].flatMap((n) => Array.from({ length: 15 }, (_, i) => n * 
 /**
  * Draws series over periods of a length, which begin at times, all in seconds. Each series has a name, a color (a variable of the style sheet), the
  * values of the times, and all, the text of what they come to, which the legend has until the pointer is over a time. kind: stacked bars,
- * in the order of the series from below, or lines. format makes text of a value. log draws milliseconds on a logarithmic scale; whole: the values
+ * in the order of the series from below, or lines. format makes text of a value, and tick of one on the axis. log draws milliseconds on a logarithmic scale; whole: the values
  * are whole numbers. The summary says in words what the chart shows.
  */
-export function Chart({ title, summary, times, length, series, format, kind = 'bars', log = false, whole = false }) {
+export function Chart({ title, summary, times, length, series, format, tick = format, kind = 'bars', log = false, whole = false }) {
   const node = useRef(null);
   const shown = useRef(null);
   const width = useRef(0);
@@ -27,7 +27,7 @@ export function Chart({ title, summary, times, length, series, format, kind = 'b
   useEffect(() => {
     const draw = () => {
       shown.current?.destroy();
-      shown.current = new uPlot(options({ width: width.current || node.current.clientWidth, span: [times[0], times.at(-1) + length], series, format, kind, log, whole }), data, node.current);
+      shown.current = new uPlot(options({ width: width.current || node.current.clientWidth, span: [times[0], times.at(-1) + length], series, format, tick, kind, log, whole }), data, node.current);
     };
     const dark = matchMedia('(prefers-color-scheme: dark)');
     const size = new ResizeObserver(([{ contentRect }]) => {
@@ -65,7 +65,7 @@ function moment(seconds, apart) {
 }
 
 /** @returns {any} */
-function options({ width, span, series, format, kind, log, whole }) {
+function options({ width, span, series, format, tick, kind, log, whole }) {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const font = '11px system-ui, sans-serif';
@@ -74,7 +74,7 @@ function options({ width, span, series, format, kind, log, whole }) {
   return {
     width, height: HEIGHT, padding: [8, 20, 0, 0], cursor: { y: false, drag: { x: false, y: false }, points: { show: kind !== 'bars' } },
     scales: { x: { range: () => span }, y: { range: log ? (_, min, max) => decades(min, max) : (_, __, max) => [0, max > 0 ? max * 1.05 : 1] } },
-    axes: [{ ...axis, size: 30, values: (_, ticks, __, ___, apart) => ticks.map((at) => (at === null ? '' : moment(at, apart))) }, { ...axis, size: 58, ...(log && { splits: (_, __, min, max) => TICKS.map(Math.log10).filter((at) => at >= min && at <= max) }), ...(whole && { incrs: WHOLE }), values: (_, ticks) => ticks.map((value) => (value === null ? '' : format(log ? 10 ** value : value))) }],
+    axes: [{ ...axis, size: 30, values: (_, ticks, __, ___, apart) => ticks.map((at) => (at === null ? '' : moment(at, apart))) }, { ...axis, size: 58, ...(log && { splits: (_, __, min, max) => TICKS.map(Math.log10).filter((at) => at >= min && at <= max) }), ...(whole && { incrs: WHOLE }), values: (_, ticks) => ticks.map((value) => (value === null ? '' : tick(log ? 10 ** value : value))) }],
     series: [
       { value: (_, at) => (at === null ? 'whole range' : new Date(at * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' })), label: 'Time' },
       ...drawn.map(({ name, color: of, values, all }) => ({

@@ -48,12 +48,13 @@ const money = (n) => axis.format(n);
 const part = (n, of) => (n > 0 && n < of ? ` (${percent(n / of)})` : '');
 
 /**
- * A figure, and how it was before, with what that means: better, worse or ''. format makes text of a value.
+ * A figure, and how it was before. format makes text of a value. good says which change is better, 1 for more and -1 for less, or neither.
  */
 function Compared({ name, now, before, format, good = 0, note = '' }) {
-  const change = now === null || before === null ? 0 : Math.sign(now - before);
-  const word = change === 0 ? '' : change === good ? 'better' : change === -good ? 'worse' : '';
-  const than = change === 0 ? 'as before' : `${change > 0 ? '↑' : '↓'} from ${format(before)}`;
+  const same = now === null || before === null || format(now) === format(before); // what reads the same is no change
+  const change = same ? 0 : Math.sign(now - before);
+  const word = change === 0 ? '' : good !== 0 && change === good ? 'better' : good !== 0 ? 'worse' : '';
+  const than = now === null && before !== null ? `before ${format(before)}` : change === 0 ? 'as before' : `${change > 0 ? '↑' : '↓'} from ${format(before)}`;
   return html`<li><span class="value">${now === null ? '–' : format(now)}</span><span class="name">${name}${note && `, ${note}`}</span>
     <span class="than" data-change=${word}>${before === null ? 'nothing before' : than}${word && html`<span class="unseen">, ${word}</span>`}</span></li>`;
 }
@@ -69,7 +70,7 @@ function Figures({ range, sums, series, earlier }) {
   return html`<ul class="figures compared" aria-label="Compared with the range before">
     <${Compared} name="ended" note=${now.ended > 0 ? each : ''} now=${now.ended} before=${known(then?.ended)} format=${number} />
     <${Compared} name="succeeded" note="without cancelled" now=${now.success} before=${known(then?.success) ?? null} format=${percent} good=${1} />
-    <${Compared} name="cost" note=${now.each > 0 ? `${dollars(now.each)} a run` : ''} now=${now.cost} before=${known(then?.cost)} format=${dollars} good=${-1} />
+    <${Compared} name="cost" note=${now.each > 0 ? `${dollars(now.each)} a run` : ''} now=${now.cost} before=${known(then?.cost)} format=${dollars} />
     <${Compared} name="start delay" note="on average" now=${now.delay} before=${known(then?.delay) ?? null} format=${(ms) => duration(ms) || '0ms'} good=${-1} />
   </ul>`;
 }
@@ -86,7 +87,7 @@ function Charts({ range, series, earlier }) {
   const delay = (ms) => duration(ms) || '0ms';
   return html`<${Figures} range=${range} sums=${sums} series=${series} earlier=${earlier} />
   <div class="charts">
-    <${Chart} title="Ended" ...${x} format=${number} whole=${true}
+    <${Chart} title="Ended" ...${x} format=${number} tick=${(n) => compact.format(n)} whole=${true}
       summary=${`${number(ended)} ended, ${number(sums.failed)} failed${part(sums.failed, ended)}, ${number(sums.cancelled)} cancelled`}
       series=${[
         { name: 'Completed', color: '--good', all: number(sums.completed), values: column('completed') },

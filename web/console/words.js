@@ -52,8 +52,11 @@ const share = new Intl.NumberFormat(undefined, { style: 'percent', maximumSignif
 /** A part of a whole as a percentage. What is not all is not shown as 100%. */
 export const percent = (part) => (part < 1 && part > 0.99 ? `${Math.floor(part * 1000) / 10}%` : share.format(part));
 
-/** US dollars: $0.0042, $12.50. */
-export const dollars = (n) => n === 0 ? '$0' : `$${n.toFixed(n < 1 ? 4 : 2)}`;
+/** US dollars: $0.0042, $12.50, $35,748. */
+export function dollars(n) {
+  if (n === 0) return '$0';
+  return `$${n >= 1000 ? number(Math.round(n)) : n.toFixed(n < 1 ? 4 : 2)}`;
+}
 
 /** The first characters of an id, enough to tell ids of one list apart. */
 export function short(id) {

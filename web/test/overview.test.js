@@ -68,6 +68,22 @@ test('what needs a person comes first, and the worst agent with its commonest er
   assert.equal(await legend('Failed'), '4', 'the legend says what the range came to');
   assert.equal(await legend('Time'), 'whole range');
 
+  await page.route(/stats\/series/, async (route) => { // as if half of two runs had failed in the range before
+    const response = await route.fetch();
+    const series = await response.json();
+    if (Date.parse(series.to) < Date.now()) {
+      const at = series.from;
+      series.items = [{ at, completed: 1, failed: 1, cancelled: 0, started: 2, start_delay_ms: 60_000, ran_ms: 0, start_delays: series.start_delay_bounds_ms.concat(0).fill(0), input_tokens: 0, output_tokens: 0, cost_usd: 1234.5 }];
+    }
+    await route.fulfill({ response, json: series });
+  });
+  await page.reload();
+  await figures.getByText('↑ from 50%, better').waitFor();
+  assert.match(await figures.innerText(), /ended.*\s+↑ from 2\s/);
+  assert.match(await figures.innerText(), /cost\s+↓ from \$1,235\s/);
+  assert.match(await figures.innerText(), /start delay, on average\s+↓ from 30s\s*, better/);
+  await page.unroute(/stats\/series/);
+
   await operator.button('Cost').focus(); // by the keyboard
   await page.keyboard.press('Enter');
   assert.match(page.url(), /by=cost/);
