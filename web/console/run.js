@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from '../vendor/preact.js';
 import { displayLine } from '../chat/client/mailroom.js';
+import { cut } from '../chat/text.js';
 import { client, may } from './account.js';
 import { link, term } from './address.js';
 import { Attempts } from './attempts.js';
@@ -32,6 +33,12 @@ async function readMessages({ thread, messages }, signal) {
   return found.filter(Boolean);
 }
 
+// asked returns the first words of the messages, as the heading of the page: an id tells a person nothing.
+function asked(messages) {
+  const text = messages?.find((message) => message.text.trim())?.text ?? '';
+  return cut(text.slice(0, 10_000).replace(/[*_`#>]/g, '').trim().split('\n')[0], 120);
+}
+
 /** The page of the run whose id is given. */
 export function RunPage({ id }) {
   const logs = useLogs(id);
@@ -48,9 +55,9 @@ function Page({ logs, run, reload }) {
   const { data: messages } = useLoad((signal) => readMessages(run, signal), [run.id, run.messages.join(' ')], ['message.edited', 'message.retracted']);
   const [wanted, setWanted] = useState(null);
   return html`<section class="page run">
-    <h1>Run <span class="mono small">${displayLine(run.id)}</span></h1>
+    <h1><${Line} text=${asked(messages) || 'Run'} /></h1>
     <${Problem} error=${log.error} retry=${() => logs.reload(run.id)} />
-    <p class="meta"><${Status} of=${run.status} text=${run.stopping ? 'stopping' : run.status} /> <${Line} text=${run.agent} /> <${ThreadLink} id=${run.thread} /> created <${Time} at=${run.created_at} /></p>
+    <p class="meta"><${Status} of=${run.status} text=${run.stopping ? 'stopping' : run.status} /> <${Line} text=${run.agent} /> <${ThreadLink} id=${run.thread} /> created <${Time} at=${run.created_at} /> <span class="mono small">${displayLine(run.id)}</span></p>
     ${run.waits_on && html`<p class="meta waits">waits for <${Line} text=${run.waits_on.text} /> since <${Time} at=${run.waits_on.since} /></p>`}
     <${WaitsFor} run=${run} />
     ${questions?.length > 0 && html`<ol class="tickets" aria-label="Questions of this run">${questions.map((ticket) => html`<${Ticket} key=${ticket.id} ticket=${ticket} />`)}</ol>`}

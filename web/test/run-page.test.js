@@ -68,6 +68,7 @@ describe('the page of a run', () => {
     for await (const { kind, entry } of client.follow({ run })) if (kind === 'entry' && ((entry.kind === 'ticket.opened' && entry.body.kind === 'approval') || entry.kind === 'run.failed')) break;
     await operator.enter(`run/${run}`);
     const { page } = operator;
+    await page.getByRole('heading', { name: 'build it', exact: true }).waitFor();
     await item(page, /^Wait Waits: Approval: Deploy release 7/).or(item(page, /^Waits: Approval: Deploy release 7/)).waitFor();
     for (const name of [/^Queue, done/, /^Attempt 1, failed/, /^Tool read_file, done, took \d+ms/, /^Memo plan/, /^Effect reserve the host, done/, /^Step prepared/, /^Tool bash, outcome unknown, took ≤ \d+ms.*the log has no end of it: drawn to the end of its attempt/, /^Pause Waits for its next try/, /^Tool bash, failed/, /^Run run all tests, done/]) assert.ok(await item(page, name).count() > 0, `no ${name}`);
     assert.equal(await page.locator('main img').count(), 0, 'a text of an agent was HTML');
