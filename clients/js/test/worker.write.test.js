@@ -193,3 +193,24 @@ test('a worker handles one run on its last attempt at a time, and claims the nex
   const expected = ['1 true 2', '2 false 1', '2 true 2', '3 true 2', '4 false 1', '4 true 2', '5 true 2', '6 true 1'];
   assert.deepEqual(asked.slice(0, 8), expected);
 });
+
+test('text that the server refuses fails the attempt with the reason, also if the handler goes on', async (t) => {
+  let asked = 0;
+  const refuses = async (url, options) => {
+    if (!String(url).endsWith('/deltas')) return fetch(url, options);
+    asked++;
+    return new Response('{"status":422,"code":"invalid","detail":"no such text"}', { status: 422, headers: { 'Content-Type': 'application/problem+json' } });
+  };
+  const ended = gate();
+  const bench = await serve(t, async (s) => {
+    s.signal.addEventListener('abort', ended.open);
+    s.write('text that waits');
+    await ended.opened;
+    const before = asked;
+    for (let i = 0; i < 3; i++) await s.write('x'.repeat(100_000)).catch(() => {});
+    assert.equal(asked, before, 'it is sent again');
+    return 'more';
+  }, { fetch: refuses });
+  const done = await bench.end(await bench.send('go', { max_attempts: 1 }));
+  assert.deepEqual([done.status, done.error.class, done.error.message], ['failed', 'permanent', 'no such text']);
+});

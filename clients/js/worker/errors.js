@@ -34,6 +34,9 @@ export class Failure extends Ending {
 /** The errors of invalid arguments, which are refused before a request is sent. */
 export function invalid(detail, cause) { return new MailroomError('invalid', detail, { cause }); }
 
+/** Whether the server refuses a request, and would again. Other refusals may pass, also unserved: a worker may start. */
+export function isFinal({ code }) { return code === 'invalid' || code === 'too_large' || code === 'conflict'; }
+
 export function conflict(detail) { return new MailroomError('conflict', detail); }
 
 /** The message with which an attempt fails, for any value that its handler threw. */

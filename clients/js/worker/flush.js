@@ -1,5 +1,6 @@
 // Sends the text of an attempt while it is written: to readers often, to the store about once a second.
 
+import { isFinal } from './errors.js';
 import { Draft } from './text.js';
 
 const showEvery = 50; // ms
@@ -13,6 +14,7 @@ export class Flusher {
   #attempt;
   #timer = null;
   #flush = null; // the flush under way
+  #isRefused = false; // the server refuses the text, and nothing is flushed any more
   #storeAt = performance.now() + storeEvery;
   #breathed = performance.now();
 
@@ -61,11 +63,11 @@ export class Flusher {
       await new Promise((resolve) => { setTimeout(resolve); });
       this.#breathed = performance.now();
     }
-    while (this.draft.behind > most && !this.#attempt.over) await (this.#flush ?? this.#start());
+    while (this.draft.behind > most && !this.#attempt.over && !this.#isRefused) await (this.#flush ?? this.#start());
   }
 
   #schedule(delay) {
-    if (this.#timer !== null || this.#flush || this.#attempt.over) return;
+    if (this.#timer !== null || this.#flush || this.#attempt.over || this.#isRefused) return;
     this.#timer = setTimeout(() => this.#start(), delay);
   }
 
@@ -73,12 +75,19 @@ export class Flusher {
     this.stop();
     const { draft } = this; // a step that takes it is sent after this flush
     const send = () => this.#attempt.over || this.#send(current(draft));
-    this.#flush = this.#attempt.inTurn(send).catch(() => {}).then(() => {
+    this.#flush = this.#attempt.inTurn(send).catch((error) => this.#failed(error)).then(() => {
       this.#flush = null;
       if (this.draft.behind > 0) this.#schedule(showEvery);
       else if (this.draft.unstored) this.#schedule(Math.max(showEvery, this.#storeAt - performance.now()));
     });
     return this.#flush;
+  }
+
+  // Text that does not arrive is sent again. If the server refuses it, the reply would be incomplete.
+  #failed(error) {
+    if (!isFinal(error)) return;
+    this.#isRefused = true;
+    this.#attempt.end(error);
   }
 
   async #send(draft) {

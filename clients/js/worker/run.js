@@ -1,7 +1,7 @@
 // Runs a handler for one attempt, and settles it whatever the handler does.
 
 import { MailroomError } from '../errors.js';
-import { Failure, LeaseLost, Stopped, messageOf } from './errors.js';
+import { Failure, isFinal, LeaseLost, messageOf, Stopped } from './errors.js';
 import { duration } from './json.js';
 import { Session } from './session.js';
 
@@ -75,6 +75,7 @@ function cutOff(signal, grace) {
 function outcome(attempt, { text, error, forced }) {
   const { reason } = attempt.signal;
   if (error !== undefined && reason instanceof Stopped) return { outcome: 'release', entered: true, forced };
+  if (reason instanceof MailroomError) return failure(reason, forced); // the text is refused, so the reply would be incomplete
   if (attempt.parked.size > 0 && !forced) return park(attempt.parked);
   if (error !== undefined) return failure(attempt.signal.aborted ? reason : error, forced);
   if (text === undefined || text === null || typeof text === 'string') return { outcome: 'complete' };
@@ -89,11 +90,8 @@ function park(parked) {
   return { outcome: 'wait', wait, tickets: asks.length > 0 ? asks : undefined };
 }
 
-/** Codes of refusals that the next attempt would get again. Others may pass, also unserved: a worker may start. */
-const final = new Set(['invalid', 'too_large', 'conflict']);
-
 function failure(error, forced) {
-  const again = error instanceof MailroomError && final.has(error.code) ? 'permanent' : 'transient';
+  const again = error instanceof MailroomError && isFinal(error) ? 'permanent' : 'transient';
   const kind = error instanceof Failure ? error : new Failure('', { class: again });
   const message = messageOf(error).replaceAll('\0', '').slice(0, longestMessage) || 'failed';
   const retry = kind.retryAfter > 0 ? duration(kind.retryAfter) : undefined;
@@ -106,15 +104,14 @@ function failure(error, forced) {
 async function settle(attempt, body, { text }, log) {
   const draft = attempt.close();
   if (body.outcome === 'complete' && text) draft.write(text.replaceAll('\0', '\ufffd'));
-  const isWrong = (error) => final.has(error.code);
   try {
     await attempt.settle(body, draft);
   } catch (error) {
-    if (!isWrong(error)) throw error;
+    if (!isFinal(error)) throw error;
     log.error('settle refused', { error });
     const refused = failure(new Error(`settle refused: ${error.message}`));
     await attempt.settle(refused, draft).catch((again) => {
-      if (!isWrong(again)) throw again;
+      if (!isFinal(again)) throw again;
       return attempt.settle(refused);
     });
   }
