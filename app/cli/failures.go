@@ -1,24 +1,32 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"mailroom/api"
 	"mailroom/app/command"
 	"mailroom/client"
 )
 
+// manyFailures is the most groups that the server returns, those with the latest failures.
+const manyFailures = 500
+
 func failuresCommand(con *command.Console) *cobra.Command {
-	q, limit := "", 0
+	q, by, limit := "", "last", 0
+	orders := []string{by, "runs"}
 	cmd := &cobra.Command{
 		Use:   "failures",
 		Short: "List failed runs by error",
 		Long: `List failed runs by error, the latest failure first: errors that differ only in ids,
-numbers, times, sizes, paths, addresses and quoted text are one group. Filter fields are those of
-mailroom runs.`,
+numbers, times, sizes, paths, addresses and quoted text are one group. --sort runs puts the
+commonest of the 500 latest groups first. Filter fields are those of mailroom runs.`,
 		Example: `  mailroom failures
+  mailroom failures --filter agent:coder --sort runs
   mailroom failures --filter 'agent:coder created:>2026-11-01'
   mailroom runs --filter group:1f0c86a2d3b94e57
   mailroom run retry --filter group:1f0c86a2d3b94e57`,
@@ -27,10 +35,23 @@ mailroom runs.`,
 	output := command.FormatFlag(cmd)
 	cmd.Flags().StringVar(&q, "filter", "", "only runs that match")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of groups")
+	cmd.Flags().StringVar(&by, "sort", by, "order: "+strings.Join(orders, ", "))
+	completeWords(cmd, "sort", orders)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		found, err := c.Sums().Failures(cmd.Context(), q, limit)
+		if err := checkWord("--sort", by, orders); err != nil {
+			return err
+		}
+		most := limit
+		if by == "runs" {
+			most = manyFailures
+		}
+		found, err := c.Sums().Failures(cmd.Context(), q, most)
 		if err != nil {
 			return err
+		}
+		if by == "runs" {
+			slices.SortStableFunc(found.Items, func(a, b api.FailureGroup) int { return cmp.Compare(b.Runs, a.Runs) })
+			found.Items = found.Items[:min(max(limit, 1), len(found.Items))]
 		}
 		if *output == command.FormatJSON {
 			return con.PrintJSON(found)
