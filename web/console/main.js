@@ -6,6 +6,7 @@ import { address, go, link } from './address.js';
 import { AgentPage } from './agent.js';
 import { Agents } from './agents.js';
 import { Alerts } from './alerts.js';
+import { Audit } from './audit.js';
 import { Channels } from './channels.js';
 import { Failures } from './failures.js';
 import { Inbox } from './inbox.js';
@@ -36,6 +37,7 @@ const PAGES = [
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },
   { name: 'alerts', title: 'Alerts', key: 'n', scope: 'read', page: Alerts },
+  { name: 'audit', title: 'Audit', key: 'u', scope: 'admin', page: Audit },
   { name: 'tokens', title: 'Tokens', key: 'k', scope: '', page: Tokens },
 ];
 
