@@ -6,8 +6,8 @@ import { go } from './address.js';
 import { advise, over, TITLES, waitingFor } from './decisions.js';
 import { grouped, ORDERS } from './groups.js';
 import { useLoad } from './load.js';
-import { Empty, Line, Problem } from './parts.js';
-import { Prompt, Row } from './question.js';
+import { Empty, Line, Problem, Prompt } from './parts.js';
+import { Row } from './question.js';
 import { Together } from './together.js';
 import { number } from './words.js';
 

@@ -13,6 +13,17 @@ export const Line = ({ text }) => displayLine(String(text ?? ''));
 /** Untrusted text with its line breaks, or a value as JSON. */
 export const Block = ({ value, label }) => html`<pre tabindex="0" aria-label=${label} class="block">${displayText(plain(value))}</pre>`;
 
+const LONG = 600; // characters of a prompt that gets a scroll bar
+
+/**
+ * The text of a question, with code between backticks. Other Markdown stays as it is: a person who decides must see all
+ * of the text, such as the target of a link.
+ */
+export function Prompt({ text }) {
+  const parts = displayText(text).split(/`([^`\n]+)`/);
+  return html`<p class="prompt" tabindex=${text.length > LONG ? 0 : null}>${parts.map((part, i) => (i % 2 === 1 ? html`<code key=${i}>${part}</code>` : part))}</p>`;
+}
+
 /** A time as an age. */
 export function Time({ at }) {
   const now = useNow();

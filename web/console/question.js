@@ -1,24 +1,14 @@
 // A question of an agent, with what a person needs to decide it.
 
-import { displayLine, displayText } from '../chat/client/mailroom.js';
+import { displayLine } from '../chat/client/mailroom.js';
 import { isEnter } from '../chat/text.js';
 import { html, useEffect, useState } from '../vendor/preact.js';
 import { may } from './account.js';
 import { decide, DOING, over, TITLES, titleOf, undo, waitingFor } from './decisions.js';
-import { Block, Detail, Line, RunLink, ThreadLink, Time } from './parts.js';
+import { Block, Detail, Line, Prompt, RunLink, ThreadLink, Time } from './parts.js';
 import { whole } from './words.js';
 
 const SHORT = 400; // characters of arguments that are shown in the line of a question; longer ones get a block
-const LONG = 600; // characters of a prompt that gets a scroll bar
-
-/**
- * The text of a question, with code between backticks. Other Markdown stays as it is: a person who decides must see all
- * of the text, such as the target of a link.
- */
-export function Prompt({ text }) {
-  const parts = displayText(text).split(/`([^`\n]+)`/);
-  return html`<p class="prompt" tabindex=${text.length > LONG ? 0 : null}>${parts.map((part, i) => (i % 2 === 1 ? html`<code key=${i}>${part}</code>` : part))}</p>`;
-}
 
 // inLine returns arguments in one line, null if they are too long for it.
 function inLine(value) {

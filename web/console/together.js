@@ -2,8 +2,8 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { decide, over, waitingFor } from './decisions.js';
-import { Line, Modal, ThreadLink, Time } from './parts.js';
-import { Given, Prompt } from './question.js';
+import { Line, Modal, Prompt, ThreadLink, Time } from './parts.js';
+import { Given } from './question.js';
 import { number } from './words.js';
 
 const MOST = 500; // questions that are decided together

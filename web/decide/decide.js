@@ -2,7 +2,7 @@
 // address, so that no server and no log gets it with the address, and only a press of a button decides.
 
 import { html, render, useEffect, useState } from '../vendor/preact.js';
-import { Block, Detail, Line, Time } from '../console/parts.js';
+import { Block, Detail, Line, Prompt, Time } from '../console/parts.js';
 
 const link = location.hash.slice(1);
 
@@ -81,7 +81,7 @@ function Page() {
   const { ticket, agent } = question;
   return html`<h1><${Line} text=${agent} /> ${ticket.kind === 'input' ? 'asks a question' : 'asks for an approval'}</h1>
     <p class="meta"><span>In <${Line} text=${ticket.thread} /></span>${ticket.state === 'open' && ticket.expires_at && html`<span>Expires <${Time} at=${ticket.expires_at} /></span>`}</p>
-    ${ticket.prompt && html`<p class="prompt"><${Line} text=${ticket.prompt} /></p>`}
+    ${ticket.prompt && html`<${Prompt} text=${ticket.prompt} />`}
     <dl>
       ${ticket.action && html`<${Detail} name="Action"><code><${Line} text=${ticket.action} /></code><//>`}
       ${ticket.arguments !== null && html`<${Detail} name="Arguments"><${Block} value=${ticket.arguments} label="Arguments" /><//>`}
