@@ -52,10 +52,11 @@ export function Rows({ list, label, name, about, columns, picked, pick, children
   });
   const at = useKeys(items, v, scroll, (id) => picked && toggle([id]));
   const tracks = [...(picked ? ['1.25rem'] : []), 'minmax(12rem, 1fr)', ...columns.map(({ track }) => track)].join(' ');
+  const empty = items.length === 0 && !list.loading && !list.next;
   const everything = items.length > 0 && items.every(({ id }) => picked?.has(id));
   return html`<${Problem} error=${list.error} retry=${list.reload} />
-    ${items.length === 0 && !list.loading && !list.next ? children : ''}
-    <div class=${`rows ${picked ? 'picking' : ''}`} role="table" aria-label=${label} aria-rowcount=${list.next ? -1 : items.length + 1} ref=${(node) => { node?.style.setProperty('--tracks', tracks); node?.style.setProperty('--lines', linesOf(columns)); }}>
+    ${empty && !list.error ? children : ''}
+    <div class=${`rows ${picked ? 'picking' : ''}`} hidden=${empty} role="table" aria-label=${label} aria-rowcount=${list.next ? -1 : items.length + 1} ref=${(node) => { node?.style.setProperty('--tracks', tracks); node?.style.setProperty('--lines', linesOf(columns)); }}>
       <div class="head" role="row">
         ${picked && html`<span role="columnheader" class="pick"><label><input type="checkbox" aria-label="Select all that are loaded" checked=${everything} onChange=${(event) => toggle(items.map(({ id }) => id), event.target.checked)} /></label></span>`}
         <span role="columnheader">${name}</span>

@@ -22,11 +22,12 @@ export function Search({ params }) {
   return html`<section class="page">
     <h1>Search</h1>
     <form class="filter" role="search" onSubmit=${submit}>
-      <input type="search" aria-label="Words of a message" placeholder="words of a message" value=${text} maxlength="1000" autocomplete="off" autofocus onInput=${(event) => setText(event.target.value)} />
+      <input type="search" aria-label="Words of a message" placeholder="Words of a message" value=${text} maxlength="1000" autocomplete="off" autofocus onInput=${(event) => setText(event.target.value)} />
       <button type="submit" class="quiet">Search</button>
     </form>
     <${Problem} error=${found.error} retry=${() => setTurn({ ...turn, q, again: turn.again + 1 })} />
     <p class="hint" role="status">${state(q, found)}</p>
+    ${!q && html`<${Empty} title="Search all messages">Type words of a message, of a person or an agent. Words are found whole, in upper or lower case and in any order.<//>`}
     ${q && found.done && found.items.length === 0 && !found.error && html`<${Empty} title="No message has all of these words">Words are found whole, in upper or lower case and in any order. Deleted and expired messages are not found.<//>`}
     <ol class="found">${found.items.map((message) => html`<li key=${message.id} class="card">
       <p class="meta"><${ThreadLink} id=${message.thread} /> <span><${Line} text=${message.role === 'assistant' ? 'agent' : message.sender || message.role} /></span> <${Time} at=${message.created_at} /> ${message.run && html`<${RunLink} id=${message.run} />`}</p>
