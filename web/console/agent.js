@@ -7,7 +7,7 @@ import { useLoad } from './load.js';
 import { Action, Detail, Empty, Line, Modal, Problem, RunLink, Status, Time } from './parts.js';
 import { Trends } from './trends.js';
 import { Waits } from './waits.js';
-import { number } from './words.js';
+import { cause, number } from './words.js';
 
 const GROUPS = 10; // errors that are shown, the commonest first
 
@@ -35,7 +35,7 @@ export function AgentPage({ id }) {
     ${data && html`<${Waits} waits=${data.waits} queued=${data.waits.runs} />
       <h2>Errors</h2>
       ${data.errors.length === 0 && html`<${Empty} title="No failed runs">Runs of it that failed for good appear here, grouped by their error.<//>`}
-      ${data.errors.length > 0 && html`<ol class="plain">${data.errors.slice(0, GROUPS).map((group) => html`<li key=${group.group}><strong>${number(group.runs)}</strong> <a href=${runs(`status:failed ${term('group', group.group)}`)}><${Line} text=${group.message || 'The error of these runs is gone.'} /></a> <span class="note">${group.class}, last <${Time} at=${group.last_at} />, <${RunLink} id=${group.run} /></span></li>`)}</ol>
+      ${data.errors.length > 0 && html`<ol class="plain errors">${data.errors.slice(0, GROUPS).map((group) => html`<li key=${group.group}><strong>${number(group.runs)}</strong> <a href=${runs(`status:failed ${term('group', group.group)}`)}><${Line} text=${group.message || 'The error of these runs is gone.'} /></a> <span class="note">${cause(group.class)}, last <${Time} at=${group.last_at} />, <${RunLink} id=${group.run} /></span></li>`)}</ol>
         ${data.errors.length > GROUPS && html`<p><a href=${link('failures', '', { q: term('agent', id) })}>All its errors</a></p>`}`}`}
     ${may('metrics') && html`<${Trends} of=${id} />`}
     ${data && html`<h2>Workers</h2>
@@ -82,8 +82,8 @@ function Pause({ name, close }) {
 // retries describes how the runs of an agent are retried.
 function retries(retry) {
   const exits = (of, list) => (list.length > 0 ? [`${of}: exit ${list.join(' ')}`] : []);
-  return [`${retry.attempts} attempts`, `${retry.first} to ${retry.most}`, `${retry.max_crashes} crashes`,
-    ...exits('permanent', retry.permanent_exits), ...exits('unavailable', retry.unavailable_exits)].join(', ');
+  return [`at most ${retry.attempts} attempts, ${retry.first} to ${retry.most} apart`, `${retry.max_crashes} lost workers in a row`,
+    ...exits('not retried', retry.permanent_exits), ...exits('retried for up to a day', retry.unavailable_exits)].join('; ');
 }
 
 /** A table of workers. */

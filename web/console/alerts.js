@@ -71,12 +71,12 @@ function ThisBrowser({ push, mine, stale, reload }) {
 function Browsers({ push, mine, reload }) {
   if (push.subscriptions.length === 0) return html`<${Empty} title="No browser gets alerts">Turn them on here, and in each other browser on its own page Alerts.<//>`;
   return html`<h2>Browsers</h2>
-    <div class="table" tabindex="0" role="region" aria-label="Browsers that get alerts"><table>
+    <div class="table stacked" tabindex="0" role="region" aria-label="Browsers that get alerts"><table>
       <thead><tr><th>Browser</th><th>By</th><th>Since</th><th>State</th><th><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${push.subscriptions.map((s) => html`<tr key=${s.id}>
         <th scope="row"><${Line} text=${s.client ?? 'Unknown'} />${s.id === mine && html` <span class="hint">this browser</span>`}</th>
-        <td><${Line} text=${s.by} /></td><td><${Time} at=${s.created_at} /></td>
-        <td>${s.gone ? html`<${Status} of="unavailable" text="Gone" />` : html`<${Status} of="available" text="On" />`}</td>
+        <td data-name="By"><${Line} text=${s.by} /></td><td data-name="Since"><${Time} at=${s.created_at} /></td>
+        <td data-name="State">${s.gone ? html`<${Status} of="unavailable" text="Gone" />` : html`<${Status} of="available" text="On" />`}</td>
         <td><${Remove} subscription=${s} mine=${s.id === mine} reload=${reload} /></td>
       </tr>`)}</tbody>
     </table></div>`;

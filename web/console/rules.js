@@ -10,6 +10,7 @@ const WHEN = [
   ['ticket', 'an agent asks'], ['failed', 'a run failed for good'], ['channel', 'a channel is not connected'],
   ['paused', 'an agent was paused'], ['outage', 'runs of an agent wait because of an outage'], ['digest', 'what happened, each day'],
 ];
+const EVENTS = new Map(/** @type {[string, string][]} */ (WHEN));
 const TEXTS = [['none', 'only that something happened, and where'], ['title', 'the first line'], ['full', 'all that the target can show']];
 
 export function Rules() {
@@ -28,13 +29,13 @@ const only = ({ agents = [], threads = [] }) => [...agents, ...threads.map((id) 
 
 function Table({ rules, edit, reload }) {
   if (rules.length === 0) return html`<${Empty} title="No rules">There are no alerts until a rule selects events.<//>`;
-  return html`<div class="table" tabindex="0" role="region" aria-label="Rules"><table>
-    <thead><tr><th>Rule</th><th>When</th><th>To</th><th>Only</th><th>Text</th><th>Quiet</th><th><span class="unseen">Actions</span></th></tr></thead>
+  return html`<div class="table stacked" tabindex="0" role="region" aria-label="Rules"><table>
+    <thead><tr><th>Rule</th><th>When</th><th>To</th><th>Only for</th><th>Text</th><th>Quiet hours</th><th><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${rules.map((rule) => html`<tr key=${rule.name}>
       <th scope="row"><${Line} text=${rule.name} /></th>
-      <td>${rule.when.join(', ')}${rule.when.includes('digest') && html` <span class="hint">at ${rule.digest}, ${rule.zone}</span>`}</td>
-      <td><${Line} text=${rule.to.join(', then ')} /></td><td><${Line} text=${only(rule) || '–'} /></td><td>${rule.text}</td>
-      <td>${rule.quiet ? html`${rule.quiet} <span class="hint">${rule.zone}</span>` : '–'}</td>
+      <td data-name="When">${rule.when.map((of) => EVENTS.get(of) ?? of).join(', ')}${rule.when.includes('digest') && html` <span class="hint">at ${rule.digest}, ${rule.zone}</span>`}</td>
+      <td data-name="To"><${Line} text=${rule.to.join(', then ')} /></td><td data-name="Only for"><${Line} text=${only(rule) || '–'} /></td><td data-name="Text">${rule.text}</td>
+      <td data-name="Quiet hours">${rule.quiet ? html`${rule.quiet} <span class="hint">${rule.zone}</span>` : '–'}</td>
       <td>${rule.fixed ? html`<span class="hint">in the configuration</span>` : html`<button type="button" class="quiet" aria-label=${`Change ${rule.name}`} onClick=${() => edit(rule)}>Change…</button> <${Remove} name=${rule.name} reload=${reload} />`}</td>
     </tr>`)}</tbody>
   </table></div>`;
@@ -48,12 +49,12 @@ function Remove({ name, reload }) {
 
 function Targets({ targets, reload }) {
   const admin = may('admin');
-  return html`<div class="table" tabindex="0" role="region" aria-label="Targets"><table>
+  return html`<div class="table stacked" tabindex="0" role="region" aria-label="Targets"><table>
     <thead><tr><th>Target</th><th>Kind</th><th>Decides</th>${admin && html`<th>State</th><th>Waiting</th><th>Last error</th><th><span class="unseen">Actions</span></th>`}</tr></thead>
     <tbody>${targets.map((target) => html`<tr key=${target.name}>
-      <th scope="row"><${Line} text=${target.name} /></th><td>${target.kind}</td><td>${target.decide ? 'yes' : 'no'}</td>
-      ${admin && html`<td><${Status} of=${target.paused ? 'paused' : 'available'} text=${target.paused ? 'Paused' : 'On'} /></td>
-        <td>${number(target.waiting)}${target.oldest && html` <span class="hint">since <${Time} at=${target.oldest} /></span>`}</td><td><${Line} text=${target.last_error ?? '–'} /></td>
+      <th scope="row"><${Line} text=${target.name} /></th><td data-name="Kind">${target.kind}</td><td data-name="Decides">${target.decide ? 'yes' : 'no'}</td>
+      ${admin && html`<td data-name="State"><${Status} of=${target.paused ? 'paused' : 'available'} text=${target.paused ? 'Paused' : 'On'} /></td>
+        <td data-name="Waiting">${number(target.waiting)}${target.oldest && html` <span class="hint">since <${Time} at=${target.oldest} /></span>`}</td><td data-name="Last error"><${Line} text=${target.last_error ?? '–'} /></td>
         <td><${Test} name=${target.name} /> ${target.paused
           ? html`<${Action} label=${`Resume ${target.name}`} run=${async () => { await client.resumeAgent(`alert:${target.name}`); await reload(); }}>Resume<//>`
           : html`<${Action} label=${`Pause ${target.name}`} run=${async () => { await client.pauseAgent(`alert:${target.name}`); await reload(); }}>Pause<//>`}</td>`}

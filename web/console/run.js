@@ -16,7 +16,7 @@ import { Retry } from './retry.js';
 import { useLogs } from './runlog.js';
 import { ended } from './spans.js';
 import { Waterfall } from './waterfall.js';
-import { between, duration, number } from './words.js';
+import { between, cause, duration, number } from './words.js';
 
 const CHILDREN = 10; // runs that it sent that the details name
 const MESSAGES = 50; // of a run that are shown
@@ -62,8 +62,8 @@ function Page({ logs, run, reload }) {
     <${WaitsFor} run=${run} />
     ${questions?.length > 0 && html`<ol class="tickets" aria-label="Questions of this run">${questions.map((ticket) => html`<${Ticket} key=${ticket.id} ticket=${ticket} />`)}</ol>`}
     <${Actions} log=${log} run=${run} reload=${reload} />
-    ${run.error && html`<div class="card failure"><p class="meta"><strong>${run.error.class}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
-    ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${run.last_error.class}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}
+    ${run.error && html`<div class="card failure"><p class="meta"><strong>${cause(run.error.class)[0].toUpperCase()}${cause(run.error.class).slice(1)}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>All runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
+    ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${cause(run.last_error.class)[0].toUpperCase()}${cause(run.last_error.class).slice(1)}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}
     <${Timed} logs=${logs} running=${!run.finished_at} show=${(seq) => setWanted({ seq })} />
     <${Attempts} logs=${logs} />
     <div class="columns">
@@ -121,7 +121,7 @@ function Details({ run, children, nextChildren }) {
   const { usage } = run;
   const labels = Object.entries(run.metadata ?? {});
   return html`<dl class="details">
-    <${Detail} name="Attempts">${number(run.attempt)}, ${number(run.failures)} failed. It fails for good with failure ${number(run.max_attempts)}${run.max_crashes > 0 ? `, or after ${number(run.max_crashes)} lost workers in a row` : run.max_crashes === 0 ? ', or once its worker is lost' : ''}.<//>
+    <${Detail} name="Attempts">${number(run.attempt)}, of which ${number(run.failures)} failed. Limit: ${run.max_attempts === 1 ? '1 failure' : `${number(run.max_attempts)} failures`}${run.max_crashes > 0 ? `, or ${number(run.max_crashes)} lost workers in a row` : run.max_crashes === 0 ? ', or one lost worker' : ''}.<//>
     ${run.deadline && html`<${Detail} name="Deadline"><${Time} at=${run.deadline} /><//>`}
     ${run.started_at && html`<${Detail} name="Started"><${Time} at=${run.started_at} />, after ${duration(between(run.created_at, run.started_at))} in the queue<//>`}
     ${run.finished_at && html`<${Detail} name="Finished"><${Time} at=${run.finished_at} /><//>`}

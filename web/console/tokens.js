@@ -29,12 +29,12 @@ export function Tokens() {
     ${may('admin') ? html`<p class="tools"><button type="button" onClick=${() => setMaking(true)}>New token…</button></p>` : html`<p class="hint">Your sessions, links and limited tokens. Revoke that of a device that you lost; all that was made with it ends too.</p>`}
     <${Problem} error=${error} retry=${reload} />
     ${data?.length === 0 && html`<${Empty} title="No tokens">Only the operator's token exists, in the data folder of the server.<//>`}
-    ${data?.length > 0 && html`<div class="table" tabindex="0" role="region" aria-label="Tokens and sessions"><table>
+    ${data?.length > 0 && html`<div class="table stacked" tabindex="0" role="region" aria-label="Tokens and sessions"><table>
       <thead><tr><th>Name</th><th>Kind</th><th>Scopes</th><th>Created</th><th>Used</th><th>Ends</th><th><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.map((token) => html`<tr key=${token.name}>
         <th scope="row"><${Line} text=${token.for ?? token.name} />${token.namespace && html` <span class="hint"><${Line} text=${token.namespace} />*</span>`}</th>
-        <td>${token.kind}${token.client && html` <span class="hint"><${Line} text=${token.client} /></span>`}</td><td>${token.scopes.join(', ')}</td><td><${Time} at=${token.created_at} /></td><td><${Time} at=${token.used_at} /></td>
-        <td>${token.revoked_at ? html`revoked <${Time} at=${token.revoked_at} />` : html`<${Time} at=${token.expires_at} />`}</td>
+        <td data-name="Kind">${token.kind}${token.client && html` <span class="hint"><${Line} text=${token.client} /></span>`}</td><td data-name="Scopes">${token.scopes.join(', ')}</td><td data-name="Created"><${Time} at=${token.created_at} /></td><td data-name="Used"><${Time} at=${token.used_at} /></td>
+        <td data-name="Ends">${token.revoked_at ? html`revoked <${Time} at=${token.revoked_at} />` : html`<${Time} at=${token.expires_at} />`}</td>
         <td>${!token.revoked_at && (may('admin') || token.kind !== 'token') && html`<${Revoke} token=${token} reload=${reload} />`}</td>
       </tr>`)}</tbody>
     </table></div>`}

@@ -52,6 +52,11 @@ const share = new Intl.NumberFormat(undefined, { style: 'percent', maximumSignif
 /** A part of a whole as a percentage. What is not all is not shown as 100%. */
 export const percent = (part) => (part < 1 && part > 0.99 ? `${Math.floor(part * 1000) / 10}%` : share.format(part));
 
+const CAUSES = { transient: 'temporary error', unavailable: 'not available', permanent: 'not worth a retry', exhausted: 'attempts or time used up', crashed: 'worker lost' };
+
+/** Why an error of this class failed a run, or an attempt. */
+export const cause = (of) => CAUSES[of] ?? displayLine(of);
+
 /** US dollars: $0.0042, $12.50, $35,748. */
 export function dollars(n) {
   if (n === 0) return '$0';

@@ -354,7 +354,7 @@ describe('the console', () => {
     assert.equal(echo.paused, null);
     assert.deepEqual(echo.retry, { attempts: 5, first: '250ms', most: '30s', max_crashes: 3, permanent_exits: [], unavailable_exits: [] });
     await operator.page.getByRole('link', { name: 'echo', exact: true }).click();
-    await operator.page.getByText('5 attempts, 250ms to 30s, 3 crashes').waitFor();
+    await operator.page.getByText('at most 5 attempts, 250ms to 30s apart; 3 lost workers in a row').waitFor();
   });
 
   test('hostile content stays text', async (t) => {
