@@ -355,6 +355,8 @@ describe('the chat page', () => {
     await person.shot('dark');
     await person.page.setViewportSize({ width: 390, height: 780 });
     await person.shot('dark-narrow');
+    const { height } = await person.page.getByRole('button', { name: 'Send', exact: true }).boundingBox();
+    assert.ok(height >= 44, `Send is ${height} px high`);
     const list = person.page.getByRole('navigation', { name: 'Threads' });
     assert.equal(await list.isVisible(), false);
     await person.press('Threads');
