@@ -185,4 +185,24 @@ describe('a list of the console', () => {
       await operator.button('Clear').click();
     }
   });
+
+  test('has no frame without rows, and a phone reaches the buttons of a table', async (t) => {
+    const { operator } = await arrive(t);
+    const { page } = operator;
+    await operator.enter('runs?q=agent%3Anobody');
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.getByText('No runs match').waitFor();
+    assert.equal(await page.locator('.rows').isVisible(), false, 'an empty table is below the words');
+    await operator.go('search');
+    await page.getByText('Search all messages').waitFor();
+    await operator.go('channels');
+    await page.locator('.card', { hasText: 'desk' }).getByText('reconnecting').waitFor();
+    assert.equal(await page.getByText('connection refused').count(), 1, 'an error is shown once');
+    await operator.go('tokens');
+    const revoke = page.getByRole('button', { name: /^Revoke/ }).first();
+    await revoke.waitFor();
+    const { x, width } = await revoke.boundingBox();
+    assert.ok(x >= 0 && x + width <= 390, `Revoke ends at ${x + width}`);
+    assert.deepEqual(await violations(page), []);
+  });
 });
