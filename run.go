@@ -131,6 +131,8 @@ type Run struct {
 	// a renewal first said so.
 	WaitsOn    string    `json:",omitempty"`
 	WaitsSince time.Time `json:",omitzero"`
+	// Labelled is the label that the summary of ended runs has of the run's last end.
+	Labelled Labelled `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the
@@ -144,6 +146,12 @@ type Counted struct {
 	InputTokens  int64     // up to then
 	OutputTokens int64
 	CostUSD      float64
+}
+
+// Labelled is the value of a metadata key that an end of a run was counted for, see store.LabelKey.
+type Labelled struct {
+	At  time.Time // that end; another FinishedAt was not counted for a label
+	Key string
 }
 
 // Origin records how a run was created. The protocol that received the submit sets it, never the

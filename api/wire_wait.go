@@ -239,21 +239,22 @@ type SeriesPoint struct {
 	CostUSD      float64   `json:"cost_usd" doc:"In US dollars; as input_tokens."`
 }
 
-// Sums are the ends of runs of a time by agent, of all owners; see Series.
+// Sums are the ends of runs of a time by agent or by the value of a label, of all owners; see Series.
 type Sums struct {
 	Step  string     `json:"step" enum:"minute,hour,day" doc:"Length of the periods that are added up."`
 	From  time.Time  `json:"from" doc:"Start of the first period; later than asked for if older periods are dropped."`
 	To    time.Time  `json:"to" doc:"End of the last period."`
-	Items []SumsItem `json:"items" doc:"Agents that are listed and of which a run has ended at any time, by name; at most 1,000."`
+	Label string     `json:"label" doc:"The setting stats_label; empty: none, so by cannot be label."`
+	Items []SumsItem `json:"items" doc:"Listed agents, or values, of which a run has ended at any time, by name; at most 1,000."`
 	// All and Others have the At of From.
 	All           SeriesPoint `json:"all" doc:"The sums of all agents."`
-	Others        SeriesPoint `json:"others" doc:"Sums of what is not in items: agents that are gone, and those that send alerts."`
+	Others        SeriesPoint `json:"others" doc:"What is not in items: agents that are gone or send alerts; by label, see sums."`
 	DelayBoundsMS []int64     `json:"start_delay_bounds_ms" doc:"See series."`
 }
 
-// SumsItem sums up the runs of an agent.
+// SumsItem sums up the runs of an agent, or of a value of the label.
 type SumsItem struct {
-	Name   string      `json:"name" doc:"Name of the agent."`
+	Name   string      `json:"name" doc:"Name of the agent, or the value, cut after 64 characters."`
 	LastAt *time.Time  `json:"last_at" doc:"When a run of it ended last: start of that minute, hour or day; null: unknown."`
 	Sums   SeriesPoint `json:"sums" doc:"All zero: no run of it ended in this time."`
 }

@@ -134,9 +134,12 @@ func (c *Client) Series(ctx context.Context, q SeriesQuery) (api.Series, error) 
 	return get[api.Series](ctx, c, "/v1/stats/series", v)
 }
 
-// Ended sums up ended runs by agent, of a query without an agent. It needs the scope metrics.
-func (s Sums) Ended(ctx context.Context, q SeriesQuery) (api.Sums, error) {
-	return get[api.Sums](ctx, s.c, "/v1/stats/sums", q.values())
+// Ended sums up ended runs by agent, or by the value of the label with by "label", of a query without an agent. It
+// needs the scope metrics.
+func (s Sums) Ended(ctx context.Context, q SeriesQuery, by string) (api.Sums, error) {
+	v := q.values()
+	put(v, "by", by)
+	return get[api.Sums](ctx, s.c, "/v1/stats/sums", v)
 }
 
 func (q SeriesQuery) values() url.Values {

@@ -92,6 +92,18 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 	}
 }
 
+// endedAgain returns a run of which an older version wrote the last end, and kept the label of the end before.
+func endedAgain(at time.Time) *mailroom.Run {
+	last := at.Add(time.Hour)
+	return &mailroom.Run{ID: "again", Thread: "a", Agent: "y", Status: mailroom.StatusCompleted, FinishedAt: last,
+		Counted: mailroom.Counted{At: last}, Labelled: mailroom.Labelled{At: at, Key: "customer=gone"}}
+}
+
+func label(r *mailroom.Run, end store.Summary) store.Summary {
+	r.Labelled = mailroom.Labelled{At: r.FinishedAt, Key: "customer=acme"}
+	return store.LabelEnd(r, end)
+}
+
 func TestASummaryThatDiffersIsFound(t *testing.T) {
 	s := memory.New()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -102,14 +114,20 @@ func TestASummaryThatDiffersIsFound(t *testing.T) {
 			FinishedAt: at.Add(time.Duration(i) * time.Hour),
 			Usage:      mailroom.Usage{InputTokens: 5},
 		}
-		c.Summaries = append(c.Summaries, store.EndOf(r))
+		end := store.EndOf(r)
+		c.Summaries = append(c.Summaries, end)
+		if agent == "x" {
+			c.Summaries = append(c.Summaries, label(r, end))
+		}
 		r.Counted = mailroom.Counted{At: r.FinishedAt, InputTokens: r.Usage.InputTokens,
 			OutputTokens: r.Usage.OutputTokens, CostUSD: r.Usage.CostUSD}
 		c.Runs = append(c.Runs, r)
 	}
 	// an older version ended it
 	uncounted := &mailroom.Run{ID: "old", Thread: "a", Agent: "z", Status: mailroom.StatusFailed, FinishedAt: at}
-	c.Runs, c.Summaries = append(c.Runs, uncounted), store.SumUp(c.Summaries)
+	again := endedAgain(at)
+	c.Summaries = append(c.Summaries, store.EndOf(again))
+	c.Runs, c.Summaries = append(c.Runs, uncounted, again), store.SumUp(c.Summaries)
 	if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +157,14 @@ func TestASummaryThatDiffersIsFound(t *testing.T) {
 		{"an hour with more", `completed runs of agent "y" in the 1h0m0s from 2026-01-02T04:00:00Z`, of("y", store.StepHour, more)},
 		{"a day with more", `completed runs of agent "x" in the 24h0m0s from 2026-01-02T00:00:00Z`, of("x", store.StepDay, more)},
 		{"a minute of all agents with more", `completed runs of agent "" in the 1m0s from 2026-01-02T03:04:00Z`, of("", store.StepMinute, more)},
+		{"a day of a label with more", `the summary of completed runs of label "customer=acme" is {Runs:2`,
+			of("customer=acme", store.StepLabelDay, more)},
+		{"all time of a label with more", `the summary of completed runs of label "customer=acme" is {Runs:2`,
+			of("customer=acme", store.StepLabel, more)},
+		{"no time of a label", `the summary of completed runs of label "customer=acme" is {Runs:0`,
+			of("customer=acme", store.StepLabel, func(c *store.Counts) { c.Summaries = nil })},
+		{"fewer runs of a label", `2 runs of label "customer=acme" became completed in the day from 2026-01-02T`,
+			of("customer=acme", store.StepLabelDay, func(c *store.Counts) { c.Summaries[0].Sums.Runs-- })},
 		{"no rows", `2 runs of agent "x" became completed in the day from 2026-01-02T00:00:00Z, the summary has fewer`,
 			func(_ store.CountQuery, c *store.Counts) { c.Summaries = nil }},
 	} {

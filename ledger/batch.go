@@ -131,6 +131,9 @@ func (b *batch) run(tx store.Tx) error {
 	b.c.checkEpoch()
 	b.tx, b.tried, b.culprit, b.written, b.applied = b.c.newTransaction(tx), 0, nil, nil, 0
 	all := b.waiting.all()
+	if err := b.c.labels.load(tx); err != nil {
+		return err
+	}
 	if err := b.tx.rows.loadOperations(all, b.tx.expectedWants(all)); err != nil {
 		return err
 	}

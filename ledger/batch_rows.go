@@ -19,6 +19,7 @@ type rows struct {
 	cache        *threadCache
 	reservations reservationCache
 	begun        *firstRead
+	label        func(metadata map[string]string) string // see labels.find
 
 	now      time.Time // time of the transaction
 	threads  map[string]*thread.State
@@ -48,7 +49,7 @@ type loader interface {
 
 func newRows(tx store.Tx, c *committer) rows {
 	return rows{
-		stored: tx, loader: tx, cache: &c.cache, reservations: c.reservations, begun: c.begun,
+		stored: tx, loader: tx, cache: &c.cache, reservations: c.reservations, begun: c.begun, label: c.labels.find(),
 		threads: map[string]*thread.State{}, before: map[string]lockedRow{}, threadOf: map[string]string{},
 		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, pauses: map[string]store.Pause{},
 		projects: map[string]*project.State{}, tokensByName: map[string]*auth.Token{},
@@ -135,6 +136,7 @@ func (r *rows) add(l *store.Loaded) {
 	for _, row := range l.Threads {
 		t := r.cache.pop(row)
 		t.ServedSince = r.begun.since(r.now)
+		t.Label = r.label
 		r.threads[row.ID] = t
 		r.order = append(r.order, t)
 		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0)}
@@ -319,6 +321,7 @@ func (r *rows) findRun(run string, threads []string) string {
 // empty replaces a thread that was dropped by an empty one, for later operations of the batch.
 func (r *rows) empty(t *thread.State) {
 	fresh := thread.NewState(&mailroom.Thread{ID: t.ID})
+	fresh.Label = r.label
 	r.threads[t.ID] = fresh
 	r.order[slices.Index(r.order, t)] = fresh
 }

@@ -76,6 +76,7 @@ type committer struct {
 	options Options
 	others  []*committer // committers of the other lanes
 	begun   *firstRead   // of all lanes
+	labels  *labels      // of all lanes; nil: no label is set
 
 	// Owned by mu.
 	mu     sync.Mutex
@@ -106,7 +107,7 @@ type committer struct {
 
 func newCommitter(st store.Store, o Options) *committer {
 	return &committer{
-		store: st, options: o, begun: &firstRead{}, epoch: st.Epoch(),
+		store: st, options: o, begun: &firstRead{}, labels: newLabels(o), epoch: st.Epoch(),
 		wake: make(chan struct{}, 1), nudged: map[string]struct{}{},
 		forecast: forecast{idle: map[store.Capacity]time.Time{}}, cache: newThreadCache(), reservations: reservationCache{},
 		apply: func(o *op, tx *transaction) error { return o.apply(tx) },

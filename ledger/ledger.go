@@ -73,6 +73,9 @@ type Options struct {
 	// Reserved lists prefixes of thread ids that only the operator may create. Otherwise a token
 	// could create a thread in advance and receive what is meant for another.
 	Reserved []string
+	// Label is the metadata key by whose values ended runs are summed up too, up to store.MaxLabelValues of them. "":
+	// none. It has no "=".
+	Label string
 	// Lanes are further handles of the rows. Each gets a committer of its own, a lane, so that batches
 	// on different threads run at the same time: with a database in another process, one committer waits for
 	// round trips most of the time. To each other, lanes are like two servers, so they need no rules of their own,
@@ -165,7 +168,7 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	for i, c := range l.lanes {
 		c.others = slices.Concat(l.lanes[:i], l.lanes[i+1:])
-		c.begun = l.lanes[0].begun
+		c.begun, c.labels = l.lanes[0].begun, l.lanes[0].labels
 	}
 	return l
 }

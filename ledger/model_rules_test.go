@@ -427,6 +427,7 @@ func (m *model) checkCrashes(t *rapid.T, r *mailroom.Run) {
 func (m *model) check(t *rapid.T) {
 	m.checkTickets(t)
 	m.checkEnds(t)
+	m.checkLabels(t)
 	m.checkBlobs(t)
 	m.checkWaitsFor(t)
 	m.dropPurged()
@@ -468,7 +469,7 @@ func (m *model) checkEnds(t *rapid.T) {
 	counted := func(c contents) map[mailroom.Status]int64 {
 		sums := map[mailroom.Status]int64{}
 		for _, s := range c.Ended {
-			if s.Key.Agent == "" {
+			if s.Key.Step == store.StepDay && s.Key.Agent == "" {
 				sums[s.Key.Status] += s.Sums.Runs
 			}
 		}
@@ -502,6 +503,44 @@ func (m *model) checkEnds(t *rapid.T) {
 	}
 	if !maps.Equal(was, is) {
 		t.Fatalf("the summary counts the ends %v, want %v", is, was)
+	}
+}
+
+// checkLabels checks that the ends of the last operation are counted for the values of the label of its ledger.
+func (m *model) checkLabels(t *rapid.T) {
+	label, want := labelOf(m.handle), map[string]int64{}
+	for id, r := range m.after.Runs {
+		before := m.before.Runs[id]
+		if r.FinishedAt.IsZero() || before != nil && before.FinishedAt.Equal(r.FinishedAt) {
+			continue
+		}
+		key := ""
+		if value := store.LabelValue(r.Metadata[label]); value != "" {
+			key = store.LabelKey(label, value)
+			want[key]++
+		}
+		if r.Labelled.Key != key || key != "" && !r.Labelled.At.Equal(r.FinishedAt) {
+			t.Fatalf("run %s with %v is counted for %+v, want %q", id, r.Metadata, r.Labelled, key)
+		}
+	}
+	for id := range m.before.Threads {
+		if m.after.Threads[id] == nil {
+			return // what a deleted thread ended is not known
+		}
+	}
+	for _, step := range store.AllSteps()[3:] {
+		is := map[string]int64{}
+		for sign, c := range map[int64]contents{-1: m.before, 1: m.after} {
+			for _, s := range c.Ended {
+				if s.Key.Step == step {
+					is[s.Key.Agent] += sign * s.Sums.Runs
+				}
+			}
+		}
+		maps.DeleteFunc(is, func(_ string, n int64) bool { return n == 0 })
+		if !maps.Equal(is, want) {
+			t.Fatalf("the steps of labels (%s) count %v more, want %v", step, is, want)
+		}
 	}
 }
 

@@ -208,6 +208,14 @@ func (m *model) liveClaims() []mailroom.Claim {
 	return slices.DeleteFunc(slices.Clone(m.claims), func(c mailroom.Claim) bool { return !m.holds(c) })
 }
 
+// labelOf returns the label of a ledger of histories. Each has another one, as if the setting had changed.
+func labelOf(door int) string { return []string{"customer", "region"}[door%2] }
+
+// labelValues returns values of labels, some of which are not counted or are cut.
+func labelValues() []string {
+	return []string{"acme", "b=c", "", "<b>\u202e", strings.Repeat("é", 70)}
+}
+
 func (m *model) submit(t *rapid.T) {
 	in := thread.Submit{
 		Thread: drawThread(t, "thread"), Run: m.name("r"),
@@ -247,6 +255,9 @@ func (m *model) submit(t *rapid.T) {
 	if in.NotBefore.IsZero() && in.Timeout == 0 && in.Mode != mailroom.ModeLatest && in.Mode != mailroom.ModeReject &&
 		chance(t, 40, "join") {
 		in.Join, in.Origin.Via = time.Duration(number(t, 1, 10, "join seconds"))*time.Second, "channel:tg"
+	}
+	if values := labelValues(); m.n%(2*len(values)) < len(values) { // no draw, which would change all histories
+		in.Metadata = map[string]string{labelOf(m.n / 3): values[m.n%len(values)]}
 	}
 	if chance(t, 15, "child") {
 		in.Parent = "elsewhere"

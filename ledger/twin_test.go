@@ -208,7 +208,7 @@ func newTwin(doors int, sides ...*side) (*twin, error) {
 
 func (w *twin) open(doors int) error {
 	for _, s := range w.sides {
-		for range doors {
+		for door := range doors {
 			store, err := s.open()
 			if err != nil {
 				return errors.Join(err, w.close())
@@ -217,7 +217,7 @@ func (w *twin) open(doors int) error {
 			d := &handleSet{store: store, stop: stop, ended: make(chan error, 1)}
 			o := ledger.Options{Version: func(agent string) string {
 				return agent + "-2"
-			}, MaxQueued: twinQueue, Sticky: isSticky}
+			}, MaxQueued: twinQueue, Sticky: isSticky, Label: labelOf(door)}
 			o.Observe.Operation = w.onOperation
 			var failed error
 			for range s.lanes {
@@ -353,7 +353,7 @@ type contents struct {
 	Pauses   []store.Pause
 	Cursors  []store.Cursor
 	Reserved []store.Reservation
-	Ended    []store.Summary // of days
+	Ended    []store.Summary // of days, and of labels
 	Blobs    map[string]threadBlobs
 }
 
@@ -384,9 +384,11 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 		if all.Reserved, err = r.Reservations(store.ReservationQuery{}); err != nil {
 			return err
 		}
-		ended, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepDay}})
-		if all.Ended = ended.Summaries; err != nil {
-			return err
+		for _, step := range store.AllSteps()[2:] { // days, and the steps of labels
+			ended, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: step}})
+			if all.Ended = append(all.Ended, ended.Summaries...); err != nil {
+				return err
+			}
 		}
 		threads, err := r.Threads(store.ThreadQuery{})
 		if err != nil {

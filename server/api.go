@@ -84,7 +84,7 @@ func (s *Server) registerGroups(rt router) {
 		},
 		Secret: o.Access.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Parts.Metrics,
 		Meters: quotas, Agents: agents.names,
-		Alerts: o.Parts.Alerts, MaxPage: o.Limits.MaxPage, NoSearch: o.Parts.NoSearch, Log: s.log,
+		Alerts: o.Parts.Alerts, MaxPage: o.Limits.MaxPage, NoSearch: o.Parts.NoSearch, Label: o.Parts.Label, Log: s.log,
 	})
 	s.push = asked.Push
 

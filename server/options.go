@@ -93,6 +93,8 @@ type Parts struct {
 	Issues func(context.Context) (api.IssueBoard, error)
 	// NoSearch says that messages are not indexed, so the server refuses a search.
 	NoSearch bool
+	// Label is the metadata key by whose values the ledger sums up ended runs; "": none.
+	Label string
 	// Metrics are served at /metrics. nil: a private set that only the server updates.
 	Metrics *operate.Metrics
 	// Pages are static files for browsers, by path. GET and HEAD need no token.

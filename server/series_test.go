@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/server"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -117,5 +118,45 @@ func TestSumsAreByAgent(t *testing.T) {
 		if want := []string{"codex", "echo"}; !slices.Equal(names, want) {
 			t.Errorf("%s: got the agents %q, want %q", step, names, want)
 		}
+	}
+}
+
+func TestSumsAreByTheValueOfALabel(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.Parts.Label = "customer" })
+	f.submit("a", "one")
+	f.settleRun(f.claim(), thread.OutcomeComplete, "done")
+	now := time.Now().UTC()
+	var ends []store.Summary
+	for key, cost := range map[string]float64{"customer=acme": 2, "customer=<b>": 1, "region=eu": 4} {
+		r := &mailroom.Run{Agent: "echo", Status: mailroom.StatusCompleted, FinishedAt: now}
+		r.Usage.CostUSD = cost
+		r.Labelled = mailroom.Labelled{At: now, Key: key}
+		ends = append(ends, store.EndOf(r), store.LabelEnd(r, store.EndOf(r)))
+	}
+	write := &store.Changes{Summaries: store.SumUp(ends)}
+	if err := f.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(write) }); err != nil {
+		t.Fatal(err)
+	}
+	got := mustCall[api.Sums](f, "GET /v1/stats/sums?by=label", "")
+	if len(got.Items) != 2 || got.Items[0].Name != "<b>" || got.Items[1].Name != "acme" ||
+		got.Items[1].Sums.CostUSD != 2 || got.Items[1].LastAt == nil ||
+		!got.Items[1].LastAt.Equal(now.Truncate(store.StepDay)) {
+		t.Errorf("got the items %+v, want <b> and acme", got.Items)
+	}
+	if got.Label != "customer" || got.Step != "day" || got.All.Completed != 4 || got.All.CostUSD != 7 ||
+		got.Others.Completed != 2 || got.Others.CostUSD != 4 {
+		t.Errorf("got %+v, want 4 runs for 7 dollars, half of which are of others", got)
+	}
+	agents := mustCall[api.Sums](f, "GET /v1/stats/sums?step=day", "")
+	if agents.Label != "customer" || len(agents.Items) != 1 || agents.Items[0].Sums.Completed != 4 ||
+		agents.All.Completed != 4 || agents.Others.Completed != 0 {
+		t.Errorf("by agent: got %+v, want 4 runs of echo and no others", agents)
+	}
+	empty := mustCall[api.Sums](f, "GET /v1/stats/sums?by=label&from=2026-01-01T00:00:00Z&to=2026-01-03T00:00:00Z", "")
+	if len(empty.Items) != 2 || empty.All.Completed != 0 || empty.Items[1].Sums.Completed != 0 {
+		t.Errorf("of another time: got %+v, want two values without runs", empty)
+	}
+	if got := f.call("GET /v1/stats/sums?by=label&step=hour", ""); got.status != 422 {
+		t.Errorf("by hour: status %d, want 422", got.status)
 	}
 }

@@ -24,9 +24,9 @@ const (
 // come. A batch writes each row once. Minutes are dropped after 3 days and hours after 100, in
 // whole hours and days, so that the doctor can add up what is left.
 type SummaryKey struct {
-	Step   time.Duration   // StepMinute, StepHour or StepDay
-	At     time.Time       // start of the period, a multiple of Step since 1970 in UTC
-	Agent  string          // "" sums up all agents
+	Step   time.Duration   // StepMinute, StepHour, StepDay or a step of labels
+	At     time.Time       // start of the period, a multiple of its length since 1970 in UTC; LabelAt for StepLabel
+	Agent  string          // "" sums up all agents; in the steps of labels a LabelKey
 	Status mailroom.Status // completed, failed or cancelled
 }
 
@@ -140,10 +140,18 @@ func billionths(usd float64) int64 {
 func bounded(n int64) int64 { return min(max(n, 0), maxSummed) }
 
 // SumUp returns the rows that the ends of runs change: the rows of its minute, its hour and its
-// day, for its agent and for all agents. It sorts them by key.
+// day, for its agent and for all agents. A LabelEnd changes the day, and all time, of its value. It sorts them
+// by key.
 func SumUp(ends []Summary) []Summary {
 	sums := map[SummaryKey]Sums{}
 	for _, s := range ends {
+		if key := s.Key; key.Step == StepLabelDay {
+			key.At = key.At.UTC().Truncate(StepDay)
+			sums[key] = sums[key].Plus(s.Sums)
+			key.Step, key.At = StepLabel, LabelAt()
+			sums[key] = sums[key].Plus(s.Sums)
+			continue
+		}
 		for _, step := range Steps() {
 			for _, agent := range [2]string{"", s.Key.Agent} {
 				key := SummaryKey{Step: step, At: s.Key.At.UTC().Truncate(step), Agent: agent, Status: s.Key.Status}

@@ -74,10 +74,24 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 		return s.Read && e.status == mailroom.StatusCompleted // a manual retry reads the others again
 	})
 	trimSpent(r)
-	t.ends = append(t.ends, store.EndOf(r))
+	countEnd(t, r)
 	r.Counted = mailroom.Counted{At: now, InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens,
 		CostUSD: r.Usage.CostUSD}
 	t.touchRun(r)
+}
+
+// countEnd adds the end of a run to the summary, and to the rows of its label.
+func countEnd(t *State, r *mailroom.Run) {
+	end := store.EndOf(r)
+	t.ends = append(t.ends, end)
+	r.Labelled = mailroom.Labelled{}
+	if t.Label == nil {
+		return
+	}
+	if key := t.Label(r.Metadata); key != "" {
+		r.Labelled = mailroom.Labelled{At: r.FinishedAt, Key: key}
+		t.ends = append(t.ends, store.LabelEnd(r, end))
+	}
 }
 
 // release removes the claim from the thread's row, and the limits of the claim and the flushed text from the run. It

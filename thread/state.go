@@ -35,6 +35,9 @@ type State struct {
 	// ServedSince is when this server read its store for the first time. A run that waited for more messages before
 	// then waits again, see [State.promote].
 	ServedSince time.Time
+	// Label returns the store.LabelKey for which an end of a run with this metadata is counted, or "". Nil: no label
+	// is set.
+	Label func(metadata map[string]string) string
 
 	// Rows that this transaction adds.
 	Outbox   Outbox

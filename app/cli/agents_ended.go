@@ -62,7 +62,7 @@ func readEnded(ctx context.Context, c *client.Client, span string) (*api.Sums, e
 	if err != nil {
 		return nil, err
 	}
-	sums, err := c.Sums().Ended(ctx, q)
+	sums, err := c.Sums().Ended(ctx, q, "")
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden, mailroom.CodeNotFound:
 		return nil, nil

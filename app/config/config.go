@@ -54,6 +54,7 @@ type Config struct {
 	MaxQueued     int           // runs in the queue of one thread; 0: unlimited
 	Retention     time.Duration // how long entries are kept; 0: forever
 	KeepAudit     time.Duration // how long the audit log keeps an action; 0: forever
+	Label         string        // metadata key by whose values ended runs are summed up too; "": none
 	Search        bool          // messages are indexed and can be found
 	Isolation     string        // default of agents that set no isolation
 	Retry         retry.Policy  // default of agents that set no retries; see Agent.Retry
@@ -328,6 +329,9 @@ func (c *Config) settings() []setting.Setting {
 			setting.Duration(&c.Retention, 0, 100*most)),
 		setting.New("audit_retention", "How long the audit log keeps what operators did; 0s keeps it forever.",
 			setting.Duration(&c.KeepAudit, 0, 100*most)),
+		setting.New("stats_label",
+			"Metadata key of runs, such as customer, by whose values the runs that ended are summed up too. Empty: none.",
+			setting.Checked(&c.Label, `a key of up to 64 letters, digits, "_", "-" and ".", such as "customer"`, isLabel)),
 		setting.New("search",
 			"Index the messages, so that they are found by their words; the same on all servers of a store.",
 			setting.Bool(&c.Search)),
@@ -472,4 +476,11 @@ func (c *Config) SetListen(addr string) error {
 	c.set["listen"] = true
 	delete(c.variables, "listen")
 	return nil
+}
+
+// isLabel reports whether text can be the setting stats_label.
+func isLabel(text string) bool {
+	return len(text) <= 64 && !strings.ContainsFunc(text, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("_-.", c)
+	})
 }

@@ -83,6 +83,7 @@ func (a *assembly) newLedger() *ledger.Ledger {
 		Quotas:         defaultQuotas(c),
 		MaxQueued:      unlimitedIfZero(c.MaxQueued),
 		Reserved:       reservedPrefixes(c),
+		Label:          c.Label,
 		Observe: ledger.Observe{
 			Operation: a.numbers.Operation, Commit: a.node.indexer.observe(a.numbers.Commit), RunFinished: a.numbers.Ended,
 			AttemptStarted: a.numbers.AttemptStarted, AttemptEnded: a.numbers.AttemptEnded,
@@ -182,7 +183,8 @@ func (a *assembly) newServer() *server.Server {
 		},
 		Parts: server.Parts{
 			Channels: n.channels, Pairings: newPairings(c, n.ledger), Alerts: a.alerts, Issues: issueBoard(c),
-			NoSearch: !c.Search, Metrics: a.numbers, Pages: web.Pages(), Page: web.Page, Protocols: protocols(a.hooks, a.log),
+			NoSearch: !c.Search, Label: c.Label, Metrics: a.numbers, Pages: web.Pages(), Page: web.Page,
+			Protocols: protocols(a.hooks, a.log),
 		},
 		Limits: serverLimits(c), Ready: n.ready, Version: command.ReadVersion().Version, Log: a.log,
 	})

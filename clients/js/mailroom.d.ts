@@ -431,6 +431,7 @@ export interface Series {
 }
 
 export interface Sums extends Omit<Series, 'items'> {
+  label: string;
   items: { name: string; last_at: string | null; sums: SeriesPoint }[];
   all: SeriesPoint;
   others: SeriesPoint;
@@ -552,7 +553,7 @@ export class Mailroom {
   testAlert(target: string, options?: Abortable): Promise<{ run: string }>;
   stats(options?: Abortable): Promise<Stats>;
   series(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string; agent?: string }): Promise<Series>;
-  sums(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string }): Promise<Sums>;
+  sums(query?: Abortable & { by?: 'agent' | 'label'; step?: 'minute' | 'hour' | 'day'; from?: string; to?: string }): Promise<Sums>;
   issues(options?: Abortable): Promise<{ columns: { name: string; count: number; items: Issue[] }[] }>;
   channels(options?: Abortable): Promise<Channel[]>;
   resumeChannel(name: string, options?: Abortable): Promise<Channel>;

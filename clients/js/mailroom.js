@@ -237,9 +237,9 @@ export class Mailroom {
     return this.#call('GET', 'v1/stats/series', { query: { step, from, to, agent }, signal });
   }
 
-  /** Sums of the ended runs by agent: `{ step, from, to, items, all, others, start_delay_bounds_ms }`. Needs the scope metrics. */
-  sums({ step, from, to, signal } = {}) {
-    return this.#call('GET', 'v1/stats/sums', { query: { step, from, to }, signal });
+  /** Sums of the ended runs by agent, or by the value of the label: `{ step, from, to, label, items, all, others, start_delay_bounds_ms }`. Needs the scope metrics. */
+  sums({ by, step, from, to, signal } = {}) {
+    return this.#call('GET', 'v1/stats/sums', { query: { by, step, from, to }, signal });
   }
 
   /** The issues of the server's tracker by column: `{ columns }`. Needs the scope admin; not_found without a tracker. */

@@ -111,6 +111,7 @@ type Options struct {
 	Alerts   *Alerts                              // nil: the server sends none
 	MaxPage  int                                  // bytes of a page of a list; a larger first item is returned alone
 	NoSearch bool                                 // messages are not indexed, so a search is refused
+	Label    string                               // metadata key by whose values ended runs are summed up; "": none
 	Log      *slog.Logger
 }
 
@@ -137,7 +138,7 @@ func New(o Options) *Handlers {
 		Search: &SearchHandlers{ledger: o.Ledger.Search, find: find, pages: pages, noSearch: o.NoSearch},
 		Stats: &StatsHandlers{
 			alerts: alerts, tokens: o.Ledger.Tokens, find: find, quotas: o.Quotas, metrics: o.Metrics, meters: o.Meters,
-			agents: o.Agents, started: time.Now().UTC(),
+			agents: o.Agents, label: o.Label, started: time.Now().UTC(),
 		},
 		Alerts: alerts,
 		Audit:  &AuditHandlers{find: find, maxPage: o.MaxPage},

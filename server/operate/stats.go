@@ -22,6 +22,7 @@ type StatsHandlers struct {
 	metrics *Metrics
 	meters  Meters
 	agents  func(store.Reader) ([]string, error) // see Options.Agents
+	label   string                               // see Options.Label
 	started time.Time
 }
 

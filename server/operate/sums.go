@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,18 +17,32 @@ const (
 )
 
 type sumsInput struct {
-	Step string    `query:"step" enum:"minute,hour,day" default:"hour" doc:"Length of the periods; see series."`
+	By   string    `query:"by" enum:"agent,label" default:"agent" doc:"What is summed up; label: the setting stats_label."`
+	Step string    `query:"step" enum:"minute,hour,day" doc:"See series. Default: hour. By label, day is the only one."`
 	From time.Time `query:"from" doc:"Default: 30 periods before to."`
 	To   time.Time `query:"to" doc:"Default: now. At most 31 periods after from."`
 }
 
-// Sums adds up the ended runs of all owners by agent.
+// byLabel is the value of by for the sums of each value of the label.
+const byLabel = "label"
+
+// noSums returns sums without items.
+func (h *StatsHandlers) noSums(step string, q store.SummaryQuery) api.Sums {
+	return api.Sums{Step: step, From: q.From, To: q.To, Label: h.label, Items: []api.SumsItem{},
+		DelayBoundsMS: delayBounds()}
+}
+
+// Sums adds up the ended runs of all owners by agent, or by the value of the label.
 func (h *StatsHandlers) Sums(ctx context.Context, in *sumsInput) (*body[api.Sums], error) {
+	if in.By == byLabel {
+		return h.sumsByLabel(ctx, in)
+	}
+	in.Step = cmp.Or(in.Step, "hour")
 	q, err := periods(in.Step, in.From, in.To, time.Now().UTC(), maxSummedPeriods)
 	if err != nil {
 		return nil, err
 	}
-	out := api.Sums{Step: in.Step, From: q.From, To: q.To, Items: []api.SumsItem{}, DelayBoundsMS: delayBounds()}
+	out := h.noSums(in.Step, q)
 	err = h.find.View(ctx, func(rd store.Reader) error {
 		names, err := h.agents(rd)
 		if err != nil {

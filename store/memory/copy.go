@@ -71,7 +71,7 @@ func copyTicket(k *mailroom.Ticket) *mailroom.Ticket {
 func copyRun(r *mailroom.Run) *mailroom.Run {
 	c := *r
 	cut(&c.NotBefore, &c.Deadline, &c.AvailableAt, &c.ClaimEnds, &c.OutageSince, &c.CreatedAt, &c.StartedAt, &c.FinishedAt,
-		&c.Counted.At, &c.JoinUntil, &c.JoinSince, &c.WaitsSince)
+		&c.Counted.At, &c.JoinUntil, &c.JoinSince, &c.WaitsSince, &c.Labelled.At)
 	c.Options = cloneText(r.Options)
 	c.Metadata = maps.Clone(r.Metadata)
 	c.Inputs = slices.Clone(r.Inputs)

@@ -38,6 +38,7 @@ func summaryCases() []testCase {
 			fill(s)
 			addUpByAgent(t, s, row)
 		}},
+		{"list the values of a label", listLabels},
 		{"add up in the order of their keys", func(t *testing.T, s *handle) {
 			fill(s)
 			all := []store.Summary{row("", 1, done, 4), row("a", 0, failed, 3), row("a", 2, done, 8), row("a", 2, failed, 7),
@@ -115,4 +116,49 @@ func addUpByAgent(t *testing.T, s *handle, row func(string, int, mailroom.Status
 		{Key: store.SummaryKey{Step: store.StepMinute, Agent: "c", At: minute(3)}}})
 	of.Step = store.StepHour
 	wantSame(t, "the latest of another step", read(of), []store.Summary(nil))
+}
+
+// listLabels adds ends with labels, whose values may be any text.
+func listLabels(t *testing.T, s *handle) {
+	at := time.Date(2026, 1, 2, 23, 58, 0, 0, time.UTC)
+	end := func(key string, at time.Time, status mailroom.Status) []store.Summary {
+		r := &mailroom.Run{Agent: "a", Status: status, FinishedAt: at, Usage: mailroom.Usage{CostUSD: 1}}
+		r.Labelled = mailroom.Labelled{At: at, Key: key}
+		end := store.EndOf(r)
+		return []store.Summary{end, store.LabelEnd(r, end)}
+	}
+	var ends []store.Summary
+	for _, value := range []string{"acme", "a=b", "<b>\u202e\n'", "acme"} {
+		ends = append(ends, end(store.LabelKey("customer", value), at, mailroom.StatusCompleted)...)
+	}
+	ends = append(ends, end(store.LabelKey("customer", "acme"), at.Add(time.Hour), mailroom.StatusFailed)...)
+	ends = append(ends, end(store.LabelKey("region", "eu"), at, mailroom.StatusCompleted)...)
+	s.write(&store.Changes{Summaries: store.SumUp(ends)})
+	var keys []string
+	if err := s.View(t.Context(), func(r store.Reader) (err error) {
+		keys, err = store.LabelKeys(r, "customer")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, "values", keys, []string{"customer=<b>\u202e\n'", "customer=a=b", "customer=acme"})
+	read := func(q store.SummaryQuery) []store.Summary { return s.count(store.CountQuery{Summaries: &q}).Summaries }
+	key := func(step time.Duration, at time.Time, status mailroom.Status) store.SummaryKey {
+		return store.SummaryKey{Step: step, Agent: "customer=acme", At: at, Status: status}
+	}
+	day := at.Truncate(store.StepDay)
+	once, twice := store.Sums{Runs: 1, Cost: 1e9}, store.Sums{Runs: 2, Cost: 2e9}
+	of := store.SummaryQuery{Step: store.StepLabelDay, From: day, To: day.Add(2 * store.StepDay), Of: keys[2:]}
+	wantSame(t, "two days", read(of), []store.Summary{
+		{Key: key(store.StepLabelDay, day, mailroom.StatusCompleted), Sums: twice},
+		{Key: key(store.StepLabelDay, day.Add(store.StepDay), mailroom.StatusFailed), Sums: once}})
+	acme := keys[2]
+	wantSame(t, "all time", read(store.SummaryQuery{Step: store.StepLabel, Agent: &acme}), []store.Summary{
+		{Key: key(store.StepLabel, store.LabelAt(), mailroom.StatusCompleted), Sums: twice},
+		{Key: key(store.StepLabel, store.LabelAt(), mailroom.StatusFailed), Sums: once}})
+	everyone := ""
+	of.Step, of.Of, of.Agent = store.StepDay, nil, &everyone
+	wantSame(t, "of all agents", len(read(of)), 2)
+	of.Agent = nil
+	wantSame(t, "days by agent", len(read(of)), 4) // those of all, and of the agent: no value is an agent
 }

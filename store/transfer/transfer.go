@@ -179,7 +179,7 @@ func (c *copier) summaries(ctx context.Context) error {
 
 // eachSummaries reads the summary of ended runs in parts.
 func eachSummaries(view func(func(store.Reader) error) error, each func([]store.Summary) error) error {
-	for _, step := range store.Steps() {
+	for _, step := range store.AllSteps() {
 		q := store.SummaryQuery{Step: step, Limit: batchRows}
 		for {
 			var rows store.Counts

@@ -130,7 +130,7 @@ func fill(t *testing.T, s store.Store, small int) {
 		},
 		Definitions: []store.Definition{{Agent: "a", Version: "2", Body: json.RawMessage(`{"x":1}`)}, {Agent: "a", Version: "1"}},
 		Pauses:      []store.Pause{{Agent: "a", By: "ann", Reason: "costs", At: time.UnixMicro(7).UTC()}},
-		Summaries:   store.SumUp([]store.Summary{store.EndOf(&mailroom.Run{Agent: "a", Status: mailroom.StatusFailed, FinishedAt: at(3)})}),
+		Summaries:   endWithLabel(at(3)),
 	})
 	gone.DeletedAt, gone.FirstSeq = at(5), 3
 	r.write(&store.Changes{
@@ -237,7 +237,7 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 		note(err)
 		c.Reservations, err = r.Reservations(store.ReservationQuery{})
 		note(err)
-		for _, step := range store.Steps() {
+		for _, step := range store.AllSteps() {
 			rows, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: step}})
 			note(err)
 			c.Summaries = append(c.Summaries, rows.Summaries...)
@@ -516,4 +516,11 @@ func TestEachDifferenceIsFound(t *testing.T) {
 			t.Errorf("got %v, want the counts", err)
 		}
 	})
+}
+
+// endWithLabel returns the rows of an end that is counted for a label too.
+func endWithLabel(at time.Time) []store.Summary {
+	r := &mailroom.Run{Agent: "a", Status: mailroom.StatusFailed, FinishedAt: at}
+	r.Labelled = mailroom.Labelled{At: at, Key: "customer=acme"}
+	return store.SumUp([]store.Summary{store.EndOf(r), store.LabelEnd(r, store.EndOf(r))})
 }

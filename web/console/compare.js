@@ -1,6 +1,6 @@
-// Agents compared by how their runs ended.
+// Agents, or the values of a metadata key, compared by how their runs ended.
 
-import { html } from '../vendor/preact.js';
+import { html, useState } from '../vendor/preact.js';
 import { client } from './account.js';
 import { address, go, link, term } from './address.js';
 import { useLoad, useNow } from './load.js';
@@ -22,10 +22,10 @@ export const MEASURES = {
   ended: { title: 'Ended', of: ({ sums }) => read(sums).ended || null, text: number },
 };
 
-/** The sums of a range by agent: the answer of the server, renewed now and then. */
-export function useSums(range, may) {
+/** The sums of a range by agent, or by the value of the label: the answer of the server, renewed now and then. */
+export function useSums(range, may, by = 'agent') {
   const turn = Math.floor(useNow(RENEW) / 1000 / RENEW);
-  return useLoad(async (signal) => (may ? client.sums({ ...sumsRequest(range, Date.now()), signal }) : null), [range, may, turn], []);
+  return useLoad(async (signal) => (may ? { by, ...await client.sums({ ...sumsRequest(range, Date.now(), by), by, signal }) } : null), [range, may, by, turn], []);
 }
 
 /** Sums in the order of a measure, then by name. */
@@ -34,35 +34,38 @@ export function ordered(items, measure) {
   return [...items].sort((a, b) => (of(b) ?? -1) - (of(a) ?? -1) || a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
 
-/** The agents of which most runs failed, or that cost or lag most. */
+/** The agents, or the values of the label, of which most runs failed, or that cost or lag most. */
 export function Compare() {
-  const { range: asked, by: wanted } = address.value.params;
+  const { range: asked, by: wanted, of } = address.value.params;
   const range = RANGES[asked] ? asked : 'day';
   const by = MEASURES[wanted] ? wanted : 'failing';
-  const { data, error, reload } = useSums(range, true);
-  const choose = (measure) => go('overview', '', { ...address.value.params, by: measure === 'failing' ? '' : measure }, { replace: true });
+  const [all, setAll] = useState(false);
+  const { data, error, reload } = useSums(range, true, of === 'label' ? 'label' : 'agent');
+  const choose = (params) => go('overview', '', { ...address.value.params, ...params }, { replace: true });
+  const labels = data?.by === 'label';
   const items = data ? ordered(data.items, by).filter(({ sums }) => read(sums).ended > 0) : [];
   const others = data && read(data.others).ended > 0 ? [{ name: '', sums: data.others, last_at: null }] : [];
-  const shown = items.slice(0, SHOWN);
-  if (data && items.length + others.length === 0) return null;
-  return html`<div class="tools"><h2>By agent</h2> ${data && html`<span class="hint">since <${Time} at=${data.from} /></span>`}<span class="gap"></span>
-      <span class="quick" role="group" aria-label="Order">${Object.entries(MEASURES).map(([name, { title }]) => html`<button key=${name} type="button" class="chip" aria-pressed=${String(name === by)} onClick=${() => choose(name)}>${title}</button>`)}</span>
+  const shown = labels && all ? items : items.slice(0, SHOWN);
+  if (data && !labels && items.length + others.length === 0) return null;
+  return html`<div class="tools"><h2>By ${labels ? html`<${Line} text=${data.label} />` : 'agent'}</h2> ${data && html`<span class="hint">since <${Time} at=${data.from} /></span>`}<span class="gap"></span>
+      ${(data?.label || of === 'label') && html`<span class="quick" role="group" aria-label="Sums by">${[['', 'Agent'], ['label', data?.label || 'Key']].map(([name, title]) => html`<button key=${name} type="button" class="chip" aria-pressed=${String(name === (of === 'label' ? of : ''))} onClick=${() => choose({ of: name })}><${Line} text=${title} /></button>`)}</span>`}
+      <span class="quick" role="group" aria-label="Order">${Object.entries(MEASURES).map(([name, { title }]) => html`<button key=${name} type="button" class="chip" aria-pressed=${String(name === by)} onClick=${() => choose({ by: name === 'failing' ? '' : name })}>${title}</button>`)}</span>
     </div>
     <${Problem} error=${error} retry=${reload} />
     ${data && html`<div class="table compare" tabindex="0" role="region" aria-label="Comparison"><table>
-      <thead><tr><th scope="col">Agent</th>${Object.entries(MEASURES).map(([name, { title }]) => html`<th key=${name} scope="col" data-column=${name} data-sorted=${name === by ? '' : undefined} aria-sort=${name === by ? 'descending' : undefined}>${title}</th>`)}<th scope="col" data-column="last">Last ended</th></tr></thead>
+      <thead><tr><th scope="col">${labels ? html`<${Line} text=${data.label} />` : 'Agent'}</th>${Object.entries(MEASURES).map(([name, { title }]) => html`<th key=${name} scope="col" data-column=${name} data-sorted=${name === by ? '' : undefined} aria-sort=${name === by ? 'descending' : undefined}>${title}</th>`)}<th scope="col" data-column="last">Last ended</th></tr></thead>
       <tbody>${[...shown, ...(shown.length === items.length ? others : [])].map((item) => html`<tr key=${item.name}>
-        <th scope="row">${item.name ? html`<a href=${link('agent', item.name, { range: asked })}><${Line} text=${item.name} /></a>` : html`<span class="hint">Agents that are gone, and alerts</span>`}</th>
-        ${Object.keys(MEASURES).map((name) => html`<${Measure} key=${name} item=${item} name=${name} sorted=${name === by} />`)}
-        <td data-column="last"><${Time} at=${item.last_at} /></td></tr>`)}</tbody>
+        <th scope="row">${item.name ? labels ? html`<${Line} text=${item.name} />` : html`<a href=${link('agent', item.name, { range: asked })}><${Line} text=${item.name} /></a>` : html`<span class="hint">${labels ? 'Runs without it, or beyond 500 values' : 'Agents that are gone, and alerts'}</span>`}</th>
+        ${Object.keys(MEASURES).map((name) => html`<${Measure} key=${name} item=${item} name=${name} sorted=${name === by} plain=${labels} />`)}
+        <td data-column="last">${labels ? item.last_at?.slice(0, 10) ?? '–' : html`<${Time} at=${item.last_at} />`}</td></tr>`)}</tbody>
     </table></div>
-    ${items.length > SHOWN && html`<p><a href=${link('agents', '', { sort: by, range: asked })}>All ${number(items.length)} agents that ended runs</a></p>`}`}`;
+    ${items.length > SHOWN && (labels ? !all && html`<p><button type="button" onClick=${() => setAll(true)}>All ${number(items.length)} values</button></p>` : html`<p><a href=${link('agents', '', { sort: by, range: asked })}>All ${number(items.length)} agents that ended runs</a></p>`)}`}`;
 }
 
-/** The cell of a measure. The runs that failed are a link. */
-export function Measure({ item, name, sorted = false }) {
+/** The cell of a measure. The runs of an agent that failed are a link, unless the cell is plain. */
+export function Measure({ item, name, sorted = false, plain = false }) {
   const { of, text } = MEASURES[name];
   const value = item ? of(item) : null;
-  const failed = name === 'failing' && item?.name && value > 0;
+  const failed = !plain && name === 'failing' && item?.name && value > 0;
   return html`<td class="number" data-column=${name} data-sorted=${sorted ? '' : undefined} data-tone=${failed ? 'bad' : undefined}>${value === null ? '–' : failed ? html`<a href=${link('failures', '', { q: term('agent', item.name) })}>${text(value)}</a>` : text(value)}</td>`;
 }

@@ -29,9 +29,12 @@ export function request(range, now, { before = false } = {}) {
 /** The periods of a range that the server adds up by agent, at most 31: seconds of one, and how many. */
 const ADDED = { hour: ['hour', 3_600, 2], day: ['hour', 3_600, 24], week: ['day', 86_400, 7], month: ['day', 86_400, 30], year: ['day', 86_400, 31] };
 
-/** What to ask the server for to compare agents: whole periods, the last one with now (in milliseconds). */
-export function sumsRequest(range, now) {
-  const [step, length, periods] = ADDED[range];
+/** The days of a range that a label, which is summed up by day, is asked for: the hours of a day are in two. */
+const LABELLED = { hour: ['day', 86_400, 1], day: ['day', 86_400, 2] };
+
+/** What to ask the server for to compare agents, or with by the values of a label: whole periods, the last one with now (in milliseconds). */
+export function sumsRequest(range, now, by = 'agent') {
+  const [step, length, periods] = (by === 'label' && LABELLED[range]) || ADDED[range];
   const end = Math.floor(now / 1000 / length) * length + length;
   return { step, from: time(end - periods * length), to: time(end) };
 }

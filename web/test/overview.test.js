@@ -5,7 +5,8 @@ import { test } from 'node:test';
 
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
-import { operators, populate } from './operator.js';
+import { config, HOSTILE, operators, populate } from './operator.js';
+import { senderOf } from './sender.js';
 
 const { visit, arrive } = operators();
 
@@ -91,4 +92,50 @@ test('what needs a person comes first, and the worst agent with its commonest er
   await operator.button('Failed').click();
   await rows.nth(0).getByRole('link', { name: 'broken' }).click();
   await page.locator('ol.plain li').getByText('no route to the host').waitFor();
+});
+
+test('the cost of one customer last week is three clicks away', async (t) => {
+  const server = await open(t, `stats_label = "customer"\n${config}`);
+  const client = senderOf(server);
+  const values = ['acme', HOSTILE, ...Array.from({ length: 9 }, (_, i) => `customer ${i}`)];
+  for (const customer of [...values, 'acme']) {
+    const { run } = await client.send({ text: 'hello', agent: 'echo', metadata: { customer } });
+    for await (const _ of client.follow({ run }));
+  }
+  const operator = await (await visit(t, server)).enter();
+  const { page } = operator;
+  await page.route(/stats\/sums.*by=label/, async (route) => { // as if the agent had reported a cost
+    const response = await route.fetch();
+    const sums = await response.json();
+    for (const item of sums.items) item.sums.cost_usd = item.name === 'customer 3' ? 12.5 : item.sums.completed;
+    await route.fulfill({ response, json: sums });
+  });
+  const rows = page.getByRole('region', { name: 'Comparison' }).locator('tbody tr');
+  await page.getByRole('heading', { name: 'By agent' }).waitFor();
+  await operator.button('Week').click();
+  await operator.button('customer').click();
+  await page.getByRole('heading', { name: 'By customer' }).waitFor();
+  await operator.button('Cost').click(); // the third
+  await rows.getByText('customer 3').waitFor();
+  assert.match(await rows.nth(0).innerText(), /^customer 3\s+0%\s+\$12\.5/);
+  assert.match(await rows.nth(1).innerText(), /^acme\s+0%\s+\$2/);
+  assert.match(await page.locator('.tools', { hasText: 'By customer' }).innerText(), /since /);
+  await looks(operator, 'overview-label');
+  await operator.button('All 11 values').click();
+  assert.equal(await rows.count(), 11, 'no run is without a customer');
+  assert.match(await rows.getByText('<img src=x').innerText(), /^<img src=x onerror=/);
+  assert.notEqual(await page.title(), '1');
+  await page.reload(); // the address has the choice
+  await page.getByRole('heading', { name: 'By customer' }).waitFor();
+  await operator.button('Agent').click();
+  await rows.getByRole('link', { name: 'echo' }).waitFor();
+});
+
+test('without a label only agents are compared', async (t) => {
+  const { operator, client } = await arrive(t);
+  await populate(client);
+  await operator.enter();
+  await operator.page.getByRole('heading', { name: 'By agent' }).waitFor();
+  await operator.page.getByRole('region', { name: 'Comparison' }).waitFor();
+  assert.equal(await operator.page.getByRole('group', { name: 'Sums by' }).count(), 0);
 });

@@ -174,6 +174,8 @@ func (p *packer) run(r *mailroom.Run) {
 	p.time(&r.JoinSince)
 	p.usageDetails(&r.Usage)
 	p.ofClaim(r)
+	p.time(&r.Labelled.At)
+	text(p, &r.Labelled.Key)
 	p.newer(&r.Newer)
 }
 
