@@ -189,7 +189,8 @@ func (m *model) checkStartable(t *rapid.T, said map[string]ledger.Blocked, asked
 		}
 	}
 	// A claim reads as many due threads as it has slots. It fills no slot again that a thread got in vain, because a
-	// deadline has ended its run or another ticket keeps it.
+	// deadline has ended its run, another ticket keeps it, or a run of another agent has become due before the one that
+	// the thread's row names.
 	due := 0
 	for _, row := range before.Threads {
 		if agent, _ := thread.ParseDueAgent(row.Due.Agent); asked.Agents[agent] > 0 && !row.Due.At.After(now) {
@@ -198,8 +199,10 @@ func (m *model) checkStartable(t *rapid.T, said map[string]ledger.Blocked, asked
 	}
 	for id, of := range said {
 		r, was := m.after.Runs[id], before.Runs[id]
-		at := before.Threads[was.Thread].Nodes[was.Agent]
-		asks := asked.Agents[was.Agent] > 0 && due <= min(asked.Slots, asked.Agents[was.Agent]) &&
+		row := before.Threads[was.Thread]
+		at := row.Nodes[was.Agent]
+		named, _ := thread.ParseDueAgent(row.Due.Agent)
+		asks := named == was.Agent && asked.Agents[was.Agent] > 0 && due <= min(asked.Slots, asked.Agents[was.Agent]) &&
 			(at == "" || at == asked.Node)
 		if asks && of[0].Cause == thread.CauseSlot && !was.Joins && !was.OnLastAttempt() && !was.HasPassed(now) &&
 			r.Attempt == was.Attempt {
