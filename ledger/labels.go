@@ -28,22 +28,28 @@ func newLabels(o Options) *labels {
 	return &labels{name: o.Label, log: o.Log, keys: map[string]bool{}}
 }
 
-// load reads the values that the store has, once.
+// load reads the values that the store has, in the first batch of each lane.
 func (l *labels) load(r store.Reader) error {
-	if l == nil {
+	if l == nil || l.isLoaded() {
 		return nil
+	}
+	keys, err := store.LabelKeys(r, l.name) // not under mu: another lane does not wait for this read
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.loaded {
-		return nil
-	}
-	keys, err := store.LabelKeys(r, l.name)
 	for _, key := range keys {
 		l.keys[key] = true
 	}
-	l.loaded = err == nil
-	return err
+	l.loaded = true
+	return nil
+}
+
+func (l *labels) isLoaded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.loaded
 }
 
 // find returns the function for thread.State.Label. It is nil if no label is set.
