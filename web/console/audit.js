@@ -1,5 +1,6 @@
 // What operators did, newest first.
 
+import { displayLine } from '../chat/client/mailroom.js';
 import { html, useEffect, useState } from '../vendor/preact.js';
 import { client } from './account.js';
 import { go, link, term } from './address.js';
@@ -8,23 +9,46 @@ import { usePages } from './list.js';
 import { Action, Empty, Line, Time } from './parts.js';
 import { Rows } from './rows.js';
 import { Filter } from './runs.js';
+import { short, whole } from './words.js';
 
 const LOOK = 5_000; // milliseconds between two looks for new actions, while the page is visible
 const AROUND = 30 * 60_000; // milliseconds before and after a time that was asked for
 const EXPORTED = 50_000; // actions of one export at most
 
 const COLUMNS = [
+  { id: 'action', name: 'Code', from: 110, track: '9rem', kind: 'soft', named: true, cell: (action) => html`<code><${Line} text=${action.action} /></code>` },
   { id: 'actor', name: 'Actor', from: 0, track: 'minmax(4rem, 9rem)', cell: (action) => html`<${Line} text=${action.actor || 'unknown'} />` },
   { id: 'source', name: 'From', from: 70, track: 'minmax(5rem, 9rem)', kind: 'soft', named: true, cell: (action) => html`<${Line} text=${action.from} />` },
   { id: 'by', name: 'With', from: 110, track: '5rem', kind: 'soft', named: true, cell: (action) => html`<${Line} text=${action.actor_kind} />` },
   { id: 'at', name: 'When', from: 0, track: '4.75rem', kind: 'soft', cell: (action) => html`<${Time} at=${action.at} />` },
 ];
 
-const detail = (action) => Object.entries(action.detail).map(([name, value]) => `${name}: ${value}`).join(', ');
+// ACTIONS has words for actions, with what they act on.
+const ACTIONS = {
+  'sign-in': 'Signed in', 'sign-out': 'Signed out', 'sign-in.refused': 'Refused secrets', 'token.create': 'Made', 'token.revoke': 'Revoked',
+  'token.quotas': 'Set the quotas of', 'agent.pause': 'Paused', 'agent.resume': 'Resumed', 'channel.resume': 'Resumed', 'ticket.approve': 'Approved',
+  'ticket.deny': 'Denied', 'ticket.answer': 'Answered', 'run.cancel': 'Cancelled', 'run.retry': 'Retried', 'thread.interrupt': 'Interrupted',
+  'thread.change': 'Changed', 'thread.delete': 'Deleted', 'reservation.release': 'Ended', 'rule.put': 'Set', 'rule.delete': 'Deleted',
+  'push.subscribe': 'Subscribed', 'pairing.approve': 'Let in', 'pairing.revoke': 'Shut out',
+};
+const OBJECTS = { limited: 'limited token', ticket: 'question', user: 'chat user' };
+
+// words says what was done. The row of a token, behind "~", is left to the details of the action.
+function words({ action, object_kind: kind, object }) {
+  const verb = Object.hasOwn(ACTIONS, action) ? ACTIONS[action] : action;
+  if (action.startsWith('sign-')) return verb;
+  const noun = Object.hasOwn(OBJECTS, kind) ? OBJECTS[kind] : kind;
+  return displayLine(`${verb} ${noun} ${short(object.split('~')[0])}`.trim());
+}
+
+const isTime = (value) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d/.test(value);
+
+const detail = ({ detail: of }) => Object.entries(of)
+  .map(([name, value]) => `${name.replaceAll('_', ' ')}: ${isTime(String(value)) ? whole(value) : value}`).join(', ');
 
 const ABOUT = {
   href: target,
-  title: (action) => `${action.action} ${action.object}`.trim(),
+  title: words,
   note: (action) => html`<${Line} text=${detail(action)} />`,
 };
 

@@ -95,7 +95,8 @@ function Entry({ run, entry, open, turn }) {
     </details></li>`;
 }
 
-function Body({ entry }) {
+/** What an unfolded entry shows. */
+export function Body({ entry }) {
   const [long, setLong] = useState(false);
   const text = plain(entry.body) || '{}';
   const shown = long ? text : text.slice(0, LONG);
@@ -120,8 +121,8 @@ function Copy({ entry }) {
     ${state === 'refused' && html`<textarea readonly aria-label="JSON of the entry, to copy by hand" ref=${(node) => node?.select()} value=${raw}></textarea>`}`;
 }
 
-// summary says in one line what an entry is about.
-function summary({ body }) {
+/** What an entry is about, in one line. */
+export function summary({ body }) {
   const text = body?.text ?? body?.parts?.map?.(({ text: part }) => part).filter(Boolean).join(' ') ?? body?.error?.message ?? body?.error ?? body?.summary ?? body?.name ?? body?.prompt ?? body?.reason ?? body?.decision ?? body?.reply ?? body?.thread ?? body?.worker ?? '';
   const more = body?.name && body?.arguments !== undefined ? ` ${plain(body.arguments)}` : '';
   return displayLine(`${plain(text).slice(0, 300)}${more.slice(0, 300)}`).slice(0, 300);

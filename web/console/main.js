@@ -19,6 +19,7 @@ import { turnOff } from './push.js';
 import { RunPage } from './run.js';
 import { Runs } from './runs.js';
 import { Search } from './search.js';
+import { Tail } from './tail.js';
 import { Threads } from './threads.js';
 import { Tokens } from './tokens.js';
 import { Decisions, Unsent } from './undo.js';
@@ -33,6 +34,7 @@ const PAGES = [
   { name: 'failures', title: 'Failures', key: 'f', scope: 'read', page: Failures },
   { name: 'threads', title: 'Threads', key: 't', scope: 'read', page: Threads },
   { name: 'search', title: 'Search', key: 's', scope: 'read', page: Search },
+  { name: 'tail', title: 'Tail', key: 'l', scope: 'read', page: Tail },
   { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },

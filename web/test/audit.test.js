@@ -29,9 +29,9 @@ describe('the audit log', () => {
     await signIn(page, (await server.command('open')).trim());
     await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Audit' }).click();
     const rows = page.getByRole('table', { name: 'Actions' });
-    await rows.getByText('agent.pause echo').waitFor();
+    await rows.getByText('Paused agent echo').waitFor();
     await rows.getByText('reason: costs').waitFor();
-    await rows.getByText('sign-in').first().waitFor();
+    await rows.getByText('Signed in').first().waitFor();
     assert.deepEqual(await violations(page), []);
     await page.screenshot({ path: `${shots}audit-1440.png` });
 
@@ -41,19 +41,19 @@ describe('the audit log', () => {
     const now = new Date();
     await page.getByLabel('Around').fill(`${String(now.getHours()).padStart(2, '0')}:${String(now.getMinutes()).padStart(2, '0')}`);
     await page.keyboard.press('Enter');
-    await rows.getByText('agent.pause inbox').waitFor();
+    await rows.getByText('Paused agent inbox').waitFor();
     assert.match(decodeURIComponent(new URL(page.url()).hash), /q=at:/);
 
     await page.getByRole('searchbox', { name: 'Filter actions' }).fill('action:agent.* actor:admin');
     await page.keyboard.press('Enter');
-    await rows.getByText('sign-in').first().waitFor({ state: 'detached' });
+    await rows.getByText('Signed in').first().waitFor({ state: 'detached' });
     const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: /Export/ }).click()]);
     await file.saveAs(`${shots}audit.jsonl`);
     const lines = (await readFile(`${shots}audit.jsonl`, 'utf8')).trim().split('\n').map((line) => JSON.parse(line));
     assert.deepEqual(lines.map(({ action }) => action), ['agent.pause', 'agent.resume', 'agent.pause']);
 
     await page.setViewportSize({ width: 390, height: 800 });
-    await rows.getByText('agent.pause echo').waitFor();
+    await rows.getByText('Paused agent echo').waitFor();
     assert.deepEqual(await violations(page), []);
     await page.screenshot({ path: `${shots}audit-390.png` });
   });

@@ -25,7 +25,7 @@ describe('the console', () => {
     const { failed, asked } = await populate(client);
     await operator.enter();
     const { page } = operator;
-    const pages = ['overview', 'inbox', 'runs', `run/${failed.run}`, `run/${asked.run}`, 'failures', 'threads', 'search?q=message', 'agents', 'channels', 'alerts', 'audit', 'tokens'];
+    const pages = ['overview', 'inbox', 'runs', `run/${failed.run}`, `run/${asked.run}`, 'failures', 'threads', 'search?q=message', 'agents', 'channels', 'alerts', 'audit', 'tail', 'tokens'];
     for (const width of [390, 900, 1600]) {
       await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
       await page.setViewportSize({ width, height: 800 });
