@@ -169,6 +169,6 @@ test('a run that waits for its next try says why, in the list and on its page', 
   await page.getByLabel('Error of the last attempt').getByText('the provider <b>is away</b>').waitFor();
   await page.screenshot({ path: `${shots}run-retrying.png` });
   await page.getByRole('link', { name: 'Open the conversation' }).click();
-  await page.getByText('A link signed this browser in.').waitFor();
+  await page.locator('#who').getByText('admin', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Sign out' }).waitFor();
 });

@@ -180,7 +180,8 @@ describe('a browser that gets alerts', () => {
     assert.equal((await client.push()).subscriptions.length, 1);
     await server.kill();
     await page.reload();
-    await page.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
+    await page.getByText('The server has not answered yet.').waitFor();
     await server.start();
+    await page.getByRole('heading', { name: 'This browser' }).waitFor();
   });
 });

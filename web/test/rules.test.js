@@ -69,7 +69,7 @@ describe('the rules of alerts', () => {
     assert.deepEqual(await violations(page), []);
     await page.screenshot({ path: `${shots}rule.png` });
     await page.getByRole('button', { name: 'Save' }).click();
-    await row(page, 'night').getByText('ticket, failed').waitFor();
+    await row(page, 'night').getByText('an agent asks, a run failed for good').waitFor();
     const [, made] = (await client.alerts()).rules;
     const { zone, ...rest } = made;
     assert.deepEqual(rest, { name: 'night', when: ['ticket', 'failed'], to: ['phone', 'wall'], text: 'full', digest: '08:00' });
