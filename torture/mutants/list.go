@@ -67,7 +67,7 @@ func mutants() []mutant {
 		{"a purge waits until nothing else is queued", "ledger/committer_queue.go",
 			" || o.rank == rankPurge && now.Sub(o.queued) > purgePatience", "", "ledger", "^TestAPurgeThatHasWaitedHasItsTurn$"},
 		{"a purge leaves unread notifications in the count", "ledger/op_purge.go",
-			"tx.uncountUnread(t, told)", "b.uncountUnread(t, told[:0])", "ledger", "^TestRandomHistoriesOfInboxes$"},
+			"tx.uncountUnread(t, told)", "tx.uncountUnread(t, told[:0])", "ledger", "^TestRandomHistoriesOfInboxes$"},
 		{"a notification of the same batch is acknowledged without being counted", "ledger/op_unread.go",
 			"found, add(p.Thread.Entries())", "found, nil", "ledger", "^TestOperationsOfOneBatchCountWhatIsUnreadOnce$"},
 		{"an inbox is read completely in one transaction", "ledger/op_notification.go",
