@@ -72,12 +72,12 @@ export class SignIn {
 
   /** Signs out, in all tabs. */
   async leave() {
-    const { client, who } = this;
+    if (this.who?.kind === 'session') { // first: the user may close the page as soon as it says that they are out
+      await this.client.signOut().catch(() => {}); // it may have ended already
+      await this.#half.drop();
+    }
     this.#tokens.forget();
     this.#leave('');
-    if (who?.kind !== 'session') return;
-    await client.signOut().catch(() => {}); // it may have ended already
-    await this.#half.drop();
   }
 
   #leave(why) {
