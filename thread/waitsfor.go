@@ -3,6 +3,7 @@ package thread
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -237,11 +238,21 @@ func (b *Blocker) decision() string {
 // of the runs that wait for their turn, or nil, and scheduled are the first runs of [store.RunsScheduled]. The next
 // transition of the thread moves scheduled runs whose time has come into the queue, so FirstOf counts them as queued.
 func FirstOf(next *mailroom.Run, scheduled []*mailroom.Run, now time.Time) *mailroom.Run {
+	const end = math.MaxInt64
+	place := int64(end)
+	if next != nil {
+		place = next.Place
+	}
 	for _, r := range scheduled {
-		// The run goes to the end of the runs with its priority, or to the place that it already has, see promote.
-		if !r.NotBefore.After(now) && (next == nil || r.Priority < next.Priority ||
-			r.Priority == next.Priority && r.Joins && r.Place < next.Place) {
-			next = r
+		if r.NotBefore.After(now) {
+			continue
+		}
+		at := int64(end) // among the runs with its priority, whatever place it had, see promote
+		if r.Joins {
+			at = r.Place
+		}
+		if next == nil || r.Priority < next.Priority || r.Priority == next.Priority && at < place {
+			next, place = r, at
 		}
 	}
 	return next

@@ -162,6 +162,8 @@ func TestTheRunWhoseTurnItIs(t *testing.T) {
 		{run("next", 5, 0), []*mailroom.Run{run("urgent", 4, 0)}, "urgent"},
 		{placed("next", 4), []*mailroom.Run{joined}, "joined"},
 		{placed("next", 2), []*mailroom.Run{joined}, "next"},
+		{nil, []*mailroom.Run{placed("moved", 1), joined}, "joined"},
+		{nil, []*mailroom.Run{joined, placed("moved", 1)}, "joined"},
 	} {
 		got := ""
 		if r := thread.FirstOf(c.next, c.scheduled, now); r != nil {

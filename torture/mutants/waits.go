@@ -23,7 +23,7 @@ func waitMutants() []mutant {
 		{"an urgent run whose time has come is behind the others", "thread/waitsfor.go",
 			"r.Priority < next.Priority", "false", "thread", turn},
 		{"a run that took in messages loses its place", "thread/waitsfor.go",
-			"r.Joins && r.Place < next.Place", "false", "thread", turn},
+			"at < place", "place < at", "thread", turn},
 		{"a run names another run to a token for one run", "server/internal/request/view.go",
 			`(who.Terms.Run == "" || who.Terms.Run == r.ID) && `, "", "server", secret},
 		{"a sum leaves out what the run before waits for", "ledger/waitsfor.go",
