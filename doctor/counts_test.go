@@ -92,7 +92,7 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 	}
 }
 
-// endedAgain returns a run of which an older version wrote the last end, and kept the label of the end before.
+// endedAgain returns a run whose last end an older version wrote, which kept the label of the end before.
 func endedAgain(at time.Time) *mailroom.Run {
 	last := at.Add(time.Hour)
 	return &mailroom.Run{ID: "again", Thread: "a", Agent: "y", Status: mailroom.StatusCompleted, FinishedAt: last,

@@ -211,7 +211,7 @@ func (m *model) liveClaims() []mailroom.Claim {
 // labelOf returns the label of a ledger of histories. Each has another one, as if the setting had changed.
 func labelOf(door int) string { return []string{"customer", "region"}[door%2] }
 
-// labelValues returns values of labels, some of which are not counted or are cut.
+// labelValues returns values of labels. Some are not counted, and some are cut.
 func labelValues() []string {
 	return []string{"acme", "b=c", "", "<b>\u202e", strings.Repeat("é", 70)}
 }

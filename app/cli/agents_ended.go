@@ -21,7 +21,7 @@ func agentOrders() []string {
 	return []string{"name", "failed", "cost", "delay", "last", "ended", "running", "queued", "waiting"}
 }
 
-// spans returns the names of the times of which ended runs can be summed up.
+// spans returns the names of the times whose ended runs can be summed up.
 func spans() []string { return []string{"day", "week", "month"} }
 
 // spanQuery returns the query of a span before now, in whole periods that a server adds up.
@@ -89,7 +89,7 @@ func ratio(part, whole int64) float64 { return float64(part) / float64(max(whole
 // sortAgents sorts agents, the greatest first and equal ones by name. Agents whose number is unknown come last.
 func sortAgents(agents []api.Agent, ended *api.Sums, by string) error {
 	of := endedOf(ended)
-	var value func(a api.Agent, e api.SumsItem) float64
+	value := func(_ api.Agent, e api.SumsItem) float64 { return sumFor(by, e) }
 	switch by {
 	case "name":
 		return nil // as the server sends them
@@ -99,21 +99,6 @@ func sortAgents(agents []api.Agent, ended *api.Sums, by string) error {
 		value = func(a api.Agent, _ api.SumsItem) float64 { return float64(a.Queued) }
 	case "waiting":
 		value = func(a api.Agent, _ api.SumsItem) float64 { return float64(a.Waiting) }
-	case "failed":
-		value = func(_ api.Agent, e api.SumsItem) float64 { return ratio(e.Sums.Failed, endedRuns(e.Sums)) }
-	case "cost":
-		value = func(_ api.Agent, e api.SumsItem) float64 { return e.Sums.CostUSD }
-	case "delay":
-		value = func(_ api.Agent, e api.SumsItem) float64 { return ratio(e.Sums.StartDelayMS, e.Sums.Started) }
-	case "ended":
-		value = func(_ api.Agent, e api.SumsItem) float64 { return float64(endedRuns(e.Sums)) }
-	case "last":
-		value = func(_ api.Agent, e api.SumsItem) float64 {
-			if e.LastAt == nil {
-				return -1
-			}
-			return float64(e.LastAt.Unix())
-		}
 	}
 	if ended == nil && !slices.Contains([]string{"running", "queued", "waiting"}, by) {
 		return mailroom.Errorf(mailroom.CodeForbidden,

@@ -76,27 +76,31 @@ func readSums(ctx context.Context, c *client.Client, by, span string) (out api.S
 
 // sortSums sorts sums, the greatest first and equal ones by name.
 func sortSums(items []api.SumsItem, order string) {
-	value := func(e api.SumsItem) float64 {
-		switch order {
-		case "cost":
-			return e.Sums.CostUSD
-		case "failed":
-			return ratio(e.Sums.Failed, endedRuns(e.Sums))
-		case "delay":
-			return ratio(e.Sums.StartDelayMS, e.Sums.Started)
-		case "ended":
-			return float64(endedRuns(e.Sums))
-		case "last":
-			if e.LastAt != nil {
-				return float64(e.LastAt.Unix())
-			}
-		}
-		return 0
-	}
-	slices.SortStableFunc(items, func(a, b api.SumsItem) int { return cmp.Compare(value(b), value(a)) })
+	slices.SortStableFunc(items, func(a, b api.SumsItem) int {
+		return cmp.Compare(sumFor(order, b), sumFor(order, a))
+	})
 }
 
-// printSums prints the items of which runs ended, and what is not in them.
+// sumFor returns the number by which an order sorts sums, 0 if it is unknown or the order is by something else.
+func sumFor(order string, e api.SumsItem) float64 {
+	switch order {
+	case "cost":
+		return e.Sums.CostUSD
+	case "failed":
+		return ratio(e.Sums.Failed, endedRuns(e.Sums))
+	case "delay":
+		return ratio(e.Sums.StartDelayMS, e.Sums.Started)
+	case "ended":
+		return float64(endedRuns(e.Sums))
+	case "last":
+		if e.LastAt != nil {
+			return float64(e.LastAt.Unix())
+		}
+	}
+	return 0
+}
+
+// printSums prints the items with ended runs, and the sums of all others.
 func printSums(con *command.Console, sums api.Sums, by string) error {
 	name := "AGENT"
 	if by != "agent" {

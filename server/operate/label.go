@@ -40,14 +40,9 @@ func (h *StatsHandlers) sumsByLabel(ctx context.Context, in *sumsInput) (*body[a
 		if err != nil {
 			return err
 		}
-		latest := store.SummaryQuery{Step: store.StepLabelDay, Of: keys, Last: true}
-		last, err := rd.Count(store.CountQuery{Summaries: &latest})
-		lastAt := map[string]time.Time{}
-		for _, row := range last.Summaries {
-			lastAt[row.Key.Agent] = row.Key.At
-		}
+		last, err := lastEnds(rd, keys, []time.Duration{store.StepLabelDay})
 		q.Of = append(q.Of, keys...)
-		addSums(&out, q, append(all.Summaries, rows.Summaries...), lastAt)
+		addSums(&out, q, append(all.Summaries, rows.Summaries...), last)
 		return err
 	})
 	for i, item := range out.Items {

@@ -59,7 +59,8 @@ func (h *StatsHandlers) Sums(ctx context.Context, in *sumsInput) (*body[api.Sums
 		if err != nil {
 			return err
 		}
-		last, err := lastEnds(rd, q.Of[1:])
+		steps := store.Steps()
+		last, err := lastEnds(rd, q.Of[1:], steps[:])
 		addSums(&out, q, rows.Summaries, last)
 		return err
 	})
@@ -98,12 +99,12 @@ func addSums(out *api.Sums, q store.SummaryQuery, rows []store.Summary, last map
 	}
 }
 
-// lastEnds returns the periods in which runs of the agents ended last, of the shortest step that still has them.
-func lastEnds(rd store.Reader, agents []string) (map[string]time.Time, error) {
+// lastEnds returns the periods in which runs of the agents or values ended last, of the first step that still has them.
+func lastEnds(rd store.Reader, names []string, steps []time.Duration) (map[string]time.Time, error) {
 	last := map[string]time.Time{}
-	for _, step := range store.Steps() {
+	for _, step := range steps {
 		q := store.SummaryQuery{Step: step, Last: true}
-		for _, name := range agents {
+		for _, name := range names {
 			if _, found := last[name]; !found {
 				q.Of = append(q.Of, name)
 			}
