@@ -20,8 +20,8 @@ const (
 	// refusalInterval is the least time between two records of refused secrets in the audit log. So an attacker who
 	// guesses secrets, or a worker with a revoked token, adds 144 records a day to it at most.
 	refusalInterval = 10 * time.Minute
-	// refusalLook is how often the server looks whether a record is due.
-	refusalLook = time.Second
+	// refusalGather is how long refusals are gathered for a record that is due.
+	refusalGather = time.Second
 	// maxRefusedAddresses bounds the addresses that are counted, and maxNamedAddresses those that a record names.
 	maxRefusedAddresses, maxNamedAddresses = 1000, 10
 )
@@ -33,6 +33,7 @@ type refusals struct {
 	count     int64            // since the last record; guarded by mu
 	addresses map[string]int64 // the same by remote address, as far as there is room; guarded by mu
 	recorded  time.Time        // time of the last record; owned by recordRefusals
+	wake      chan struct{}    // one slot: a request was counted, so that a server without refusals does not wake up
 }
 
 // note counts a request if it was refused for its secret. The routes without a token carry theirs in the body.
@@ -52,6 +53,10 @@ func (f *refusals) add(from string, n int64) {
 	}
 	if _, known := f.addresses[from]; known || len(f.addresses) < maxRefusedAddresses {
 		f.addresses[from] += n
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -78,13 +83,18 @@ func (f *refusals) take(now time.Time) (a ledger.Action, from string, ok bool) {
 
 // recordRefusals records the refusals until ctx ends.
 func (s *Server) recordRefusals(ctx context.Context) {
-	ticker := time.NewTicker(refusalLook)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-s.refused.wake:
+		}
+		due := time.NewTimer(max(refusalGather, time.Until(s.refused.recorded.Add(refusalInterval))))
+		select {
+		case <-ctx.Done():
+			due.Stop()
+			return
+		case <-due.C:
 		}
 		a, from, ok := s.refused.take(time.Now())
 		if !ok {

@@ -87,7 +87,7 @@ func New(o Options) *Server {
 		tokens: newTokenCache(o.Ledger.Accounts, o.Access.Token, o.Log),
 		mux:    newRouteTable(), anonymous: anonymousGrant(), origins: http.NewCrossOriginProtection(),
 		find: request.Lookup{Ledger: o.Ledger.Viewer},
-		life: newLifecycle(),
+		life: newLifecycle(), refused: refusals{wake: make(chan struct{}, 1)},
 		bodies: &bodyReceiver{
 			budget: request.NewBudget(int64(l.Bodies), max(workBody, int64(l.MaxFrame))),
 			public: request.NewBudget(int64(l.Bodies)/8, defaultBody),
