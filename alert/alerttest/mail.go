@@ -173,7 +173,8 @@ func (s *Server) Wait(user string, n int) []string {
 	}
 }
 
-// Mail returns the messages in the mailbox of a user, oldest first.
+// Mail returns the messages in the mailbox of a user in the order of their delivery. That is not the order in which
+// they were accepted if two were accepted shortly after each other: Exim starts a process for each.
 func (s *Server) Mail(user string) (all []string) {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, "mail", user, "new")
