@@ -13,7 +13,7 @@ import (
 )
 
 // A worker in another process claims runs and writes under its claims. A worker in Go uses package worker, which
-// does this with an engine; here are the calls themselves, for a worker in another language. docs/examples has
+// does this with an engine; here are the calls themselves, for a worker in another language. examples/worker has
 // one that renews its lease and obeys stops.
 func ExampleWork() {
 	s := startServer(nil)

@@ -18,7 +18,7 @@ import (
 // A document names a command in a code span, or at the start of a line of a block of code.
 var (
 	commandSpan = regexp.MustCompile("`((?:mailroom|bd) [^`]+)`")
-	commandLine = regexp.MustCompile(`(?m)^(?:\$ )?((?:mailroom|bd) .*)$`)
+	commandLine = regexp.MustCompile(`(?m)^(?:\$ |bin/)?((?:mailroom|bd) .*)$`)
 	lowerWord   = regexp.MustCompile(`^[a-z]+$`)
 	longFlag    = regexp.MustCompile(`^--([a-z][a-z-]*)`)
 )
@@ -64,14 +64,16 @@ func unknownCommand(line string) string {
 
 func TestTheDocumentsNameCommandsAndFlagsThatExist(t *testing.T) {
 	names := []string{"../../README.md", "../../CONTRIBUTING.md"}
-	err := filepath.WalkDir("../../docs", func(p string, _ fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(p) == ".md" {
-			names = append(names, p)
+	for _, folder := range []string{"../../docs", "../../examples"} {
+		err := filepath.WalkDir(folder, func(p string, _ fs.DirEntry, err error) error {
+			if err == nil && filepath.Ext(p) == ".md" {
+				names = append(names, p)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	checked := 0
 	for _, name := range names {

@@ -260,7 +260,7 @@ func TestARemoteWorkerReleasesItsRunsAtShutdown(t *testing.T) {
 	}
 }
 
-// TestAWorkerInAnotherLanguage runs docs/examples/worker.mjs.
+// TestAWorkerInAnotherLanguage runs examples/worker/worker.mjs.
 func TestAWorkerInAnotherLanguage(t *testing.T) {
 	h := newFixture(t, "")
 	p := &process{}
@@ -269,7 +269,7 @@ func TestAWorkerInAnotherLanguage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := h.startProcess(exec.Command("node", "../../docs/examples/worker.mjs"), "MAILROOM_URL="+p.url,
+	w := h.startProcess(exec.Command("node", "../../examples/worker/worker.mjs"), "MAILROOM_URL="+p.url,
 		"MAILROOM_TOKEN="+token)
 	if _, err := w.until("serving js"); err != nil {
 		t.Fatal(err)
@@ -296,7 +296,7 @@ func TestAWorkerInAnotherLanguage(t *testing.T) {
 	}
 }
 
-// TestAWorkerInAnotherLanguageEndsAnOverdueAttempt has docs/examples/worker.mjs write for longer than run_deadline.
+// TestAWorkerInAnotherLanguageEndsAnOverdueAttempt has examples/worker/worker.mjs write for longer than run_deadline.
 // The worker says so itself, before the server takes the claim away.
 func TestAWorkerInAnotherLanguageEndsAnOverdueAttempt(t *testing.T) {
 	h := newFixture(t, "run_deadline = \"2s\"\n")
@@ -306,7 +306,7 @@ func TestAWorkerInAnotherLanguageEndsAnOverdueAttempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker := exec.Command("node", "../../docs/examples/worker.mjs")
+	worker := exec.Command("node", "../../examples/worker/worker.mjs")
 	w := h.startProcess(worker, "MAILROOM_URL="+p.url, "MAILROOM_TOKEN="+token)
 	if _, err := w.until("serving js"); err != nil {
 		t.Fatal(err)

@@ -84,14 +84,16 @@ func slugs(doc string) (all []string) {
 func documents(t *testing.T) []string {
 	t.Helper()
 	names := []string{"README.md", "CONTRIBUTING.md"}
-	err := filepath.WalkDir(filepath.Join("..", "..", "docs"), func(p string, _ fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(p) == ".md" {
-			names = append(names, strings.TrimPrefix(filepath.ToSlash(p), "../../"))
+	for _, folder := range []string{"docs", "examples"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(p string, _ fs.DirEntry, err error) error {
+			if err == nil && filepath.Ext(p) == ".md" {
+				names = append(names, strings.TrimPrefix(filepath.ToSlash(p), "../../"))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return names
 }
