@@ -14,6 +14,7 @@ import (
 	"mailroom/app/endpoint"
 	"mailroom/client"
 	"mailroom/internal/check"
+	"mailroom/internal/version"
 	"mailroom/protocol/mcp"
 )
 
@@ -55,7 +56,7 @@ func serveMCP(ctx context.Context, con *command.Console, thread string) error {
 	}
 	o := clientDialer{con: &own}
 	s := mcp.New(mcp.Options{
-		Thread: thread, Version: command.ReadVersion().Version, Dial: o.dial, RetryUnavailable: true,
+		Thread: thread, Version: version.Read().Version, Dial: o.dial, RetryUnavailable: true,
 		Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
 	})
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})

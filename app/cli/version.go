@@ -4,13 +4,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/app/command"
+	"mailroom/internal/version"
 )
 
-func printVersion(con *command.Console, v command.Version, output command.Format) error {
+func printVersion(con *command.Console, v version.Info, output command.Format) error {
 	if output == command.FormatJSON {
 		return con.PrintJSON(v)
 	}
-	return con.Printf("%s\n", v)
+	return con.Printf("mailroom %s\n", v)
 }
 
 func versionCommand(con *command.Console) *cobra.Command {
@@ -20,6 +21,6 @@ func versionCommand(con *command.Console) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	output := command.FormatFlag(cmd)
-	cmd.RunE = func(*cobra.Command, []string) error { return printVersion(con, command.ReadVersion(), *output) }
+	cmd.RunE = func(*cobra.Command, []string) error { return printVersion(con, version.Read(), *output) }
 	return cmd
 }

@@ -9,7 +9,6 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
-	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/auth"
 	"mailroom/bus"
@@ -17,6 +16,7 @@ import (
 	"mailroom/channel/webhook"
 	"mailroom/engine"
 	"mailroom/internal/retry"
+	"mailroom/internal/version"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/server/operate"
@@ -158,7 +158,7 @@ func (a *assembly) engineOptions(agents map[string]engine.Agent, runs int) engin
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: a.agents.remote,
-		Node: c.Mark, Program: command.ReadVersion().Version, Tables: a.options.Tables, Local: !a.node.shared, Log: a.log,
+		Node: c.Mark, Program: version.Read().Version, Tables: a.options.Tables, Local: !a.node.shared, Log: a.log,
 		Blobs: a.node.ledger.Workers(),
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { a.numbers.Entered(s.Claimed, s.Entered) },
@@ -186,7 +186,7 @@ func (a *assembly) newServer() *server.Server {
 			NoSearch: !c.Search, Label: c.Label, Metrics: a.numbers, Pages: web.Pages(), Page: web.Page,
 			Protocols: protocols(a.hooks, a.log),
 		},
-		Limits: serverLimits(c), Ready: n.ready, Version: command.ReadVersion().Version, Log: a.log,
+		Limits: serverLimits(c), Ready: n.ready, Version: version.Read().Version, Log: a.log,
 	})
 }
 

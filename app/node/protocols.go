@@ -3,9 +3,9 @@ package node
 import (
 	"log/slog"
 
-	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/channel/webhook"
+	"mailroom/internal/version"
 	"mailroom/protocol/agentmail"
 	"mailroom/protocol/mcp"
 	"mailroom/server"
@@ -18,7 +18,7 @@ func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protoco
 			mcp.ThreadParam: "Id of the thread that is the inbox of the tools. Absent: inbox. Its first use creates it.",
 		},
 		Summary: "The tools of the Model Context Protocol, over streamable HTTP",
-		Serve:   mcp.Handler(command.ReadVersion().Version, log),
+		Serve:   mcp.Handler(version.Read().Version, log),
 	}}
 	for _, r := range agentmail.Routes() {
 		all[r.Pattern] = server.Protocol{

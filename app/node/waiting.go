@@ -14,10 +14,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/storage"
 	"mailroom/internal/recovery"
+	"mailroom/internal/version"
 )
 
 // The first and longest pause between two tries to open the database, which doubles each time, and how often the log
@@ -159,7 +159,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 // about the database, because anyone may ask.
 func answerWaiting(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		answerJSON(w, http.StatusOK, "application/json", api.Health{Status: "ok", Version: command.ReadVersion().Version})
+		answerJSON(w, http.StatusOK, "application/json", api.Health{Status: "ok", Version: version.Read().Version})
 		return
 	}
 	p := api.NewProblem(mailroom.Errorf(mailroom.CodeUnavailable,

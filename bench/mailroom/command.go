@@ -16,6 +16,7 @@ import (
 	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/node"
+	"mailroom/internal/version"
 )
 
 // rootCommand returns the program's command.
@@ -54,7 +55,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		Args:              cobra.ArbitraryArgs, // the parts
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		Version:           command.ReadVersion().String(),
+		Version:           "mailroom-bench " + version.Read().String(),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return command.CheckEmptyFlags(cmd) },
 	}
 	prepareRoot(con, cmd)
@@ -110,7 +111,7 @@ func loadFlags(cmd *cobra.Command, o *Options) {
 
 // prepareRoot gives the root command of a program a version, and errors as the commands of mailroom report them.
 func prepareRoot(con *command.Console, cmd *cobra.Command) {
-	cmd.SilenceErrors, cmd.SilenceUsage, cmd.Version = true, true, command.ReadVersion().String()
+	cmd.SilenceErrors, cmd.SilenceUsage, cmd.Version = true, true, "mailroom-bench "+version.Read().String()
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return command.CheckEmptyFlags(cmd) }
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -158,7 +159,7 @@ const serverConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
 
 // prepare sets the options that describe this program.
 func prepare(con *command.Console, o *Options) error {
-	o.Dir, o.Version, o.Progress, o.Config = con.Data, command.ReadVersion().Version, con.Infof, serverConfig
+	o.Dir, o.Version, o.Progress, o.Config = con.Data, version.Read().Version, con.Infof, serverConfig
 	c, err := config.Parse("bench.toml", []byte(serverConfig), nil, nil)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
 	"mailroom/internal/setting"
+	"mailroom/internal/version"
 )
 
 // userAgent has the form that Discord requires, DiscordBot ($url, $versionNumber)
@@ -26,11 +26,7 @@ func userAgent(about string) string {
 	if about == "" {
 		about = noInfoURL
 	}
-	version := "0.0.0"
-	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
-		version = strings.TrimPrefix(info.Main.Version, "v")
-	}
-	return "DiscordBot (" + about + ", " + version + ")"
+	return "DiscordBot (" + about + ", " + version.Number + ")"
 }
 
 const noInfoURL = "https://mailroom.invalid"

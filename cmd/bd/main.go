@@ -5,17 +5,9 @@ package main
 import (
 	"context"
 	"os"
-	"runtime/debug"
 
+	"mailroom/internal/version"
 	"mailroom/issues/bd"
 )
 
-func main() { os.Exit(bd.RunProcess(context.Background(), "bd", version())) }
-
-// version is the module's version, devel for a build of a working tree.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
-}
+func main() { os.Exit(bd.RunProcess(context.Background(), "bd", version.Read().Version)) }

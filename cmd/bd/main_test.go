@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mailroom/internal/machinetest"
+	"mailroom/internal/version"
 	"mailroom/issues/bd"
 )
 
@@ -59,7 +60,7 @@ func (p *place) command(actor string, args ...string) *exec.Cmd {
 // run runs bd in this process, which the race detector watches.
 func (p *place) run(actor string, args ...string) (string, string, error) {
 	var out, stderr bytes.Buffer
-	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: p.dir, Version: version(),
+	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: p.dir, Version: version.Read().Version,
 		Env: func(name string) string {
 			if name == "BD_ACTOR" {
 				return actor

@@ -9,6 +9,7 @@ import (
 	"mailroom/app/cli"
 	"mailroom/app/command"
 	"mailroom/app/config"
+	"mailroom/internal/version"
 	"mailroom/issues/bd"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
@@ -31,7 +32,7 @@ to an agent, "mailroom issue show" also shows the run.`,
 			}
 			t := bd.Main{
 				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue",
-				Version: command.ReadVersion().Version,
+				Version: version.Read().Version,
 				RunOf:   func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
 			if code := t.Run(cmd.Context(), args); code != command.ExitDone {

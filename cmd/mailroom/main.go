@@ -20,6 +20,7 @@ import (
 	"mailroom/app/node"
 	"mailroom/app/storage"
 	"mailroom/internal/recovery"
+	"mailroom/internal/version"
 )
 
 func main() { os.Exit(run()) }
@@ -109,7 +110,7 @@ func rootCommand(con *command.Console) *cobra.Command {
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       command.ReadVersion().String(),
+		Version:       "mailroom " + version.Read().String(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().BoolP("version", "v", false, "print the version")

@@ -21,6 +21,7 @@ import (
 	"mailroom/doctor"
 	"mailroom/entry"
 	"mailroom/internal/pgtest"
+	"mailroom/internal/version"
 	"mailroom/store/postgres"
 )
 
@@ -89,7 +90,7 @@ func (c *nodes) wantListed() {
 	}
 	want := []string{"PID VERSION"}
 	for _, h := range c.all {
-		want = append(want, fmt.Sprintf("%d devel", h.server.cmd.Process.Pid))
+		want = append(want, fmt.Sprintf("%d %s", h.server.cmd.Process.Pid, version.Read().Version))
 	}
 	slices.Sort(listed)
 	slices.Sort(want)
