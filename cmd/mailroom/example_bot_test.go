@@ -86,7 +86,8 @@ func linesOf(t *testing.T, path string) (n int) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.QueryRow("SELECT count(*) FROM todo").Scan(&n); err != nil && !strings.Contains(err.Error(), "no such table") {
+	err = db.QueryRow("SELECT count(*) FROM todo").Scan(&n)
+	if err != nil && !strings.Contains(err.Error(), "no such table") {
 		t.Fatal(err)
 	}
 	return n

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"mailroom/api"
+	"mailroom/channel/platformtest"
 )
 
 // readFile returns the content of a file.
@@ -22,20 +27,46 @@ func readExample(t *testing.T, name string) string {
 	return readFile(t, filepath.Join("..", "..", "examples", name))
 }
 
-// copyExample copies an example to a folder, in which it may write.
+// copyExample copies an example to a folder in which it may write, without its configuration and what it wrote by hand.
 func copyExample(t *testing.T, name, to string) {
 	t.Helper()
-	files, err := os.ReadDir(filepath.Join("..", "..", "examples", name))
+	from := filepath.Join("..", "..", "examples", name)
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, rel)
+		switch {
+		case d.IsDir() && slices.Contains([]string{"mail", "published", "node_modules", "__pycache__"}, d.Name()):
+			return fs.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(at, 0o700)
+		case d.Name() == "mailroom.toml" || d.Name() == "todo.db" || d.Name() == "pause":
+			return nil
+		}
+		return os.WriteFile(at, []byte(readFile(t, path)), 0o700)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		if !f.Type().IsRegular() || f.Name() == "mailroom.toml" {
-			continue
+}
+
+// waitWorker waits until a process has registered as a worker.
+func (h *fixture) waitWorker(w *process) {
+	h.t.Helper()
+	platformtest.WaitFor(h.t, "a worker", func() bool {
+		select {
+		case <-w.exited:
+			h.t.Fatalf("the worker has ended: %v", w.exit)
+		default:
 		}
-		text := readExample(t, filepath.Join(name, f.Name()))
-		if err := os.WriteFile(filepath.Join(to, f.Name()), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+		workers, err := h.client().Workers(h.t.Context())
+		return err == nil && slices.ContainsFunc(workers, func(one api.Worker) bool {
+			return one.PID == w.cmd.Process.Pid
+		})
+	})
 }
