@@ -40,13 +40,18 @@ func withClient(
 	return cmd
 }
 
-// printConnectionState reports that the server became unreachable (err is set) or reachable again.
-// A partially printed line continues on the next line.
-func printConnectionState(con *command.Console, err error) {
+// breakLine ends the line that Stdout is in the middle of, before another one for Stderr, if a terminal shows both.
+func breakLine(con *command.Console) {
 	if con.MidLine && command.IsTerminal(con.Stdout) && command.IsTerminal(con.Stderr) {
 		con.Infof("")
 		con.MidLine = false
 	}
+}
+
+// printConnectionState reports that the server became unreachable (err is set) or reachable again.
+// A partially printed line continues on the next line.
+func printConnectionState(con *command.Console, err error) {
+	breakLine(con)
 	if err != nil {
 		con.Infof("server unreachable; retrying (Ctrl-C detaches and cancels nothing)")
 		return

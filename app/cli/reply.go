@@ -165,6 +165,7 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 		p.pending = append(p.pending, line) // the message of the step comes after it
 		return err
 	}
+	breakLine(p.con)
 	p.con.Infof("%s", line)
 	return err
 }

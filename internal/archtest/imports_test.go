@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// floors are the folders of the tree from the ground up, in groups as in README's tree; the index of a row is its
+// floors are the folders of the tree from the ground up, in groups as in CONTRIBUTING's tree; the index of a row is its
 // floor. A folder inside one of these shares its floor. A package imports only packages of lower floors, and its own
 // subpackages: two groups of one row do not import each other.
 //

@@ -93,7 +93,7 @@ func TestOnlyWhatNamesTheModuleMoves(t *testing.T) {
 	}
 }
 
-// TestAProgramOutsideServesAgents follows README and docs/go.md as a user would: it copies the first program into an
+// TestAProgramOutsideServesAgents follows two pages as a user would: it copies the first program into an
 // empty folder, runs the commands below it, starts the program beside a real server, and sends it a message. It does so
 // with this tree, and with a copy whose module has another path.
 func TestAProgramOutsideServesAgents(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAProgramOutsideServesAgents(t *testing.T) {
 	command(t, moved, "go", "test", "-run", "Rules|Forbidden|Picture|Worker|Links", "./internal/archtest")
 
 	s := startServer(t)
-	for name, of := range map[string]string{"README.md": root, "docs/go.md": moved} {
+	for name, of := range map[string]string{"docs/learn/write-an-agent.md": root, "docs/go.md": moved} {
 		t.Run(name, func(t *testing.T) {
 			dir, page := t.TempDir(), read(t, filepath.Join(of, name))
 			for i, code := range programs(t, page) {
@@ -153,8 +153,9 @@ func copyTree(t *testing.T, root string) string {
 func programs(t *testing.T, page string) (all []string) {
 	t.Helper()
 	for i, part := range strings.Split(page, "\n```") {
-		if code, ok := strings.CutPrefix(part, "go\npackage main\n"); ok && i%2 == 1 {
-			all = append(all, "package main\n"+code+"\n")
+		language, code, _ := strings.Cut(part, "\n")
+		if i%2 == 1 && strings.HasPrefix(language, "go") && strings.HasPrefix(code, "package main\n") {
+			all = append(all, code+"\n")
 		}
 	}
 	if len(all) == 0 {
@@ -166,12 +167,12 @@ func programs(t *testing.T, page string) (all []string) {
 // commands returns the commands of a page that build its first program.
 func commands(t *testing.T, page string) []string {
 	t.Helper()
-	_, found, ok := strings.Cut(page, "\n```\ngo mod init ")
+	_, found, ok := strings.Cut(page, "\ngo mod init ")
 	found, _, closed := strings.Cut(found, "\n```")
 	if !ok || !closed {
 		t.Fatal("the page has no commands")
 	}
-	return strings.Split("go mod init "+found, "\n")
+	return strings.Split(strings.TrimSuffix("go mod init "+found, "\n./shout"), "\n")
 }
 
 // command runs a command in a folder, without the network, and returns its output.

@@ -77,10 +77,11 @@ test('the client does not load the worker', async () => {
   assert.match(embedded, /go:embed \*\.js\n/, 'pages are served the modules of the client alone');
 });
 
-test('the worker of the first page runs as it stands, installed from its folder', async (t) => {
+const pages = ['README.md', 'docs/learn/write-an-agent.md'];
+for (const name of pages) test(`the worker of ${name} runs as it stands, installed from its folder`, async (t) => {
   const server = await open(t);
-  const page = await readFile(join(here, '..', '..', 'README.md'), 'utf8');
-  const [, example] = /```js\n(import { work }.*?)```/s.exec(page);
+  const page = await readFile(join(here, '..', '..', name), 'utf8');
+  const [, example] = /```js[^\n]*\n([^`]*import { work }.*?)```/s.exec(page);
   const empty = await mkdtemp(join(folder, 'shout-'));
   await writeFile(join(empty, 'shout.mjs'), example);
   await run('npm', ['install', '--offline', '--no-audit', '--no-fund', here], empty);
@@ -96,10 +97,12 @@ test('the worker of the first page runs as it stands, installed from its folder'
   assert.equal((await client.run(sent)).reply, 'HELLO');
 });
 
-test('the worker in the README runs as it stands', async (t) => {
+const clerks = [['README.md', 'work', /^Sent a lamp, order \d+\.$/],
+  ['../../docs/learn/write-an-agent.md', "work\\('clerk'", /^Paid order A1\.$/]];
+for (const [name, word, reply] of clerks) test(`the clerk in ${name} runs as it stands`, async (t) => {
   const server = await open(t);
-  const readme = await readFile(join(here, 'README.md'), 'utf8');
-  const [, example] = /```js\n(import { work }.*?)```/s.exec(readme);
+  const page = await readFile(join(here, name), 'utf8');
+  const [, example] = new RegExp('```js[^\\n]*\\n(import { work }[^`]*?' + word + '.*?)```', 's').exec(page);
   await writeFile(join(app, 'worker.js'), example);
   const child = spawn(process.execPath, ['worker.js'], {
     cwd: app, env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token },
@@ -113,7 +116,7 @@ test('the worker in the README runs as it stands', async (t) => {
   const [ticket] = (await client.tickets({ q: `run:${sent} state:open` })).items;
   await client.decide(ticket.id, { decision: 'approve', digest: ticket.digest });
   for await (const _ of client.follow({ run: sent }));
-  assert.match((await client.run(sent)).reply, /^Sent a lamp, order \d+\.$/);
+  assert.match((await client.run(sent)).reply, reply);
 });
 
 test('what browsers load imports nothing of Node and no package, and every module of it is published', async () => {

@@ -15,7 +15,7 @@ from fixture import HERE, PATIENCE, Case
 class TestReadme(Case):
     def block(self, n: int, page: Path = HERE.parent / "README.md") -> list[str]:
         """A command that runs the nth block of Python."""
-        text = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)[n]
+        text = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(), re.S)[n]
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = Path(folder.name) / "block.py"
@@ -38,6 +38,17 @@ class TestReadme(Case):
         self.start(0, "shout", HERE.parents[2] / "README.md")
         run = self.mailroom.send("hello", agent="shout")
         self.assertEqual(self.done(run), "HELLO")
+
+    def test_the_agents_of_the_page_about_agents(self) -> None:
+        page = HERE.parents[2] / "docs/learn/write-an-agent.md"
+        self.start(0, "shout", page)
+        self.assertEqual(self.done(self.mailroom.send("hello", agent="shout")), "HELLO")
+        self.start(1, "clerk", page)
+        run = self.mailroom.send("a lamp", agent="clerk").wait(until_asked=True)
+        for ticket in self.mailroom.asks(run=run.id):
+            self.assertEqual(ticket.prompt, "Pay it?")
+            self.mailroom.decide(ticket, "approve")
+        self.assertEqual(self.done(run), "Paid order A1.")
 
     def test_the_async_agent_with_a_decorated_effect(self) -> None:
         self.start(2, "shop")
