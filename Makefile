@@ -52,7 +52,7 @@ LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./torture ./eng
 	./internal/archtest ./torture/fuzz ./protocol/mcp ./agent/exec ./channel/poll ./channel/discord ./channel/irc ./stream
 
 .DEFAULT_GOAL := help
-.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
+.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -139,6 +139,11 @@ web:
 
 vendor: web/vendor/node_modules/.ready ## bundle the libraries of the pages, of the versions in web/vendor/package.json
 	cd web/vendor && node build.js
+
+# BASE=https://… is the address of the site, which only its links for language models need. Screenshots are those that
+# the last make pages has left.
+docs: build ## write the manual as web pages to bin/docs; BASE=address
+	@rm -rf bin/docs && bin/mailroom docs bin/docs $(if $(BASE),--base "$(BASE)") $(if $(wildcard bin/shots),--pictures bin/shots)
 
 lint: format vet staticcheck ## gofmt, no large file, go vet, staticcheck
 

@@ -66,6 +66,15 @@ func Page(html []byte) http.Handler {
 	return makeFile(html, "text/html; charset=utf-8", policy+"'none'")
 }
 
+// File returns the handler of a file that another package makes. The extension of its name says the media type.
+func File(name string, body []byte) (http.Handler, error) {
+	_, f, err := newFile("/"+name, body)
+	return f, err
+}
+
+// Content returns a file of the pages, by its path in this folder.
+func Content(name string) ([]byte, error) { return files.ReadFile(name) }
+
 // file is one file of a page.
 type file struct {
 	body []byte
@@ -81,7 +90,7 @@ func newFile(at string, body []byte) (string, file, error) {
 	kinds := map[string]string{
 		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json",
-		".txt": "text/plain; charset=utf-8",
+		".txt": "text/plain; charset=utf-8", ".md": "text/markdown; charset=utf-8", ".json": "application/json",
 	}
 	ext := path.Ext(at)
 	if kinds[ext] == "" {

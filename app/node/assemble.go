@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/app/config"
+	"mailroom/app/manual"
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/channel"
@@ -183,11 +185,20 @@ func (a *assembly) newServer() *server.Server {
 		},
 		Parts: server.Parts{
 			Channels: n.channels, Pairings: newPairings(c, n.ledger), Alerts: a.alerts, Issues: issueBoard(c),
-			NoSearch: !c.Search, Label: c.Label, Metrics: a.numbers, Pages: web.Pages(), Page: web.Page,
+			NoSearch: !c.Search, Label: c.Label, Metrics: a.numbers, Pages: pages(o.Manual), Page: web.Page,
 			Protocols: protocols(a.hooks, a.log),
 		},
 		Limits: serverLimits(c), Ready: n.ready, Version: version.Read().Version, Log: a.log,
 	})
+}
+
+// pages returns the pages for browsers, and the manual if it is not nil.
+func pages(m *manual.Manual) map[string]http.Handler {
+	all := web.Pages()
+	if m != nil {
+		maps.Copy(all, m.Handlers())
+	}
+	return all
 }
 
 // serverLimits returns the limits of the server's requests and connections.

@@ -128,7 +128,7 @@ func runBridge(ctx context.Context, con *command.Console, b bridgeOptions) error
 	con.UseAbsolutePaths()
 	c.Command = con.CommandPrefix()
 	con.Infof("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
-	if err := serve(ctx, con, dir, c); err != nil {
+	if err := serve(ctx, con, dir, c, nil); err != nil {
 		return explainServeError(con, err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"mailroom/alert"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
+	"mailroom/app/manual"
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/ledger"
@@ -33,6 +34,7 @@ type Options struct {
 	TLS         *tls.Config // nil: the server speaks HTTP without TLS
 	Log         *slog.Logger
 	Lock        *datadir.Lock           // stores crash reports; nil: none are stored
+	Manual      *manual.Manual          // served at /docs/; nil: it is not
 	Agents      map[string]engine.Agent // instead of the agents of the configuration; nil: those
 }
 

@@ -13,6 +13,7 @@ import (
 	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
+	"mailroom/app/manual"
 	"mailroom/app/storage"
 	"mailroom/client"
 	"mailroom/internal/display"
@@ -48,7 +49,13 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 				return command.Errorf(command.ExitUsage, "", "%w", err)
 			}
 		}
-		if err := serve(cmd.Context(), con, dir, c); err != nil {
+		pages := manual.FromCode(cmd.Root())
+		pages.API = true
+		book, err := manual.New(pages)
+		if err != nil {
+			return err
+		}
+		if err := serve(cmd.Context(), con, dir, c, book); err != nil {
 			return explainServeError(con, err)
 		}
 		return nil
@@ -96,8 +103,8 @@ func explainServeError(con *command.Console, err error) error {
 	return command.Errorf(command.ExitFailed, "", "%w", err)
 }
 
-// serve locks the folder and runs a node on it until ctx is done.
-func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config.Config) (err error) {
+// serve locks the folder and runs a node on it until ctx is done. If m is nil, the node shows no manual.
+func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config.Config, m *manual.Manual) (err error) {
 	log := slog.New(slog.NewTextHandler(con.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	cert, secure, err := loadTLS(c, log)
 	if err != nil {
@@ -154,7 +161,7 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 	n, err := New(ctx, Options{
 		Store: handles.Store, Lanes: handles.Lanes, Shared: c.Store.Kind == config.StorePostgres, Tables: handles.Tables,
 		Wire: wire, Config: c, Token: token, Files: dir.Files(), SharedFiles: handles.Files, TLS: secure,
-		Log: log, Lock: held,
+		Log: log, Lock: held, Manual: m,
 	})
 	if err != nil {
 		return err

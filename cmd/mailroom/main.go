@@ -17,6 +17,7 @@ import (
 	"mailroom/app/cli"
 	"mailroom/app/command"
 	"mailroom/app/endpoint"
+	"mailroom/app/manual"
 	"mailroom/app/node"
 	"mailroom/app/storage"
 	"mailroom/internal/recovery"
@@ -94,8 +95,8 @@ func checkContext(con *command.Console, cmd *cobra.Command) error {
 	if con.Context == "" || con.Context == endpoint.Local || len(words) == 0 {
 		return nil
 	}
-	if slices.Contains([]string{"bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"},
-		words[0]) ||
+	if slices.Contains([]string{"bridge", "config", "context", "docs", "doctor", "issue", "migrate", "restore", "serve",
+		"store"}, words[0]) ||
 		len(words) > 1 && (words[0] == "channels" || words[0] == "notify") && words[1] == "add" {
 		return command.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s",
 			strings.Join(words, " "))
@@ -126,6 +127,7 @@ func rootCommand(con *command.Console) *cobra.Command {
 	root.AddCommand(cli.Commands(con)...)
 	root.AddCommand(node.Commands(con)...)
 	root.AddCommand(storage.Commands(con)...)
+	root.AddCommand(manual.Commands(con)...)
 	cli.AddCompletions(con, root)
 	root.InitDefaultCompletionCmd("completion")
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
