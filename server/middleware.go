@@ -108,7 +108,7 @@ func (s *Server) checkPath(_ *response, r *http.Request) error {
 		return request.Invalid(location, unclean, nil)
 	}
 	path, inThreads := strings.CutPrefix(r.URL.EscapedPath(), "/v1/threads/")
-	if path == "/" || path == "*" {
+	if path == "/" || path == "*" || path == "/docs/" { // the first page of the manual
 		return nil
 	}
 	if !inThreads {

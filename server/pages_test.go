@@ -16,13 +16,16 @@ func TestPagesNeedNoTokenAndOpenNothingElse(t *testing.T) {
 	})
 	s := server.New(server.Options{
 		Access: server.Access{Token: "secret"},
-		Parts:  server.Parts{Pages: map[string]http.Handler{"/": page, "/chat": page, "/chat/chat.js": page}},
+		Parts: server.Parts{Pages: map[string]http.Handler{
+			"/": page, "/chat": page, "/chat/chat.js": page, "/docs/{$}": page,
+		}},
 	})
 	for _, c := range []struct {
 		method, path string
 		want         int
 	}{
 		{"GET", "/", 200}, {"GET", "/chat", 200}, {"GET", "/chat/chat.js", 200}, {"HEAD", "/chat", 200},
+		{"GET", "/docs/", 200},
 		{"GET", "/chat?token=x", 422}, // not in a URL
 		{"POST", "/chat", 405},
 		{"GET", "/chat/", 404},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/yuin/goldmark/ast"
+	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/util"
 
@@ -102,6 +103,7 @@ func (b blocks) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(kindTabs, wrap(`<div class="tabs">`+"\n", "</div>\n"))
 	r.Register(ast.KindFencedCodeBlock, b.code)
 	r.Register(ast.KindHeading, b.heading)
+	r.Register(extast.KindTableCell, b.cell)
 }
 
 func wrap(before, after string) renderer.NodeRendererFunc {
@@ -122,14 +124,32 @@ func (blocks) sourceName(w util.BufWriter, _ []byte, n ast.Node, entering bool) 
 	return ast.WalkContinue, nil
 }
 
+// cell renders a cell of a table: without an inline style, and as no heading if it is the empty corner of a table.
+func (blocks) cell(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	n := node.(*extast.TableCell)
+	tag := "td"
+	if n.Parent().Kind() == extast.KindTableHeader && n.HasChildren() {
+		tag = "th"
+	}
+	switch {
+	case !entering:
+		_, _ = w.WriteString("</" + tag + ">\n")
+	case n.Alignment == extast.AlignNone:
+		_, _ = w.WriteString("<" + tag + ">")
+	default:
+		_, _ = w.WriteString("<" + tag + ` align="` + n.Alignment.String() + `">`)
+	}
+	return ast.WalkContinue, nil
+}
+
 func (blocks) code(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if !entering {
 		return ast.WalkContinue, nil
 	}
 	n := node.(*ast.FencedCodeBlock)
-	out := `<figure class="code">`
+	out := `<div class="code">`
 	if title := titleOf(n, source); title != "" {
-		out += "<figcaption>" + html.EscapeString(title) + "</figcaption>"
+		out += `<p class="name">` + html.EscapeString(title) + "</p>"
 	}
 	language := string(n.Language(source))
 	if strings.Contains(language, "=") {
@@ -139,7 +159,7 @@ func (blocks) code(w util.BufWriter, source []byte, node ast.Node, entering bool
 	if language != "" {
 		out += ` class="language-` + html.EscapeString(language) + `"`
 	}
-	_, _ = w.WriteString(out + ">" + highlight(language, string(n.Lines().Value(source))) + "</code></pre></figure>\n")
+	_, _ = w.WriteString(out + ">" + highlight(language, string(n.Lines().Value(source))) + "</code></pre></div>\n")
 	return ast.WalkSkipChildren, nil
 }
 

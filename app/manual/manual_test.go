@@ -217,8 +217,8 @@ func TestBlocksOfCodeWithTitlesBecomeTabs(t *testing.T) {
 		t.Errorf("%d groups of tabs, want 1", n)
 	}
 	for _, want := range []string{
-		`<figcaption>Python</figcaption><pre><code class="language-python">x = 1 <i># one</i>` + "\n",
-		`let x = &#39;//&#39;; <i>// two</i>`, `<figcaption>mailroom.toml</figcaption>`, `a = &#34;&lt;b&gt;&#34;`,
+		`<p class="name">Python</p><pre><code class="language-python">x = 1 <i># one</i>` + "\n",
+		`let x = &#39;//&#39;; <i>// two</i>`, `<p class="name">mailroom.toml</p>`, `a = &#34;&lt;b&gt;&#34;`,
 		`mailroom send &#34;#1&#34; <i># three</i>`,
 	} {
 		if !strings.Contains(page, want) {

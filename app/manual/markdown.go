@@ -22,9 +22,7 @@ import (
 func newMarkdown(m *Manual) goldmark.Markdown {
 	return goldmark.New(
 		goldmark.WithExtensions(
-			// The policy allows no inline style.
-			extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)),
-			extension.Strikethrough,
+			extension.Table, extension.Strikethrough,
 		),
 		goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(transformer{m}, 100))),
 		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(blocks{}, 100))),

@@ -126,8 +126,8 @@ function remembered() {
 }
 
 const groups = [...document.querySelectorAll('.tabs')].map((group, g) => {
-  const panels = /** @type {HTMLElement[]} */ ([...group.querySelectorAll('figure')]);
-  const names = panels.map((panel) => panel.querySelector('figcaption')?.textContent ?? '');
+  const panels = /** @type {HTMLElement[]} */ ([...group.querySelectorAll('.code')]);
+  const names = panels.map((panel) => panel.querySelector('.name')?.textContent ?? '');
   const tabs = make('div');
   tabs.setAttribute('role', 'tablist');
   const buttons = names.map((name, i) => {
@@ -175,28 +175,28 @@ if (language) for (const select of groups) select(language);
 
 // Copying of code.
 
-for (const figure of document.querySelectorAll('figure.code')) {
+for (const block of document.querySelectorAll('.code')) {
   const button = /** @type {HTMLButtonElement} */ (make('button', { type: 'button', className: 'copy', textContent: 'Copy' }));
   button.addEventListener('click', async () => {
     try {
-      await navigator.clipboard.writeText(figure.querySelector('code')?.textContent ?? '');
+      await navigator.clipboard.writeText(block.querySelector('code')?.textContent ?? '');
       button.textContent = 'Copied';
     } catch {
       button.textContent = 'Not allowed';
     }
     setTimeout(() => { button.textContent = 'Copy'; }, 1500);
   });
-  if (navigator.clipboard) figure.append(button); // only pages of HTTPS and of this machine have it
+  if (navigator.clipboard) block.append(button); // only pages of HTTPS and of this machine have it
 }
 
 // What scrolls sideways can be reached and scrolled with the keyboard.
 
-const wide = /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.scroll, figure.code pre')]);
+const wide = /** @type {HTMLElement[]} */ ([...document.querySelectorAll('.scroll, .code pre')]);
 function reach() {
   for (const node of wide) {
     if (node.scrollWidth > node.clientWidth) {
       node.tabIndex = 0;
-      node.setAttribute('role', 'region');
+      node.setAttribute('role', 'group');
       node.setAttribute('aria-label', node.tagName === 'PRE' ? 'Code' : 'Table');
     } else for (const name of ['tabindex', 'role', 'aria-label']) node.removeAttribute(name);
   }
