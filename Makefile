@@ -82,7 +82,7 @@ modules:
 
 # Code with dependencies that nothing else needs is a separate module. bench/peers has
 # its own target, because it takes minutes to build.
-MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo
+MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo examples/webhook-pipeline
 
 # They share a workspace with this module, so that its packages are not compiled again under another path.
 WORK = GOWORK=$(CURDIR)/modules.work

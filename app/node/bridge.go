@@ -104,7 +104,7 @@ func runBridge(ctx context.Context, con *command.Console, b bridgeOptions) error
 			return command.Errorf(command.ExitUsage, "set a name with --agent", "%w", err)
 		}
 	}
-	if err := CheckAgent(c, b.agent); err != nil {
+	if err := checkLocalAgent(c, b.agent, ", or a command after --"); err != nil {
 		return err
 	}
 	ch := c.NewChannel(poll.NewKind())
@@ -134,14 +134,22 @@ func runBridge(ctx context.Context, con *command.Console, b bridgeOptions) error
 	return nil
 }
 
-// CheckAgent returns an error if the agent cannot run here.
+// CheckAgent returns an error if the agent can run neither here nor, as the configuration says, at a worker elsewhere.
 func CheckAgent(c *config.Config, agent string) error {
+	if a := c.Agents[agent]; a != nil && a.Kind == config.KindRemote {
+		return nil
+	}
+	return checkLocalAgent(c, agent, `, or serve it by a worker and add a table for it with kind = "remote"`)
+}
+
+// checkLocalAgent returns an error if the agent cannot run here. or ends its hint, which lists the agents that can.
+func checkLocalAgent(c *config.Config, agent, or string) error {
 	r, err := newAgentSet(c, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	d := r.programs.describe(agent, server.AgentInfo{})
-	known := "use " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or a command after --"
+	known := "use " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + or
 	switch {
 	case d.Disabled:
 		return command.Errorf(command.ExitUsage, known, "agent %s is unavailable: %s", agent, d.Problem)

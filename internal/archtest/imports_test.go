@@ -42,7 +42,7 @@ var floors = [][]string{
 	{"app/config"},
 	{"app/{manual,storage}"},
 	{"app/node"},
-	{"cmd", "bench", "torture"},
+	{"cmd", "bench", "examples", "torture"},
 }
 
 const (

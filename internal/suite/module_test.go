@@ -112,7 +112,8 @@ func TestAProgramOutsideServesAgents(t *testing.T) {
 	}
 	// go list finds an import of a package that is not there, also of the tests.
 	command(t, moved, "go", "list", "-deps", "-test", "./...")
-	for _, inside := range []string{"channel/slack/slackgo", "server/openapi", "store/sqlite/powercut", "bench/peers"} {
+	for _, inside := range []string{"channel/slack/slackgo", "server/openapi", "store/sqlite/powercut", "bench/peers",
+		"examples/webhook-pipeline"} {
 		command(t, filepath.Join(moved, inside), "go", "list", ".")
 	}
 	command(t, moved, "go", "test", "-run", "Rules|Forbidden|Picture|Worker|Links", "./internal/archtest")
