@@ -68,7 +68,7 @@ func showLink(con *command.Console, base, link string, expires time.Time, browse
 	}
 	if isLoopback(base) {
 		con.Infof("only browsers of this machine reach this address; for a phone, set url to an address that it reaches,\n" +
-			"such as that of a proxy or of a private network (see docs/operations.md, Listening to other machines)")
+			"such as that of a proxy or of a private network (see docs/guides/behind-a-proxy.md)")
 	} else if code, err := qr.Encode(link, qr.L); err == nil { // a link too long for a code is printed only
 		con.Infof("%s", drawCode(code))
 	}
