@@ -57,7 +57,7 @@ func LabelEnd(r *mailroom.Run, end Summary) Summary {
 // servers may exceed it together.
 func LabelKeys(r Reader, name string) (keys []string, err error) {
 	const most, statuses = 2 * MaxLabelValues, 3
-	q := SummaryQuery{Step: StepLabel, After: SummaryKey{Agent: LabelKey(name, "")}, Limit: most * statuses}
+	q := SummaryQuery{Step: StepLabel, After: SummaryKey{Agent: LabelKey(name, "")}, Limit: most * statuses, Keys: true}
 	rows, err := r.Count(CountQuery{Summaries: &q})
 	for _, row := range rows.Summaries {
 		if !strings.HasPrefix(row.Key.Agent, q.After.Agent) || len(keys) == most {

@@ -70,6 +70,11 @@ type Summary struct {
 	Sums Sums
 }
 
+// SummedStatuses returns the statuses of the rows.
+func SummedStatuses() [3]mailroom.Status {
+	return [3]mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled}
+}
+
 // Steps returns the lengths of the periods, shortest first.
 func Steps() [3]time.Duration { return [3]time.Duration{StepMinute, StepHour, StepDay} }
 
@@ -87,13 +92,6 @@ func DelayBounds() [DelayBuckets - 1]time.Duration {
 // maxSummed bounds what one run adds to a sum, so that a million runs of one minute cannot exceed an
 // integer of the store, whatever their agents report: 9,223 USD, 106 days, or 9.2 trillion tokens.
 const maxSummed = math.MaxInt64 / 1_000_000
-
-// MaxAddedPeriods is the maximum number of periods that SummaryQuery.Of adds up. MaxAdded is the most that a value of
-// one row adds, so that no sum exceeds an integer of the store.
-const (
-	MaxAddedPeriods = 1000
-	MaxAdded        = math.MaxInt64 / MaxAddedPeriods
-)
 
 // EndOf returns what the end of a run adds to the summary of its minute. It has only the part of the run's usage that
 // is not in Run.Counted yet. It has no run time for a run that never started, and no delay for a run whose delay is

@@ -54,6 +54,8 @@ type Options struct {
 	Writers int
 	// QueryRuns is the number of runs in the large store of PartQueries.
 	QueryRuns int
+	// Keep is a folder in which the stores of PartQueries stay. The next call only measures them. "" removes them.
+	Keep string
 	// Nodes is the number of servers that share Store. If there are several, each is a separate process with its own
 	// producers and slots.
 	Nodes int

@@ -103,6 +103,7 @@ func loadFlags(cmd *cobra.Command, o *Options) {
 	cmd.Flags().IntVar(&o.Rate, "rate", 0, "submits per second of steady (default: half of the full load)")
 	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs, latency, steady and queries only)")
 	cmd.Flags().IntVar(&o.QueryRuns, "runs", DefaultQueryRuns, "runs in the large store of queries; the small one has a hundredth")
+	cmd.Flags().StringVar(&o.Keep, "keep", "", "folder in which the stores of queries stay")
 	cmd.Flags().IntVar(&o.Writers, "writers", 2, "writing connections of a server on --store")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
 	cmd.Flags().StringVar(&o.Clients, "clients", "clients", "folder of the client libraries, for workers")

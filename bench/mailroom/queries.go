@@ -16,7 +16,6 @@ import (
 
 	"mailroom"
 	"mailroom/client"
-	"mailroom/store"
 )
 
 // Queries are the times of requests that count or filter runs, on a small store and on a large one.
@@ -48,17 +47,18 @@ const (
 	failEvery = 2
 )
 
-// queryRequests returns the requests by name, for a number of runs, of which half were created before middle.
-func queryRequests(runs int, middle time.Time) []struct{ name, path string } {
+// queryRequest is a request that is measured.
+type queryRequest struct{ name, path string }
+
+// queryRequests returns the requests for a number of runs, of which half were created before middle. What a page of the
+// console asks for when it opens is among them.
+func queryRequests(runs int, middle time.Time) []queryRequest {
 	filtered := func(list, q string) string { return "/v1/" + list + "?" + url.Values{"q": {q}}.Encode() }
-	return []struct{ name, path string }{
+	second := middle.UTC().Format(time.RFC3339)
+	return append([]queryRequest{
 		{"/v1/stats", "/v1/stats"},
 		{"/metrics", "/metrics"},
 		{"/v1/agents", "/v1/agents"},
-		{"runs of a day by minute", "/v1/stats/series"},
-		{"runs of a year by day", "/v1/stats/series?step=day"},
-		{"runs of a day by agent", "/v1/stats/sums"},
-		{"runs of 31 days by agent", "/v1/stats/sums?step=day"},
 		{"newest runs", "/v1/runs"},
 		{"status:completed", filtered("runs", "status:completed")},
 		{"status:running", filtered("runs", "status:running")},
@@ -69,7 +69,7 @@ func queryRequests(runs int, middle time.Time) []struct{ name, path string } {
 		{"agent of no run", filtered("runs", "agent:none")},
 		{"error of no run", filtered("runs", `error:"no such text"`)},
 		{"created on a day without runs", filtered("runs", "created:2020-01-01")},
-		{"created in a second", filtered("runs", "created:"+middle.UTC().Format(time.RFC3339))},
+		{"created in a second", filtered("runs", "created:"+second)},
 		{"newest threads", "/v1/threads"},
 		{"open tickets", filtered("tickets", "state:open")},
 		{"word of all messages", "/v1/search?q=answer"},
@@ -80,6 +80,40 @@ func queryRequests(runs int, middle time.Time) []struct{ name, path string } {
 		{"failures of an agent", filtered("failures", "agent:echo")},
 		{"count status:failed", filtered("runs/count", "status:failed")},
 		{"count of other filters", filtered("runs/count", "mode:queue delivery:no")},
+	}, consoleRequests()...)
+}
+
+// consoleRequests returns requests of the pages of the console, with their limits.
+func consoleRequests() []queryRequest {
+	filtered := func(list, q, limit string) string {
+		return "/v1/" + list + "?" + url.Values{"q": {q}, "limit": {limit}}.Encode()
+	}
+	waits := func(q string) string { return "/v1/waits?" + url.Values{"q": {q}}.Encode() }
+	month := "&from=" + time.Now().UTC().AddDate(0, 0, -30).Format(time.RFC3339)
+	return []queryRequest{
+		{"runs of a day by minute", "/v1/stats/series"},
+		{"runs of 30 days by hour", "/v1/stats/series?step=hour"},
+		{"runs of a year by day", "/v1/stats/series?step=day"},
+		{"runs of a day by minute of an agent", "/v1/stats/series?agent=echo"},
+		{"runs of a day by agent", "/v1/stats/sums?step=hour"},
+		{"runs of 31 days by agent", "/v1/stats/sums?step=day" + month},
+		{"runs of 31 days by value of a label", "/v1/stats/sums?by=label" + month},
+		{"why runs wait", waits("delivery:no")},
+		{"why runs of an agent wait", waits("agent:" + pausedAgent)},
+		{"100 queued runs and their waits", filtered("runs", "status:queued", "100")},
+		{"100 newest runs", "/v1/runs?limit=100"},
+		{"100 newest threads", "/v1/threads?limit=100"},
+		{"500 open questions", filtered("tickets", "state:open", "500")},
+		{"200 groups of failures", "/v1/failures?limit=200"},
+		{"workers", "/v1/workers"},
+		{"channels", "/v1/channels"},
+		{"alerts", "/v1/alerts"},
+		{"tokens", "/v1/tokens"},
+		{"audit log", "/v1/audit?limit=100"},
+		{"audit log of an actor", filtered("audit", "actor:operator-07", "100")},
+		{"audit log of an action", filtered("audit", "action:agent.resume", "100")},
+		{"audit log of a name of none", filtered("audit", "object:none", "100")},
+		{"audit log of an hour before", filtered("audit", "at:2026-01-01T00:00:00Z..2026-01-01T01:00:00Z", "100")},
 	}
 }
 
@@ -90,7 +124,8 @@ func (b *bench) queries(ctx context.Context, dir string) error {
 		runs  int
 		times *QueryTimes
 	}{{b.scaled(b.QueryRuns/100, 60), &q.Small}, {b.scaled(b.QueryRuns, 120), &q.Large}} {
-		err := b.inTempDir(filepath.Join(filepath.Base(dir), strconv.Itoa(size.runs)), func(dir string) error {
+		name := strconv.Itoa(size.runs)
+		err := b.inKept(name, filepath.Join(filepath.Base(dir), name), func(dir string) error {
 			return b.measureQueries(ctx, dir, size.runs, size.times)
 		})
 		if err != nil {
@@ -102,23 +137,16 @@ func (b *bench) queries(ctx context.Context, dir string) error {
 }
 
 func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *QueryTimes) error {
-	b.Progress("queries: running %d runs", runs)
-	d, err := b.newDriver(ctx, dir, load{})
+	p, err := b.populate(ctx, dir, runs)
 	if err != nil {
 		return err
 	}
-	d.threads = runs / runsPerThread
-	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart), every: failEvery}, b.Slots)
-	schema, remove := d.fixture.schema, d.fixture.remove
-	d.fixture.remove = func() error { return nil } // the server needs the store
-	began := time.Now()
-	if err := errors.Join(d.fixture.addYear(ctx, began), d.fill(ctx, runs), d.room.waitEmpty(ctx),
-		d.fixture.close()); err != nil {
-		return errors.Join(err, remove())
-	}
-	middle := began.Add(time.Since(began) / 2)
-	out.Runs, out.Threads = d.submitted.Load(), d.threads
-	err = b.withServer(ctx, dir, b.storeConfig(schema), func(s *served) error {
+	middle := p.Began.Add(p.Took / 2)
+	out.Runs, out.Threads = p.Runs, p.Threads
+	config := b.Config
+	defer func() { b.Config = config }()
+	b.Config = b.historyConfig()
+	err = b.withServer(ctx, dir, b.storeConfig(p.Schema), func(s *served) error {
 		b.Progress("queries: indexing messages")
 		if err := s.waitIndexed(ctx); err != nil {
 			return err
@@ -133,27 +161,7 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 		}
 		return nil
 	})
-	return errors.Join(err, remove())
-}
-
-// addYear adds ends of runs to the sums of each minute of the last day, and of each day of the last year, so that the
-// series over this time has the same length in both stores.
-func (h *fixture) addYear(ctx context.Context, now time.Time) error {
-	var ends []store.Summary
-	end := func(at time.Time) {
-		for _, status := range []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed} {
-			key := store.SummaryKey{Step: store.StepMinute, At: at.UTC().Truncate(store.StepMinute), Agent: agentName,
-				Status: status}
-			ends = append(ends, store.Summary{Key: key, Sums: store.Sums{Runs: 1, Ran: time.Second.Microseconds()}})
-		}
-	}
-	for ago := store.StepMinute; ago <= store.StepDay; ago += store.StepMinute {
-		end(now.Add(-ago))
-	}
-	for ago := 2 * store.StepDay; ago <= 366*store.StepDay; ago += store.StepDay {
-		end(now.Add(-ago))
-	}
-	return h.store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{Summaries: store.SumUp(ends)}) })
+	return errors.Join(err, p.remove())
 }
 
 // storeConfig returns the tables of a server's configuration that select the store. schema is the schema of its

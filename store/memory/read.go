@@ -128,37 +128,40 @@ func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
 	}
 	store.SortSummaries(out.Summaries)
 	out.Summaries = first(out.Summaries, q.Limit)
+	for i := range out.Summaries {
+		if q.Keys {
+			out.Summaries[i].Sums = store.Sums{}
+		}
+	}
 	return out
 }
 
 func (r reader) readSummariesOf(q *store.SummaryQuery) (out store.Counts) {
-	type group struct {
-		agent  string
-		status mailroom.Status
-	}
-	found := map[group]store.Summary{}
+	found := map[string]store.Summary{}
+	ended := map[store.SummaryKey]int64{} // runs by agent and status
 	for key, sums := range r.summary.all() {
 		if key.Step != q.Step || !slices.Contains(q.Of, key.Agent) {
 			continue
 		}
-		of := group{key.Agent, key.Status}
-		switch before, ok := found[of]; {
-		case q.Last:
-			of.status, key.Status, sums = "", "", store.Sums{}
-			before, ok = found[of]
-			if !ok || key.At.After(before.Key.At) {
-				found[of] = store.Summary{Key: key}
+		if !q.Last {
+			if key.At.Before(q.From) || !key.At.Before(q.To) {
+				continue
 			}
-		case key.At.Before(q.From) || !key.At.Before(q.To):
-		default:
-			if ok && before.Key.At.After(key.At) {
-				key.At = before.Key.At
-			}
-			values := sums.Values()
-			for i, v := range values {
-				values[i] = min(v, store.MaxAdded)
-			}
-			found[of] = store.Summary{Key: key, Sums: before.Sums.Plus(store.SumsOf(values))}
+			ended[store.SummaryKey{Agent: key.Agent, Status: key.Status}] += sums.Runs
+		} else {
+			sums = store.Sums{}
+		}
+		before, ok := found[key.Agent]
+		if ok && before.Key.At.After(key.At) {
+			key.At = before.Key.At
+		}
+		key.Status = ""
+		found[key.Agent] = store.Summary{Key: key, Sums: before.Sums.Plus(sums)}
+	}
+	for of, runs := range ended {
+		key := found[of.Agent].Key
+		if key.Status = of.Status; runs > 0 {
+			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: store.Sums{Runs: runs}})
 		}
 	}
 	out.Summaries = slices.AppendSeq(out.Summaries, maps.Values(found))

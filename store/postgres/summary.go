@@ -1,7 +1,7 @@
 package postgres
 
 import (
-	"fmt"
+	"time"
 
 	"mailroom/store"
 	"mailroom/store/internal/sqlstore"
@@ -27,10 +27,10 @@ var addSummaries = "INSERT INTO summary (step, agent, at, status, node, " + sqls
 //
 // archtest: statements, never written.
 var (
-	addedSummaries = "SELECT u.agent, s.at, s.status, " + sqlstore.EachSum("least(s.%, 9223372036854775807)::bigint") + `
-	FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT max(at) AS at, status, ` +
-		sqlstore.EachSum(fmt.Sprintf("sum(least(%%, %d)) AS %%", int64(store.MaxAdded))) + `
-		FROM summary WHERE step = $2 AND agent = u.agent AND at >= $3 AND at < $4 GROUP BY status) s`
+	addedSummaries = "SELECT u.agent, s.* FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT max(at) at, " +
+		sqlstore.EachStatus("coalesce(sum(runs) FILTER (WHERE status = '%'), 0)::bigint") + ", " +
+		sqlstore.EachSum("least(sum(%), 9223372036854775807)::bigint") + `
+		FROM summary WHERE step = $2 AND agent = u.agent AND at >= $3 AND at < $4) s WHERE s.at IS NOT NULL`
 	lastSummaries = `SELECT u.agent, s.at FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT at FROM summary
 		WHERE step = $2 AND agent = u.agent ORDER BY at DESC LIMIT 1) s`
 )
@@ -64,7 +64,7 @@ func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error
 	sums := sqlstore.EachSum("least(sum(%), 9223372036854775807)::bigint")
 	s := sqlstore.Summaries(q, sums, " GROUP BY agent, at, status")
 	err = r.query("read the summary", func(c *columns) error {
-		sqlstore.AddSummary(&out, q.Step, c)
+		sqlstore.AddSummary(&out, q, c)
 		return nil
 	}, s.Numbered(), s.Args()...)
 	return out, err
@@ -82,7 +82,7 @@ func (w *writing) dropSummaries(old []store.SummariesBefore) {
 
 func readSummariesOf(r reader, q *store.SummaryQuery) (out store.Counts, err error) {
 	text, args := addedSummaries, []any{q.Of, q.Step.Microseconds(), q.From.UnixMicro(), q.To.UnixMicro()}
-	add := sqlstore.AddSummary
+	add := addAddedSums
 	if q.Last {
 		text, args, add = lastSummaries, args[:2], sqlstore.AddLastSummary
 	}
@@ -92,4 +92,14 @@ func readSummariesOf(r reader, q *store.SummaryQuery) (out store.Counts, err err
 	}, text, args...)
 	store.SortSummaries(out.Summaries)
 	return out, err
+}
+
+// addAddedSums adds a row of addedSummaries.
+func addAddedSums(out *store.Counts, step time.Duration, c sqlstore.Row) {
+	agent := c.Text()
+	var v [sqlstore.AddedSums]int64
+	for i := range v {
+		v[i] = c.Int64()
+	}
+	sqlstore.AddAddedSums(out, step, agent, v)
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,15 +102,38 @@ func addUpByAgent(t *testing.T, s *handle, row func(string, int, mailroom.Status
 	s.write(&store.Changes{Summaries: []store.Summary{most, later}})
 	of := store.SummaryQuery{Step: store.StepMinute, From: minute(0), To: minute(3)}
 	of.Of = []string{"none", "c", "b", "a", ""}
-	most.Sums.Cost = store.MaxAdded
-	want := []store.Summary{row("", 1, done, 4), row("a", 2, done, 8), row("a", 2, failed, 10), // of two minutes
-		row("b", 1, done, 6), most}
-	wantSame(t, "all", read(of), want)
+	// The results of an agent: the sums of all its rows, and the runs by status.
+	added := func(rows ...store.Summary) (out []store.Summary) {
+		all, runs := store.Summary{}, map[mailroom.Status]store.Sums{}
+		for _, r := range rows {
+			all = store.Summary{Key: r.Key, Sums: all.Sums.Plus(r.Sums)} // the last row is the latest one
+			runs[r.Key.Status] = runs[r.Key.Status].Plus(store.Sums{Runs: r.Sums.Runs})
+		}
+		all.Key.Status = ""
+		out = append(out, all)
+		for status, sums := range runs {
+			key := all.Key
+			if key.Status = status; sums.Runs > 0 {
+				out = append(out, store.Summary{Key: key, Sums: sums})
+			}
+		}
+		store.SortSummaries(out)
+		return out
+	}
+	great, every := added(most), added(row("", 1, done, 4))
+	wantSame(t, "all", read(of), slices.Concat(every,
+		added(row("a", 2, done, 8), row("a", 2, failed, 10)), // of two minutes
+		added(row("b", 1, done, 6)), great))
 	of.To = minute(2)
-	wantSame(t, "until a time", read(of), []store.Summary{want[0], row("a", 0, failed, 3), want[3], most})
-	of.To, of.Of = minute(4), []string{"c"}
-	later.Sums.Cost = 2 * store.MaxAdded
-	wantSame(t, "of great sums", read(of), []store.Summary{later})
+	wantSame(t, "until a time", read(of), slices.Concat(every, added(row("a", 0, failed, 3)),
+		added(row("b", 1, done, 6)), great))
+	usual := row("d", 1, done, 0)
+	usual.Sums.Cost = 1 << 40
+	s.write(&store.Changes{Summaries: []store.Summary{row("d", 0, failed, 1), usual}})
+	of.To, of.Of = minute(4), []string{"c", "d"}
+	later.Sums.Cost = math.MaxInt64
+	wantSame(t, "of sums beyond an integer, and others", read(of), slices.Concat(added(most, later),
+		added(row("d", 0, failed, 1), usual)))
 	of.Last, of.Of = true, []string{"none", "c", "a"}
 	wantSame(t, "the latest", read(of), []store.Summary{
 		{Key: store.SummaryKey{Step: store.StepMinute, Agent: "a", At: minute(2)}},
@@ -149,9 +173,11 @@ func listLabels(t *testing.T, s *handle) {
 	day := at.Truncate(store.StepDay)
 	once, twice := store.Sums{Runs: 1, Cost: 1e9}, store.Sums{Runs: 2, Cost: 2e9}
 	of := store.SummaryQuery{Step: store.StepLabelDay, From: day, To: day.Add(2 * store.StepDay), Of: keys[2:]}
+	next := day.Add(store.StepDay)
 	wantSame(t, "two days", read(of), []store.Summary{
-		{Key: key(store.StepLabelDay, day, mailroom.StatusCompleted), Sums: twice},
-		{Key: key(store.StepLabelDay, day.Add(store.StepDay), mailroom.StatusFailed), Sums: once}})
+		{Key: key(store.StepLabelDay, next, ""), Sums: once.Plus(twice)},
+		{Key: key(store.StepLabelDay, next, mailroom.StatusCompleted), Sums: store.Sums{Runs: 2}},
+		{Key: key(store.StepLabelDay, next, mailroom.StatusFailed), Sums: store.Sums{Runs: 1}}})
 	acme := keys[2]
 	wantSame(t, "all time", read(store.SummaryQuery{Step: store.StepLabel, Agent: &acme}), []store.Summary{
 		{Key: key(store.StepLabel, store.LabelAt(), mailroom.StatusCompleted), Sums: twice},
@@ -159,6 +185,9 @@ func listLabels(t *testing.T, s *handle) {
 	everyone := ""
 	of.Step, of.Of, of.Agent = store.StepDay, nil, &everyone
 	wantSame(t, "of all agents", len(read(of)), 2)
+	wantSame(t, "keys", read(store.SummaryQuery{Step: store.StepLabel, Agent: &acme, Keys: true}), []store.Summary{
+		{Key: key(store.StepLabel, store.LabelAt(), mailroom.StatusCompleted)},
+		{Key: key(store.StepLabel, store.LabelAt(), mailroom.StatusFailed)}})
 	of.Agent = nil
 	wantSame(t, "days by agent", len(read(of)), 4) // those of all, and of the agent: no value is an agent
 }

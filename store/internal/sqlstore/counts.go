@@ -81,7 +81,11 @@ func EachSum(text string) string {
 // GROUP BY of the key in group if a database has several rows of a key.
 func Summaries(q *store.SummaryQuery, columns, group string) *Select {
 	var s Select
-	s.Add("SELECT agent, at, status, " + columns + " FROM summary")
+	s.Add("SELECT agent, at, status")
+	if !q.Keys {
+		s.Add(", " + columns)
+	}
+	s.Add(" FROM summary")
 	s.Cond("step = ?", q.Step.Microseconds())
 	s.EqualTo("agent", q.Agent)
 	if !q.From.IsZero() {
@@ -99,13 +103,41 @@ func Summaries(q *store.SummaryQuery, columns, group string) *Select {
 }
 
 // AddSummary adds a row of Summaries.
-func AddSummary(out *store.Counts, step time.Duration, c Row) {
-	at := store.SummaryKey{Step: step, Agent: c.Text(), At: c.Time(), Status: mailroom.Status(c.Text())}
+func AddSummary(out *store.Counts, q *store.SummaryQuery, c Row) {
+	at := store.SummaryKey{Step: q.Step, Agent: c.Text(), At: c.Time(), Status: mailroom.Status(c.Text())}
 	var v [store.NumberOfSums]int64
 	for i := range v {
-		v[i] = c.Int64()
+		if !q.Keys {
+			v[i] = c.Int64()
+		}
 	}
 	out.Summaries = append(out.Summaries, store.Summary{Key: at, Sums: store.SumsOf(v)})
+}
+
+// EachStatus returns text once for each of [store.SummedStatuses], joined by commas, with each % replaced by the
+// status.
+func EachStatus(text string) string {
+	var list []string
+	for _, status := range store.SummedStatuses() {
+		list = append(list, strings.ReplaceAll(text, "%", string(status)))
+	}
+	return strings.Join(list, ", ")
+}
+
+// AddedSums is the number of values of an agent that AddAddedSums adds: the time of the latest row, the runs of each
+// status, and the sums.
+const AddedSums = 1 + 3 + store.NumberOfSums
+
+// AddAddedSums adds the results of SummaryQuery.Of of an agent.
+func AddAddedSums(out *store.Counts, step time.Duration, agent string, v [AddedSums]int64) {
+	key := store.SummaryKey{Step: step, Agent: agent, At: time.UnixMicro(v[0]).UTC()}
+	out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: store.SumsOf([store.NumberOfSums]int64(v[4:]))})
+	for i, status := range store.SummedStatuses() {
+		if n := v[1+i]; n > 0 {
+			key.Status = status
+			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: store.Sums{Runs: n}})
+		}
+	}
 }
 
 // AddLastSummary adds the key of a row without its status.
