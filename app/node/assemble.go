@@ -51,6 +51,7 @@ func newAssembly(o Options, agents *agentSet) *assembly {
 		agents: agents, indexer: &indexer{on: c.Search, log: o.Log}, log: o.Log, lock: o.Lock, duties: map[string]*duty{},
 		shared: o.Shared, id: c.Mark, conversations: reservedPrefixes(c),
 		exitWhenDown: c.WhenAllDown == config.AllDownExit, prepared: make(chan struct{}),
+		pulse: &pulse{silence: c.Renew + c.Lease},
 	}
 	a := &assembly{
 		options: o, config: c, agents: agents, log: o.Log, node: n,
@@ -156,7 +157,7 @@ func (a *assembly) newDeliveries() *engine.Engine {
 
 // engineOptions returns the options of an engine in this process.
 func (a *assembly) engineOptions(agents map[string]engine.Agent, runs int) engine.Options {
-	c := a.config
+	c, beat := a.config, a.node.pulse.follow()
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: a.agents.remote,
@@ -164,7 +165,7 @@ func (a *assembly) engineOptions(agents map[string]engine.Agent, runs int) engin
 		Blobs: a.node.ledger.Workers(),
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { a.numbers.Entered(s.Claimed, s.Entered) },
-			Renewal: a.numbers.Renewal,
+			Renewal: func(err error) { a.numbers.Renewal(err); beat(err) },
 		},
 	}
 }

@@ -61,6 +61,7 @@ type Node struct {
 	lock          *datadir.Lock // lock of the data folder; nil: no crash reports are stored
 	shared        bool          // other servers use the store too
 	id            string        // id of this server in the shared store
+	pulse         *pulse        // when the store last answered the engines
 	conversations []string      // prefixes of the ids of the chats of channels
 	exitWhenDown  bool          // end if no channel is connected and none will reconnect by itself
 

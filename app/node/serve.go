@@ -114,19 +114,15 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 	if err := readEnvironment(con, dir, c, log); err != nil {
 		return err
 	}
+	manager := supervise(ctx, con, c, log)
+	defer func() { manager.end(err) }()
 	held, err := dir.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
-	if err := held.MarkServer(ctx); err != nil {
-		return err
-	}
-	if c.Mark, err = held.EnsureProcessMark(); err != nil {
-		return err
-	}
 	c.Data, c.Private = string(dir), privatePaths(con, c)
-	if err := killOrphans(ctx, c.Mark, log); err != nil {
+	if err := becomeServer(ctx, held, c, log); err != nil {
 		return err
 	}
 	if c.WhenAllDown == config.AllDownExit { // a service manager restarts it
@@ -139,7 +135,7 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 			}
 		}()
 	}
-	w := &waiting{config: c, secure: secure, log: log}
+	w := &waiting{config: c, secure: secure, log: log, say: manager.say}
 	defer func() { err = errors.Join(err, w.close()) }()
 	handles, err := w.open(ctx, func() (*storage.Handles, error) { return storage.Open(ctx, held, c, log) })
 	if err != nil && ctx.Err() != nil {
@@ -175,11 +171,23 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 		return errors.Join(err, ln.Close())
 	}
 	printStarted(con, url, dir, c, bridge)
+	manager.serves(url, n)
 	defer context.AfterFunc(ctx, func() {
 		defer recovery.Log(log, "shutdown message")
 		con.Stopping()
 	})()
 	return n.Run(ctx, ln, handles.Lost)
+}
+
+// becomeServer marks this process as the server of the folder, and ends what a killed one has left running.
+func becomeServer(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.Logger) (err error) {
+	if err := held.MarkServer(ctx); err != nil {
+		return err
+	}
+	if c.Mark, err = held.EnsureProcessMark(); err != nil {
+		return err
+	}
+	return killOrphans(ctx, c.Mark, log)
 }
 
 // readEnvironment reads what the configuration takes from the environment, and hides its secrets.

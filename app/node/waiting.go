@@ -33,6 +33,7 @@ type waiting struct {
 	config *config.Config
 	secure *tls.Config // nil: the server speaks HTTP without TLS
 	log    *slog.Logger
+	say    func(string) // passed on to the service manager
 
 	listener net.Listener // nil: the store was available at once
 	server   *http.Server
@@ -50,6 +51,7 @@ func (w *waiting) open(ctx context.Context, try func() (*storage.Handles, error)
 		switch {
 		case err == nil:
 			if !said.IsZero() {
+				w.say("preparing the store")
 				w.log.Info("the database answers", "waited", time.Since(begin).Round(time.Millisecond))
 			}
 			return handles, nil
@@ -63,6 +65,7 @@ func (w *waiting) open(ctx context.Context, try func() (*storage.Handles, error)
 		}
 		if time.Since(said) >= startNotice {
 			said = time.Now()
+			w.say("waiting for the database")
 			w.log.Warn("the database does not answer: the start waits for it", "start_timeout", most, "error", err)
 		}
 		select {
