@@ -52,7 +52,7 @@ LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./torture ./eng
 	./internal/archtest ./torture/fuzz ./protocol/mcp ./agent/exec ./channel/poll ./channel/discord ./channel/irc ./stream
 
 .DEFAULT_GOAL := help
-.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
+.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover release release-twice programs compiler clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -79,6 +79,7 @@ module: ## set the path under which other Go programs import this module, everyw
 
 modules:
 	@export $(WORK); for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -vet=off .) || exit 1; done
+	@cd tools/release && export GOWORK=off && $(GO) vet . && $(GO) test $(JSON) -vet=off .
 
 # Code with dependencies that nothing else needs is a separate module. bench/peers has
 # its own target, because it takes minutes to build.
@@ -209,6 +210,16 @@ peers: build ## compare with other queues under the same load; ROUNDS=3 FOR=60s 
 	cd bench/peers && $(GO) vet . && $(GO) test . && $(GO) build -o ../../bin/peers .
 	@cd bench/peers && exec ../../bin/peers -mailroom ../../bin/mailroom -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
 		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
+
+# tools/release has no workspace: what it imports may not change the versions of the product.
+RELEASE = cd tools/release && GOWORK=off $(GO) build -o $(CURDIR)/bin/make-release . && cd $(CURDIR) && exec bin/make-release -version "$(VERSION)" \
+	$(if $(BASE),-base "$(BASE)") $(if $(MAINTAINER),-maintainer "$(MAINTAINER)") $(if $(PLATFORMS),-platforms "$(PLATFORMS)")
+
+release: ## archives, packages, image, checksums in bin/release; VERSION=0.1.0 BASE=address MAINTAINER="name <address>" PLATFORMS=linux/amd64, MAILROOM_SIGNING_KEY
+	@$(RELEASE)
+
+release-twice: ## build the release in two clones in other folders, and compare the bytes; VERSION=0.1.0 PLATFORMS=linux/amd64
+	@tools/release/twice.sh "$(VERSION)" "$(PLATFORMS)"
 
 cover: ## measure test coverage; details in bin/cover.html
 	@mkdir -p bin

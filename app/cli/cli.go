@@ -12,9 +12,9 @@ func Commands(con *command.Console) []*cobra.Command {
 	return []*cobra.Command{
 		agentCommand(con), agentsCommand(con), answerCommand(con), approveCommand(con), attachCommand(con),
 		auditCommand(con), contextCommand(con), denyCommand(con), failuresCommand(con), interruptCommand(con),
-		mcpCommand(con), nodesCommand(con), openCommand(con), pairCommand(con), projectCommand(con), runCommand(con),
-		runsCommand(con), searchCommand(con), sendCommand(con), statsCommand(con), statusCommand(con),
-		stopCommand(con), tailCommand(con), threadsCommand(con), ticketsCommand(con), tokenCommand(con), versionCommand(con),
-		workersCommand(con),
+		licensesCommand(con), mcpCommand(con), nodesCommand(con), openCommand(con), pairCommand(con),
+		projectCommand(con), runCommand(con), runsCommand(con), searchCommand(con), sendCommand(con),
+		statsCommand(con), statusCommand(con), stopCommand(con), tailCommand(con), threadsCommand(con),
+		ticketsCommand(con), tokenCommand(con), versionCommand(con), workersCommand(con),
 	}
 }

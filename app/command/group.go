@@ -23,7 +23,7 @@ func groups() []group {
 			"status", "stop", "store"}},
 		{"Servers by name, and tokens:", []string{"context", "token"}},
 		{"Work of several agents:", []string{"issue", "project"}},
-		{"This program:", []string{"completion", "docs", "help", "version"}},
+		{"This program:", []string{"completion", "docs", "help", "licenses", "version"}},
 	}
 }
 

@@ -42,7 +42,7 @@ var floors = [][]string{
 	{"app/config"},
 	{"app/{manual,storage}"},
 	{"app/node"},
-	{"cmd", "bench", "examples", "torture"},
+	{"cmd", "bench", "examples", "tools", "torture"},
 }
 
 const (

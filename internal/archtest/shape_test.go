@@ -19,7 +19,7 @@ import (
 // archtest: a table, never written.
 var support = []string{"torture", "bench", "examples", "web/test", "testdata", "internal/archtest", "internal/fakemodel",
 	"internal/suite", "internal/killpoint", "internal/nextversion", "store/memory", "store/sqlite/powercut",
-	"server/openapi", "channel/slack/slackgo", "channel/matrix/dendrite"}
+	"server/openapi", "channel/slack/slackgo", "channel/matrix/dendrite", "tools"}
 
 func isSupport(folder string) bool {
 	for at := folder; at != "."; at = path.Dir(at) {
@@ -142,9 +142,9 @@ func TestTheTreeStaysWithinItsBudgets(t *testing.T) {
 		got, most int
 	}{
 		{"product packages", s.product, 82},
-		{"packages", s.packages, 113},
+		{"packages", s.packages, 114},
 		{"floors", len(floors), 20},
-		{"groups of folders on the floors", groups(), 53},
+		{"groups of folders on the floors", groups(), 54},
 		{"pairs of top folders that import each other", len(s.pairs), 1},
 		{"exported names that no other package uses", len(s.unused), 175},
 		{"lines that are too long", s.long, 520},

@@ -13,7 +13,8 @@ import (
 // "-dev", which is older than the release. It is raised by the first commit after a release.
 const Number = "0.1.0"
 
-// built is set by the linker in a release: the commit, a space, and its time in RFC 3339. It is empty in other builds.
+// built is set by the linker in a release: the version, which is Number or a pre-release of it, the commit, and its
+// time in RFC 3339, between spaces. It is empty in other builds.
 //
 // archtest: the linker writes it, no code does.
 var built string
@@ -53,9 +54,8 @@ func read(mark string, build *debug.BuildInfo) Info {
 			i.Version = Number
 		}
 	}
-	if mark != "" {
-		i.Version, i.Modified = Number, false
-		i.Commit, i.Date, _ = strings.Cut(mark, " ")
+	if words := strings.Fields(mark); len(words) == 3 {
+		i.Version, i.Commit, i.Date, i.Modified = words[0], words[1], words[2], false
 	}
 	return i
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const mark = "96266cb2f1d4aa0011223344556677889900aabb 2026-11-29T14:00:00Z"
+const mark = Number + " 96266cb2f1d4aa0011223344556677889900aabb 2026-11-29T14:00:00Z"
 
 func TestOnlyAReleaseHasTheVersionOfTheTree(t *testing.T) {
 	clone := []debug.BuildSetting{
@@ -25,6 +25,8 @@ func TestOnlyAReleaseHasTheVersionOfTheTree(t *testing.T) {
 		{"make release", mark, &debug.BuildInfo{}, Number + " (96266cb2f1d4, 2026-11-29)"},
 		{"make release, with what go found in the folder", mark, &debug.BuildInfo{Settings: clone},
 			Number + " (96266cb2f1d4, 2026-11-29)"},
+		{"make release of a pre-release", Number + "-rc.1 96266cb2f1d4aa00 2026-11-29T14:00:00Z", nil,
+			Number + "-rc.1 (96266cb2f1d4, 2026-11-29)"},
 		{"go install of a release", "", &debug.BuildInfo{Main: debug.Module{Version: "v" + Number}},
 			Number + " (unknown commit)"},
 		{"a clone", "", &debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-2026-0123"}, Settings: clone},
