@@ -41,7 +41,7 @@ func copyExample(t *testing.T, name, to string) {
 		}
 		at := filepath.Join(to, rel)
 		switch {
-		case d.IsDir() && slices.Contains([]string{"mail", "published", "node_modules", "__pycache__"}, d.Name()):
+		case d.IsDir() && slices.Contains([]string{"mail", "published", "work", "node_modules", "__pycache__"}, d.Name()):
 			return fs.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(at, 0o700)
