@@ -52,6 +52,11 @@ Exit codes: 0 written, 1 cannot write, 2 invalid usage.`,
 }
 
 // FromCode returns the options of the manual of this program, whose command is root.
-func FromCode(_ *cobra.Command) Options {
-	return Options{Files: docs.Files, Version: version.Read().Version}
+func FromCode(root *cobra.Command) Options {
+	return Options{
+		Files: docs.Files, Generated: generated(root), Version: version.Read().Version,
+		API: map[string]func() ([]byte, error){
+			apiPath: apiPage, "openapi.json": func() ([]byte, error) { return ask("/openapi.json") },
+		},
+	}
 }

@@ -14,7 +14,7 @@ import (
 func assets() map[string]string {
 	return map[string]string{
 		"base.css": "chat/base.css", "icon.svg": "chat/icon.svg", "site.css": "docs/site.css",
-		"site.js": "docs/site.js", "rank.js": "docs/rank.js",
+		"site.js": "docs/site.js", "rank.js": "docs/rank.js", "api.css": "docs/api.css", "api.js": "docs/api.js",
 	}
 }
 
@@ -47,7 +47,7 @@ func (m *Manual) files() map[string]func() ([]byte, error) {
 // Handlers returns the handlers of the manual at /docs/ by path, as [web.Pages] does, and the handlers of /llms.txt
 // and /llms-full.txt. They make a file at its first request, and keep it.
 func (m *Manual) Handlers() map[string]http.Handler {
-	all := map[string]http.Handler{"/docs": http.HandlerFunc(toRoot)}
+	all := map[string]http.Handler{"/docs": redirect("docs/"), "/docs/" + apiPath: redirect("api")}
 	for name, content := range m.files() {
 		all["/docs/"+name] = serve(name, content)
 	}
@@ -58,10 +58,12 @@ func (m *Manual) Handlers() map[string]http.Handler {
 	return all
 }
 
-// toRoot redirects to the first page. The location is relative, because a proxy may serve it below a path prefix.
-func toRoot(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Location", "docs/")
-	w.WriteHeader(http.StatusFound)
+// redirect returns a handler that redirects to a relative path, because a proxy may serve it below a path prefix.
+func redirect(to string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusFound)
+	})
 }
 
 // serve returns the handler of a file.

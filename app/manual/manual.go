@@ -23,9 +23,11 @@ type Options struct {
 	// Shots has the pictures that the tests of the pages make, which pages name shots/NAME.png. A picture that it lacks
 	// is left out; if it is nil, all are.
 	Shots fs.FS
-	// API says that the reference of the HTTP API is at the path api beside the pages.
-	API  bool
-	Base string // address of the site for links in llms.txt, without a slash at its end; "": they are relative
+	// API returns the files of the reference of the HTTP API in a site, by path. A server has its own.
+	API map[string]func() ([]byte, error)
+	// Served says that a server shows the pages beside its console.
+	Served bool
+	Base   string // address of the site for links in llms.txt, without a slash at its end; "": they are relative
 	// Version of the program, for the foot of the pages.
 	Version string
 }

@@ -139,7 +139,7 @@ func (t transformer) resolveLink(in *parsing, n *ast.Link, source []byte) {
 	if name != "" {
 		full = path.Join(path.Dir(from), name)
 	}
-	if full == "api" && t.manual.options.API { // only generated parts link to it
+	if full == apiPath { // only generated parts link to it
 		return
 	}
 	if page := t.manual.pages[full]; page != nil {
@@ -157,7 +157,7 @@ func (t transformer) resolveLink(in *parsing, n *ast.Link, source []byte) {
 		return
 	}
 	inTree := path.Join("docs", full)
-	if strings.HasPrefix(inTree, "../") || full == "api" || inTree == "docs/"+full && path.Ext(full) == ".md" {
+	if strings.HasPrefix(inTree, "../") || inTree == "docs/"+full && path.Ext(full) == ".md" {
 		in.broken = append(in.broken, fmt.Errorf("%s: the link to %s leads nowhere", from, to))
 		return
 	}

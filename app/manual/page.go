@@ -38,7 +38,7 @@ type view struct {
 	Sections       []navSection
 	Headings       []heading // of the second and third level
 	Before, After  *navPage
-	API            bool
+	Served         bool
 }
 
 type navSection struct {
@@ -90,7 +90,7 @@ func (m *Manual) render(p *page) (*shown, error) {
 func (m *Manual) view(p *page, s *shown, body template.HTML) view {
 	v := view{
 		Title: s.title, Section: p.section, Root: relative(p.Path, ""), Version: m.options.Version, Body: body,
-		Markdown: p.Path[strings.LastIndex(p.Path, "/")+1:], API: m.options.API,
+		Markdown: p.Path[strings.LastIndex(p.Path, "/")+1:], Served: m.options.Served,
 	}
 	if m.options.Base != "" {
 		v.Canonical = m.options.Base + "/" + htmlPath(p.Path)

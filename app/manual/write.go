@@ -20,6 +20,7 @@ type Written struct {
 func (m *Manual) Write(dir string) (out Written, err error) {
 	files := m.files()
 	maps.Copy(files, m.maps(""))
+	maps.Copy(files, m.options.API)
 	for name := range files {
 		if filepath.Ext(name) == ".html" {
 			out.Pages++

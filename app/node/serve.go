@@ -50,7 +50,7 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 			}
 		}
 		pages := manual.FromCode(cmd.Root())
-		pages.API = true
+		pages.Served = true
 		book, err := manual.New(pages)
 		if err != nil {
 			return err

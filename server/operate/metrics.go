@@ -303,3 +303,6 @@ func (f *family[M]) of(first, second, third string) M {
 		}
 	}
 }
+
+// Describe sends the descriptions of all metrics, as a [prometheus.Collector] does.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) { m.registry.Describe(to) }
