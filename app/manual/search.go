@@ -16,6 +16,7 @@ type found struct {
 	Page    string `json:"page"`             // path of the HTML, from the root of the manual
 	Title   string `json:"title"`            // title of the page
 	Short   string `json:"short,omitempty"`  // title in the contents
+	Group   string `json:"group"`            // section of the contents that has the page
 	Heading string `json:"heading,omitzero"` // "" for the text before the first heading
 	Anchor  string `json:"anchor,omitzero"`
 	Text    string `json:"text"` // words of the section without markup
@@ -23,7 +24,7 @@ type found struct {
 
 // collect returns the sections of a page.
 func collect(p *page, title string, doc ast.Node, source []byte) (all []found) {
-	at := found{Page: htmlPath(p.Path), Title: title, Short: p.Title}
+	at := found{Page: htmlPath(p.Path), Title: title, Short: p.Title, Group: p.section}
 	var words []string
 	end := func() {
 		if at.Text = strings.Join(strings.Fields(strings.Join(words, " ")), " "); at.Text != "" || at.Heading != "" {

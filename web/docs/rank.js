@@ -1,12 +1,12 @@
 // Ranks the sections of the manual for a question. It knows no page: tests run it in Node.
 
-/** @typedef {{page: string, title: string, short?: string, heading?: string, anchor?: string, text: string}} Section */
-/** @typedef {Section & {stems: Map<string, number>, about: Map<string, number>, length: number}} Indexed */
+/** @typedef {{page: string, title: string, short?: string, group?: string, heading?: string, anchor?: string, text: string}} Section */
+/** @typedef {Section & {stems: Map<string, number>, about: Map<string, number>, head: Map<string, number>, length: number}} Indexed */
 
 /** Words of a question that say nothing about its answer. */
 const empty = new Set(('a about an and any are as at be been but by can do does for from get got had has have how i if in into is it its me my no not of on '
   + 'one or our out should so some than that the their them then there these they this those to up us use used using was we were what when where which while '
-  + 'who whose why will with would you your mailroom').split(' '));
+  + 'who whose why will with would you your mailroom difference between mean').split(' '));
 
 /** Words that mean the same here, each line a group. Stems are made of them below. */
 const groups = [
@@ -14,13 +14,25 @@ const groups = [
   'systemd service unit daemon boot', 'cost price money spend tokens usage budget', 'memory ram size sizing heavy', 'mac macos darwin osx windows',
   'sdk library client package', 'javascript typescript node js ts', 'python py', 'golang go', 'phone mobile ntfy push notify notification alert mail email',
   'approve approval permission confirm decision decide ticket question', 'proxy caddy nginx https tls certificate', 'dashboard grafana prometheus metrics monitor chart',
-  'cron schedule scheduled later delay timer', 'install setup download', 'error problem failure fail refused code', 'limit quota bound maximum', 'filter query search grammar find',
+  'share reserve reservation same together conflict', 'queued waiting nothing stuck pending start', 'cron schedule scheduled later delay timer', 'install setup download', 'error problem failure fail refused code', 'limit quota bound maximum size large', 'filter query search grammar find',
   'event stream sse kind entry', 'crash kill restart survive', 'steer collect latest interrupt mode busy', 'backup restore copy', 'postgres postgresql database sqlite',
   'session conversation thread', 'claude codex agent', 'tool function call effect', 'issue bd beads tracker', 'secure security isolation sandbox', 'faq questions',
 ];
 
+/** Pages for people who use Mailroom come before pages for people who judge, compare or change it. */
+const weights = { Project: 0.7, 'Coming from': 0.75, Reference: 0.9, 'First ten minutes': 1.15, Concepts: 1.15 };
+
+/** @type {Map<string, string>} stems by word: an index has each word many times */
+const known = new Map();
+
 /** Returns the stem of a word: without the endings that questions and answers differ in. */
 export function stem(word) {
+  let s = known.get(word);
+  if (s === undefined) known.set(word, s = cut(word));
+  return s;
+}
+
+function cut(word) {
   let s = word;
   if (s.length > 4) s = s.replace(/(?:ies)$/, 'y').replace(/(?:sses)$/, 'ss').replace(/([^su])s$/, '$1');
   if (s.length > 5) s = s.replace(/(?:ations?|ing|edly|ed|ly|ment|ers?|ions?)$/, '');
@@ -67,6 +79,9 @@ export class Index {
     /** @type {Map<string, number>} sections that have a stem */
     this.known = new Map();
     for (const { stems, about, head } of this.sections) for (const s of new Set([...stems.keys(), ...about.keys(), ...head.keys()])) this.known.set(s, (this.known.get(s) ?? 0) + 1);
+    /** @type {Map<string, Set<string>>} stems of a whole page, which also speak for its begin */
+    this.pages = new Map();
+    for (const { page, stems } of this.sections) this.pages.set(page, new Set([...this.pages.get(page) ?? [], ...stems.keys()]));
     this.mean = this.sections.reduce((sum, { length }) => sum + length, 0) / Math.max(1, this.sections.length);
   }
 
@@ -80,7 +95,7 @@ export class Index {
     return (telling.length > 0 ? telling : asked).map((word, i, all) => {
       const s = stem(word);
       const terms = new Map([[s, 1]]);
-      for (const other of synonyms.get(s) ?? []) terms.set(other, 0.35);
+      for (const other of synonyms.get(s) ?? []) terms.set(other, 0.4);
       if (i === all.length - 1 || !this.known.has(s)) { // a word that is being typed, or that is known only longer
         for (const known of word.length > 2 ? this.known.keys() : []) if (known.startsWith(word) && !terms.has(known)) terms.set(known, 0.5);
       }
@@ -101,7 +116,7 @@ export class Index {
           const seen = this.known.get(s) ?? 0;
           if (seen === 0) continue;
           const rare = Math.log(1 + (this.sections.length - seen + 0.5) / (seen + 0.5));
-          const n = section.stems.get(s) ?? 0;
+          const n = section.stems.get(s) ?? (!section.heading && this.pages.get(section.page)?.has(s) ? 0.2 : 0);
           const often = n / (n + 0.8 + 0.8 * (section.length / this.mean));
           const field = (section.about.has(s) ? 1.6 : 0) + (section.head.has(s) ? 1.8 : 0) + 1.6 * often;
           best = Math.max(best, weight * rare * field);
@@ -109,7 +124,9 @@ export class Index {
         if (best > 0) hits++;
         score += best;
       }
-      if (hits > 0) scored.push({ section, score: score * (hits / terms.length) ** 1.5 });
+      const whole = section.heading ? 1 : 1.2; // the begin of a page says what it is about
+      const weight = section.page === 'faq.html' ? 1 : weights[section.group ?? ''] ?? 1;
+      if (hits > 0) scored.push({ section, score: score * weight * whole * (hits / terms.length) ** 1.5 });
     }
     scored.sort((a, b) => b.score - a.score);
     const perPage = new Map();

@@ -16,7 +16,7 @@ function make(name, properties = {}, ...children) {
 
 const field = /** @type {HTMLInputElement} */ (make('input', { type: 'search', id: 'words', placeholder: 'Search (press /)', autocomplete: 'off', spellcheck: false }));
 for (const [name, value] of Object.entries({ role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'results', 'aria-autocomplete': 'list' })) field.setAttribute(name, value);
-const list = make('ul', { id: 'results', hidden: true });
+const list = make('div', { id: 'results', hidden: true });
 list.setAttribute('role', 'listbox');
 list.setAttribute('aria-label', 'Sections');
 const told = make('p', { className: 'unseen' });
@@ -67,15 +67,14 @@ async function show() {
     if (question !== field.value.trim()) return; // the reader typed on
     found = index.search(question).map((section) => ({ section, text: index.excerpt(section, question) }));
   } catch {
-    list.replaceChildren(make('li', { className: 'none', textContent: 'The search does not work here: its index cannot be loaded.' }));
+    list.replaceChildren(make('p', { className: 'none', textContent: 'The search does not work here: its index cannot be loaded.' }));
     list.hidden = false;
     return;
   }
   options = found.map(({ section, text }, i) => {
     const href = `${root}${section.page}${section.anchor ? `#${section.anchor}` : ''}`;
     const name = make('b', { textContent: section.heading || section.title });
-    const link = make('a', { href, tabIndex: -1 }, name, make('span', { textContent: section.heading ? section.title : '' }), make('small', { textContent: text }));
-    const option = make('li', { id: `result-${i}` }, link);
+    const option = make('a', { href, tabIndex: -1, id: `result-${i}` }, name, make('span', { textContent: section.heading ? section.title : '' }), make('small', { textContent: text }));
     option.setAttribute('role', 'option');
     option.setAttribute('aria-selected', 'false');
     return option;
@@ -97,7 +96,7 @@ field.addEventListener('keydown', (event) => {
     choose(chosen + (event.key === 'ArrowDown' ? 1 : -1));
   } else if (event.key === 'Enter' && options[chosen]) {
     event.preventDefault();
-    options[chosen].querySelector('a')?.click();
+    options[chosen].click();
     close();
     field.blur();
   } else if (event.key === 'Escape') {
