@@ -33,7 +33,7 @@ func (n *sourceName) Kind() ast.NodeKind { return kindSourceName }
 // Dump implements [ast.Node].
 func (n *sourceName) Dump(source []byte, level int) { ast.DumpHelper(n, source, level, nil, nil) }
 
-// scrolling is a block around a wide table.
+// scrolling is a block around a wide table or a drawing.
 type scrolling struct{ ast.BaseBlock }
 
 // Kind implements [ast.Node].

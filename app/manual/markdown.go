@@ -60,13 +60,17 @@ type transformer struct{ manual *Manual }
 // Transform implements [parser.ASTTransformer].
 func (t transformer) Transform(doc *ast.Document, reader text.Reader, pc parser.Context) {
 	in, source := pc.Get(pageKey).(*parsing), reader.Source()
-	var inlines, tables []ast.Node
+	var inlines, wide []ast.Node
 	walk(doc, func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.Heading:
 			t.addHeading(in, n, source)
 		case *extast.Table:
-			tables = append(tables, n)
+			wide = append(wide, n)
+		case *ast.Paragraph: // a drawing
+			if image, ok := n.FirstChild().(*ast.Image); ok && image == n.LastChild() {
+				wide = append(wide, n)
+			}
 		case *ast.Link, *ast.Image:
 			inlines = append(inlines, n)
 		}
@@ -79,7 +83,10 @@ func (t transformer) Transform(doc *ast.Document, reader text.Reader, pc parser.
 			t.resolveImage(in, n, source)
 		}
 	}
-	for _, n := range tables {
+	for _, n := range wide {
+		if n.Parent() == nil { // a drawing that is not there
+			continue
+		}
 		scroll := &scrolling{}
 		n.Parent().ReplaceChild(n.Parent(), n, scroll)
 		scroll.AppendChild(scroll, n)
