@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -20,6 +22,7 @@ import (
 
 func mcpCommand(con *command.Console) *cobra.Command {
 	var thread string
+	var ownToken bool
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve an agent's inbox as MCP tools",
@@ -37,24 +40,27 @@ at /mcp.`,
   claude mcp add mailroom -- mailroom mcp --thread inbox-of-claude`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&thread, "thread", mcp.DefaultThread, "thread that is the inbox")
+	cmd.Flags().StringVar(&thread, "thread", "",
+		fmt.Sprintf("thread that is the inbox (default $MAILROOM_INBOX or %s)", mcp.DefaultThread))
+	cmd.Flags().BoolVar(&ownToken, "own-token", false, "never use the operator's token, which the data folder has")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		id, err := check.ThreadID(thread)
+		id, err := check.ThreadID(cmp.Or(thread, con.Env("MAILROOM_INBOX"), mcp.DefaultThread))
 		if err != nil {
 			return command.Errorf(command.ExitUsage, "", "--thread: %w", err)
 		}
-		return serveMCP(cmd.Context(), con, id)
+		return serveMCP(cmd.Context(), con, id, ownToken)
 	}
 	return cmd
 }
 
-// serveMCP serves the tools until standard input ends or ctx is done.
-func serveMCP(ctx context.Context, con *command.Console, thread string) error {
+// serveMCP serves the tools until standard input ends or ctx is done. With ownToken their calls fail where only the
+// operator's token is known.
+func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken bool) error {
 	own := *con // the dialer changes it
 	if err := endpoint.Fix(&own); err != nil {
 		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}
-	o := clientDialer{con: &own}
+	o := clientDialer{con: &own, ownToken: ownToken}
 	s := mcp.New(mcp.Options{
 		Thread: thread, Version: version.Read().Version, Dial: o.dial, RetryUnavailable: true,
 		Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
@@ -69,6 +75,8 @@ func serveMCP(ctx context.Context, con *command.Console, thread string) error {
 // clientDialer finds the server again for each call, because the server may have started or moved since the last
 // call.
 type clientDialer struct {
+	ownToken bool // refuse the operator's
+
 	mu     sync.Mutex
 	con    *command.Console  // owned by mu
 	found  endpoint.Endpoint // owned by mu; endpoint of the last call
@@ -84,6 +92,10 @@ func (o *clientDialer) dial() (*client.Client, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o.ownToken && d.Operator {
+		return nil, fmt.Errorf("this agent has no token of its own: the operator runs `%s` and sets MAILROOM_TOKEN where "+
+			"the agent is started", o.con.CommandLine("token", "create", "NAME", "--scope", "read,submit,decide"))
 	}
 	if o.client == nil || d.URL != o.found.URL || d.Token != o.found.Token {
 		o.found, o.client = d, d.Client()

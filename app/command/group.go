@@ -18,7 +18,7 @@ func groups() []group {
 		{"Conversations and runs:", []string{"failures", "open", "run", "runs", "search", "tail", "threads",
 			"tickets"}},
 		{"Agents, channels and alerts:", []string{"agent", "agents", "bridge", "channels", "mcp", "notify", "pair",
-			"work", "workers"}},
+			"plugin", "work", "workers"}},
 		{"The server and its store:", []string{"audit", "config", "doctor", "migrate", "nodes", "restore", "serve", "stats",
 			"status", "stop", "store"}},
 		{"Servers by name, and tokens:", []string{"context", "token"}},

@@ -51,9 +51,8 @@ func override(doc map[string]any, env func(string) string, kinds *target.Kinds) 
 // otherVariables are the variables that override no setting: they are for commands or for the programs of agents.
 func otherVariables() []string {
 	return []string{
-		"MAILROOM_DATA", "MAILROOM_URL", "MAILROOM_TOKEN", "MAILROOM_CA", "MAILROOM_CONTEXT", "MAILROOM_RUN",
-		"MAILROOM_THREAD",
-		"MAILROOM_ATTEMPT", "MAILROOM_IDEMPOTENCY_KEY", "MAILROOM_MARK",
+		"MAILROOM_DATA", "MAILROOM_URL", "MAILROOM_TOKEN", "MAILROOM_CA", "MAILROOM_CONTEXT", "MAILROOM_INBOX",
+		"MAILROOM_RUN", "MAILROOM_THREAD", "MAILROOM_ATTEMPT", "MAILROOM_IDEMPOTENCY_KEY", "MAILROOM_MARK",
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 type Endpoint struct {
 	URL, Token string
 	HTTP       *http.Client // trusts the server's certificate
+	Operator   bool         // Token is the operator's, from the data folder
 }
 
 // Client returns a client for the server.
@@ -68,6 +69,7 @@ func find(con *command.Console, current bool) (e Endpoint, err error) {
 		if e.Token, err = dir.Token(); err != nil {
 			return e, command.Errorf(command.ExitServer, "", "%w", err)
 		}
+		e.Operator = true
 	}
 	con.Server, e.URL, e.HTTP = address.URL, address.URL, pinnedClient(address.Cert)
 	return e, nil

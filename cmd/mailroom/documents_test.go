@@ -63,8 +63,8 @@ func unknownCommand(line string) string {
 }
 
 func TestTheDocumentsNameCommandsAndFlagsThatExist(t *testing.T) {
-	names := []string{"../../README.md", "../../CONTRIBUTING.md"}
-	for _, folder := range []string{"../../docs", "../../examples"} {
+	names := []string{"../../README.md", "../../CONTRIBUTING.md", "../../AGENTS.md"}
+	for _, folder := range []string{"../../docs", "../../examples", "../../clients/plugin"} {
 		err := filepath.WalkDir(folder, func(p string, _ fs.DirEntry, err error) error {
 			if err == nil && filepath.Ext(p) == ".md" {
 				names = append(names, p)

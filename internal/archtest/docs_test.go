@@ -88,8 +88,8 @@ func slugs(doc string) (all []string) {
 // documents returns the names of the documents of the tree.
 func documents(t *testing.T) []string {
 	t.Helper()
-	names := []string{"README.md", "CONTRIBUTING.md"}
-	for _, folder := range []string{"docs", "examples"} {
+	names := []string{"README.md", "CONTRIBUTING.md", "AGENTS.md"}
+	for _, folder := range []string{"docs", "examples", "clients/plugin"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(p string, _ fs.DirEntry, err error) error {
 			if err == nil && filepath.Ext(p) == ".md" {
 				names = append(names, strings.TrimPrefix(filepath.ToSlash(p), "../../"))

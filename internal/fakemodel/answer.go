@@ -35,6 +35,9 @@ func (o *stream) responses(a Answer) {
 	for n, c := range a.Calls {
 		item := map[string]any{"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", o.id, n),
 			"call_id": c.id("call", o.id, n), "name": c.Name}
+		if c.Namespace != "" {
+			item["namespace"] = c.Namespace
+		}
 		if c.Custom {
 			item["type"], item["input"] = "custom_tool_call", c.Input
 		} else {

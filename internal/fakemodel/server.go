@@ -52,6 +52,8 @@ type Call struct {
 	ID    string // id of the call; "": a generated id
 	Name  string
 	Input any // encoded as JSON; a string if Custom
+	// Namespace has the tool, in the Responses API: codex puts the tools of an MCP server into one.
+	Namespace string
 	// Custom marks a custom tool of the Responses API, whose input is plain text.
 	Custom bool
 }
