@@ -79,12 +79,14 @@ module: ## set the path under which other Go programs import this module, everyw
 
 modules:
 	@export $(WORK); for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -vet=off .) || exit 1; done
-	@cd tools/release && export GOWORK=off && $(GO) vet . && $(GO) test $(JSON) -vet=off .
+	@export GOWORK=off; for m in tools/release tools/deploy; do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -vet=off .) || exit 1; done
 
 # Code with dependencies that nothing else needs is a separate module. bench/peers has
 # its own target, because it takes minutes to build.
 MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo examples/webhook-pipeline
 
+# The tools are, too, outside of the workspace: they need other versions of what this module needs.
+#
 # They share a workspace with this module, so that its packages are not compiled again under another path.
 WORK = GOWORK=$(CURDIR)/modules.work
 

@@ -247,11 +247,11 @@ func (s *supervision) report(ctx context.Context, now time.Time) {
 	}
 }
 
-// check returns why the server is not ready. The first time it asks as a client does, so that READY=1 means that the
-// server answers at its address.
+// check returns why the server is not ready. The first time it also asks as a client does, so that READY=1 means that
+// the server answers at its address.
 func (s *supervision) check(ctx context.Context, of *supervised) error {
-	if s.isReady {
-		return of.ready()
+	if err := of.ready(); err != nil || s.isReady {
+		return err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, of.url+"/readyz", nil)
 	if err != nil {
@@ -262,13 +262,10 @@ func (s *supervision) check(ctx context.Context, of *supervised) error {
 		return err
 	}
 	defer answer.Body.Close()
-	switch err := of.ready(); {
-	case answer.StatusCode == http.StatusOK:
-		return nil
-	case err != nil:
-		return err
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("/readyz answers %s", answer.Status)
 	}
-	return fmt.Errorf("/readyz answers %s", answer.Status)
+	return nil
 }
 
 func (s *supervision) send(lines ...string) {

@@ -1,0 +1,3 @@
+module mailroom/tools/deploy
+
+go 1.26.0
