@@ -267,7 +267,7 @@ func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 func printListening(con *command.Console, url string, dir datadir.Dir) {
 	con.Infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir,
 		con.CommandLine("send", "hello"))
-	con.Infof("or `%s` for the console in a browser, at %s", con.CommandLine("open"), url)
+	con.Infof("or `%s` for the console in a browser, at %s; the manual is at %s/docs/", con.CommandLine("open"), url, url)
 }
 
 // printBridging prints the bridge's address and how to show its state.

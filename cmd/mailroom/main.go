@@ -147,6 +147,10 @@ Start a server with "mailroom serve", then send a message to an agent with
 close the terminal, and "mailroom attach" shows it again. "mailroom send --agent
 tour hello" demonstrates what a run can do, without a model or an API key.
 
+The server shows the manual of this version at /docs/, and "mailroom docs" writes it
+into a folder. The folder "examples" of the source has programs to copy. "mailroom
+plugin" explains this program to claude and codex.
+
 An id of a run, ticket or thread may be shortened to its first six characters or more,
 as long as no other one begins so.
 

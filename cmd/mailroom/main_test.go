@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -185,6 +186,33 @@ token_env = "CHANNEL_SECRET"
 	if want := map[string]string{"KEPT": "kept", "MAILROOM_DATA": string(h.dir)}; !maps.Equal(env, want) {
 		t.Errorf("the environment of the server has %q, want %q", slices.Sorted(maps.Keys(env)),
 			slices.Sorted(maps.Keys(want)))
+	}
+}
+
+// A newcomer finds the manual where the first lines of serve and the help say, without a token.
+func TestTheFirstLinesNameTheManual(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "")
+	h.serve()
+	line, err := h.server.until("the manual is at ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := strings.Cut(line, "the manual is at ")
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := c.Get(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK ||
+		!bytes.Contains(body, []byte("durable mailbox")) {
+		t.Errorf("%s answers %d, %v", at, resp.StatusCode, err)
+	}
+	var help bytes.Buffer
+	if code, stderr := h.run(t.Context(), &help, "help"); code != exitDone || !strings.Contains(help.String(),
+		"shows the manual of this version at /docs/") {
+		t.Errorf("help: exit code %d: %s%s", code, help.String(), stderr)
 	}
 }
 
