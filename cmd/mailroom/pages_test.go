@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,5 +67,96 @@ func TestTwoAgentsShareARepositoryAsThePageSays(t *testing.T) {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("the commands did not print %s:\n%s", want, out)
 		}
+	}
+}
+
+// TestTheTourOfTheFirstPageRunsAsItStands types the commands of README, presses Ctrl-C where it says so, and starts the
+// server again after its kill.
+func TestTheTourOfTheFirstPageRunsAsItStands(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "")
+	p := &process{}
+	h.process(p)
+	address := strings.TrimPrefix(p.url, "http://")
+	_, tour, _ := strings.Cut(readFile(t, "../../README.md"), "these in another:\n\n```\n")
+	tour, _, _ = strings.Cut(tour, "\n```")
+	want := []string{ // in the output of each command
+		"hello mailbox\n", "1 2 3", "", " 299 300\n", "  mailroom approve ", "approved", "postcard no. 1", "/#sign-in=",
+		"server stopped",
+	}
+	lines := strings.Split(tour, "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("the tour has %d commands, want %d:\n%s", len(lines), len(want), tour)
+	}
+	for i, line := range lines {
+		if strings.HasPrefix(line, "kill -9 ") {
+			p.kill()
+			h.process(p, "--listen", address)
+			continue
+		}
+		out := &screen{press: strings.Contains(line, "press Ctrl-C")}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec "+strings.Replace(line, "bin/", "", 1))
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "MAILROOM_DATA="+string(h.dir), "BROWSER=true")
+		cmd.Stdout, cmd.Stderr, out.cmd = out, out, cmd
+		err := cmd.Run()
+		code := 0
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		}
+		expected := 0
+		switch {
+		case out.press:
+			expected = exitInterrupted
+		case strings.Contains(line, "exits with 3"):
+			expected = exitWaiting
+		}
+		if got := out.text.String(); code != expected || !strings.Contains(got, want[i]) {
+			t.Fatalf("%s\nexit code %d, want %d and %q:\n%s", line, code, expected, want[i], got)
+		}
+	}
+}
+
+// screen is both outputs of a command, which one goroutine writes. It presses Ctrl-C after the first words, if press is
+// set.
+type screen struct {
+	text  strings.Builder
+	cmd   *exec.Cmd
+	press bool
+	done  bool
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.text.Write(b)
+	if s.press && !s.done && strings.Contains(s.text.String(), "1 2 3") {
+		s.done = true
+		return len(b), s.cmd.Process.Signal(os.Interrupt)
+	}
+	return len(b), nil
+}
+
+func TestTheSettingsOfThePagesAreAccepted(t *testing.T) {
+	t.Parallel()
+	var pages []string
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	blocks := regexp.MustCompile("(?ms)^```toml[^\n]*\n(.*?)^```")
+	checked := 0
+	for _, page := range pages {
+		for _, block := range blocks.FindAllStringSubmatch(readFile(t, page), -1) {
+			checked++
+			h := newFixture(t, "")
+			h.configure(block[1])
+			if code, stderr := h.run(t.Context(), io.Discard, "config"); code != exitDone {
+				t.Errorf("%s: exit code %d: %s\n%s", page, code, stderr, block[1])
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("the pages have %d blocks of settings, fewer than they had", checked)
 	}
 }
