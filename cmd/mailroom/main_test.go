@@ -200,7 +200,7 @@ func TestTheFirstLinesNameTheManual(t *testing.T) {
 	}
 	_, at, _ := strings.Cut(line, "the manual is at ")
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := c.Get(at)
+	resp, err := c.Get(strings.TrimSpace(at))
 	if err != nil {
 		t.Fatal(err)
 	}
