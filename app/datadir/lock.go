@@ -50,8 +50,11 @@ const lockWait = time.Second
 
 // Acquire creates the folder if needed, readable only by its owner, and locks it. It waits
 // for at most lockWait, then returns an [*InUseError]. The kernel releases the lock at the
-// end of the process, so a crash needs no cleanup.
+// end of the process, so a crash needs no cleanup. On Windows it returns an error.
 func (f Dir) Acquire(ctx context.Context) (*Lock, error) {
+	if err := checkSystem(); err != nil {
+		return nil, err
+	}
 	if err := (disk{}).makeFolder(string(f)); err != nil {
 		return nil, f.cannotMake(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -45,7 +44,7 @@ func TestNoCommandRunsWhatARepositoryConfigures(t *testing.T) {
 			check(t, os.RemoveAll(ran))
 			config := filepath.Join(p.dir, repository, "config")
 			if kind == "pipe" {
-				check(t, syscall.Mkfifo(filepath.Join(outside, "pipe"), 0o644))
+				check(t, makePipe(filepath.Join(outside, "pipe")))
 				check(t, os.WriteFile(config, []byte("[include]\n\tpath = "+filepath.Join(outside, "pipe")+"\n"), 0o644))
 			} else {
 				check(t, os.WriteFile(config, []byte(programEverywhere(p.dir, program)), 0o644))

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,7 +31,7 @@ func traps() []trap {
 		{"link to a file", "is a link", link("file")},
 		{"link to a missing file", "is a link", link("missing")},
 		{"link to a folder", "is a link", link("folder")},
-		{"pipe", "is a pipe", func(t *testing.T, at, _ string) { t.Helper(); check(t, syscall.Mkfifo(at, 0o644)) }},
+		{"pipe", "is a pipe", func(t *testing.T, at, _ string) { t.Helper(); check(t, makePipe(at)) }},
 		{"folder", "is a folder", func(t *testing.T, at, _ string) { t.Helper(); check(t, os.Mkdir(at, 0o755)) }},
 	}
 }

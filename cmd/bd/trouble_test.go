@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -53,7 +52,7 @@ func TestAFolderThatCannotBeWritten(t *testing.T) {
 	p.must("ann", "create", "to be read", "--id", "x-1")
 	bd := p.command("ann", "update", "x-1", "--priority", "0")
 	if os.Geteuid() == 0 { // root ignores permissions
-		bd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		bd.SysProcAttr = asUser(65534)
 		bd.Path = p.copied(bd.Path)
 	}
 	beads := filepath.Join(p.dir, ".beads")
@@ -108,7 +107,7 @@ func TestNoNamedFileBlocksACommand(t *testing.T) {
 	p := newPlace(t)
 	p.must("ann", "create", "first")
 	pipe := filepath.Join(p.dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+	if err := makePipe(pipe); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{pipe, "/dev/zero"} {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,8 +61,8 @@ func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, 
 		}
 		return n, err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o666)
-	if errors.Is(err, syscall.ELOOP) {
+	file, err := createPlain(path)
+	if errors.Is(err, errLink) {
 		return 0, mailroom.Errorf(mailroom.CodeInvalid, "%s is a symbolic link; use the path of its target", path)
 	}
 	if err != nil {
@@ -72,6 +71,9 @@ func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, 
 	n, err = e.write(file, t)
 	return n, errors.Join(err, file.Close())
 }
+
+// errLink says that a file is a symbolic link.
+var errLink = errors.New("it is a symbolic link")
 
 // isInFolder reports whether a path is directly in the tracker's folder.
 func isInFolder(dir tracker.Folder, path string) bool {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"mailroom"
 	"mailroom/issues/tracker"
@@ -82,22 +81,18 @@ func (m *Main) locate() (place, error) {
 // folder. Other trackers are not used, because issues are instructions to agents: any user can create a .beads folder
 // in a folder that everyone may write, such as /tmp, and commands that run below /tmp would find it.
 func knowsOwner(m *Main, path string) bool {
-	owner, ok := ownerOf(path)
-	here, known := ownerOf(m.Dir)
-	return ok && (owner == 0 || owner == os.Geteuid() || known && owner == here)
+	owner, ok := linkOwner(path)
+	here, known := linkOwner(m.Dir)
+	return ok && (isAdministrator(owner) || isUser(owner) || known && owner == here)
 }
 
-// ownerOf returns the user id of a file's owner.
-func ownerOf(path string) (uid int, ok bool) {
+// linkOwner returns the owner of a file, or of the link itself if it is one.
+func linkOwner(path string) (id string, ok bool) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return 0, false
+		return "", false
 	}
-	sys, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false
-	}
-	return int(sys.Uid), true
+	return ownerOf(path, info)
 }
 
 // inFolder returns the tracker of the project in dir. The result has no path if the project has no tracker.
@@ -143,7 +138,7 @@ func (f finder) follow(path string) (place, error) {
 // databases, and versions with another name for the file.
 func foreign(path string) error {
 	// It may be a pipe, on which an ordinary open would wait.
-	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	dir, err := openFolder(path)
 	if err != nil {
 		return nil // no folder, or no access: the command does not use it
 	}

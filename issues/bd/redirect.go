@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"mailroom"
 	"mailroom/issues/tracker"
@@ -154,7 +153,7 @@ func sameOwner(paths ...string) bool {
 		if err != nil {
 			return false
 		}
-		if sys, ok := info.Sys().(*syscall.Stat_t); !ok || int(sys.Uid) != os.Geteuid() {
+		if owner, ok := ownerOf(path, info); !ok || !isUser(owner) {
 			return false
 		}
 	}

@@ -215,6 +215,9 @@ func (d *Dir) Ignore(patterns ...string) error {
 
 // Sync makes the names in the folder durable.
 func (d *Dir) Sync() error {
+	if !syncsFolders {
+		return nil
+	}
 	dir, err := d.root.Open(".")
 	if err != nil {
 		return err

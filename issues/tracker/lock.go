@@ -163,15 +163,6 @@ func (q *lockWait) lock(ctx context.Context, file *os.File) error {
 	}
 }
 
-func flock(file *os.File) error {
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
-}
-
 // writeHolder records this process in the lock file and removes the temporary file of a
 // killed holder. A lock file that cannot be written still locks.
 func (l *Lock) writeHolder(name, base, command string) error {

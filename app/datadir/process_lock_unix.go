@@ -1,3 +1,5 @@
+//go:build unix
+
 package datadir
 
 import (
@@ -9,6 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// checkSystem returns nil: the folder can be used on this system.
+func checkSystem() error { return nil }
 
 // MarkServer marks this process as the folder's server until Release, with a record lock that ends with the process. It
 // waits for at most lockWait for the lock of a server that has just ended.
