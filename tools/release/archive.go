@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -141,5 +142,10 @@ func (r *release) writeScript() error {
 		}
 		text = bytes.Replace(text, []byte(none), []byte("\nBASE=\"${MAILROOM_BASE:-"+r.base+"}\"\n"), 1)
 	}
+	version := regexp.MustCompile(`(?m)^VERSION="\$\{MAILROOM_VERSION:-[^}]*\}"$`)
+	if !version.Match(text) {
+		return errors.New("deploy/install.sh has no line for the version")
+	}
+	text = version.ReplaceAllLiteral(text, []byte(`VERSION="${MAILROOM_VERSION:-`+r.version+`}"`))
 	return r.create("install.sh", func(w io.Writer) error { _, err := w.Write(text); return err })
 }
