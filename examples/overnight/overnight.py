@@ -61,7 +61,7 @@ def run_tool(s, call):
         PUBLISHED.mkdir(exist_ok=True)
         (PUBLISHED / (effect_key().replace("/", " ") + ".md")).write_text(text)
         result = "It is published."
-    s.tool_finished(call["id"], result)
+    s.tool_finished(call["id"], result, summary=result.partition("\n")[0])
     return result
 
 

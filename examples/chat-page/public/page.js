@@ -16,8 +16,12 @@ const element = (name, properties, ...children) => {
 function row(item) {
   if (item.kind === 'message') return element('li', { className: item.role }, displayText(item.text));
   if (item.kind === 'ticket') return element('li', { className: 'ticket' }, ...question(item.ticket));
-  if (item.kind === 'end') return element('li', { className: 'note' }, `The run ${item.status}.`);
-  return element('li', { className: 'note' }, displayText(item.name ?? item.reason ?? ''));
+  const note = (text) => element('li', { className: 'note' }, displayText(text));
+  if (item.kind === 'note' && item.about === 'tool') return note(`Uses the tool ${item.name}.`);
+  if (item.kind === 'note' && item.about === 'send') return note('Writes to another agent.');
+  if (item.kind === 'retry') return note('An attempt failed; it is tried again.');
+  if (item.kind === 'end') return note(item.status === 'failed' ? 'It has failed.' : 'It was cancelled.');
+  return element('li', { hidden: true }); // steps, effects and the like
 }
 
 function question(ticket) {
