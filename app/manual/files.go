@@ -93,7 +93,8 @@ func (m *Manual) maps(below string) map[string]func() ([]byte, error) {
 	return map[string]func() ([]byte, error){
 		"llms.txt": func() ([]byte, error) {
 			var b strings.Builder
-			b.WriteString("\n## Pages of the manual\n")
+			b.WriteString("\n## Pages of the manual\n\n[All pages in one file](" + strings.TrimSuffix(below, "docs/") +
+				"llms-full.txt).\n")
 			for _, s := range m.sections {
 				b.WriteString("\n### " + s.Name + "\n\n")
 				for _, p := range s.Pages {

@@ -1,10 +1,10 @@
 package manual
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,6 +61,27 @@ func fenced(language, code string) string {
 // apiPath is the path of the reference of the HTTP API in a site. A server has it at /docs/api, with its own limits.
 const apiPath = "api.html"
 
+// recorder keeps an answer.
+type recorder struct {
+	header http.Header
+	status int // 0: as for 200
+	body   bytes.Buffer
+}
+
+// Header implements [http.ResponseWriter].
+func (r *recorder) Header() http.Header {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	return r.header
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+// Write implements [http.ResponseWriter].
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+
 // ask returns what a server without a ledger and other parts answers.
 func ask(path string) ([]byte, error) {
 	s := server.New(server.Options{
@@ -71,12 +92,15 @@ func ask(path string) ([]byte, error) {
 			})
 		}},
 	})
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
-	if w.Code != http.StatusOK {
-		return nil, fmt.Errorf("describe the API: %d %s", w.Code, w.Body)
+	r, err := http.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("describe the API: %w", err)
 	}
-	return w.Body.Bytes(), nil
+	var w recorder
+	if s.ServeHTTP(&w, r); w.status > http.StatusOK {
+		return nil, fmt.Errorf("describe the API: %d %s", w.status, w.body.Bytes())
+	}
+	return w.body.Bytes(), nil
 }
 
 // apiPage returns the reference of the HTTP API for a site, which has no console and has the styles beside it.

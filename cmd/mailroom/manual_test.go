@@ -3,26 +3,25 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"mailroom/app/command"
-	"mailroom/app/manual"
 )
 
 // TestTheManualDescribesEachCommand writes the manual of this program, whose every link is followed by the tests of
 // app/manual, and looks for each command.
 func TestTheManualDescribesEachCommand(t *testing.T) {
-	root := rootCommand(&command.Console{Env: func(string) string { return "" }})
-	m, err := manual.New(manual.FromCode(root))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if _, err := m.Write(dir); err != nil {
-		t.Fatal(err)
+	none := func(string) string { return "" }
+	dir := filepath.Join(t.TempDir(), "site")
+	var out, failed strings.Builder
+	m := Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed, Env: none}
+	if code := m.Run(t.Context(), []string{"docs", dir}); code != command.ExitDone ||
+		!regexp.MustCompile(`site: \d+ pages, \d+ files with 3\.\d MiB, in \S+s\n$`).MatchString(out.String()) {
+		t.Fatalf("exit code %d: %s%s", code, &out, &failed)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "reference", "commands.html"))
 	if err != nil {
@@ -42,7 +41,7 @@ func TestTheManualDescribesEachCommand(t *testing.T) {
 			look(inner)
 		}
 	}
-	look(root)
+	look(rootCommand(&command.Console{Env: none}))
 	if commands < 60 {
 		t.Errorf("%d commands", commands)
 	}

@@ -121,7 +121,12 @@ func TestTheDocumentsNameWhatIsThere(t *testing.T) {
 	if len(names) < 15 {
 		t.Errorf("only %d documents", len(names))
 	}
+	contents := text(t, "docs/contents.md")
 	for _, name := range names {
+		if page, ok := strings.CutPrefix(name, "docs/"); ok && page != "contents.md" &&
+			!strings.Contains(contents, "]("+page+"): ") {
+			t.Errorf("%s has no row in docs/contents.md, without which a server does not start", name)
+		}
 		for _, finding := range stale(name, text(t, name), known, top, exists, headings) {
 			t.Errorf("%s: %s", name, finding)
 		}

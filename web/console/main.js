@@ -122,6 +122,7 @@ function Console() {
         <a class="brand" href=${link('overview')}>Mailroom</a>
         <ul>${pages.map((page) => html`<li key=${page.name}><a href=${link(page.name)} aria-current=${page === open || page.name === open.under ? 'page' : null}>${page.title}${page.name === 'inbox' && html`<${Waiting} />`}</a></li>`)}
           <li><a href="chat">Chat</a></li>
+          <li><a href="docs/">Manual</a></li>
           <li><a href="docs/api">API reference</a></li>
         </ul>
         <footer>
