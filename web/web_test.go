@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"mailroom/web"
 )
@@ -158,5 +161,37 @@ func TestPagesAreCompressedForClientsThatAcceptIt(t *testing.T) {
 		if again.StatusCode != http.StatusNotModified || got.Header.Get("ETag") == get(page).Header.Get("ETag") {
 			t.Errorf("second request: %d; the tags of both forms must differ", again.StatusCode)
 		}
+	}
+}
+
+// Without the list the browser would find the modules of the console file by file, one round trip after the other.
+func TestTheConsolePreloadsTheModulesThatItImports(t *testing.T) {
+	imports := regexp.MustCompile(`(?m)^(?:import|export)[^;'"]* from '(\.[^']+)'`)
+	pages := web.Pages()
+	read := func(at string) string {
+		body, err := io.ReadAll(get(pages[at]).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	want := map[string]bool{}
+	var follow func(at string)
+	follow = func(at string) {
+		if want[at] {
+			return
+		}
+		want[at] = true
+		for _, m := range imports.FindAllStringSubmatch(read(at), -1) {
+			follow(path.Join(path.Dir(at), m[1]))
+		}
+	}
+	follow("/console/main.js")
+	got := map[string]bool{"/console/main.js": true}
+	for _, m := range regexp.MustCompile(`rel="modulepreload" href="([^"]+)"`).FindAllStringSubmatch(read("/"), -1) {
+		got["/"+m[1]] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the modules of the console (-imported, +preloaded):\n%s", diff)
 	}
 }

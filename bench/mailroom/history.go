@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
+	"mailroom/api"
+	"mailroom/client"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
@@ -51,7 +53,7 @@ func (h *fixture) addHistory(ctx context.Context, now time.Time, o *Options) err
 		err = h.addAudit(ctx, o.scaled(auditActions, 200)/auditActors/2)
 	}
 	if err == nil {
-		err = h.addUnended(ctx, o.scaled(behindPause, 10), o.scaled(questions, 1))
+		err = h.addQueued(ctx, o.scaled(behindPause, 10))
 	}
 	return err
 }
@@ -145,19 +147,48 @@ func (h *fixture) addAudit(ctx context.Context, times int) error {
 	return err
 }
 
-// addUnended adds runs that wait: of an agent that is paused, and of one that asks, as soon as a server runs.
-func (h *fixture) addUnended(ctx context.Context, behindPause, questions int) error {
-	for i := range behindPause + questions {
-		agent, to := pausedAgent, fmt.Sprintf("paused-%d", i/10)
-		if i >= behindPause {
-			agent, to = tourAgent, fmt.Sprintf("asks-%d", i)
-		}
+// addQueued adds runs of an agent that is paused.
+func (h *fixture) addQueued(ctx context.Context, runs int) error {
+	for i := range runs {
 		if _, err := h.ledger.Submit(ctx, thread.Submit{
-			Thread: to, Agent: agent, Messages: []thread.NewMessage{{Parts: mailroom.Text("show me")}},
-			Origin: mailroom.Origin{Via: "user", Sender: "bench"}, Sender: "bench", Owner: "bench",
+			Thread: fmt.Sprintf("paused-%d", i/10), Agent: pausedAgent,
+			Messages: []thread.NewMessage{{Parts: mailroom.Text("show me")}},
+			Origin:   mailroom.Origin{Via: "user", Sender: "bench"}, Sender: "bench", Owner: "bench",
 		}); err != nil {
 			return fmt.Errorf("submit a run that waits: %w", err)
 		}
 	}
 	return nil
+}
+
+// ask makes so many runs ask, unless the store has them, and waits until they do.
+func (s *served) ask(ctx context.Context, questions int) error {
+	c := client.New(s.url, s.token)
+	for i := range questions {
+		id := fmt.Sprintf("asks-%d", i)
+		in := api.Submit{Key: id, Thread: id, Agent: tourAgent, Text: "show me"}
+		if _, err := c.Submit(ctx, in); err != nil {
+			return fmt.Errorf("submit a run that asks: %w", err)
+		}
+	}
+	return again(ctx, func() (bool, error) {
+		now, err := c.Stats(ctx)
+		return now.Runs[mailroom.StatusWaiting] >= questions, err
+	})
+}
+
+// again calls f each second until it returns true or an error.
+func again(ctx context.Context, f func() (bool, error)) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		if done, err := f(); done || err != nil {
+			return err
+		}
+		select {
+		case <-second.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -147,7 +147,10 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 	defer func() { b.Config = config }()
 	b.Config = b.historyConfig()
 	err = b.withServer(ctx, dir, b.storeConfig(p.Schema), func(s *served) error {
-		b.Progress("queries: indexing messages")
+		b.Progress("queries: asking questions and indexing messages")
+		if err := s.ask(ctx, b.scaled(questions, 1)); err != nil {
+			return err
+		}
 		if err := s.waitIndexed(ctx); err != nil {
 			return err
 		}
@@ -253,19 +256,10 @@ func (s *served) measure(ctx context.Context, path string, tries int) (Times, er
 
 // waitIndexed waits until the search finds all messages.
 func (s *served) waitIndexed(ctx context.Context) error {
-	again := time.NewTicker(time.Second)
-	defer again.Stop()
-	for {
+	return again(ctx, func() (bool, error) {
 		found, err := client.New(s.url, s.token).Search(ctx, client.SearchQuery{Q: "nowhere"})
-		if err != nil || found.Complete {
-			return err
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return found.Complete, err
+	})
 }
 
 func (s *served) get(ctx context.Context, path string) error {

@@ -5,7 +5,7 @@ import { html, useEffect, useState } from '../vendor/preact.js';
 import { client } from './account.js';
 import { go, link, term } from './address.js';
 import { Columns, useColumns } from './columns.js';
-import { usePages } from './list.js';
+import { isEmpty, usePages } from './list.js';
 import { Action, Empty, Line, Time } from './parts.js';
 import { Rows } from './rows.js';
 import { Filter } from './runs.js';
@@ -80,8 +80,8 @@ export function Audit({ params }) {
   }, [q]);
   return html`<section class="page fill">
     <h1>Audit</h1>
-    <div class="beside"><${Filter} q=${q} page="audit" label="Filter actions" hint="actor:ann action:token.* at:>2026-11-01" /><${Columns} of=${columns} /></div>
-    <${Around} q=${q} />
+    <div class="beside"><${Filter} q=${q} page="audit" label="Filter actions" hint="actor:ann action:token.* at:>2026-11-01" />${!isEmpty(list) && html`<${Columns} of=${columns} />`}</div>
+    <${Around} q=${q} some=${!isEmpty(list)} />
     <${Rows} list=${list} label="Actions" name="Action" about=${ABOUT} columns=${columns.shown}>
       <${Empty} title=${q ? 'No actions match' : 'No actions yet'}>What operators do is here: who decided, cancelled, paused, signed in, or changed a token or a rule.<//>
     <//>
@@ -89,7 +89,7 @@ export function Audit({ params }) {
 }
 
 // Around shows the actions around a time of day, the last one that has passed, and exports what matches.
-function Around({ q }) {
+function Around({ q, some }) {
   const [time, setTime] = useState('');
   const show = (event) => {
     event.preventDefault();
@@ -102,7 +102,7 @@ function Around({ q }) {
   return html`<form class="tools" onSubmit=${show}>
     <label>Around <input type="time" value=${time} onInput=${(event) => setTime(event.target.value)} /></label>
     <button type="submit" class="quiet">Show</button>
-    <${Action} label="Export what matches as JSON lines" run=${() => save(q)}>Export<//>
+    ${some && html`<${Action} label="Export what matches as JSON lines" run=${() => save(q)}>Export<//>`}
   </form>`;
 }
 

@@ -2,7 +2,8 @@
 
 import { useEffect, useRef, useState } from '../vendor/preact.js';
 import { lose } from './account.js';
-import { listen } from './live.js';
+import { listen, opened } from './live.js';
+import { paced } from './pace.js';
 
 const [FIRST, MORE] = [100, 500]; // items of the first page, which is read again after each change, and of the others
 // A longer list is cut to its newest page, unless the user has scrolled through at least half of it.
@@ -48,18 +49,24 @@ export function usePages(fetch, watch, kinds) {
   useEffect(() => {
     const mine = now.current = { busy: false, again: false, more: false, stop: new AbortController() };
     setState(fresh());
-    run();
+    opened().then(() => now.current === mine && run());
+    const { ask, end } = paced(run);
     const ignore = listen((entries) => {
-      if (entries.length === 0 || entries.some(({ kind }) => kinds.some((begin) => kind.startsWith(begin)))) run();
+      if (entries.length === 0) run();
+      else if (entries.some(({ kind }) => kinds.some((begin) => kind.startsWith(begin)))) ask();
     });
     return () => {
       ignore();
+      end();
       mine.stop.abort();
       now.current = null;
     };
   }, watch);
   return { ...state, reload: () => run(), more: () => state.next && now.current && run(state.next) };
 }
+
+/** Whether a list has loaded, and has nothing. */
+export const isEmpty = ({ items, loading, next }) => items.length === 0 && !loading && !next;
 
 // paged: number of items that the user has scrolled through.
 const fresh = () => ({ items: [], error: null, loading: true, next: null, lookedTo: null, paged: 0 });

@@ -9,6 +9,7 @@ const BATCH = 500; // milliseconds in which entries are gathered, so that a busy
 /** The connection: { state: "connecting" | "live" | "waiting", since }. */
 export const connection = signal({ state: 'connecting', since: Date.now() });
 
+const GRACE = 400; // milliseconds that a page waits for its stream before it reads without it
 const HIDDEN = 60_000; // milliseconds after which a hidden page gives up its stream
 
 const alarm = new Alarm();
@@ -16,11 +17,31 @@ const listeners = new Set();
 let stop = null;
 let missed = false; // entries came while the page was hidden
 let leaving = null; // timer of a hidden page
+/** @type {(() => void)[] | null} */
+let early = []; // who waits for the first stream; null: it is live, or took too long
+let grace = null; // timer of these
 
 /** Calls listener with new entries, gathered for up to half a second, and with [] if it must read everything again. */
 export function listen(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
+}
+
+/**
+ * Waits until the first stream of the page is live, for a moment at most. What is read then misses no entry of the stream; what
+ * was read before is read again when the stream is live, so that each page would be read twice.
+ */
+export function opened() {
+  if (!early) return Promise.resolve();
+  grace ??= setTimeout(letIn, GRACE);
+  return new Promise((resolve) => { early.push(() => resolve(undefined)); });
+}
+
+function letIn() {
+  clearTimeout(grace);
+  const waiting = early ?? [];
+  early = null;
+  for (const go of waiting) go();
 }
 
 /** Follows the stream until end is called. */
@@ -31,8 +52,10 @@ export async function follow() {
   const batch = new Batch();
   const onState = (state) => {
     if (state === connection.value.state) return;
-    if (state === 'live' && connection.value.state !== 'live') batch.flush(true);
+    const first = early !== null; // nothing was read yet
     connection.value = { state, since: Date.now() };
+    if (state === 'live' && !first) batch.flush(true);
+    if (state !== 'connecting') letIn();
   };
   const pauses = new Pauses(1_000, 30_000);
   while (!signal.aborted) {

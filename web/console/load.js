@@ -2,7 +2,8 @@
 
 import { useCallback, useEffect, useRef, useState } from '../vendor/preact.js';
 import { lose } from './account.js';
-import { listen } from './live.js';
+import { listen, opened } from './live.js';
+import { paced } from './pace.js';
 
 /**
  * Loads data for a component, and again when one of watch changes, when entries come whose kind begins with
@@ -40,12 +41,17 @@ export function useLoad(read, watch, kinds = ['']) {
     const now = run.current;
     now.busy = now.again = false;
     setState((old) => ({ ...old, loading: true }));
-    reload();
+    let here = true;
+    opened().then(() => here && reload());
+    const { ask, end } = paced(reload);
     const ignore = listen((entries) => {
-      if (entries.length === 0 || entries.some(({ kind }) => kinds.some((begin) => kind.startsWith(begin)))) reload();
+      if (entries.length === 0) reload();
+      else if (entries.some(({ kind }) => kinds.some((begin) => kind.startsWith(begin)))) ask();
     });
     return () => {
+      here = false;
       ignore();
+      end();
       now.stop?.abort();
       now.stop = null;
     };

@@ -3,6 +3,7 @@
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from '../vendor/virtual.js';
 import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef } from '../vendor/preact.js';
 import { displayLine } from '../chat/client/mailroom.js';
+import { isEmpty } from './list.js';
 import { Problem } from './parts.js';
 import { whole } from './words.js';
 
@@ -52,7 +53,7 @@ export function Rows({ list, label, name, about, columns, picked, pick, children
   });
   const at = useKeys(items, v, scroll, (id) => picked && toggle([id]));
   const tracks = [...(picked ? ['1.25rem'] : []), 'minmax(12rem, 1fr)', ...columns.map(({ track }) => track)].join(' ');
-  const empty = items.length === 0 && !list.loading && !list.next;
+  const empty = isEmpty(list);
   const everything = items.length > 0 && items.every(({ id }) => picked?.has(id));
   return html`<${Problem} error=${list.error} retry=${list.reload} />
     ${empty && !list.error ? children : ''}

@@ -64,7 +64,7 @@ function Page({ logs, run, reload }) {
     <${Actions} log=${log} run=${run} reload=${reload} />
     ${run.error && html`<div class="card failure"><p class="meta"><strong>${cause(run.error.class)[0].toUpperCase()}${cause(run.error.class).slice(1)}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>All runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
     ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${cause(run.last_error.class)[0].toUpperCase()}${cause(run.last_error.class).slice(1)}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}
-    <${Timed} logs=${logs} running=${!run.finished_at} show=${(seq) => setWanted({ seq })} />
+    ${log.entries.length > 0 && html`<${Timed} logs=${logs} running=${!run.finished_at} show=${(seq) => setWanted({ seq })} />`}
     <${Attempts} logs=${logs} />
     <div class="columns">
       <div>

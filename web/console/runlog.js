@@ -3,7 +3,7 @@
 import { signal, useEffect, useMemo } from '../vendor/preact.js';
 import { client, lose } from './account.js';
 import { term } from './address.js';
-import { listen } from './live.js';
+import { listen, opened } from './live.js';
 import { HEAD, KEPT, merge, trim } from './loaded.js';
 import { ended, gapKinds } from './spans.js';
 
@@ -45,7 +45,7 @@ class Logs {
   open(id) {
     if (this.#logs.has(id)) return;
     this.#logs.set(id, { id, run: null, entries: [], gap: null, blind: false, full: false, children: [], nextChildren: null, error: null, pending: [], busy: new Set(), again: new Set() });
-    this.reload(id);
+    opened().then(() => this.reload(id));
   }
 
   /** Reads a run again from its begin. */

@@ -5,7 +5,7 @@ import { client, may } from './account.js';
 import { go, link } from './address.js';
 import { Bulk, changeable, kindsFor } from './bulk.js';
 import { Columns, useColumns } from './columns.js';
-import { usePages } from './list.js';
+import { isEmpty, usePages } from './list.js';
 import { useLoad } from './load.js';
 import { Empty, Line, Status, Time } from './parts.js';
 import { Rows } from './rows.js';
@@ -67,8 +67,8 @@ export function Runs({ params }) {
     <div class="tools">
       <${Quick} q=${q} />
       <span class="gap"></span>
-      ${selected.length > 0 ? html`<${Selection} runs=${selected} act=${setBulk} clear=${() => pick(new Set())} />` : html`<${Count} q=${asked(q)} /><${Matching} q=${q} act=${setBulk} />`}
-      <${Columns} of=${columns} />
+      ${selected.length > 0 ? html`<${Selection} runs=${selected} act=${setBulk} clear=${() => pick(new Set())} />` : html`<${Count} q=${asked(q)} />${!isEmpty(list) && html`<${Matching} q=${q} act=${setBulk} />`}`}
+      ${!isEmpty(list) && html`<${Columns} of=${columns} />`}
     </div>
     <${Rows} list=${list} label="Runs" name="Message" about=${ABOUT} columns=${columns.shown} picked=${may('submit') ? picked : null} pick=${pick}>
       ${q ? html`<${Empty} title="No runs match">Change the filter, or <a href="#/runs">show all runs</a>.<//>` : html`<${Empty} title="No runs yet">Send a message with <code>mailroom send "hello"</code> or in the <a href="chat">chat</a>.<//>`}

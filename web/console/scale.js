@@ -109,6 +109,7 @@ export function ticks({ parts, drawn, from }, width, format) {
   const step = STEPS.find((one) => one >= wanted) ?? Math.ceil(wanted / (365 * D)) * 365 * D;
   /** @type {{ at: number, text: string, short: boolean }[]} */
   const out = [];
+  const text = (ms) => (ms > 1_000 && ms < 10_000 && ms % 1_000 > 0 ? `${ms / 1_000}s` : format(ms)); // 1.5s is not 2s
   const free = (at) => out.every((one) => Math.abs(one.at - at) * width >= ROOM);
   for (const part of parts) {
     const at = (part.left + part.right) / 2;
@@ -119,7 +120,7 @@ export function ticks({ parts, drawn, from }, width, format) {
     for (let n = part.from === from ? 0 : 1; part.from + n * step <= part.to; n++) {
       const at = part.left + (part.right - part.left) * n * step / (part.to - part.from);
       if (!free(at) || (at > 0 && (1 - at) * width < ROOM / 2)) continue;
-      out.push({ at, text: `${part.from === from ? '' : '+'}${n === 0 ? '0' : format(n * step)}`, short: false });
+      out.push({ at, text: `${part.from === from ? '' : '+'}${n === 0 ? '0' : text(n * step)}`, short: false });
     }
   }
   return out.sort((a, b) => a.at - b.at);

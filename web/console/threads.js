@@ -4,7 +4,7 @@ import { html } from '../vendor/preact.js';
 import { client } from './account.js';
 import { link, term } from './address.js';
 import { Columns, useColumns } from './columns.js';
-import { usePages } from './list.js';
+import { isEmpty, usePages } from './list.js';
 import { Empty, Line, Status, Time } from './parts.js';
 import { Rows } from './rows.js';
 import { Filter } from './runs.js';
@@ -31,7 +31,7 @@ export function Threads({ params }) {
   const columns = useColumns('threads', COLUMNS);
   return html`<section class="page fill">
     <h1>Threads</h1>
-    <div class="beside"><${Filter} q=${q} page="threads" label="Filter threads" hint="id:support-* agent:coder status:waiting" /><${Columns} of=${columns} /></div>
+    <div class="beside"><${Filter} q=${q} page="threads" label="Filter threads" hint="id:support-* agent:coder status:waiting" />${!isEmpty(list) && html`<${Columns} of=${columns} />`}</div>
     <${Rows} list=${list} label="Threads" name="Latest message" about=${ABOUT} columns=${columns.shown}>
       <${Empty} title=${q ? 'No threads match' : 'No threads yet'}>Start one in the <a href="chat">chat</a> or with <code>mailroom send</code>. Messages are found on the page <a href="#/search">Search</a>.<//>
     <//>

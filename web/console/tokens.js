@@ -24,6 +24,7 @@ async function readTokens(signal) {
 export function Tokens() {
   const { data, error, reload } = useLoad(readTokens, [], ['none']);
   const [making, setMaking] = useState(false);
+  const own = data?.filter(isOwn) ?? [];
   return html`<section class="page">
     <h1>Tokens and sessions</h1>
     ${may('admin') ? html`<p class="tools"><button type="button" onClick=${() => setMaking(true)}>New token…</button></p>` : html`<p class="hint">Your sessions, links and limited tokens. Revoke that of a device that you lost; all that was made with it ends too.</p>`}
@@ -33,7 +34,7 @@ export function Tokens() {
       <thead><tr><th>Name</th><th>Kind</th><th>Scopes</th><th>Created</th><th>Used</th><th>Ends</th><th><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.map((token) => html`<tr key=${token.name}>
         <th scope="row"><${Line} text=${token.for ?? token.name} />${token.namespace && html` <span class="hint"><${Line} text=${token.namespace} />*</span>`}</th>
-        <td data-name="Kind">${token.kind}${token.client && html` <span class="hint"><${Line} text=${token.client} /></span>`}</td><td data-name="Scopes">${token.scopes.join(', ')}</td><td data-name="Created"><${Time} at=${token.created_at} /></td><td data-name="Used"><${Time} at=${token.used_at} /></td>
+        <td data-name="Kind">${token.kind}${own.length === 1 && token === own[0] && html` <strong class="own">this browser</strong>`}${token.client && html` <span class="hint"><${Line} text=${token.client} /></span>`}</td><td data-name="Scopes">${token.scopes.join(', ')}</td><td data-name="Created"><${Time} at=${token.created_at} /></td><td data-name="Used"><${Time} at=${token.used_at} /></td>
         <td data-name="Ends">${token.revoked_at ? html`revoked <${Time} at=${token.revoked_at} />` : html`<${Time} at=${token.expires_at} />`}</td>
         <td>${!token.revoked_at && (may('admin') || token.kind !== 'token') && html`<${Revoke} token=${token} reload=${reload} />`}</td>
       </tr>`)}</tbody>
@@ -41,6 +42,9 @@ export function Tokens() {
     ${making && html`<${Create} close=${() => { setMaking(false); reload(); }} />`}
   </section>`;
 }
+
+/** Whether a session may be the one of this page. The server does not name the session of a request, but its owner and its end, to the microsecond. */
+const isOwn = ({ kind, for: of, expires_at: ends, revoked_at: revoked }) => user.value.kind === 'session' && kind === 'session' && !revoked && of === user.value.token && ends === user.value.expires_at;
 
 function Revoke({ token, reload }) {
   const [sure, setSure] = useState(false);

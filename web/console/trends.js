@@ -50,13 +50,13 @@ const part = (n, of) => (n > 0 && n < of ? ` (${percent(n / of)})` : '');
 /**
  * A figure, and how it was before. format makes text of a value. good says which change is better, 1 for more and -1 for less, or neither.
  */
-function Compared({ name, now, before, format, good = 0, note = '' }) {
+function Compared({ name, now, before, format, good = 0, note = '', none = '' }) {
   const same = now === null || before === null || format(now) === format(before); // what reads the same is no change
   const change = same ? 0 : Math.sign(now - before);
   const word = change === 0 ? '' : good !== 0 && change === good ? 'better' : good !== 0 ? 'worse' : '';
   const than = now === null && before !== null ? `before ${format(before)}` : change === 0 ? 'as before' : `${change > 0 ? '↑' : '↓'} from ${format(before)}`;
   return html`<li><span class="value">${now === null ? '–' : format(now)}</span><span class="name">${name}${note && `, ${note}`}</span>
-    <span class="than" data-change=${word}>${before === null ? 'nothing before' : than}${word && html`<span class="unseen">, ${word}</span>`}</span></li>`;
+    <span class="than" data-change=${word}>${before === null ? none : than}${word && html`<span class="unseen">, ${word}</span>`}</span></li>`;
 }
 
 /** Rates of a range against the range before. */
@@ -68,7 +68,7 @@ function Figures({ range, sums, series, earlier }) {
   const each = range === 'hour' ? '' : rate >= 1 ? `${compact.format(rate)} an hour` : `${compact.format(rate * 24)} a day`;
   const known = (value) => then && then.ended > 0 ? value : null;
   return html`<ul class="figures compared" aria-label="Compared with the range before">
-    <${Compared} name="ended" note=${now.ended > 0 ? each : ''} now=${now.ended} before=${known(then?.ended)} format=${number} />
+    <${Compared} name="ended" note=${now.ended > 0 ? each : ''} now=${now.ended} before=${known(then?.ended)} format=${number} none="nothing before" />
     <${Compared} name="succeeded" note="without cancelled" now=${now.success} before=${known(then?.success) ?? null} format=${percent} good=${1} />
     <${Compared} name="cost" note=${now.each > 0 ? `${dollars(now.each)} a run` : ''} now=${now.cost} before=${known(then?.cost)} format=${dollars} />
     <${Compared} name="start delay" note="on average" now=${now.delay} before=${known(then?.delay) ?? null} format=${(ms) => duration(ms) || '0ms'} good=${-1} />

@@ -5,13 +5,8 @@ import { describe, test } from 'node:test';
 
 import { work } from '../../clients/js/worker/index.js';
 import { violations } from './axe.js';
+import { asks } from './fleet.js';
 import { HOSTILE, operators } from './operator.js';
-
-/** How the agents of these tests ask: each message says what, as JSON. */
-const asks = async (s) => {
-  const { kind = 'approval', ...question } = JSON.parse(s.text);
-  return String(kind === 'approval' ? await s.approval('may', question) : await s.ask('what', question));
-};
 
 /** A question about a release: they differ in their arguments. */
 const release = (n) => ({ prompt: 'Deploy `web` to production?', action: 'run', arguments: { command: `kubectl apply -f web-${n}.yaml`, cluster: 'prod-eu' } });

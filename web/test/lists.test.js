@@ -133,8 +133,13 @@ describe('a list of the console', () => {
     for (const [chip, names] of [['Failed', ['Retry…']], ['Cancelled', ['Retry…']], ['Queued', ['Cancel…']], ['Completed', []]]) {
       await operator.button(chip).click();
       await page.locator(`.chip[aria-pressed="true"]`).getByText(chip).waitFor();
-      assert.deepEqual(await offered(), names, chip);
+      await page.locator('main :is(.row, .empty)').first().waitFor();
+      assert.deepEqual(await offered(), await page.locator('main .empty').count() > 0 ? [] : names, chip); // an empty list offers nothing
     }
+    await operator.go('runs?q=thread:none');
+    await page.getByText('No runs match').waitFor();
+    assert.deepEqual(await offered(), [], 'an empty list');
+    assert.equal(await operator.button('Columns…').count(), 0);
   });
 
   test('a thread says what was asked last', async (t) => {

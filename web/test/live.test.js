@@ -24,6 +24,23 @@ describe('the stream of a page', () => {
     assert.ok(refusals < 0, 'nothing was refused');
   });
 
+  test('opens before the page is read, so that the page is read once', async (t) => {
+    const { operator, client } = await arrive(t);
+    const { page } = operator;
+    const asked = [];
+    await page.addInitScript(() => { // a slow machine does not end the page's patience with its stream
+      const real = setTimeout;
+      globalThis.setTimeout = (f, ms, ...rest) => real(f, ms === 400 ? 600_000 : ms, ...rest);
+    });
+    page.on('request', (request) => { if (request.url().endsWith('/v1/stats')) asked.push(request.url()); });
+    await operator.enter('overview');
+    await operator.live();
+    await client.pauseAgent('echo'); // it waits until the server has answered what was asked before
+    await page.getByRole('link', { name: 'Channels' }).click();
+    await page.getByRole('heading', { name: 'Channels', exact: true }).waitFor();
+    assert.equal(asked.length, 1);
+  });
+
   test('leaves a browser room for other tabs, and for a decision in the last one', async (t) => {
     const { server, operator, client } = await arrive(t);
     await operator.enter();
