@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -100,10 +101,25 @@ func (f *fixture) behind(run func(t *testing.T, dir, socket, upstream string) *e
 	return &behind
 }
 
+// guide returns what docs/guides/behind-a-proxy.md tells the user of a proxy to write, for a server at upstream.
+func guide(t *testing.T, proxy, upstream string) string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/guides/behind-a-proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(page), fmt.Sprintf(" title=%q\n", proxy))
+	block, _, closed := strings.Cut(block, "```")
+	if !found || !closed || !strings.Contains(block, "127.0.0.1:8420") {
+		t.Fatalf("the page has no block for %s", proxy)
+	}
+	return strings.ReplaceAll(block, "127.0.0.1:8420", upstream)
+}
+
 func caddy(t *testing.T, dir, socket, upstream string) *exec.Cmd {
-	config := write(t, dir, "Caddyfile",
-		fmt.Sprintf("{\n\tadmin off\n}\nhttp:// {\n\tbind unix/%s\n\tencode zstd gzip\n\treverse_proxy %s\n}\n",
-			socket, upstream))
+	site := strings.Replace(guide(t, "Caddy", upstream), "mail.example.org {",
+		"http:// {\n\tbind unix/"+socket+"\n\tencode zstd gzip", 1)
+	config := write(t, dir, "Caddyfile", "{\n\tadmin off\n}\n"+site)
 	return exec.CommandContext(t.Context(), "caddy", "run", "--adapter", "caddyfile", "--config", config)
 }
 
@@ -112,6 +128,8 @@ func nginx(t *testing.T, dir, socket, upstream string) *exec.Cmd {
 	if err != nil {
 		program = "/usr/sbin/nginx"
 	}
+	site := strings.Replace(guide(t, "nginx", upstream), "listen 443 ssl;", "listen unix:"+socket+";", 1)
+	site = regexp.MustCompile(`(?m)^\tssl_certificate.*\n`).ReplaceAllString(site, "")
 	temp := ""
 	for _, of := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temp += fmt.Sprintf("\t%s_temp_path %s;\n", of, filepath.Join(dir, of))
@@ -127,15 +145,8 @@ http {
 	gzip_proxied any;
 	gzip_min_length 0;
 	gzip_types text/event-stream application/json;
-	server {
-		listen unix:%[3]s;
-		location / {
-			proxy_pass http://%[4]s;
-			proxy_http_version 1.1;
-		}
-	}
-}
-`, dir, temp, socket, upstream))
+%[3]s}
+`, dir, temp, site))
 	return exec.CommandContext(t.Context(), program, "-p", dir, "-c", config, "-e", "stderr")
 }
 

@@ -160,3 +160,25 @@ func TestTheSettingsOfThePagesAreAccepted(t *testing.T) {
 		t.Errorf("the pages have %d blocks of settings, fewer than they had", checked)
 	}
 }
+
+// TestTheCommandThatKeepsASessionCounts runs the command of the page about agents, twice in a thread, once in another.
+func TestTheCommandThatKeepsASessionCounts(t *testing.T) {
+	t.Parallel()
+	_, program, _ := strings.Cut(readFile(t, "../../docs/learn/write-an-agent.md"), "\n# count.py")
+	_, program, _ = strings.Cut(program, "\n")
+	program, _, _ = strings.Cut(program, "```")
+	file := filepath.Join(t.TempDir(), "count.py")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const settings = "[agents.count]\nkind = \"exec\"\ncommand = [\"python3\", %q]\nenv = { HOME = %q }\n"
+	h := newFixture(t, fmt.Sprintf(settings, file, t.TempDir()))
+	h.serve()
+	for i, thread := range []string{"a", "a", "b"} {
+		var out strings.Builder
+		code, stderr := h.run(t.Context(), &out, "send", "--agent", "count", "--thread", thread, "hello")
+		if want := fmt.Sprintf("message %d of this thread\n", []int{1, 2, 1}[i]); code != exitDone || out.String() != want {
+			t.Errorf("send to %s: exit code %d, %q, want %q: %s", thread, code, out.String(), want, stderr)
+		}
+	}
+}
