@@ -23,6 +23,8 @@ type Observe struct {
 	// once they are durable, whatever worker has it.
 	AttemptStarted func(thread.AttemptStart)
 	AttemptEnded   func(thread.AttemptEnd)
+	// AttemptUsed is called for each step that used something, once it is durable.
+	AttemptUsed func(thread.AttemptUse)
 }
 
 func (o *Observe) fill() {
@@ -40,6 +42,9 @@ func (o *Observe) fill() {
 	}
 	if o.AttemptEnded == nil {
 		o.AttemptEnded = func(thread.AttemptEnd) {}
+	}
+	if o.AttemptUsed == nil {
+		o.AttemptUsed = func(thread.AttemptUse) {}
 	}
 }
 
@@ -86,6 +91,9 @@ func (b *batch) reportCommit(took time.Duration) {
 		}
 		for _, a := range t.Attempts.Ended {
 			b.c.options.Observe.AttemptEnded(a)
+		}
+		for _, u := range t.Attempts.Used {
+			b.c.options.Observe.AttemptUsed(u)
 		}
 	}
 	for _, r := range b.written.Runs {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
@@ -179,7 +180,7 @@ func TestARunThatFailedForGoodIsLoggedOnceWithItsErrorAndNoQuotedText(t *testing
 // The ledger counts attempts of all workers, also remote ones: it makes their claims and settles.
 func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 	var mu sync.Mutex
-	var starts, ends []string
+	var starts, ends, used []string
 	d := open(t, nil, ledger.Options{Observe: ledger.Observe{
 		AttemptStarted: func(a thread.AttemptStart) {
 			mu.Lock()
@@ -192,11 +193,28 @@ func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 			defer mu.Unlock()
 			ends = append(ends, fmt.Sprintf("%s %s %s", a.Agent, a.Outcome, a.Class))
 		},
+		AttemptUsed: func(u thread.AttemptUse) {
+			mu.Lock()
+			defer mu.Unlock()
+			used = append(used, fmt.Sprintf("%s %d %g %d", u.Agent, u.Usage.InputTokens, u.Usage.CostUSD, u.UnknownEffects))
+		},
 	}})
 	d.register("w")
 	d.submit(text("t", "one"))
 	first := d.claimOne("w").Claim
-	down := thread.Settle{Claim: first, Number: 1, Outcome: thread.OutcomeFail,
+	for i, step := range []thread.StepCommit{
+		{Step: mailroom.Step{Usage: mailroom.Usage{InputTokens: 7, CostUSD: 0.25}}},
+		{Step: mailroom.Step{Progress: 0.5}}, // uses nothing
+		{Effects: []mailroom.AgentEntry{{Kind: entry.KindEffectUnknown, Body: []byte(`{"name":"mail"}`)}}},
+	} {
+		step.Claim, step.Number = first, i+1
+		for range 2 { // a repeat uses nothing more
+			if _, err := d.Append(d.ctx, step); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	down := thread.Settle{Claim: first, Number: 4, Outcome: thread.OutcomeFail,
 		Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("down"), RetryAfter: time.Hour}}
 	d.settle(down)
 	d.settle(down) // a repeat is no further attempt
@@ -220,6 +238,9 @@ func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"echo fail unavailable", "echo release ", "echo complete ", "echo lease_lost "},
 		ends); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"echo 7 0.25 0", "echo 0 0 1"}, used); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,43 @@ func TestMetricsCountOperationsAndRuns(t *testing.T) {
 	}
 	f.wantCode("a parameter", f.call("GET /metrics?q=x", ""), 422, mailroom.CodeInvalid)
 	f.wantCode("no token", f.call("GET /metrics", "", "Authorization: "), 401, mailroom.CodeUnauthenticated)
+}
+
+func TestMetricsShowWhatWaits(t *testing.T) {
+	f := start(t)
+	levels := func() (got []string) {
+		for line := range strings.Lines(f.call("GET /metrics", "").body) {
+			if strings.HasPrefix(line, "mailroom_queue_runs{") || strings.HasPrefix(line, "mailroom_tickets_open") {
+				got = append(got, strings.TrimSpace(line))
+			}
+		}
+		return got
+	}
+	none := []string{`mailroom_tickets_open{kind="approval"} 0`, `mailroom_tickets_open{kind="input"} 0`}
+	if diff := cmp.Diff(none, levels()); diff != "" {
+		t.Errorf("an empty store: %s", diff)
+	}
+	f.submit("behind", "x")
+	f.claim()
+	f.submit("behind", "it waits for a run that works")
+	_, tickets := f.waiting("asks", approval(), newAsk(mailroom.TicketTimer))
+	f.submit("asks", "it waits for a person")
+	want := []string{
+		`mailroom_queue_runs{agent="echo",cause="decision"} 1`, `mailroom_queue_runs{agent="echo",cause="run"} 1`,
+		`mailroom_tickets_open{kind="approval"} 1`, `mailroom_tickets_open{kind="input"} 0`,
+	}
+	if diff := cmp.Diff(want, levels()); diff != "" {
+		t.Error(diff)
+	}
+	body := f.call("GET /metrics", "").body
+	if !strings.Contains(body, "\nmailroom_ticket_oldest_seconds{kind=\"input\"} 0\n") ||
+		strings.Contains(body, "\nmailroom_ticket_oldest_seconds{kind=\"approval\"} 0\n") {
+		t.Errorf("the age of the open ticket: %s", body)
+	}
+	f.call("POST /v1/tickets/"+tickets["deploy"].ID, `{"decision":"deny","digest":"`+tickets["deploy"].Digest+`"}`)
+	if got := levels(); !slices.Contains(got, `mailroom_tickets_open{kind="approval"} 0`) {
+		t.Errorf("after the decision: %q", got)
+	}
 }
 
 // TestATokenDoesNotSeeTheWorkOfOthers uses a running run of another token.

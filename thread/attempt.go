@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/entry"
 )
 
 // AttemptStart describes a claim that a transition made, for an engine of the server or for a remote worker.
@@ -26,11 +27,20 @@ type AttemptEnd struct {
 // OutcomeLost is the end of an attempt whose claim was taken away from its worker.
 const OutcomeLost Outcome = "lease_lost"
 
+// AttemptUse is what a step of an attempt added to the usage of its run, and the effects whose outcome it found to be
+// unknown.
+type AttemptUse struct {
+	Agent          string
+	Usage          mailroom.Usage
+	UnknownEffects int
+}
+
 // Attempts are the attempts that the transitions of a transaction started and ended, for metrics. A repeat
 // of a settle, which changes nothing, is not among them.
 type Attempts struct {
 	Started []AttemptStart
 	Ended   []AttemptEnd
+	Used    []AttemptUse
 }
 
 func (s *Attempts) start(r *mailroom.Run, due, now time.Time) {
@@ -40,4 +50,17 @@ func (s *Attempts) start(r *mailroom.Run, due, now time.Time) {
 
 func (s *Attempts) end(r *mailroom.Run, how Outcome, class mailroom.Class) {
 	s.Ended = append(s.Ended, AttemptEnd{Agent: r.Agent, Outcome: how, Class: class})
+}
+
+// use adds a step, unless it used nothing.
+func (s *Attempts) use(r *mailroom.Run, step *StepCommit) {
+	used := AttemptUse{Agent: r.Agent, Usage: step.Step.Usage}
+	for _, e := range step.Effects {
+		if e.Kind == entry.KindEffectUnknown {
+			used.UnknownEffects++
+		}
+	}
+	if used.UnknownEffects > 0 || used.Usage != (mailroom.Usage{}) {
+		s.Used = append(s.Used, used)
+	}
 }

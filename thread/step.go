@@ -299,6 +299,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 			entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
 	}
 	applyStep(&t.Thread, r, &a.Step)
+	t.Attempts.use(r, a)
 	writeBlobs(t, r, a.Blobs, now)
 	if a.Step.State != nil {
 		keepSession(&t.Thread, r.Agent, a.Node)

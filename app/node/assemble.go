@@ -90,6 +90,7 @@ func (a *assembly) newLedger() *ledger.Ledger {
 		Observe: ledger.Observe{
 			Operation: a.numbers.Operation, Commit: a.node.indexer.observe(a.numbers.Commit), RunFinished: a.numbers.Ended,
 			AttemptStarted: a.numbers.AttemptStarted, AttemptEnded: a.numbers.AttemptEnded,
+			AttemptUsed: a.numbers.AttemptUsed,
 		},
 		Log: a.log,
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,12 @@ type Metrics struct {
 	subscribers prometheus.Gauge
 	unread      prometheus.Gauge
 
+	cost    *family[prometheus.Counter] // agent
+	tokens  *family[prometheus.Counter] // agent, kind
+	unknown *family[prometheus.Counter] // agent
+	agents  agentLabels
+	backlog *backlog
+
 	used, fullest    *prometheus.GaugeVec // quota
 	alerts, alertAge *prometheus.GaugeVec // target
 }
@@ -62,6 +69,13 @@ func NewMetrics() *Metrics {
 	}
 	m := &Metrics{
 		registry: r,
+		backlog:  newBacklog(),
+
+		cost: counters(r, "cost_usd_total", "Cost that agents reported with their steps.", "agent"),
+		tokens: counters(r, "tokens_total", "Tokens of models that agents reported with their steps: input and output; "+
+			"cache_read and cache_write are parts of input, reasoning of output.", "agent", "kind"),
+		unknown: counters(r, "effects_unknown_total",
+			"Effects of which an agent found that their outcome is unknown.", "agent"),
 
 		ended: counters(r, "runs_total", "Runs that have finished.", "agent", "status"),
 		attempts: counters(r, "attempts_total",
@@ -115,7 +129,7 @@ func NewMetrics() *Metrics {
 		Namespace: namespace, Name: "alert_oldest_seconds",
 		Help: "Age of the oldest alert of a target that is not sent yet, 0 without one.",
 	}, []string{"target"})
-	r.MustRegister(took, m.runs, m.subscribers, m.unread, m.used, m.fullest, m.alerts, m.alertAge)
+	r.MustRegister(took, m.runs, m.subscribers, m.unread, m.used, m.fullest, m.alerts, m.alertAge, m.backlog)
 	m.serve = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }
@@ -200,7 +214,7 @@ func (m *Metrics) Commit(operations int, took time.Duration) {
 
 // Ended is for ledger.Observe.
 func (m *Metrics) Ended(r *mailroom.Run) {
-	m.ended.of(r.Agent, string(r.Status), "").Inc()
+	m.ended.of(m.agents.of(r.Agent), string(r.Status), "").Inc()
 	if !r.StartedAt.IsZero() {
 		m.runSeconds.Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
 	}
@@ -219,7 +233,24 @@ func (m *Metrics) AttemptStarted(a thread.AttemptStart) {
 
 // AttemptEnded is for ledger.Observe.
 func (m *Metrics) AttemptEnded(a thread.AttemptEnd) {
-	m.attempts.of(a.Agent, string(a.Outcome), string(a.Class)).Inc()
+	m.attempts.of(m.agents.of(a.Agent), string(a.Outcome), string(a.Class)).Inc()
+}
+
+// AttemptUsed is for ledger.Observe.
+func (m *Metrics) AttemptUsed(u thread.AttemptUse) {
+	agent := m.agents.of(u.Agent)
+	add := func(to *family[prometheus.Counter], kind string, n float64) {
+		if n > 0 && !math.IsInf(n, 1) { // a counter never falls, whatever an agent reports
+			to.of(agent, kind, "").Add(n)
+		}
+	}
+	add(m.cost, "", u.Usage.CostUSD)
+	add(m.tokens, "input", float64(u.Usage.InputTokens))
+	add(m.tokens, "output", float64(u.Usage.OutputTokens))
+	add(m.tokens, "cache_read", float64(u.Usage.CacheReadTokens))
+	add(m.tokens, "cache_write", float64(u.Usage.CacheWriteTokens))
+	add(m.tokens, "reasoning", float64(u.Usage.ReasoningTokens))
+	add(m.unknown, "", float64(u.UnknownEffects))
 }
 
 // Entered is for engine.Observe, with the times of an engine.Start.

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -42,6 +43,10 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.Entered(at, at.Add(-time.Second))
 	m.AttemptEnded(thread.AttemptEnd{Agent: "echo", Outcome: thread.OutcomeComplete})
 	m.AttemptEnded(thread.AttemptEnd{Agent: "echo", Outcome: thread.OutcomeFail, Class: mailroom.ClassUnavailable})
+	m.AttemptUsed(thread.AttemptUse{Agent: "echo", UnknownEffects: 1, Usage: mailroom.Usage{
+		InputTokens: 100, OutputTokens: 20, CostUSD: 0.5, CacheReadTokens: 30, CacheWriteTokens: 4, ReasoningTokens: 5}})
+	m.AttemptUsed(thread.AttemptUse{Agent: "echo", Usage: mailroom.Usage{InputTokens: -1, CostUSD: math.Inf(1)}})
+	m.AttemptUsed(thread.AttemptUse{Agent: "echo", Usage: mailroom.Usage{OutputTokens: -1, CostUSD: math.NaN()}})
 	m.Renewal(nil)
 	m.Renewal(mailroom.Errorf(mailroom.CodeLeaseLost, "gone"))
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at, StartedAt: at.Add(time.Second),
@@ -82,6 +87,13 @@ func TestReportedEventsAreCounted(t *testing.T) {
 		`mailroom_quota_fullest_ratio{quota="threads"}`:                            "0.5",
 		`mailroom_stream_unread_bytes`:                                             "4096",
 		`mailroom_stream_subscribers`:                                              "2",
+		`mailroom_cost_usd_total{agent="echo"}`:                                    "0.5",
+		`mailroom_tokens_total{agent="echo",kind="input"}`:                         "100",
+		`mailroom_tokens_total{agent="echo",kind="output"}`:                        "20",
+		`mailroom_tokens_total{agent="echo",kind="cache_read"}`:                    "30",
+		`mailroom_tokens_total{agent="echo",kind="cache_write"}`:                   "4",
+		`mailroom_tokens_total{agent="echo",kind="reasoning"}`:                     "5",
+		`mailroom_effects_unknown_total{agent="echo"}`:                             "1",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
@@ -105,6 +117,21 @@ func TestConcurrentNewLabelsLoseNoCount(t *testing.T) {
 		name := fmt.Sprintf(`mailroom_attempts_total{agent="agent-%d",class="",outcome="complete"}`, i)
 		if got[name] != "80" {
 			t.Errorf("%s is %q, want 80", name, got[name])
+		}
+	}
+}
+
+// A worker may serve agents of any names, which must not make any number of metrics.
+func TestMetricsNameABoundedNumberOfAgents(t *testing.T) {
+	m := NewMetrics()
+	for i := range maxAgentLabels + 7 {
+		m.AttemptEnded(thread.AttemptEnd{Agent: fmt.Sprintf("agent-%d", i), Outcome: thread.OutcomeComplete})
+	}
+	m.AttemptEnded(thread.AttemptEnd{Agent: "agent-0", Outcome: thread.OutcomeComplete})
+	got := scrape(t, m)
+	for agent, want := range map[string]string{"agent-0": "2", "agent-499": "1", "agent-500": "", otherAgents: "7"} {
+		if n := got[`mailroom_attempts_total{agent="`+agent+`",class="",outcome="complete"}`]; n != want {
+			t.Errorf("agent %s has %q attempts, want %q", agent, n, want)
 		}
 	}
 }

@@ -146,6 +146,15 @@ func (h *StatsHandlers) Measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var backlog *backlogLevels
+	err = h.find.View(ctx, func(rd store.Reader) (err error) {
+		backlog, err = readBacklog(rd, h.metrics.agents.of)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	h.metrics.backlog.levels.Store(backlog)
 	h.metrics.present(runs, h.meters.OpenStreams(), h.meters.UnreadBytes())
 	h.metrics.uses(h.quotaLevels(tokens))
 	h.metrics.waiting(waiting)
