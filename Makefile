@@ -52,7 +52,7 @@ LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./torture ./eng
 	./internal/archtest ./torture/fuzz ./protocol/mcp ./agent/exec ./channel/poll ./channel/discord ./channel/irc ./stream
 
 .DEFAULT_GOAL := help
-.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover release release-twice programs compiler clean
+.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover release release-twice test-package programs compiler clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -228,6 +228,9 @@ release: ## archives, packages, image, checksums in bin/release; VERSION=0.1.0 B
 
 release-twice: ## build the release in two clones in other folders, and compare the bytes; VERSION=0.1.0 PLATFORMS=linux/amd64
 	@tools/release/twice.sh "$(VERSION)" "$(PLATFORMS)"
+
+test-package: ## as root: install, run, upgrade, remove and purge the deb in a new Debian, and run the image; OLD=0.1.0-rc.1 NEW=0.1.0-rc.2 are built; ROOT=folder of a debootstrap
+	@exec deploy/test/package.sh "$(or $(OLD),$(VERSION)-rc.1)" "$(or $(NEW),$(VERSION)-rc.2)" "$(ROOT)"
 
 cover: ## measure test coverage; details in bin/cover.html
 	@mkdir -p bin

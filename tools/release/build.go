@@ -101,13 +101,13 @@ func (r *release) readExtras(ctx context.Context, built []program) ([]entry, err
 			return nil, err
 		}
 	}
-	for _, pattern := range []string{"deploy/systemd/*.service", "deploy/systemd/*.socket"} {
-		units, err := filepath.Glob(filepath.Join(r.root, filepath.FromSlash(pattern)))
+	for _, folder := range []string{"systemd/", "systemd/user/"} {
+		units, err := filepath.Glob(filepath.Join(r.root, "deploy", filepath.FromSlash(folder), "*.service"))
 		if err != nil {
 			return nil, err
 		}
 		for _, unit := range units {
-			if err := add("systemd/"+filepath.Base(unit), "deploy/systemd/"+filepath.Base(unit)); err != nil {
+			if err := add(folder+filepath.Base(unit), "deploy/"+folder+filepath.Base(unit)); err != nil {
 				return nil, err
 			}
 		}

@@ -84,9 +84,13 @@ func (r *release) contents(b program, dir, kind, zsh string) (files.Contents, er
 	}
 	add("usr/bin/mailroom", b.mailroom, 0o755)
 	add("usr/bin/bd", b.bd, 0o755)
+	// The unit names this file, so it exists. What its owner wrote there stays at an upgrade.
+	add("etc/mailroom/mailroom.toml", filepath.Join(r.root, "deploy", "package", "mailroom.toml"), 0o644)
+	all[len(all)-1].Type = files.TypeConfigNoReplace
 	places := map[string]string{
-		"systemd": "usr/lib/systemd/system", "completions/bash": "usr/share/bash-completion/completions",
-		"completions/zsh": zsh, "completions/fish": "usr/share/fish/vendor_completions.d",
+		"systemd": "usr/lib/systemd/system", "systemd/user": "usr/lib/systemd/user",
+		"completions/bash": "usr/share/bash-completion/completions",
+		"completions/zsh":  zsh, "completions/fish": "usr/share/fish/vendor_completions.d",
 	}
 	for _, e := range r.extras {
 		at, data := "", e.data
