@@ -21,7 +21,7 @@ import (
 // browser asks for. Each event is read before the next one is caused.
 func TestAProxyThatCompressesHoldsNoEventBack(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, dir, socket, upstream string) *exec.Cmd{"caddy": caddy,
-		"nginx": nginx} {
+		"nginx": nginx, "caddy of deploy": caddyExample, "nginx of deploy": nginxExample} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// a comment would push out what is held back
@@ -31,6 +31,12 @@ func TestAProxyThatCompressesHoldsNoEventBack(t *testing.T) {
 				last = f.submit("t", "one more line of text, because short answers are not compressed")
 			}
 			behind := f.behind(run)
+			behind.open(http.StatusSwitchingProtocols, "/v1/ws", "Connection: Upgrade", "Upgrade: websocket",
+				"Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
+			large := fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 1<<20))
+			if a := behind.call("POST /v1/threads/large/messages", large); a.status/100 != 2 {
+				t.Errorf("a message of a MiB: %d %s", a.status, a.body[:min(len(a.body), 300)])
+			}
 			for _, accept := range []string{"gzip", "zstd", "gzip, deflate, br, zstd"} {
 				stream := behind.open(http.StatusOK, "/v1/threads/t/stream", "Accept-Encoding: "+accept)
 				all := behind.open(http.StatusOK, "/v1/stream", "Accept-Encoding: "+accept)
@@ -117,19 +123,55 @@ func guide(t *testing.T, proxy, upstream string) string {
 }
 
 func caddy(t *testing.T, dir, socket, upstream string) *exec.Cmd {
-	site := strings.Replace(guide(t, "Caddy", upstream), "mail.example.org {",
-		"http:// {\n\tbind unix/"+socket+"\n\tencode zstd gzip", 1)
+	return runCaddy(t, dir, strings.Replace(guide(t, "Caddy", upstream), "mail.example.org {",
+		"http:// {\n\tbind unix/"+socket+"\n\tencode zstd gzip", 1))
+}
+
+// caddyExample and nginxExample run the files of the folder deploy, without TLS on a socket.
+func caddyExample(t *testing.T, dir, socket, upstream string) *exec.Cmd {
+	return runCaddy(t, dir, example(t, "caddy/Caddyfile",
+		"{$MAILROOM_HOST:mail.example.org} {", "http:// {\n\tbind unix/"+socket,
+		"{$MAILROOM_UPSTREAM:127.0.0.1:8420}", upstream))
+}
+
+func nginxExample(t *testing.T, dir, socket, upstream string) *exec.Cmd {
+	return runNginx(t, dir, example(t, "nginx/mailroom.conf", "listen 443 ssl;", "listen unix:"+socket+";",
+		"ssl_certificate /etc/nginx/mailroom.crt;", "", "ssl_certificate_key /etc/nginx/mailroom.key;", "",
+		"http://127.0.0.1:8420;", "http://"+upstream+";"))
+}
+
+// example returns a file of the folder deploy, with texts replaced that must be there.
+func example(t *testing.T, name string, replace ...string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("../deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(text, replace[i]) {
+			t.Fatalf("%s has no %q", name, replace[i])
+		}
+		text = strings.ReplaceAll(text, replace[i], replace[i+1])
+	}
+	return text
+}
+
+func runCaddy(t *testing.T, dir, site string) *exec.Cmd {
 	config := write(t, dir, "Caddyfile", "{\n\tadmin off\n}\n"+site)
 	return exec.CommandContext(t.Context(), "caddy", "run", "--adapter", "caddyfile", "--config", config)
 }
 
 func nginx(t *testing.T, dir, socket, upstream string) *exec.Cmd {
+	site := strings.Replace(guide(t, "nginx", upstream), "listen 443 ssl;", "listen unix:"+socket+";", 1)
+	return runNginx(t, dir, regexp.MustCompile(`(?m)^\tssl_certificate.*\n`).ReplaceAllString(site, ""))
+}
+
+func runNginx(t *testing.T, dir, site string) *exec.Cmd {
 	program, err := exec.LookPath("nginx")
 	if err != nil {
 		program = "/usr/sbin/nginx"
 	}
-	site := strings.Replace(guide(t, "nginx", upstream), "listen 443 ssl;", "listen unix:"+socket+";", 1)
-	site = regexp.MustCompile(`(?m)^\tssl_certificate.*\n`).ReplaceAllString(site, "")
 	temp := ""
 	for _, of := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temp += fmt.Sprintf("\t%s_temp_path %s;\n", of, filepath.Join(dir, of))
