@@ -195,6 +195,9 @@ func (r *release) files(ctx context.Context) error {
 	}
 	var linux []program
 	for _, b := range built {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		err = errors.Join(r.writeArchive(b), r.writeBOM(b))
 		if b.os == "linux" {
 			linux = append(linux, b)

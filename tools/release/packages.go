@@ -65,8 +65,8 @@ func (r *release) overrides(contents files.Contents) nfpm.Overridables {
 		},
 		Recommends: []string{"ca-certificates"},
 	}
-	o.Deb.Compression = "xz"
-	o.RPM.Compression = "xz"
+	o.Deb.Compression = "gzip" // xz in Go takes ten times as long, for a tenth of the size
+	o.RPM.Compression = "gzip"
 	o.RPM.BuildHost = "mailroom.invalid" // the name of this machine would be in the package
 	o.RPM.Group = "System Environment/Daemons"
 	o.RPM.Summary = "Durable mailbox for agents"
