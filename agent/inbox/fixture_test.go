@@ -223,64 +223,6 @@ func text(t *testing.T, k *mailroom.Ticket) string {
 	return head.Kind + " " + head.Sender + ": " + head.Text
 }
 
-// killableStore is the store of a server that is killed before or after its n-th write to a log.
-// Later writes do not reach the store.
-type killableStore struct {
-	store.Store
-	n     int
-	after bool
-
-	mu    sync.Mutex
-	dead  bool // owned by mu
-	count int  // owned by mu
-}
-
-func (m *killableStore) isDead() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.dead
-}
-
-var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", store.ErrClosed)
-
-func (m *killableStore) Update(ctx context.Context, f func(store.Tx) error) error {
-	if m.isDead() {
-		return errKilled
-	}
-	err := m.Store.Update(ctx, func(tx store.Tx) error { return f(countingTx{tx, m}) })
-	if err == nil && m.isDead() {
-		return errKilled
-	}
-	return err
-}
-
-func (m *killableStore) View(ctx context.Context, f func(store.Reader) error) error {
-	if m.isDead() {
-		return errKilled
-	}
-	return m.Store.View(ctx, f)
-}
-
-// countingTx counts the writes of a transaction that append entries.
-type countingTx struct {
-	store.Tx
-	m *killableStore
-}
-
-func (c countingTx) Write(changes *store.Changes) error {
-	if len(changes.Entries) > 0 {
-		c.m.mu.Lock()
-		c.m.count++
-		c.m.dead = c.m.dead || c.m.count == c.m.n
-		dead := c.m.dead
-		c.m.mu.Unlock()
-		if dead && !c.m.after {
-			return errKilled
-		}
-	}
-	return c.Tx.Write(changes)
-}
-
 // jsonOf reads the first data part.
 func jsonOf(parts []mailroom.Part, v any) error {
 	for _, p := range parts {

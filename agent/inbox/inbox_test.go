@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/agent/inbox"
 	"mailroom/entry"
+	"mailroom/store/storetest"
 	"mailroom/thread"
 )
 
@@ -197,7 +198,7 @@ func TestEachCommandIsDoneOnceDespiteAKillAtAnyWrite(t *testing.T) {
 			t.Run(fmt.Sprint(n, after), func(t *testing.T) {
 				withFixture(t, func(h *fixture) {
 					h.stop()
-					m := &killableStore{Store: h.store, n: n, after: after}
+					m := &storetest.Killable{Store: h.store, N: n, After: after}
 					h.serve(m)
 					survived = h.play(m, commands)
 					if got, want := h.replies("mine"), "one|three"; got != want {
@@ -220,7 +221,7 @@ func TestEachCommandIsDoneOnceDespiteAKillAtAnyWrite(t *testing.T) {
 
 // play submits a message and the commands, each until it is accepted, with a new server after the
 // one on m has died. It reports whether that server survived.
-func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
+func (h *fixture) play(m *storetest.Killable, commands []string) (survived bool) {
 	h.t.Helper()
 	submit := func() error {
 		_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
@@ -246,19 +247,19 @@ func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
 	if got := h.run(run).Status; got != mailroom.StatusCompleted {
 		h.t.Errorf("the run is %s, want completed", got)
 	}
-	return !m.isDead()
+	return !m.IsDead()
 }
 
 // try calls f and waits until all goroutines are idle. If the server died, it repeats that on the
 // next one.
-func (h *fixture) try(m *killableStore, f func() error) {
+func (h *fixture) try(m *storetest.Killable, f func() error) {
 	h.t.Helper()
-	dead := m.isDead()
+	dead := m.IsDead()
 	err := error(nil)
 	if err = f(); err == nil {
 		h.rest()
 	}
-	if m.isDead() && !dead {
+	if m.IsDead() && !dead {
 		h.stop()
 		h.serve(h.store)
 		err = f()
