@@ -399,7 +399,11 @@ func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.S
 	}
 	in.Sender, in.Owner, in.By, in.ByServer = r.Agent, from.Owner, auth.RunToken(from.Owner), reserved.IsAgent(r.Agent)
 	in.Origin = mailroom.Origin{Via: "run", Sender: r.Agent}
-	in.From = &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)}
+	lineage := append(slices.Clone(r.Lineage), from.ID)
+	if r.Agent == reserved.Scheduler && in.Thread == from.ID {
+		lineage = r.Lineage // the timer of a schedule goes on for years
+	}
+	in.From = &Descent{Thread: from.ID, Lineage: lineage}
 	if s.Answer != mailroom.AnswerNone {
 		in.From.Caller = &mailroom.Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
 	}

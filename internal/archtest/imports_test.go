@@ -29,7 +29,10 @@ var floors = [][]string{
 		"ledger", "store/{memory,postgres,sqlite,transfer}", "doctor", "api", "issues/tracker", "alert/webpush",
 		"app/command",
 	},
-	{"engine", "stream", "agent", "channel", "client", "clients", "server/internal", "issues/mail", "app/datadir"},
+	{
+		"engine", "stream", "agent", "schedule", "channel", "client", "clients", "server/internal", "issues/mail",
+		"app/datadir",
+	},
 	{
 		"alert", "channel/chat", "issues/{bd,feed}", "server/{workers,ws}", "worker", "protocol", "web", "app/endpoint",
 		"internal/killpoint", // for torture: kills the process at a chosen point

@@ -141,12 +141,12 @@ func TestTheTreeStaysWithinItsBudgets(t *testing.T) {
 		name      string
 		got, most int
 	}{
-		{"product packages", s.product, 83},
-		{"packages", s.packages, 116},
+		{"product packages", s.product, 85},
+		{"packages", s.packages, 118},
 		{"floors", len(floors), 20},
-		{"groups of folders on the floors", groups(), 54},
+		{"groups of folders on the floors", groups(), 55},
 		{"pairs of top folders that import each other", len(s.pairs), 1},
-		{"exported names that no other package uses", len(s.unused), 175},
+		{"exported names that no other package uses", len(s.unused), 182},
 		{"lines that are too long", s.long, 520},
 	} {
 		t.Logf("%s: %d", m.name, m.got)

@@ -10,20 +10,24 @@ import (
 
 // Prefixes of ids with a meaning.
 const (
-	Alert    = "alert:"   // alerts of a target, and of a token or a subscriber to it
-	Channel  = "channel:" // state changes of a channel, and the name of the agent that delivers for it
-	Delivery = "out:"     // deliveries to a chat of a channel
-	Project  = "project:" // reservations and notifications of a project
-	Issue    = "issue:"   // an issue of the tracker
-	Audit    = "audit:"   // the audit log
+	Alert    = "alert:"    // alerts of a target, and of a token or a subscriber to it
+	Channel  = "channel:"  // state changes of a channel, and the name of the agent that delivers for it
+	Delivery = "out:"      // deliveries to a chat of a channel
+	Project  = "project:"  // reservations and notifications of a project
+	Issue    = "issue:"    // an issue of the tracker
+	Audit    = "audit:"    // the audit log
+	Schedule = "schedule:" // a schedule of a token
 )
+
+// Scheduler is the name of the agent of schedules.
+const Scheduler = "schedule"
 
 // AuditLog is the id of the thread whose log is the audit log. It has no owner, so no caller sees, writes or deletes
 // it.
 const AuditLog = Audit + "log"
 
 // prefixes returns all prefixes.
-func prefixes() []string { return []string{Alert, Channel, Delivery, Project, Issue, Audit} }
+func prefixes() []string { return []string{Alert, Channel, Delivery, Project, Issue, Audit, Schedule} }
 
 // Prefix returns the prefix that gives a normalized id a meaning, "" if it has none. Ids differ by case, so
 // "Alert:x" has none.
@@ -40,7 +44,7 @@ func Prefix(id string) string {
 // meaning.
 func ForServer(id string) bool {
 	switch Prefix(id) {
-	case Alert, Channel, Delivery, Audit:
+	case Alert, Channel, Delivery, Audit, Schedule:
 		return true
 	}
 	return false
@@ -54,6 +58,9 @@ const operator = "admin"
 func Owner(id string) string {
 	if Prefix(id) == Audit {
 		return ""
+	}
+	if owner, name := SchedulePlace(id); name != "" {
+		return owner
 	}
 	_, owner, _ := AlertPlace(id)
 	return owner
@@ -89,6 +96,19 @@ func AlertPlaceID(target, owner, row string) string {
 	return Alert + target + ":" + owner + rowMark + row
 }
 
+// ScheduleID returns the id of the thread of a schedule.
+func ScheduleID(owner, name string) string { return Schedule + owner + ":" + name }
+
+// SchedulePlace returns the owner and the name of the schedule whose thread has this id. The name is "" for the id of
+// another thread, and for an id that is no schedule's.
+func SchedulePlace(id string) (owner, name string) {
+	rest, ok := strings.CutPrefix(id, Schedule)
+	if owner, name, found := strings.Cut(rest, ":"); ok && found && owner != "" {
+		return owner, name
+	}
+	return operator, ""
+}
+
 // Agent returns the only agent that may run in a thread, or "" if any agent may. A message to such a thread reaches
 // no other agent, even if the thread was created with another one.
 func Agent(id string) string {
@@ -99,6 +119,8 @@ func Agent(id string) string {
 	switch words[0] + ":" {
 	case Alert:
 		return Alert + words[1]
+	case Schedule:
+		return Scheduler
 	case Delivery:
 		name, err := url.QueryUnescape(words[1]) // see channel.ThreadID
 		if err != nil {
@@ -112,7 +134,7 @@ func Agent(id string) string {
 // IsAgent reports whether an agent is a part of the server. A configuration and a worker cannot have an agent
 // with such a name.
 func IsAgent(agent string) bool {
-	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel)
+	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel) || agent == Scheduler
 }
 
 // IsVia reports whether a name says how the server itself, or a protocol that it speaks or may speak, created a run,
@@ -120,7 +142,7 @@ func IsAgent(agent string) bool {
 // and people rely on all.
 func IsVia(name string) bool {
 	switch name {
-	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail",
+	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail", Scheduler,
 		"a2a", "acp", "admin", "ag-ui", "agui", "ai-sdk", "api", "console", "issue", "mailroom", "responses", "server", "session", "socket", "system", "webhook", "worker":
 		return true
 	}

@@ -32,6 +32,9 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 		{project, "project:", auth.Operator, "", false},
 		{feed.Thread(config.TrackerChannel, "mr-1"), "issue:", auth.Operator, "", false},
 		{reserved.AuditLog, "audit:", "", "", true},
+		{reserved.ScheduleID(auth.Operator, "nightly"), "schedule:", auth.Operator, reserved.Scheduler, true},
+		{reserved.ScheduleID("alice", "nightly"), "schedule:", "alice", reserved.Scheduler, true},
+		{"schedule:nightly", "schedule:", auth.Operator, reserved.Scheduler, true}, // of no schedule
 		{chat, "", auth.Operator, "", false},
 		{"alert", "", auth.Operator, "", false},
 		{"Alert:phone", "", auth.Operator, "", false},
@@ -45,8 +48,8 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 }
 
 func TestOnlyPartsOfTheServerAreReservedAgents(t *testing.T) {
-	for agent, want := range map[string]bool{alert.AgentName("x"): true, channel.AgentName("x"): true, "echo": false,
-		"alert": false} {
+	for agent, want := range map[string]bool{alert.AgentName("x"): true, channel.AgentName("x"): true,
+		reserved.Scheduler: true, "echo": false, "alert": false} {
 		if got := reserved.IsAgent(agent); got != want {
 			t.Errorf("%s: got %v, want %v", agent, got, want)
 		}

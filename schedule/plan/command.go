@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/reserved"
+)
+
+// Op is what a command asks a schedule to do.
+type Op string
+
+// Operations of commands.
+const (
+	OpSet     Op = "set" // makes the schedule, or changes it
+	OpPause   Op = "pause"
+	OpResume  Op = "resume"
+	OpTrigger Op = "trigger" // sends the message now
+)
+
+// Command is a message to the thread of a schedule. Only the server sends commands: the [mailroom.Origin] of the run
+// has the name of the agent as its Via, which no token can have.
+type Command struct {
+	Op     Op     `json:"op"`
+	By     string `json:"by"`               // who asks
+	Source string `json:"source,omitempty"` // for set and resume; see State
+	Spec   *Spec  `json:"spec,omitempty"`   // for set, checked
+	Note   string `json:"note,omitempty"`   // for pause
+}
+
+// commandPart is the content of a command's message.
+type commandPart struct {
+	Command Command `json:"schedule"`
+}
+
+// Parts returns the content of the message that is the command.
+func (c Command) Parts() ([]mailroom.Part, error) {
+	raw, err := json.Marshal(commandPart{c})
+	return []mailroom.Part{{Type: "data", Data: raw}}, err
+}
+
+// ReadCommand returns the command that the input of a run has.
+func ReadCommand(input []mailroom.Message) (Command, error) {
+	for _, m := range input {
+		for _, p := range m.Parts {
+			var c commandPart
+			if p.Type == "data" && json.Unmarshal(p.Data, &c) == nil && c.Command.Op != "" {
+				return c.Command, nil
+			}
+		}
+	}
+	return Command{}, errors.New("the message has no command")
+}
+
+// Do carries out a command. s is nil if the schedule does not exist yet; Do then returns a new one. why says, for
+// people, why nothing was done.
+func Do(s *State, id string, c Command, now time.Time) (_ *State, m Moves, why string) {
+	switch {
+	case c.Op == OpSet && c.Spec == nil:
+		return s, m, "the command has no times"
+	case c.Op == OpSet && s == nil:
+		s = newState(id, c.Source, *c.Spec, now)
+		return s, s.schedule(now), ""
+	case s == nil:
+		return nil, m, "there is no such schedule"
+	case c.Op == OpSet:
+		return s, s.set(c.Source, *c.Spec, now), ""
+	case c.Op == OpPause:
+		s.Pause(c.By, c.Note, now)
+		return s, m, ""
+	case c.Op == OpResume:
+		return s, s.resume(c.Source, now), ""
+	case c.Op == OpTrigger:
+		m, ok := s.trigger(now)
+		if !ok {
+			why = fmt.Sprintf("%d runs of the schedule are open: wait for one to end, or cancel one", maxOpen)
+		}
+		return s, m, why
+	}
+	return s, m, fmt.Sprintf("the operation %q is unknown", c.Op)
+}
+
+// Read returns the state of the schedule of a thread, nil if the thread has no schedule.
+func Read(t *mailroom.Thread) (*State, error) { return Decode(t.State[reserved.Scheduler]) }
+
+// Decode returns the state that an agent has kept, nil if it has kept none.
+func Decode(raw json.RawMessage) (*State, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	s := &State{}
+	if err := json.Unmarshal(raw, s); err != nil {
+		return nil, fmt.Errorf("decode the state of a schedule: %w", err)
+	}
+	return s, nil
+}

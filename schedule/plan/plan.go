@@ -1,0 +1,122 @@
+package plan
+
+import "time"
+
+// Advance accounts for the occurrences up to now: each is due, or skipped with a reason, or waits in Buffered. It does
+// nothing while the schedule is paused. If the clock has gone back, nothing is due until it is where it was, so that
+// no occurrence is sent twice.
+func (s *State) Advance(now time.Time) (m Moves) {
+	if s.Paused != nil {
+		return m
+	}
+	times, err := s.Spec.times()
+	if err != nil { // the database of time zones has changed
+		s.Pause(Server, err.Error(), now)
+		return Moves{Paused: s.Paused}
+	}
+	if !s.Buffered.IsZero() && len(s.Open)+len(s.Due) == 0 {
+		s.Due = append(s.Due, Fire{Nominal: s.Buffered})
+		s.Buffered = time.Time{}
+	}
+	if edge := now.Add(-s.Spec.Window); edge.After(s.Since) {
+		m.skip(count(times, skipMissed, s.Since, edge))
+		s.Since = edge
+	}
+	for _, at := range s.due(times, now, &m) {
+		s.send(at, &m)
+	}
+	s.record(m.Skips)
+	m.Add(s.schedule(now))
+	return m
+}
+
+// due returns the occurrences to send, moves Since to the last one that is due, and skips those that CatchUp leaves
+// out.
+func (s *State) due(times occurrences, now time.Time, m *Moves) (all []time.Time) {
+	keep := maxOpen
+	if s.Spec.CatchUp == catchUpOne {
+		keep = 1
+	}
+	for at := times.Next(s.Since); !at.IsZero() && !at.After(now); at = times.Next(at) {
+		ready := at.Add(s.Spec.delay(s.ID, times, at))
+		if ready.After(now) {
+			break
+		}
+		s.Since = at
+		if s.Spec.CatchUp == catchUpNone && now.Sub(ready) > onTime {
+			m.skip(Skip{Reason: skipMissed, First: at, Last: at, Count: 1})
+			continue
+		}
+		if len(all) == keep {
+			m.skip(Skip{Reason: skipSuperseded, First: all[0], Last: all[0], Count: 1})
+			all = all[1:]
+		}
+		all = append(all, at)
+	}
+	return all
+}
+
+// send makes an occurrence due, unless runs of earlier ones are open.
+func (s *State) send(at time.Time, m *Moves) {
+	open := len(s.Open) + len(s.Due)
+	if open == 0 || s.Spec.Overlap == overlapAll && open < maxOpen {
+		s.Due = append(s.Due, Fire{Nominal: at})
+		return
+	}
+	if s.Spec.Overlap == overlapOne {
+		at, s.Buffered = s.Buffered, at // the later one waits
+	}
+	if !at.IsZero() {
+		m.skip(Skip{Reason: skipOverlap, First: at, Last: at, Count: 1})
+	}
+}
+
+// schedule returns when the schedule next sends itself a message, if the message that is on its way comes later or
+// none is. A message that turns out to come early does nothing, so none is ever taken back.
+func (s *State) schedule(now time.Time) (m Moves) {
+	if !s.Tick.After(now) {
+		s.Tick = time.Time{} // it is being handled, or about to be
+	}
+	at := s.NextFire()
+	if at.IsZero() || !s.Tick.IsZero() && !at.Before(s.Tick) {
+		return m
+	}
+	s.Tick = at
+	return Moves{Tick: at}
+}
+
+// NextFire returns when the next occurrence is sent; the zero time if no time follows, or while the schedule is paused.
+func (s *State) NextFire() time.Time {
+	times, err := s.Spec.times()
+	if err != nil || s.Paused != nil {
+		return time.Time{}
+	}
+	at := times.Next(s.Since)
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(s.Spec.delay(s.ID, times, at))
+}
+
+// count returns a skip for the occurrences after since, up to and including to. Its Count is 0 without occurrences.
+func count(times occurrences, why Reason, since, to time.Time) Skip {
+	k := Skip{Reason: why}
+	for at := times.Next(since); !at.IsZero() && !at.After(to); at = times.Next(at) {
+		if k.Count == maxCounted {
+			k.More, k.Last = true, to
+			break
+		}
+		if k.Count == 0 {
+			k.First = at
+		}
+		k.Last, k.Count = at, k.Count+1
+	}
+	return k
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
