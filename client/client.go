@@ -33,6 +33,8 @@ import (
 type Client struct {
 	Work     Work     // calls of worker processes
 	Projects Projects // reservations and notifications
+	// Schedules send a message at their times.
+	Schedules Schedules
 
 	// Set by [New].
 	base    string
@@ -98,7 +100,7 @@ func New(baseURL, token string, opts ...Option) *Client {
 		set(&o)
 	}
 	c := &Client{base: strings.TrimRight(baseURL, "/"), token: token, http: o.http, options: o}
-	c.Work, c.Projects = Work{c}, Projects{c}
+	c.Work, c.Projects, c.Schedules = Work{c}, Projects{c}, Schedules{c}
 	return c
 }
 

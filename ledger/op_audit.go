@@ -38,7 +38,7 @@ type Action struct {
 
 type actionKey struct{}
 
-// WithAction returns a context whose ChangeCursor and [Groups.Open] record the action if they change a row. The
+// WithAction returns a context whose ChangeCursor, Submit and [Groups.Open] record the action if they change a row. The
 // function of a ChangeCursor is called before and may fill the action in.
 func WithAction(ctx context.Context, a *Action) context.Context {
 	return context.WithValue(ctx, actionKey{}, a)

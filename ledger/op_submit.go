@@ -62,11 +62,16 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 		}
 		o.runs, o.audits = runs, true
 	}
+	action := actionOf(ctx)
+	o.audits = o.audits || action != nil
 	return run(ctx, l, o, func(tx *transaction) (store.Submitted, error) {
 		begin := len(tx.rows.thread(in.Thread).Entries())
 		out, err := tx.submit(in, true)
 		if err == nil && o.audits {
 			err = recordDecisions(tx, tx.rows.thread(in.Thread), begin)
+		}
+		if err == nil && action != nil {
+			err = recordAction(tx, action)
 		}
 		return out, err
 	})

@@ -59,7 +59,7 @@ func alertRules() map[string]accessRule {
 func accessRules() map[string]accessRule {
 	const read, submit, decide = auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide
 	const admin = auth.PermissionAdmin
-	const projects = "TestAProjectNeedsAccess"
+	const projects, schedules = "TestAProjectNeedsAccess", "TestSchedulesOfOthersAreNotFound"
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfAllThreadsShowsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	rules := map[string]accessRule{
 		"GET /healthz": {}, "GET /readyz": {}, "GET /v1/search": {need: read, shown: "TestASearchFindsWhatIsVisible"},
@@ -118,6 +118,14 @@ func accessRules() map[string]accessRule {
 		"POST /v1/links":                            {token: true},
 		"POST /v1/tokens/limited":                   {token: true, body: `{"scopes":["read"],"expires_at":"2100-01-01T00:00:00Z"}`},
 		"GET /v1/session":                           {token: true}, "DELETE /v1/session": {token: true},
+
+		"GET /v1/schedules":                {need: read, shown: schedules},
+		"GET /v1/schedules/{name}":         {need: read, shown: schedules},
+		"POST /v1/schedules":               {need: submit, body: `{"name":"x","spec":{"text":"x"}}`, shown: schedules},
+		"POST /v1/schedules/{name}/pause":  {need: submit, body: `{}`, shown: schedules},
+		"POST /v1/schedules/{name}/resume": {need: submit, shown: schedules},
+		"POST /v1/schedules/{name}/run":    {need: submit, shown: schedules},
+		"DELETE /v1/schedules/{name}":      {need: submit, shown: schedules},
 
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
 		"GET /v1/tokens":           {token: true},

@@ -95,7 +95,12 @@ func (s *Server) registerGroups(rt router) {
 	rt.messages(&messageHandlers{
 		alerts: o.Parts.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, maxPage: o.Limits.MaxPage,
 	})
-	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, streams: o.Streams, slots: s.streamSlots, life: s.life})
+	runs := &runHandlers{ledger: o.Ledger.Runs, find: find, streams: o.Streams, slots: s.streamSlots, life: s.life}
+	rt.runs(runs)
+	rt.schedules(&scheduleHandlers{
+		messages: o.Ledger.Messages, threads: o.Ledger.Threads, operator: s.tokens.operatorToken(), find: find,
+		agents: agents, runs: runs, within: o.Limits.Commands,
+	})
 	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find})
 	rt.agents(agents)
 	rt.lists(asked.Lists)

@@ -6,6 +6,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/project"
+	"mailroom/schedule/plan"
 	"mailroom/server/internal/request"
 	"mailroom/server/workers"
 	"mailroom/thread"
@@ -17,7 +18,8 @@ type boundTable map[string]bound
 
 func allBounds() boundTable {
 	all := boundTable{}
-	for _, part := range []boundTable{boundsOfSubmits(), boundsOfWork(), boundsOfProjects(), boundsOfParameters()} {
+	for _, part := range []boundTable{boundsOfSubmits(), boundsOfWork(), boundsOfProjects(), boundsOfSchedules(),
+		boundsOfParameters()} {
 		maps.Copy(all, part)
 	}
 	return all
@@ -115,6 +117,17 @@ func boundsOfProjects() boundTable {
 	}
 }
 
+func boundsOfSchedules() boundTable {
+	return boundTable{
+		"ScheduleSpec.cron": byRule(plan.MaxCron), "ScheduleSpec.zone": maxChars(mailroom.MaxThreadID),
+		"ScheduleSpec.every": maxChars(maxDuration), "ScheduleSpec.at": maxChars(maxDuration),
+		"ScheduleSpec.jitter": maxChars(maxDuration), "ScheduleSpec.timeout": maxChars(maxDuration),
+		"ScheduleSpec.window": maxChars(maxDuration),
+		"ScheduleSpec.text":   maxJSON(plan.MaxSpec), "ScheduleSpec.options": maxJSON(plan.MaxSpec),
+		"ScheduleSpec.metadata": maxJSON(plan.MaxSpec),
+	}
+}
+
 func boundsOfParameters() boundTable {
 	return boundTable{
 		"path.thread": byRule(mailroom.MaxThreadID), "path.run": maxChars(maxID), "path.message": maxChars(maxID),
@@ -128,6 +141,6 @@ func boundsOfParameters() boundTable {
 		"query.q":    byRule(request.MaxFilter),
 		"query.kind": maxItems(maxKinds), "query.kind[]": maxChars(mailroom.MaxLabel), "query.run": maxChars(maxID),
 		"query.project": byRule(project.MaxProject), "query.agent": maxChars(project.MaxName),
-		"query.timeout": maxChars(maxDuration),
+		"query.timeout": maxChars(maxDuration), "query.owner": maxChars(auth.MaxTokenName),
 	}
 }

@@ -81,7 +81,8 @@ func startStore(
 		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string {
 			return []string{"echo", "codex"}
 		}},
-		Parts: server.Parts{Metrics: f.metrics},
+		Parts:  server.Parts{Metrics: f.metrics},
+		Limits: server.Limits{Commands: 10 * time.Millisecond}, // no engine carries out any
 	}
 	for _, c := range change {
 		c(&o)

@@ -113,6 +113,7 @@ type Limits struct {
 	IdleTimeout   time.Duration // of a connection between two requests: 2 min
 	Heartbeat     time.Duration // interval of a stream's comments and a socket's pings: 10 s
 	Grace         time.Duration // for requests to finish at shutdown: 10 s
+	Commands      time.Duration // for an agent of the server to carry out a request: 10 s
 	Connections   int           // open connections: 4,096
 	PerAddress    int           // open connections from one address: 512; no limit for loopback and with BehindProxy
 	Bodies        int           // bytes of all request bodies in memory: 64 MiB
@@ -160,6 +161,7 @@ func (l *Limits) fill() {
 		{&l.IdleTimeout, 2 * time.Minute},
 		{&l.Heartbeat, 10 * time.Second},
 		{&l.Grace, 10 * time.Second},
+		{&l.Commands, 10 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.unset

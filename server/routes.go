@@ -217,6 +217,21 @@ func (rt router) projects(h *projectHandlers) {
 		h.acknowledge)
 }
 
+func (rt router) schedules(h *scheduleHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/schedules", "list-schedules", "List schedules, by owner and name", h.list)
+	route(rt, auth.PermissionRead, "GET /v1/schedules/{name}", "get-schedule",
+		"Show a schedule, its next times and what became of its last messages", h.get)
+	route(rt, auth.PermissionSubmit, "POST /v1/schedules", "put-schedule",
+		"Make a schedule, which sends a message at its times, or change it", h.put)
+	route(rt, auth.PermissionSubmit, "POST /v1/schedules/{name}/pause", "pause-schedule", "Pause a schedule", h.pause)
+	route(rt, auth.PermissionSubmit, "POST /v1/schedules/{name}/resume", "resume-schedule",
+		"End the pause of a schedule; what was due in between is skipped", h.resume)
+	route(rt, auth.PermissionSubmit, "POST /v1/schedules/{name}/run", "run-schedule",
+		"Send the message of a schedule now, also while it is paused", h.trigger)
+	route(rt, auth.PermissionSubmit, "DELETE /v1/schedules/{name}", "delete-schedule",
+		"Delete a schedule with its log; the runs that it sent go on", h.remove)
+}
+
 func (rt router) tokens(h *tokenHandlers) {
 	handle(rt,
 		withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token",

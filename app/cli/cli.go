@@ -13,8 +13,8 @@ func Commands(con *command.Console) []*cobra.Command {
 		agentCommand(con), agentsCommand(con), answerCommand(con), approveCommand(con), attachCommand(con),
 		auditCommand(con), contextCommand(con), denyCommand(con), failuresCommand(con), interruptCommand(con),
 		licensesCommand(con), mcpCommand(con), nodesCommand(con), openCommand(con), pairCommand(con),
-		pluginCommand(con),
-		projectCommand(con), runCommand(con), runsCommand(con), searchCommand(con), sendCommand(con),
+		pluginCommand(con), projectCommand(con), runCommand(con), runsCommand(con), scheduleCommand(con),
+		searchCommand(con), sendCommand(con),
 		statsCommand(con), statusCommand(con), stopCommand(con), tailCommand(con), threadsCommand(con),
 		ticketsCommand(con), tokenCommand(con), versionCommand(con), workersCommand(con),
 	}

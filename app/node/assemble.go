@@ -17,9 +17,11 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/webhook"
 	"mailroom/engine"
+	"mailroom/internal/reserved"
 	"mailroom/internal/retry"
 	"mailroom/internal/version"
 	"mailroom/ledger"
+	"mailroom/schedule"
 	"mailroom/server"
 	"mailroom/server/operate"
 	"mailroom/stream"
@@ -143,16 +145,19 @@ func (a *assembly) newLanes() (lanes []*engine.Engine) {
 	return lanes
 }
 
-// newDeliveries returns the engine that sends replies and alerts, or nil. Replies and alerts have their own engine,
-// so that long runs of agents cannot delay them.
+// maxSchedules is how many schedules are brought up to date at the same time. Each takes a few commits.
+const maxSchedules = 16
+
+// newDeliveries returns the engine of the server's own agents, which send replies, alerts and the messages of
+// schedules. They have their own engine, so that long runs of agents cannot delay them.
 func (a *assembly) newDeliveries() *engine.Engine {
 	n := a.node
 	agents := deliveryAgents(n.channels)
 	maps.Copy(agents, a.alertAgents())
-	if len(agents) == 0 {
-		return nil
+	agents[reserved.Scheduler] = engine.Agent{
+		Agent: schedule.New(n.ledger, auth.NewOperator(a.options.Token)), Deadline: deliveryDeadline, Limit: maxSchedules,
 	}
-	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets)
+	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules
 	return engine.New(n.ledger.LaneWorkers(0), a.bus, a.engineOptions(agents, runs))
 }
 

@@ -25,10 +25,13 @@ func bodies() map[string]string {
 		"cancel-run":       `{"children":true}`,
 		"cancel-runs":      `{"q":"status:queued","dry_run":true}`,
 		"retry-runs":       `{"q":"status:failed error:\"no route\""}`,
-		"pause-agent":      `{"reason":"The provider has an outage."}`,
-		"claim":            `{"worker":"{worker}","agents":["coder"],"max":1,"round":1,"wait":"20s"}`,
-		"renew-worker":     `{"round":2,"held":["{claim}"]}`,
-		"leave-worker":     `{"entered":["{claim}"]}`,
+		"put-schedule": `{"name":"report","spec":{"cron":"0 7 * * 1-5","zone":"Europe/Berlin","thread":"inbox",` +
+			`"agent":"echo","text":"Summarize what is new."}}`,
+		"pause-schedule": `{"note":"holidays"}`,
+		"pause-agent":    `{"reason":"The provider has an outage."}`,
+		"claim":          `{"worker":"{worker}","agents":["coder"],"max":1,"round":1,"wait":"20s"}`,
+		"renew-worker":   `{"round":2,"held":["{claim}"]}`,
+		"leave-worker":   `{"entered":["{claim}"]}`,
 		"append": `{"number":1,"step":{"name":"outline","checkpoint":{"chapter":1},"progress":0.5,` +
 			`"usage":{"input_tokens":900,"output_tokens":120,"cost_usd":0.004}},` +
 			`"effects":[{"kind":"effect.intended","body":{"name":"publish","input":"page notes"}}]}`,

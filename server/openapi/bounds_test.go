@@ -232,7 +232,8 @@ func (f *fixture) sized(
 // allows, and values just above each bound. No request may fail the server, values above a bound
 // are refused, and no response exceeds a page.
 func TestTheLargestInputsAreAnswered(t *testing.T) {
-	f := start(t)
+	f := start(t, scheduling)
+	f.runSchedules()
 	d := f.describe()
 	sent := 0
 	for n, op := range d.operations() {

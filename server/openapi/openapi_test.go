@@ -64,6 +64,9 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 		if strings.HasSuffix(operation, "-question") {
 			w["link"] = f.link(w["ticket"])
 		}
+	case "get-schedule", "pause-schedule", "resume-schedule", "run-schedule", "delete-schedule":
+		w["name"] = "weekly"
+		f.call("POST /v1/schedules", `{"name":"weekly","spec":{"every":"168h","text":"go"}}`)
 	case "pause-agent":
 		w["agent"] = "spare"
 	case "resume-agent":
@@ -213,7 +216,8 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, ids
 // TestEveryOperationAnswersAsDescribed calls each operation with a client that knows only the
 // description, and checks request and response against it.
 func TestEveryOperationAnswersAsDescribed(t *testing.T) {
-	f := start(t)
+	f := start(t, scheduling)
+	f.runSchedules()
 	d := f.describe()
 	f.submit("failed", `{"text":"x","metadata":{"team":"a"},"options":{"a":1}}`)
 	f.settle(f.claim(), thread.Settle{

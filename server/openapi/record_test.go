@@ -40,7 +40,7 @@ func TestTheExamplesEqualTheAnswersOfAServer(t *testing.T) {
 	}{map[string]reference.Example{}, recordRefusals(t)}
 	for _, op := range d.operations() {
 		t.Run(op.ID, func(t *testing.T) {
-			f := start(t, otherProtocols)
+			f := start(t, otherProtocols, scheduling)
 			recorded.Operations[op.ID] = f.record(d, op)
 		})
 	}
@@ -222,6 +222,12 @@ func (f *fixture) seed(operation string) map[string]string {
 		f.submit("nightly", `{"text":"Check the links."}`)
 		f.settle(f.claim(), thread.Settle{Outcome: thread.OutcomeFail,
 			Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no route to docs.example.org")}})
+	}
+	if strings.HasSuffix(operation, "-schedule") || operation == "list-schedules" {
+		f.runSchedules()
+		if operation == "list-schedules" {
+			f.call("POST /v1/schedules", bodies()["put-schedule"])
+		}
 	}
 	switch operation {
 	case "stream-run":

@@ -18,9 +18,13 @@ import (
 	"mailroom/alert/target"
 	"mailroom/alert/webpush"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/channel/webhook"
+	"mailroom/engine"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
+	"mailroom/schedule"
 	"mailroom/server"
 	"mailroom/server/operate"
 	"mailroom/store"
@@ -37,6 +41,7 @@ type fixture struct {
 	t      *testing.T
 	url    string
 	ledger *ledger.Ledger
+	bus    *bus.Bus
 	http   *http.Transport
 	round  int64
 }
@@ -44,7 +49,7 @@ type fixture struct {
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	notices := bus.New()
-	f := &fixture{t: t, http: &http.Transport{}}
+	f := &fixture{t: t, bus: notices, http: &http.Transport{}}
 	f.ledger = ledger.New(memory.New(), ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -64,6 +69,7 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 			Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(t, f.ledger),
 			Protocols: map[string]server.Protocol{webhook.Route: hook},
 		},
+		Limits: server.Limits{Commands: 10 * time.Millisecond}, // no engine carries out any
 	}
 	for _, c := range change {
 		c(&o)
@@ -89,6 +95,26 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 		}
 	})
 	return f
+}
+
+// scheduling lets a server wait for the engine that [fixture.runSchedules] starts.
+func scheduling(o *server.Options) { o.Limits.Commands = patience }
+
+// runSchedules runs the agent of schedules.
+func (f *fixture) runSchedules() {
+	f.t.Helper()
+	e := engine.New(f.ledger.Workers(), f.bus, engine.Options{Agents: map[string]engine.Agent{
+		reserved.Scheduler: {Agent: schedule.New(f.ledger, auth.NewOperator(token)), Version: "0123456789ab"},
+	}})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	f.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			f.t.Error(err)
+		}
+	})
 }
 
 // alerts has one target, whose messages no engine sends.
