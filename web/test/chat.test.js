@@ -292,11 +292,11 @@ describe('the chat page', () => {
     await person.page.locator('#recent button').waitFor();
     await person.page.getByRole('button', { name: 'New thread' }).focus();
     const reached = [];
-    for (let i = 0; i < 6; i++) {
+    for (let i = 0; i < 8; i++) {
       await keyboard.press('Tab');
       reached.push(await person.page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
     }
-    assert.match(reached.join('|'), /^hello.*by name\|goto-id\|leave\|.*text\|agent/);
+    assert.match(reached.join('|'), /^hello.*by name\|goto-id\|leave\|Manual\|API reference\|.*text\|agent/);
     await person.page.getByLabel('Open or start a thread by its name').focus();
     await keyboard.type('by name');
     await keyboard.press('Enter');
