@@ -78,6 +78,7 @@ type turn struct {
 	session mailroom.Session
 	now     time.Time
 	state   *plan.State // nil: there is no schedule yet
+	gone    string      // why the rights of the schedule have ended; "": they have not
 	moves   plan.Moves  // to commit
 	entries []mailroom.AgentEntry
 }
@@ -104,6 +105,14 @@ func (t *turn) move(ctx context.Context) (reply string, err error) {
 	if err != nil {
 		return "", permanent(err)
 	}
+	switch command.Op {
+	case plan.OpSet, plan.OpResume:
+		t.gone = "" // the schedule gets the rights of who asks
+	case plan.OpTrigger:
+		if t.gone != "" {
+			return t.gone, nil
+		}
+	}
 	state, moves, why := plan.Do(t.state, t.session.Run().Thread, command, t.now)
 	t.state = state
 	t.moves.Add(moves)
@@ -123,9 +132,9 @@ func (t *turn) account(ctx context.Context) error {
 	for _, f := range t.state.Open {
 		ids = append(ids, f.Run)
 	}
-	runs, gone := map[string]*mailroom.Run{}, ""
+	runs := map[string]*mailroom.Run{}
 	err := t.agent.ledger.View(ctx, func(r store.Reader) (err error) {
-		if gone, err = t.agent.rightsEnded(r, t.state, t.now); err != nil || len(ids) == 0 {
+		if t.gone, err = t.agent.rightsEnded(r, t.state, t.now); err != nil || len(ids) == 0 {
 			return err
 		}
 		found, err := r.Runs(store.RunQuery{IDs: ids})
@@ -137,8 +146,8 @@ func (t *turn) account(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if gone != "" && t.state.Paused == nil {
-		t.state.Pause(plan.Server, gone, t.now)
+	if t.gone != "" && t.state.Paused == nil {
+		t.state.Pause(plan.Server, t.gone, t.now)
 		t.add(kindPaused, t.state.Paused)
 	}
 	for _, id := range ids {
@@ -219,8 +228,8 @@ func (t *turn) append(ctx context.Context, name string, sends []mailroom.Send) e
 // sendDue sends what is due, each in a commit of its own, because one that is refused must not keep the others back.
 func (t *turn) sendDue(ctx context.Context) error {
 	for t.state != nil && len(t.state.Due) > 0 {
-		if fire := t.state.Due[0]; t.state.Paused != nil && !fire.Manual {
-			t.moves.Add(t.state.Refuse(plan.SkipPaused, "", t.now))
+		if fire := t.state.Due[0]; t.gone != "" || t.state.Paused != nil && !fire.Manual {
+			t.moves.Add(t.state.Refuse(plan.SkipPaused, t.gone, t.now))
 			if err := t.append(ctx, "skip", nil); err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/server/internal/request"
 	"mailroom/server/operate"
 	"mailroom/store"
@@ -77,8 +78,10 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 		return nil, err
 	}
 	// The agents that send alerts are left out: GET /v1/alerts shows each as a target with its pause, even while no
-	// server runs it.
-	maps.DeleteFunc(agents, func(name string, _ *api.Agent) bool { return alert.IsAgent(name) })
+	// server runs it. So is the agent of schedules, to which no messages are sent.
+	maps.DeleteFunc(agents, func(name string, _ *api.Agent) bool {
+		return alert.IsAgent(name) || name == reserved.Scheduler
+	})
 	out := api.Page[api.Agent]{Items: []api.Agent{}}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[name]

@@ -148,7 +148,8 @@ func TestDescribedRefusalsAreMade(t *testing.T) {
 	}
 	tokens["small"] = small.Secret
 	mustCall[api.Reserved](f, "POST /v1/reservations", `{"project":"p","names":["c"],"holder":"x"}`)
-	made := slices.Concat([]string{"stream-all 404 not_found"}, refusedUploads(t), refusedAtLimits(t))
+	made := slices.Concat([]string{"stream-all 404 not_found"}, refusedUploads(t), refusedAtLimits(t),
+		refusedSchedules(t))
 	for _, p := range slices.Concat(refusalsOfThreads(), refusalsOfWork(), refusalsOfOthers()) {
 		as, route := f.withToken(tokens[p.as]), fillIDs(p.route, ids)
 		if p.twice != "" {

@@ -135,9 +135,11 @@ func (h *scheduleHandlers) do(
 	owner, name := reserved.SchedulePlace(id)
 	who := requestOf(ctx).who
 	c.By = who.Name
-	var err error
-	if c.Source, err = h.source(ctx, owner); err != nil {
-		return nil, err
+	if c.Op == plan.OpSet || c.Op == plan.OpResume {
+		var err error
+		if c.Source, err = h.source(ctx, owner); err != nil {
+			return nil, err
+		}
 	}
 	parts, err := c.Parts()
 	if err != nil {
@@ -189,7 +191,7 @@ func (h *scheduleHandlers) source(ctx context.Context, owner string) (id string,
 		return err
 	})
 	if err == nil && id == "" {
-		err = mailroom.Errorf(mailroom.CodeConflict, "token %s has ended: its schedules can only be deleted", owner)
+		err = mailroom.Errorf(mailroom.CodeConflict, "token %s has ended: its schedules can only be paused and deleted", owner)
 	}
 	return id, err
 }

@@ -153,3 +153,43 @@ func TestARefusedScheduleSaysWhatToUse(t *testing.T) {
 		t.Errorf("made %+v", got.Items)
 	}
 }
+
+// refusedSchedules makes the refusals that operations.md has of schedules.
+func refusedSchedules(t *testing.T) (made []string) {
+	f := startScheduling(t)
+	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
+	eve := f.withToken(f.createToken("eve", "", scopesWithout("")...))
+	const hers, theirs = `{"name":"report","spec":{"every":"1h","text":"hers"}}`, "/v1/schedules/report"
+	mustCall[api.ScheduleChanged](ann, "POST /v1/schedules", hers)
+	limited := ann.withToken(mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited",
+		fmt.Sprintf(`{"scopes":["read","submit"],"expires_at":%q}`, inAnHour())).Secret)
+	want := func(line string, a response) {
+		t.Helper()
+		part := strings.Fields(line)
+		if got := fmt.Sprint(part[0], " ", a.status, " ", a.problem(t).Code); got != line {
+			t.Errorf("%s: got %s: %s", line, got, a.body)
+		}
+		made = append(made, line)
+	}
+	want("list-schedules 403 forbidden", eve.call("GET /v1/schedules?owner=ann", ""))
+	want("put-schedule 403 forbidden", limited.call("POST /v1/schedules", hers))
+	want("put-schedule 413 too_large", ann.call("POST /v1/schedules",
+		`{"name":"x","spec":{"every":"1h","text":"`+strings.Repeat("x", 9000)+`"}}`))
+	want("put-schedule 422 unserved", ann.call("POST /v1/schedules",
+		`{"name":"x","spec":{"every":"1h","text":"x","agent":"nosuch"}}`))
+	for op, route := range map[string]string{"get": "GET " + theirs, "pause": "POST " + theirs + "/pause",
+		"resume": "POST " + theirs + "/resume", "run": "POST " + theirs + "/run", "delete": "DELETE " + theirs} {
+		body := ""
+		if op == "pause" {
+			body = `{}`
+		}
+		want(op+"-schedule 404 not_found", eve.call(route, body))
+		want(op+"-schedule 403 forbidden", eve.call(route+"?owner=ann", body))
+	}
+	if got := f.call("DELETE /v1/tokens/ann", ""); got.status > 299 {
+		t.Fatal(got.body)
+	}
+	want("resume-schedule 409 conflict", f.call("POST "+theirs+"/resume?owner=ann", ""))
+	want("run-schedule 409 conflict", f.call("POST "+theirs+"/run?owner=ann", ""))
+	return made
+}

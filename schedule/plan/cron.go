@@ -42,9 +42,12 @@ func parseCron(expr string, zone *time.Location) (occurrences, error) {
 	if err := checkCronForm(fields); err != nil {
 		return nil, err
 	}
-	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor |
-		cron.Extended | cron.DowOrDom).WithMaxSearchYears(maxSearchYears)
-	parsed, err := parser.Parse(strings.Join(fields, " "))
+	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor |
+		cron.Extended | cron.DowOrDom)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := parser.WithMaxSearchYears(maxSearchYears).Parse(strings.Join(fields, " "))
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, suggest(expr))
 	}

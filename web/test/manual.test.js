@@ -31,7 +31,7 @@ const questions = [
   ['two agents edit the same file', 'learn/share-a-repository', 'tracker'],
   ['move from sqlite to postgres', 'guides/postgresql'],
   ['maximum message size', 'reference/limits'],
-  ['schedule a run for later', 'faq'],
+  ['schedule a run for later', 'faq', 'guides/schedules'],
   ['limit spending', 'faq', 'guides/many-agents'],
   ['backup and restore', 'guides/backup'],
 ];
