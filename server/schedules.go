@@ -191,7 +191,7 @@ func (h *scheduleHandlers) source(ctx context.Context, owner string) (id string,
 		return err
 	})
 	if err == nil && id == "" {
-		err = mailroom.Errorf(mailroom.CodeConflict, "token %s has ended: its schedules can only be paused and deleted", owner)
+		err = mailroom.Errorf(mailroom.CodeConflict, "token %s has ended: pause or delete its schedules", owner)
 	}
 	return id, err
 }
