@@ -42,7 +42,7 @@ at /mcp.`,
 	}
 	cmd.Flags().StringVar(&thread, "thread", "",
 		fmt.Sprintf("thread that is the inbox (default $MAILROOM_INBOX or %s)", mcp.DefaultThread))
-	cmd.Flags().BoolVar(&ownToken, "own-token", false, "never use the operator's token, which the data folder has")
+	cmd.Flags().BoolVar(&ownToken, "own-token", false, "never use the token of the data folder or of the current context")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		id, err := check.ThreadID(cmp.Or(thread, con.Env("MAILROOM_INBOX"), mcp.DefaultThread))
 		if err != nil {
@@ -53,12 +53,14 @@ at /mcp.`,
 	return cmd
 }
 
-// serveMCP serves the tools until standard input ends or ctx is done. With ownToken their calls fail where only the
-// operator's token is known.
+// serveMCP serves the tools until standard input ends or ctx is done. With ownToken their calls fail where only a token
+// of the user is known: that of the data folder, or of the current context.
 func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken bool) error {
 	own := *con // the dialer changes it
-	if err := endpoint.Fix(&own); err != nil {
-		return command.Errorf(command.ExitUsage, "", "%w", err)
+	if !ownToken {
+		if err := endpoint.Fix(&own); err != nil {
+			return command.Errorf(command.ExitUsage, "", "%w", err)
+		}
 	}
 	o := clientDialer{con: &own, ownToken: ownToken}
 	s := mcp.New(mcp.Options{
@@ -75,7 +77,7 @@ func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken
 // clientDialer finds the server again for each call, because the server may have started or moved since the last
 // call.
 type clientDialer struct {
-	ownToken bool // refuse the operator's
+	ownToken bool // refuse the user's
 
 	mu     sync.Mutex
 	con    *command.Console  // owned by mu
@@ -86,7 +88,11 @@ type clientDialer struct {
 func (o *clientDialer) dial() (*client.Client, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	d, err := endpoint.Find(o.con)
+	find := endpoint.Find
+	if o.ownToken {
+		find = endpoint.FindNamed
+	}
+	d, err := find(o.con)
 	if e, ok := errors.AsType[*command.Error](err); ok && e.Hint != "" {
 		return nil, errors.New(e.Error() + ": " + e.Hint)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -65,6 +66,23 @@ func TestThePluginHasAnInboxAndNoneOfTheOperatorsRights(t *testing.T) {
 	if !strings.Contains(refused, "no token of its own") ||
 		!strings.Contains(refused, "token create NAME --scope read,submit,decide") {
 		t.Errorf("with the operator's token: %q, want it refused", refused)
+	}
+	operator, err := h.dir.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir() // of a user whose current context has the rights of the operator
+	contexts := fmt.Sprintf("current = \"work\"\n[contexts.work]\nurl = %q\ntoken = %q\n", h.server.url, operator)
+	if err := os.MkdirAll(filepath.Join(home, ".config/mailroom"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".config/mailroom/contexts.toml"), []byte(contexts), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused = h.startPluginServer("HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "XDG_STATE_HOME=").
+		call("inbox_peek", nil, &peeked)
+	if !strings.Contains(refused, "no server on "+home) {
+		t.Errorf("with the token of the current context: %q, want it unused", refused)
 	}
 	var out bytes.Buffer
 	code, stderr := h.run(t.Context(), &out, "token", "create", "claude", "--scope", "read,submit,decide")
