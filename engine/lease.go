@@ -84,6 +84,10 @@ func (e *Engine) renew(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, e.options.Lease)
 		defer cancel()
 		r := call(ctx)
+		// A renewal whose time is over is not answered, whatever code the store gave to that.
+		if r.err != nil && errors.Is(r.err, ctx.Err()) {
+			r.err = ctx.Err()
+		}
 		r.sent = sent
 		e.renewed <- r
 	})
