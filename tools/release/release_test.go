@@ -199,8 +199,10 @@ func TestTheImageHasCertificates(t *testing.T) {
 
 // The scripts of packages know what dpkg and rpm tell them.
 func TestTheScriptsOfPackagesRun(t *testing.T) {
-	programs := t.TempDir()
-	for name, text := range map[string]string{"systemctl": "exit 0", "cat": "exec /bin/cat"} {
+	programs, system := t.TempDir(), t.TempDir()
+	// systemctl knows patterns for units that run, and none for files of units.
+	const systemctl = `case "$1 $*" in (disable*[*]*) echo "disable takes no pattern: $*" >&2; exit 1;; esac`
+	for name, text := range map[string]string{"systemctl": systemctl, "cat": "exec /bin/cat"} {
 		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +216,12 @@ func TestTheScriptsOfPackagesRun(t *testing.T) {
 		{"prerm", "remove", "", ""}, {"prerm", "upgrade", "0.1.0", ""}, {"prerm", "0", "", ""},
 		{"postrm", "remove", "", ""}, {"postrm", "0", "", ""},
 	} {
-		cmd := exec.CommandContext(t.Context(), "/bin/sh", "../../deploy/package/"+test.script, test.word, test.old)
+		text, err := os.ReadFile("../../deploy/package/" + test.script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := strings.ReplaceAll(string(text), "/run/systemd/system", system) // systemd is at work
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, test.script, test.word, test.old)
 		// No program is found but a systemctl and a cat of this test, so nothing of this machine is restarted.
 		cmd.Env = []string{"PATH=" + programs}
 		out, err := cmd.CombinedOutput()
