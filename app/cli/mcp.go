@@ -54,7 +54,7 @@ at /mcp.`,
 }
 
 // serveMCP serves the tools until standard input ends or ctx is done. With ownToken their calls fail where only a token
-// of the user is known: that of the data folder, or of the current context.
+// of the user is known: of the data folder, or of the current context.
 func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken bool) error {
 	own := *con // the dialer changes it
 	if !ownToken {
