@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs the deb of one version in a Debian that has nothing of ours, runs the server by the command line of its unit,
 # as a user without rights, upgrades it to another version with a run at work, removes and purges it. Then it runs the
-# program of the image in an empty root, as the image's user and as root. It needs root, debootstrap and the network.
+# image in an empty root by its own command, as the image's user and as root. It needs root, debootstrap, iproute2 and
+# the network.
 #
 # Not run here: systemd, because a root folder has none at work. The unit's sandbox is not applied, and what the
 # package's scripts tell systemd is not told.
@@ -38,11 +39,13 @@ release() {
 
 inside() { chroot "$debian" "$@"; }
 
+enter=(chroot) # how a server enters its root folder
+
 # start ROOT USER DATA COMMAND… starts a server in a root folder of its own, and waits until it is ready.
 start() {
 	local at=$1 user=$2 data=$3
 	shift 3
-	unshare --mount --pid --fork --kill-child chroot --userspec="$user:$user" "$at" "$@" 2>>"$work/log" &
+	unshare --mount --pid --fork --kill-child "${enter[@]}" --userspec="$user:$user" "$at" "$@" 2>>"$work/log" &
 	server=$!
 	for _ in $(seq 300); do
 		if [ -s "$at$data/server.json" ]; then return; fi
@@ -115,28 +118,38 @@ inside dpkg -P mailroom
 for at in var/lib/mailroom etc/mailroom; do
 	[ ! -e "$debian/$at" ] || fail "$at is still there"
 done
-inside sh -c 'find / -xdev -iname "*mailroom*" -not -path "/proc/*" | grep -v "^/var/log" || echo "nothing is left"'
+left=$(inside find / -xdev -iname "*mailroom*" -not -path "/proc/*" -not -path "/var/log/*")
+[ -z "$left" ] || fail "the package has left $left"
 
 for user in 65532 0; do
 	say "the image, as user $user"
 	image=$work/image-$user
 	mkdir -p "$image" "$work/oci"
 	tar -xf "$new"/*_oci.tar -C "$work/oci"
-	# The one layer of the image for this machine: the largest blob of its architecture's manifest.
-	layer=$(python3 - "$work/oci" "$(dpkg --print-architecture)" <<'PY'
-import json, sys
+	# The one layer of the image for this machine, and how it starts.
+	settings=$(python3 - "$work/oci" "$(dpkg --print-architecture)" <<'PY'
+import json, shlex, sys
 root, arch = sys.argv[1:]
 blob = lambda d: json.load(open(root + "/blobs/sha256/" + d.split(":")[1]))
 index = blob(json.load(open(root + "/index.json"))["manifests"][0]["digest"])
 manifest = blob(next(m for m in index["manifests"] if m["platform"]["architecture"] == arch)["digest"])
 config = blob(manifest["config"]["digest"])["config"]
-print(manifest["layers"][0]["digest"].split(":")[1], config["User"], *config["Entrypoint"], file=sys.stderr)
-print(manifest["layers"][0]["digest"].split(":")[1])
+print("layer=" + manifest["layers"][0]["digest"].split(":")[1])
+print("data=" + shlex.quote(config["WorkingDir"]))
+print("variables=(" + shlex.join(config["Env"]) + ")")
+print("words=(" + shlex.join(config["Entrypoint"] + config["Cmd"]) + ")")
 PY
 	)
+	eval "$settings"
+	echo "${variables[*]} ${words[*]}"
 	tar -xzf "$work/oci/blobs/sha256/$layer" -C "$image"
-	start "$image" $user /var/lib/mailroom /usr/bin/mailroom serve --data /var/lib/mailroom --listen 127.0.0.1:0
-	chroot --userspec=$user:$user "$image" /usr/bin/mailroom --data /var/lib/mailroom send "hello from the image"
+	# The image listens on all addresses: here on those of a network of its own, which nothing else reaches.
+	program=$(command -v chroot)
+	enter=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh
+		env -i "${variables[@]}" MAILROOM_BEHIND_PROXY=true "$program")
+	start "$image" $user "$data" "${words[@]}"
+	nsenter --target "$(pgrep -P "$server")" --net env -i "${variables[@]}" \
+		"$program" --userspec=$user:$user "$image" /usr/bin/mailroom send "hello from the image"
 	stop
 done
 say "done"

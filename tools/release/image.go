@@ -19,7 +19,7 @@ import (
 
 const (
 	nonroot = 65532 // user and group of the image, the number that other images without a system use
-	dataDir = "/var/lib/mailroom"
+	dataDir = "/data"
 )
 
 // writeImage writes an image for the processors of programs as an archive with an OCI layout. The image has the
@@ -106,8 +106,10 @@ func (r *release) imageOf(b program) (v1.Image, error) {
 	file.OS, file.Architecture, file.Created = b.os, b.arch, v1.Time{Time: r.time}
 	file.Config = v1.Config{
 		User: fmt.Sprintf("%d:%[1]d", nonroot), WorkingDir: dataDir, Labels: labels,
-		Env:        []string{"PATH=/usr/bin", "HOME=" + dataDir, "MAILROOM_DATA=" + dataDir},
-		Entrypoint: []string{"/usr/bin/mailroom"}, Cmd: []string{"serve", "--listen", "0.0.0.0:8420"},
+		// The address is a variable, because manifests replace the command.
+		Env: []string{"PATH=/usr/bin", "HOME=" + dataDir, "MAILROOM_DATA=" + dataDir,
+			"MAILROOM_LISTEN=0.0.0.0:8420"},
+		Entrypoint: []string{"/usr/bin/mailroom"}, Cmd: []string{"serve"},
 		ExposedPorts: map[string]struct{}{"8420/tcp": {}}, Volumes: map[string]struct{}{dataDir: {}},
 		StopSignal: "SIGTERM",
 	}
@@ -126,7 +128,7 @@ func (r *release) rootOf(b program) []entry {
 		{name: "etc/ssl/certs/ca-certificates.crt", data: certificates()},
 		{name: "usr/share/doc/mailroom/NOTICES", data: r.notices},
 		{name: "tmp/", mode: 0o1777},
-		{name: "var/lib/mailroom/", owner: nonroot, mode: 0o700},
+		{name: dataDir[1:] + "/", owner: nonroot, mode: 0o700},
 	}
 }
 

@@ -197,6 +197,43 @@ func TestTheImageHasCertificates(t *testing.T) {
 	}
 }
 
+// The files for compose and Kubernetes start the image of a release and the one of the Dockerfile.
+func TestTheImageStartsAsTheDockerfileSays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var r release
+	image, err := r.imageOf(program{mailroom: file, bd: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := got.Config
+	env := slices.DeleteFunc(slices.Clone(c.Env), func(v string) bool { return !strings.HasPrefix(v, "MAILROOM_") })
+	for _, line := range []string{
+		"USER " + c.User, "ENV " + strings.Join(env, " "), "STOPSIGNAL " + c.StopSignal, "VOLUME " + dataDir,
+		fmt.Sprintf("ENTRYPOINT %q", c.Entrypoint), fmt.Sprintf("CMD %q", c.Cmd),
+	} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("the Dockerfile does not say %s", line)
+		}
+	}
+	if _, ok := c.Volumes[dataDir]; !ok {
+		t.Errorf("the volumes are %v", c.Volumes)
+	}
+	if !slices.ContainsFunc(r.rootOf(program{}), func(e entry) bool { return e.name == "data/" && e.owner == nonroot }) {
+		t.Error("the image has no folder for the data")
+	}
+}
+
 // The scripts of packages know what dpkg and rpm tell them.
 func TestTheScriptsOfPackagesRun(t *testing.T) {
 	programs, system := t.TempDir(), t.TempDir()
