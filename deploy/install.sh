@@ -5,7 +5,8 @@
 #   MAILROOM_BASE      address of the releases: https://…, or file:///folder of one
 #   MAILROOM_VERSION   version to install (default below)
 #   INSTALL_DIR        folder for the programs (default ~/.local/bin)
-#   MAILROOM_PUBKEY    public key of minisign; with it, an unsigned or wrongly signed release is refused
+#   MAILROOM_PUBKEY    public key of minisign; with it, an unsigned or wrongly signed release is refused. An address that
+#                      begins with http:// needs it, unless it is of this machine
 #
 # It needs curl or wget for addresses of the web, tar, and sha256sum or shasum. It never uses sudo and changes no
 # profile of a shell.
@@ -25,6 +26,15 @@ have() { command -v "$1" >/dev/null 2>&1; }
 fetch() {
 	case $BASE in
 	file://*) cp "${BASE#file://}/$1" "$work/$1" 2>/dev/null ;;
+	https://*) # also after a redirect
+		if have curl; then
+			curl -fsSL --proto '=https' --proto-redir '=https' -o "$work/$1" "$BASE/$1"
+		elif have wget; then
+			wget -q --max-redirect=0 -O "$work/$1" "$BASE/$1"
+		else
+			fail "needs curl or wget"
+		fi
+		;;
 	*)
 		if have curl; then
 			curl -fsSL --proto '=https,http' -o "$work/$1" "$BASE/$1"
@@ -66,7 +76,12 @@ verify() {
 main() {
 	[ -n "$BASE" ] || fail "set MAILROOM_BASE to the address of the releases, such as file:///folder/with/a/release"
 	case $BASE in
-	https://* | http://* | file://*) ;;
+	https://* | file://*) ;;
+	http://127.0.0.1[:/]* | http://localhost[:/]*) ;;
+	http://*)
+		# Who can change the release on its way can change its checksums.
+		[ -n "${MAILROOM_PUBKEY:-}" ] || fail "$BASE is not encrypted: set MAILROOM_PUBKEY, or use https://"
+		;;
 	*) fail "MAILROOM_BASE is $BASE; use an address that begins with https:// or file://" ;;
 	esac
 	case $(uname -s) in

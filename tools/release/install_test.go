@@ -84,6 +84,8 @@ func TestTheScriptInstallsNothingThatItCannotCheck(t *testing.T) {
 	}{
 		"no address":         {settings: []string{"MAILROOM_BASE="}, want: "set MAILROOM_BASE"},
 		"an unknown address": {settings: []string{"MAILROOM_BASE=ftp://example.org"}, want: "begins with https://"},
+		"not encrypted":      {settings: []string{"MAILROOM_BASE=http://example.org/mailroom"}, want: "set MAILROOM_PUBKEY"},
+		"this machine":       {settings: []string{"MAILROOM_BASE=http://127.0.0.1:1"}, want: "cannot read"},
 		"no such folder":     {settings: []string{"MAILROOM_BASE=file:///no/such/folder"}, want: "cannot read"},
 		"no such version":    {settings: []string{"MAILROOM_VERSION=9.9.9"}, want: "cannot read"},
 		"not signed": {settings: []string{"MAILROOM_PUBKEY=RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"},
