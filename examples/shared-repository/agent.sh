@@ -3,6 +3,8 @@
 # Start it again after any kill: it goes on with the issue that it holds.
 set -eu
 me=$1 clone=$2
+# What is in no commit is dropped below, so another repository is refused.
+[ -d "$clone/../origin.git" ] || { echo "$clone is no clone of setup.sh" >&2; exit 2; }
 cd "$clone"
 export BD_ACTOR="$me" BEADS_AGENT_NAME="$me"
 
