@@ -83,6 +83,8 @@ async function handle(request, response) {
   if (path === '/' && request.method === 'GET') return file(response, new URL(user ? 'public/chat.html' : 'public/sign-in.html', import.meta.url));
   if (request.method !== 'GET' && request.headers['sec-fetch-site'] !== 'same-origin') return response.writeHead(403).end('not from this page');
   if (path === '/sign-in' && request.method === 'POST') {
+    // Anybody can send this form. Node reads no more of a body than its length says.
+    if (!(Number(request.headers['content-length']) <= 65_536)) return response.writeHead(413, { connection: 'close' }).end('the form is too long');
     const form = new URLSearchParams(await text(request));
     const name = form.get('name') ?? '';
     const good = passwords.has(name) && passwords.get(name) === form.get('password');
