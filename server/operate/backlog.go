@@ -80,7 +80,7 @@ func newBacklog() *backlog {
 		due: desc("oldest_due_seconds", "Time for which the first due run has waited for a worker, 0 without one."),
 		queue: desc("queue_runs", "Queued runs, the oldest 500, by agent and by what each waits for in the end.",
 			"agent", "cause"),
-		tickets: desc("tickets_open", "Open tickets that a person decides, counted up to 1,000.", "kind"),
+		tickets: desc("tickets_open", "Open tickets that a person decides, counted up to 1,000 or 4 MiB.", "kind"),
 		oldest: desc("ticket_oldest_seconds", "Age of the oldest open ticket that a person decides, 0 without one.",
 			"kind"),
 	}
