@@ -11,13 +11,19 @@ import (
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/check"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 	"mailroom/thread"
 )
 
-// Cancel ends a run, or asks it to stop if a worker holds it.
+// Cancel ends a run, or asks it to stop if a worker holds it. Runs of the agent of schedules are its timers and
+// commands: only that agent's name cancels them, when a schedule is deleted, because a schedule without its timer would
+// end without a word.
 func (l *Ledger) Cancel(ctx context.Context, id, by string) (*mailroom.Run, error) {
 	return l.onRun(ctx, "cancel", id, func(tx *transaction, t *thread.State) (*mailroom.Run, error) {
+		if r := t.Run(id); r != nil && r.Agent == reserved.Scheduler && by != reserved.Scheduler {
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "run %s belongs to a schedule: pause or delete the schedule", id)
+		}
 		return t.Cancel(id, by, tx.now())
 	})
 }

@@ -88,7 +88,7 @@ func (t *turn) move(ctx context.Context) (reply string, err error) {
 	if err := t.account(ctx); err != nil {
 		return "", err
 	}
-	if run := t.session.Run(); run.Origin.Via != reserved.Scheduler {
+	if run := t.session.Run(); run.Origin.Via != reserved.ViaSchedule {
 		if run.Origin.Via != "run" && run.Origin.Via != "wake" {
 			reply = "This thread belongs to a plan. It is changed by the schedule's own commands and requests."
 		}
@@ -113,7 +113,7 @@ func (t *turn) move(ctx context.Context) (reply string, err error) {
 			return t.gone, nil
 		}
 	}
-	state, moves, why := plan.Do(t.state, t.session.Run().Thread, command, t.now)
+	state, moves, why := plan.Do(t.state, t.session.Run().Thread, command, t.session.Run().CreatedAt, t.now)
 	t.state = state
 	t.moves.Add(moves)
 	if why == "" {
@@ -211,6 +211,12 @@ func (t *turn) append(ctx context.Context, name string, sends []mailroom.Send) e
 	state, err := json.Marshal(t.state)
 	if err != nil {
 		return permanent(err)
+	}
+	for len(state) > mailroom.MaxState && len(t.state.Results) > 0 { // errors with characters that are long in JSON
+		t.state.Results = t.state.Results[1:]
+		if state, err = json.Marshal(t.state); err != nil {
+			return permanent(err)
+		}
 	}
 	err = t.session.Append(ctx, mailroom.Step{
 		Name: name, State: state, Sends: sends, Entries: t.entries, Checkpoint: json.RawMessage(`{"planned":true}`),

@@ -143,7 +143,7 @@ func (h *fixture) command(id string, c plan.Command, key ...string) error {
 	_, err = h.ledger.Submit(h.t.Context(), thread.Submit{
 		Thread: id, Agent: reserved.Scheduler, Messages: []thread.NewMessage{{Parts: parts}}, Sender: owner, Owner: owner,
 		Key: strings.Join(key, ""), By: auth.RunToken(owner), ByServer: true,
-		Origin: mailroom.Origin{Via: reserved.Scheduler, Sender: owner},
+		Origin: mailroom.Origin{Via: reserved.ViaSchedule, Sender: owner},
 	})
 	return err
 }

@@ -150,7 +150,7 @@ func (h *scheduleHandlers) do(
 	out, err := h.messages.Submit(ledger.WithAction(ctx, &done), thread.Submit{
 		Thread: id, Agent: reserved.Scheduler, Messages: []thread.NewMessage{{Parts: parts}}, Sender: who.Name,
 		Owner: owner, By: who, ByServer: true, Priority: &first,
-		Origin: mailroom.Origin{Via: reserved.Scheduler, Sender: who.Name, RequestID: requestOf(ctx).id},
+		Origin: mailroom.Origin{Via: reserved.ViaSchedule, Sender: who.Name, RequestID: requestOf(ctx).id},
 	})
 	if err != nil {
 		return nil, err
@@ -259,11 +259,14 @@ func (h *scheduleHandlers) list(
 				out.Next = &rows[i-1].ID
 				break
 			}
+			if !requestOf(ctx).who.CanSee(t) {
+				continue
+			}
 			state, err := plan.Read(t)
 			if err != nil {
 				return err
 			}
-			if state != nil && requestOf(ctx).who.CanSee(t) {
+			if state != nil {
 				out.Items = append(out.Items, plan.Show(state, time.Now()))
 			}
 		}
@@ -294,7 +297,7 @@ func (h *scheduleHandlers) remove(ctx context.Context, in *getScheduleInput) (_ 
 			return nil, err
 		}
 		for _, run := range open { // the newest first, so that none starts when the one before it ends
-			if _, err := h.runs.ledger.Cancel(ctx, run.ID, requestOf(ctx).who.Name); err != nil &&
+			if _, err := h.runs.ledger.Cancel(ctx, run.ID, reserved.Scheduler); err != nil &&
 				mailroom.CodeOf(err) != mailroom.CodeConflict { // it has ended
 				return nil, err
 			}

@@ -6,10 +6,14 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/internal/reserved"
 )
 
 // Edit replaces the content of an unread message. The run that holds the message must be loaded.
 func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error {
+	if err := t.checkEditable(); err != nil {
+		return err
+	}
 	if err := checkParts("", parts, typesOfSubmit()); err != nil {
 		return err
 	}
@@ -27,6 +31,9 @@ func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error
 
 // Retract withdraws an unread message. Retracting the last message of a run cancels the run.
 func (t *State) Retract(message string, now time.Time) error {
+	if err := t.checkEditable(); err != nil {
+		return err
+	}
 	r, in, err := t.Runs.findUnread(message)
 	if err != nil {
 		return err
@@ -40,6 +47,15 @@ func (t *State) Retract(message string, now time.Time) error {
 	}
 	t.schedule(now)
 	return nil
+}
+
+// checkEditable refuses to change the messages of a schedule: they are commands that the server has checked, and its
+// timer.
+func (t *State) checkEditable() error {
+	if reserved.Prefix(t.ID) != reserved.Schedule {
+		return nil
+	}
+	return mailroom.Errorf(mailroom.CodeForbidden, "messages of thread %q are the server's: change the schedule", t.ID)
 }
 
 // countInputs returns the number of inputs that were not retracted.

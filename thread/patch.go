@@ -39,6 +39,9 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	if err := p.checkDelivery(&t.Thread, t.Owner); err != nil {
 		return err
 	}
+	if p.DropSession && reserved.Prefix(t.ID) == reserved.Schedule {
+		return mailroom.Errorf(mailroom.CodeForbidden, "thread %q keeps a schedule, and no session: delete the schedule", t.ID)
+	}
 	if p.DropSession && t.Worker != "" {
 		return mailroom.Errorf(mailroom.CodeConflict,
 			"a run of thread %q is at work in its session; interrupt it first", t.ID)

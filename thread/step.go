@@ -397,11 +397,14 @@ func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.S
 	if s.Delay > 0 {
 		in.NotBefore = now.Add(s.Delay).Truncate(time.Microsecond)
 	}
-	in.Sender, in.Owner, in.By, in.ByServer = r.Agent, from.Owner, auth.RunToken(from.Owner), reserved.IsAgent(r.Agent)
+	in.Sender, in.Owner, in.By = r.Agent, from.Owner, auth.RunToken(from.Owner)
+	in.ByServer = reserved.IsAgent(r.Agent) && r.Agent != reserved.Scheduler // a user chose where a schedule sends
 	in.Origin = mailroom.Origin{Via: "run", Sender: r.Agent}
 	lineage := append(slices.Clone(r.Lineage), from.ID)
 	if r.Agent == reserved.Scheduler && in.Thread == from.ID {
 		lineage = r.Lineage // the timer of a schedule goes on for years
+		in.MaxCrashes = new(int)
+		*in.MaxCrashes = mailroom.MaxLost
 	}
 	in.From = &Descent{Thread: from.ID, Lineage: lineage}
 	if s.Answer != mailroom.AnswerNone {

@@ -100,6 +100,8 @@ func (s *submission) checkCreate() error {
 		return errNoThread(id)
 	}
 	switch {
+	case s.in.Origin.Via == "wake" && reserved.Prefix(id) == reserved.Schedule: // it was deleted while a run was open
+		return errNoThread(id)
 	case s.ofServer() && reserved.ForServer(id) && s.in.Owner == reserved.Owner(id):
 		return nil
 	case reserved.ForServer(id), !s.ofServer() && !by.Has(auth.PermissionAdmin):

@@ -320,6 +320,9 @@ func scheduleNextCommand(con *command.Console) *cobra.Command {
 		}
 		spec.Text = "-"
 		now := time.Now()
+		if spec.Every != "" {
+			spec.Anchor = &now
+		}
 		read, err := plan.ReadSpec(&spec, now)
 		if err != nil {
 			return command.UsageErrorf(cmd, "%v", err)

@@ -19,8 +19,12 @@ const (
 	Schedule = "schedule:" // a schedule of a token
 )
 
-// Scheduler is the name of the agent of schedules.
-const Scheduler = "schedule"
+// Scheduler is the name of the agent of schedules. It has a colon, so no configuration and no worker can serve it, and
+// no token has the name.
+const Scheduler = Schedule + "clock"
+
+// ViaSchedule is the Via of the server's commands to schedules.
+const ViaSchedule = "schedule"
 
 // AuditLog is the id of the thread whose log is the audit log. It has no owner, so no caller sees, writes or deletes
 // it.
@@ -142,7 +146,7 @@ func IsAgent(agent string) bool {
 // and people rely on all.
 func IsVia(name string) bool {
 	switch name {
-	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail", Scheduler,
+	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail", ViaSchedule,
 		"a2a", "acp", "admin", "ag-ui", "agui", "ai-sdk", "api", "console", "issue", "mailroom", "responses", "server", "session", "socket", "system", "webhook", "worker":
 		return true
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // Command is a message to the thread of a schedule. Only the server sends commands: the [mailroom.Origin] of the run
-// has the name of the agent as its Via, which no token can have.
+// has a Via that no token can have.
 type Command struct {
 	Op     Op     `json:"op"`
 	By     string `json:"by"`               // who asks
@@ -57,17 +57,27 @@ func ReadCommand(input []mailroom.Message) (Command, error) {
 
 // Do carries out a command. s is nil if the schedule does not exist yet; Do then returns a new one. why says, for
 // people, why nothing was done.
-func Do(s *State, id string, c Command, now time.Time) (_ *State, m Moves, why string) {
+//
+// accepted is when the command was submitted. A new schedule begins then, so that one that is carried out late accounts
+// for the times in between.
+func Do(s *State, id string, c Command, accepted, now time.Time) (_ *State, m Moves, why string) {
+	if c.Op == OpSet {
+		if c.Spec == nil {
+			return s, m, "the command has no times"
+		}
+		if err := c.Spec.Check(accepted); err != nil {
+			return s, m, err.Error()
+		}
+		c.Spec.anchor(s, accepted)
+	}
 	switch {
-	case c.Op == OpSet && c.Spec == nil:
-		return s, m, "the command has no times"
 	case c.Op == OpSet && s == nil:
-		s = newState(id, c.Source, *c.Spec, now)
-		return s, s.schedule(now), ""
+		s = newState(id, c.Source, *c.Spec, accepted)
+		return s, s.Advance(now), ""
 	case s == nil:
 		return nil, m, "there is no such schedule"
 	case c.Op == OpSet:
-		return s, s.set(c.Source, *c.Spec, now), ""
+		return s, s.set(c.Source, *c.Spec, accepted, now), ""
 	case c.Op == OpPause:
 		s.Pause(c.By, c.Note, now)
 		return s, m, ""

@@ -51,8 +51,7 @@ func parseCron(expr string, zone *time.Location) (occurrences, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, suggest(expr))
 	}
-	hourly := len(fields) == 5 && (strings.HasPrefix(fields[1], "*") || strings.Contains(fields[1], "/")) ||
-		fields[0] == "@hourly"
+	hourly := len(fields) == 5 && strings.HasPrefix(fields[1], "*") || fields[0] == "@hourly"
 	return cronTimes{parsed, zone, hourly}, nil
 }
 

@@ -18,7 +18,7 @@ func (s *State) Advance(now time.Time) (m Moves) {
 		s.Due = append(s.Due, Fire{Nominal: s.Buffered})
 		s.Buffered = time.Time{}
 	}
-	if edge := now.Add(-s.Spec.Window); edge.After(s.Since) {
+	if edge := now.Add(-s.Spec.Window - s.Spec.Jitter); edge.After(s.Since) {
 		m.skip(count(times, skipMissed, s.Since, edge))
 		s.Since = edge
 	}
@@ -81,9 +81,15 @@ func (s *State) schedule(now time.Time) (m Moves) {
 	if at.IsZero() || !s.Tick.IsZero() && !at.Before(s.Tick) {
 		return m
 	}
+	if most := now.Add(maxTick); at.After(most) {
+		at = most // a held run keeps the log from being purged
+	}
 	s.Tick = at
 	return Moves{Tick: at}
 }
+
+// maxTick is how far ahead the message of a schedule to itself is.
+const maxTick = 24 * time.Hour
 
 // NextFire returns when the next occurrence is sent; the zero time if no time follows, or while the schedule is paused.
 func (s *State) NextFire() time.Time {

@@ -18,8 +18,9 @@ const (
 	maxName    = 60 // characters
 	MaxSpec    = 8 << 10
 	MaxCron    = 200 // characters
-	maxOpen    = 20  // runs that were sent and have not ended
-	maxResults = 10  // that are kept
+	maxJitter  = 24 * time.Hour
+	maxOpen    = 20 // runs that were sent and have not ended
+	maxResults = 10 // that are kept
 	minEvery   = time.Minute
 	maxEvery   = 10 * 366 * 24 * time.Hour
 	maxWindow  = 7 * 24 * time.Hour
@@ -122,9 +123,6 @@ func (s *Spec) Check(now time.Time) error {
 	if err := s.checkPolicies(); err != nil {
 		return err
 	}
-	if s.Every > 0 && s.Anchor.IsZero() {
-		s.Anchor = now.UTC().Truncate(time.Second)
-	}
 	if s.Window == 0 {
 		s.Window = defaultWindow
 		if !s.At.IsZero() {
@@ -167,8 +165,8 @@ func (s *Spec) checkTimes() error {
 		return check.TooLarge("cron", fmt.Sprintf("is longer than %d characters", MaxCron), utf8.RuneCountInString(s.Cron))
 	case !s.Anchor.IsZero() && s.Every == 0:
 		return check.Invalid("anchor", "is only for every", s.Anchor.Format(time.RFC3339))
-	case s.Jitter < 0:
-		return check.Invalid("jitter", "is negative", s.Jitter.String())
+	case s.Jitter < 0 || s.Jitter > maxJitter:
+		return check.Invalid("jitter", fmt.Sprintf("is not between 0 and %s", maxJitter), s.Jitter.String())
 	case !s.Start.IsZero() && !s.End.IsZero() && !s.End.After(s.Start):
 		return check.Invalid("end", "is not after start", s.End.Format(time.RFC3339))
 	}
@@ -270,7 +268,7 @@ func (s *Spec) times() (occurrences, error) {
 	var times occurrences
 	switch {
 	case s.Every > 0:
-		times = interval{s.Anchor, s.Every}
+		times = interval{later(s.Anchor, time.Unix(0, 0)), s.Every} // without an anchor until the schedule is made
 	case !s.At.IsZero():
 		times = once{s.At.UTC()}
 	default:
@@ -305,8 +303,7 @@ func (s *Spec) whenField() string {
 // Note returns what people often read otherwise in the times, "" if there is nothing of this kind.
 func (s *Spec) Note() string {
 	fields := strings.Fields(s.Cron)
-	if len(fields) != 5 || strings.HasPrefix(fields[2], "*") || strings.HasPrefix(fields[4], "*") ||
-		fields[2] == "?" || fields[4] == "?" {
+	if len(fields) != 5 || strings.Trim(fields[2], "*?") == "" || strings.Trim(fields[4], "*?") == "" {
 		return ""
 	}
 	return fmt.Sprintf("it fires on each day of month %s, and also on each day of week %s: cron joins the two by or",
@@ -326,6 +323,18 @@ func (s *Spec) NextTimes(after time.Time, n int) (all []time.Time, err error) {
 		all = append(all, after)
 	}
 	return all, nil
+}
+
+// anchor sets the anchor of an interval that has none: the one of the schedule before, if only other things change, so
+// that a repeated change does not put its times off for ever.
+func (s *Spec) anchor(before *State, now time.Time) {
+	if s.Every == 0 || !s.Anchor.IsZero() {
+		return
+	}
+	s.Anchor = now.UTC().Truncate(time.Second)
+	if before != nil && before.Spec.Every == s.Every {
+		s.Anchor = before.Spec.Anchor
+	}
 }
 
 // delay returns the jitter of an occurrence of the schedule id.

@@ -100,15 +100,19 @@ func newState(id, source string, spec Spec, now time.Time) *State {
 }
 
 // set changes what the schedule sends and when. Occurrences up to now follow the old spec.
-func (s *State) set(source string, spec Spec, now time.Time) (m Moves) {
+func (s *State) set(source string, spec Spec, accepted, now time.Time) (m Moves) {
 	if s.Paused == nil {
 		s.Spec.Jitter = 0 // what is due is not put off: the new spec does not know it
 		m = s.Advance(now)
 	} else {
 		m = s.passOver(now)
 	}
-	s.Source, s.Spec, s.Since, s.Failures = source, spec, later(s.Since, now), 0
-	m.Add(s.schedule(now))
+	since := later(s.Since, now)
+	if !spec.At.IsZero() {
+		since = accepted // its only time may have passed since then, or the clock has gone back
+	}
+	s.Source, s.Spec, s.Since, s.Failures = source, spec, since, 0
+	m.Add(s.Advance(now))
 	return m
 }
 

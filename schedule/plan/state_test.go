@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,7 @@ func anySpec(t *rapid.T, now time.Time) Spec {
 	if err := s.Check(now); err != nil {
 		t.Fatal(err)
 	}
+	s.anchor(nil, now)
 	return s
 }
 
@@ -202,10 +204,13 @@ func (w *world) end() {
 // set changes the schedule. The model keeps the occurrences of the former one.
 func (w *world) set() {
 	spec, before, all := anySpec(w.t, w.now), w.state, w.occurrences()
-	w.handle(func(s *State) Moves { return s.set("source", spec, w.now) })
+	w.handle(func(s *State) Moves { return s.set("source", spec, w.now, w.now) })
 	if w.state != before {
 		w.from = w.state.Since
 		w.model = slices.DeleteFunc(all, func(at time.Time) bool { return at.After(w.from) })
+		// The clock may have gone back: the new times are others, also where they are equal.
+		maps.DeleteFunc(w.sent, func(at time.Time, _ int) bool { return at.After(w.from) })
+		maps.DeleteFunc(w.skips, func(at time.Time, _ Reason) bool { return at.After(w.from) })
 	}
 }
 
@@ -259,5 +264,19 @@ func TestTheStateStaysSmall(t *testing.T) {
 	raw, err := json.Marshal(s)
 	if err != nil || len(raw) > mailroom.MaxState {
 		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+}
+
+func TestATimeThatPassesBeforeTheCommandIsCarriedOutCounts(t *testing.T) {
+	accepted := time.Date(2026, 3, 7, 20, 0, 0, 0, time.UTC)
+	spec := Spec{At: accepted.Add(30 * time.Second), Text: "go"}
+	c := Command{Op: OpSet, Spec: &spec}
+	s, _, why := Do(nil, "schedule:admin:x", c, accepted, accepted.Add(time.Minute))
+	if why != "" || len(s.Due) != 1 {
+		t.Errorf("a new schedule has %+v due: %s", s.Due, why)
+	}
+	s, _, why = Do(newState("schedule:admin:x", "", Spec{Every: time.Hour, Window: time.Hour}, accepted), "", c, accepted, accepted.Add(time.Minute))
+	if why != "" || len(s.Due) != 1 {
+		t.Errorf("a changed schedule has %+v due: %s", s.Due, why)
 	}
 }

@@ -26,7 +26,7 @@ func scheduleMutants() []mutant {
 		{"a schedule survives its token", "schedule/agent.go",
 			"row.ID() == s.Source && ", "", "schedule", "^TestAScheduleEndsWithTheTokenThatMadeIt$"},
 		{"anybody commands a schedule", "schedule/agent.go",
-			"run.Origin.Via != reserved.Scheduler {", "false && run.Origin.Via != reserved.Scheduler {", "schedule",
+			"run.Origin.Via != reserved.ViaSchedule {", "false && run.Origin.Via != reserved.ViaSchedule {", "schedule",
 			"^TestOnlyTheServerSendsCommands$"},
 		{"a chain of messages to itself ends a schedule", "thread/step.go",
 			"		lineage = r.Lineage // the timer", "		_ = r.Lineage // the timer", "schedule",

@@ -16,7 +16,7 @@ async function readAll(signal) {
 }
 
 /** Agents that the server has for itself, by the beginning of their names. */
-const internal = ({ name }) => /^(channel|alert|out|project|issue):/.test(name);
+const internal = ({ name }) => /^(channel|alert|out|project|issue|schedule):/.test(name);
 
 /** @type {Record<string, { title: string, of: (agent: any) => boolean }>} */
 const SHOW = {
