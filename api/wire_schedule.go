@@ -10,7 +10,7 @@ import (
 // ScheduleSpec says when a schedule sends its message, and where to. It has exactly one of cron, every and at.
 type ScheduleSpec struct {
 	Cron   string     `json:"cron,omitempty" example:"0 7 * * 1-5" doc:"Minute, hour, day of month, month, day of week."`
-	Every  string     `json:"every,omitempty" example:"" doc:"An interval of 1m or more, such as 90m, a grid through anchor."`
+	Every  string     `json:"every,omitempty" example:"" doc:"An interval of 1m or more: a grid through anchor."`
 	Anchor *time.Time `json:"anchor,omitempty" doc:"A time of the grid. Default: when the schedule was made."`
 	At     string     `json:"at,omitempty" example:"" doc:"Once: a time, or a duration from now on such as 30m."`
 	Zone   string     `json:"zone,omitempty" example:"Europe/Berlin" doc:"Time zone of cron. Default: UTC."`

@@ -167,7 +167,13 @@ func TestARunThatFailedForGoodIsLoggedOnceWithItsErrorAndNoQuotedText(t *testing
 	if err := d.close(); err != nil {
 		t.Fatal(err)
 	}
-	got := strings.TrimSpace(log.text.String())
+	got := ""
+	for line := range strings.Lines(log.text.String()) {
+		if !strings.Contains(line, `msg="slow operation`) { // a busy machine
+			got += line
+		}
+	}
+	got = strings.TrimSpace(got)
 	group := thread.ErrorGroup("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")
 	end := ` thread=permanent agent=echo attempt=1 failures=0 class=permanent group=` + group +
 		` error="HTTP 401: key sk-# of '*' in <path> [2J was refused"`

@@ -11,7 +11,7 @@ import (
 
 // Edit replaces the content of an unread message. The run that holds the message must be loaded.
 func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error {
-	if err := t.checkEditable(); err != nil {
+	if err := checkEditable(t.ID); err != nil {
 		return err
 	}
 	if err := checkParts("", parts, typesOfSubmit()); err != nil {
@@ -31,7 +31,7 @@ func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error
 
 // Retract withdraws an unread message. Retracting the last message of a run cancels the run.
 func (t *State) Retract(message string, now time.Time) error {
-	if err := t.checkEditable(); err != nil {
+	if err := checkEditable(t.ID); err != nil {
 		return err
 	}
 	r, in, err := t.Runs.findUnread(message)
@@ -51,11 +51,11 @@ func (t *State) Retract(message string, now time.Time) error {
 
 // checkEditable refuses to change the messages of a schedule: they are commands that the server has checked, and its
 // timer.
-func (t *State) checkEditable() error {
-	if reserved.Prefix(t.ID) != reserved.Schedule {
+func checkEditable(thread string) error {
+	if reserved.Prefix(thread) != reserved.Schedule {
 		return nil
 	}
-	return mailroom.Errorf(mailroom.CodeForbidden, "messages of thread %q are the server's: change the schedule", t.ID)
+	return mailroom.Errorf(mailroom.CodeForbidden, "messages of thread %q are the server's: change the schedule", thread)
 }
 
 // countInputs returns the number of inputs that were not retracted.

@@ -40,7 +40,7 @@ func (t *State) Patch(p Patch, now time.Time) error {
 		return err
 	}
 	if p.DropSession && reserved.Prefix(t.ID) == reserved.Schedule {
-		return mailroom.Errorf(mailroom.CodeForbidden, "thread %q keeps a schedule, and no session: delete the schedule", t.ID)
+		return mailroom.Errorf(mailroom.CodeForbidden, "thread %q keeps a schedule and no session", t.ID)
 	}
 	if p.DropSession && t.Worker != "" {
 		return mailroom.Errorf(mailroom.CodeConflict,

@@ -4,7 +4,22 @@ package main
 func scheduleMutants() []mutant {
 	const times, clocks = "^TestTimesWhereClocksChange$", "^TestTimesAreThoseOfTheClock$"
 	const history = "^TestEachOccurrenceIsSentOnceOrSkippedWithAReason$"
+	const alive = "^TestNothingEndsAScheduleWithoutAWord$"
 	return []mutant{
+		{"a schedule sends with the rights of the server", "thread/step.go",
+			"reserved.IsAgent(r.Agent) && r.Agent != reserved.Scheduler", "reserved.IsAgent(r.Agent)", "schedule",
+			"^TestAScheduleSendsWithTheRightsOfItsOwner$"},
+		{"a person cancels the timer of a schedule", "ledger/op_edit.go",
+			"r.Agent == reserved.Scheduler && by != reserved.Scheduler {", "false && by != reserved.Scheduler {", "schedule", alive},
+		{"a person edits the command of a schedule", "thread/edit.go",
+			"reserved.Prefix(thread) != reserved.Schedule {", "reserved.Prefix(thread) != \"\" {", "schedule", alive},
+		{"three crashes end a schedule", "thread/step.go", "		*in.MaxCrashes = mailroom.MaxLost\n",
+			"		in.MaxCrashes = nil\n", "schedule", alive},
+		{"the end of a run makes a deleted schedule again", "thread/token.go",
+			`s.in.Origin.Via == "wake" && reserved`, "false && reserved", "schedule",
+			"^TestTheEndOfARunMakesNoDeletedScheduleAgain$"},
+		{"what jitter delays is missed", "schedule/plan/plan.go", "-s.Spec.Window - s.Spec.Jitter", "-s.Spec.Window",
+			"schedule", "^TestJitterIsNotLate$"},
 		{"a time that comes twice fires twice", "schedule/plan/cron.go",
 			"for _, at := range []time.Time{early, late} {", "for _, at := range []time.Time{late, early} {", "schedule/plan", times},
 		{"each time of day goes on in real time", "schedule/plan/cron.go",
@@ -20,7 +35,7 @@ func scheduleMutants() []mutant {
 		{"a change loses what jitter has put off", "schedule/plan/state.go",
 			"		s.Spec.Jitter = 0 // what is due is not put off: the new spec does not know it\n", "", "schedule/plan", history},
 		{"a change after the clock went back sends again", "schedule/plan/state.go",
-			"source, spec, later(s.Since, now), 0", "source, spec, now, 0", "schedule/plan", history},
+			"since := later(s.Since, now)", "since := now", "schedule/plan", history},
 		{"a resumed schedule sends what fell into the pause", "schedule/plan/state.go",
 			"	s.Since = later(s.Since, now)\n", "", "schedule/plan", history},
 		{"a schedule survives its token", "schedule/agent.go",
