@@ -77,6 +77,7 @@ main() {
 	[ -n "$BASE" ] || fail "set MAILROOM_BASE to the address of the releases, such as file:///folder/with/a/release"
 	case $BASE in
 	https://* | file://*) ;;
+	http://*@*) fail "MAILROOM_BASE has a name of a user: use an address without it" ;;
 	http://127.0.0.1[:/]* | http://localhost[:/]*) ;;
 	http://*)
 		# Who can change the release on its way can change its checksums.

@@ -85,6 +85,7 @@ func TestTheScriptInstallsNothingThatItCannotCheck(t *testing.T) {
 		"no address":         {settings: []string{"MAILROOM_BASE="}, want: "set MAILROOM_BASE"},
 		"an unknown address": {settings: []string{"MAILROOM_BASE=ftp://example.org"}, want: "begins with https://"},
 		"not encrypted":      {settings: []string{"MAILROOM_BASE=http://example.org/mailroom"}, want: "set MAILROOM_PUBKEY"},
+		"not this machine":   {settings: []string{"MAILROOM_BASE=http://localhost:1@example.org"}, want: "without it"},
 		"this machine":       {settings: []string{"MAILROOM_BASE=http://127.0.0.1:1"}, want: "cannot read"},
 		"no such folder":     {settings: []string{"MAILROOM_BASE=file:///no/such/folder"}, want: "cannot read"},
 		"no such version":    {settings: []string{"MAILROOM_VERSION=9.9.9"}, want: "cannot read"},
