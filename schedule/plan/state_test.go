@@ -3,7 +3,6 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -204,16 +203,13 @@ func (w *world) end() {
 // set changes the schedule. The model keeps the occurrences of the former one.
 func (w *world) set() {
 	spec, before, all := anySpec(w.t, w.now), w.state, w.occurrences()
+	if !spec.At.IsZero() && w.now.Before(w.state.Since) {
+		return // the clock has gone back: one time counts from then on, which the model does not know
+	}
 	w.handle(func(s *State) Moves { return s.set("source", spec, w.now, w.now) })
 	if w.state != before {
 		w.from = w.state.Since
 		w.model = slices.DeleteFunc(all, func(at time.Time) bool { return at.After(w.from) })
-		if spec.At.IsZero() {
-			return
-		}
-		// If the clock has gone back, the one time may equal one of the times before.
-		maps.DeleteFunc(w.sent, func(at time.Time, _ int) bool { return at.After(w.from) })
-		maps.DeleteFunc(w.skips, func(at time.Time, _ Reason) bool { return at.After(w.from) })
 	}
 }
 
