@@ -1,4 +1,4 @@
-// Package schedule has the agent of schedules, each of which is a thread. All that it
+// Package schedule has the agent of schedules. Each schedule is a thread. All that it
 // does follows from the rows: the state of the thread, the runs that it sent, and the token whose rights it uses. So a
 // kill between two commits changes nothing.
 package schedule
@@ -20,7 +20,7 @@ import (
 	"mailroom/thread"
 )
 
-// Kinds of the entries in the log of a plan.
+// Kinds of the entries in the log of a schedule.
 const (
 	kindSent    = "x.schedule.sent"    // plan.Fire
 	kindSkipped = "x.schedule.skipped" // plan.Skip
@@ -57,6 +57,9 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if t.state, err = plan.Decode(s.State()); err != nil {
 		return permanent(err)
 	}
+	if err := t.look(ctx); err != nil {
+		return err
+	}
 	if s.Run().Checkpoint == nil { // else an earlier attempt has committed the moves
 		reply, err := t.move(ctx)
 		if err != nil {
@@ -77,20 +80,19 @@ type turn struct {
 	agent   *Agent
 	session mailroom.Session
 	now     time.Time
-	state   *plan.State // nil: there is no schedule yet
-	gone    string      // why the rights of the schedule have ended; "": they have not
-	moves   plan.Moves  // to commit
+	state   *plan.State              // nil: there is no schedule yet
+	gone    string                   // why the rights of the schedule have ended; "": they have not
+	runs    map[string]*mailroom.Run // those of state.Open that exist
+	moves   plan.Moves               // to commit
 	entries []mailroom.AgentEntry
 }
 
 // move changes the state. reply says, for people, why a command was not carried out.
 func (t *turn) move(ctx context.Context) (reply string, err error) {
-	if err := t.account(ctx); err != nil {
-		return "", err
-	}
+	t.account()
 	if run := t.session.Run(); run.Origin.Via != reserved.ViaSchedule {
 		if run.Origin.Via != "run" && run.Origin.Via != "wake" {
-			reply = "This thread belongs to a plan. It is changed by the schedule's own commands and requests."
+			reply = "This thread belongs to a schedule. It is changed by the schedule's own commands and requests."
 		}
 		if t.state != nil {
 			t.moves.Add(t.state.Advance(t.now))
@@ -122,36 +124,38 @@ func (t *turn) move(ctx context.Context) (reply string, err error) {
 	return why, nil
 }
 
-// account records the ends of the runs that the schedule has sent, and pauses it if its rights have ended. A run that
-// does not exist any more counts as cancelled, so that it does not hold up the next one for ever.
-func (t *turn) account(ctx context.Context) error {
+// look reads the rights of the schedule and the runs that it has sent. Each attempt does: between two the rights may
+// end, and the second still sends what the first has found due.
+func (t *turn) look(ctx context.Context) error {
 	if t.state == nil {
 		return nil
 	}
-	var ids []string
-	for _, f := range t.state.Open {
-		ids = append(ids, f.Run)
-	}
-	runs := map[string]*mailroom.Run{}
-	err := t.agent.ledger.View(ctx, func(r store.Reader) (err error) {
+	ids := t.state.OpenRuns()
+	t.runs = map[string]*mailroom.Run{}
+	return t.agent.ledger.View(ctx, func(r store.Reader) (err error) {
 		if t.gone, err = t.agent.rightsEnded(r, t.state, t.now); err != nil || len(ids) == 0 {
 			return err
 		}
 		found, err := r.Runs(store.RunQuery{IDs: ids})
 		for _, run := range found {
-			runs[run.ID] = run
+			t.runs[run.ID] = run
 		}
 		return err
 	})
-	if err != nil {
-		return err
+}
+
+// account records the ends of the runs that the schedule has sent, and pauses it if its rights have ended. A run that
+// does not exist any more counts as cancelled, so that it does not hold up the next one for ever.
+func (t *turn) account() {
+	if t.state == nil {
+		return
 	}
 	if t.gone != "" && t.state.Paused == nil {
 		t.state.Pause(plan.Server, t.gone, t.now)
 		t.add(kindPaused, t.state.Paused)
 	}
-	for _, id := range ids {
-		switch run := runs[id]; {
+	for _, id := range t.state.OpenRuns() {
+		switch run := t.runs[id]; {
 		case run == nil:
 			t.moves.Add(t.state.End(id, mailroom.StatusCancelled, "the run was deleted", t.now))
 		case run.Status.Finished():
@@ -162,7 +166,6 @@ func (t *turn) account(ctx context.Context) error {
 			t.moves.Add(t.state.End(id, run.Status, why, t.now))
 		}
 	}
-	return nil
 }
 
 // rightsEnded returns why the rights of a schedule have ended, "" if they have not. It has the rights of the

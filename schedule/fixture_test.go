@@ -161,7 +161,7 @@ func (h *fixture) set(edit func(*plan.Spec)) {
 	h.do(plan.Command{Op: plan.OpSet, Spec: h.spec(edit)})
 }
 
-// state returns the state of a plan.
+// state returns the state of a schedule.
 func (h *fixture) state(id string) (s *plan.State) {
 	h.t.Helper()
 	h.must(h.store.View(h.t.Context(), func(r store.Reader) error {

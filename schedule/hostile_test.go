@@ -12,6 +12,7 @@ import (
 	"mailroom/internal/reserved"
 	"mailroom/schedule/plan"
 	"mailroom/store"
+	"mailroom/store/storetest"
 	"mailroom/thread"
 )
 
@@ -140,4 +141,37 @@ func TestARareScheduleLetsItsLogBePurged(t *testing.T) {
 			t.Errorf("the next message of the schedule to itself comes in %s", wait)
 		}
 	})
+}
+
+// TestWhatIsDueIsNotSentAfterItsRightsEnd kills the server at each write, and replaces the operator's token before the
+// next server begins.
+func TestWhatIsDueIsNotSentAfterItsRightsEnd(t *testing.T) {
+	for n := 1; ; n++ {
+		survived := false
+		withFixture(t, func(h *fixture) {
+			h.set(func(*plan.Spec) {})
+			h.stop()
+			h.rest(90 * time.Second)
+			m := &storetest.Killable{Store: h.store, N: n, After: true}
+			h.serve(m)
+			h.rest(10 * time.Second)
+			if survived = !m.IsDead(); survived {
+				return
+			}
+			h.stop()
+			before := h.received("work")
+			h.operator = auth.NewOperator("another secret")
+			h.serve(h.store)
+			h.rest(5 * time.Minute)
+			if got := h.received("work"); got != before {
+				t.Errorf("a kill after write %d: sent %q, and after the end of the rights %q", n, before, got)
+			}
+		})
+		if survived {
+			if n < 3 {
+				t.Errorf("only %d kills", n-1)
+			}
+			return
+		}
+	}
 }

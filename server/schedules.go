@@ -31,11 +31,11 @@ type scheduleHandlers struct {
 
 // SchedulePath is a schedule in a path, and its owner.
 type SchedulePath struct {
-	Name  string `path:"name" maxLength:"60" doc:"Name of the plan."`
+	Name  string `path:"name" maxLength:"60" doc:"Name of the schedule."`
 	Owner string `query:"owner" doc:"Token that owns it; another needs the scope admin."`
 }
 
-// id returns the id of the schedule's thread. change says that the caller wants to change the plan.
+// id returns the id of the schedule's thread. change says that the caller wants to change the schedule.
 func (p *SchedulePath) id(ctx context.Context, change bool) (string, error) {
 	owner, err := scheduleOwner(ctx, p.Owner, change)
 	if err != nil {

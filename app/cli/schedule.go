@@ -204,7 +204,7 @@ func scheduleListCommand(con *command.Console) *cobra.Command {
 	})
 }
 
-// timesOf formats the times of a plan.
+// timesOf formats the times of a schedule.
 func timesOf(s *api.ScheduleSpec) string {
 	if s.Every != "" {
 		return "every " + s.Every
@@ -348,7 +348,7 @@ func scheduleNextCommand(con *command.Console) *cobra.Command {
 	return cmd
 }
 
-// changed reports a change of a plan.
+// changed reports a change of a schedule.
 func changed(con *command.Console, did string, s *api.ScheduleChanged) {
 	con.Infof("%s schedule %s; next: %s", did, s.Name, nextOf(con, s.NextAt, s.Paused))
 }

@@ -178,6 +178,15 @@ func (s *State) End(run string, status mailroom.Status, errText string, now time
 	return s.Advance(now)
 }
 
+// OpenRuns returns the ids of the runs that were sent and have not ended.
+func (s *State) OpenRuns() []string {
+	ids := make([]string, 0, len(s.Open))
+	for _, f := range s.Open {
+		ids = append(ids, f.Run)
+	}
+	return ids
+}
+
 // Accept takes the first fire out of Due: it was sent. run is the run whose end the schedule waits for, "" if it has
 // none of its own.
 func (s *State) Accept(run string) Fire {

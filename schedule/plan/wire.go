@@ -52,7 +52,7 @@ func Show(s *State, now time.Time) api.Schedule {
 	owner, name := reserved.SchedulePlace(s.ID)
 	out := api.Schedule{
 		Name: name, Owner: owner, Log: s.ID, Spec: showSpec(&s.Spec), Note: s.Spec.Note(), Next: []time.Time{},
-		Sent: s.Sent, Skipped: s.Skipped, Failures: s.Failures, Open: []string{}, Results: []api.ScheduleResult{},
+		Sent: s.Sent, Skipped: s.Skipped, Failures: s.Failures, Open: s.OpenRuns(), Results: []api.ScheduleResult{},
 		CreatedAt: s.CreatedAt,
 	}
 	if at := s.NextFire(); !at.IsZero() {
@@ -67,9 +67,6 @@ func Show(s *State, now time.Time) api.Schedule {
 	}
 	if next, err := s.Spec.NextTimes(since, shownTimes); err == nil && len(next) > 0 {
 		out.Next = next
-	}
-	for _, f := range s.Open {
-		out.Open = append(out.Open, f.Run)
 	}
 	for _, r := range s.Results {
 		out.Results = append(out.Results, api.ScheduleResult{Nominal: r.Nominal, Run: r.Run, Status: r.Status,
