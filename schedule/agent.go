@@ -82,7 +82,7 @@ type turn struct {
 	now     time.Time
 	state   *plan.State              // nil: there is no schedule yet
 	gone    string                   // why the rights of the schedule have ended; "": they have not
-	runs    map[string]*mailroom.Run // those of state.Open that exist
+	runs    map[string]*mailroom.Run // the open runs that exist, by id
 	moves   plan.Moves               // to commit
 	entries []mailroom.AgentEntry
 }
