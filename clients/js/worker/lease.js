@@ -78,17 +78,21 @@ export class Lease {
   judge(error) {
     if (this.signal.aborted) return false;
     if (mayPass(error)) {
-      if (this.#left > 0) return true;
-      const silent = performance.now() - this.#renewed;
-      this.end(`no answer from the server for ${Math.round(silent)} ms, longer than the lease of ${this.length} ms`);
+      if (this.#left >= 1) return true;
+      this.#runOut();
     } else {
       this.end(`the server refused the worker: ${error.detail}`, leaseEnded(error) ? undefined : error);
     }
     return false;
   }
 
-  /** Milliseconds until another worker may have the claims, unless a renewal is answered. */
+  /** Milliseconds until another worker may have the claims, unless a renewal is answered. Timers wait no less than 1. */
   get #left() { return this.#renewed + this.length - performance.now(); }
+
+  #runOut() {
+    const silent = performance.now() - this.#renewed;
+    this.end(`no answer from the server for ${Math.round(silent)} ms; the lease lasts ${this.length} ms`);
+  }
 
   #schedule(delay) {
     this.#timer = setTimeout(() => this.#renew(), delay);
@@ -104,9 +108,14 @@ export class Lease {
       const attributes = { gap_ms: Math.round(gap), lease_ms: this.length, reason };
       this.#log.warn('worker stood still for longer than its lease; its claims may be lost', attributes);
     }
+    const left = this.#left;
+    if (left < 1) { // an answer would come too late
+      this.#runOut();
+      return;
+    }
     const before = [...this.attempts.values()];
     try {
-      const timeout = Math.min(this.length / 3, Math.max(this.#left, 1));
+      const timeout = Math.min(this.length / 3, left);
       const options = { once: true, timeout, signal: this.signal };
       const answer = await this.#send(options);
       this.#renewed = asked;
