@@ -95,11 +95,39 @@ describe('the example of a chat page', () => {
     assert.equal(await page.locator('li.user').count(), 1);
   });
 
+  test('sends no message before the page can', async (t) => {
+    const mailroom = await open(t, '[agents.tour]\nkind = "tour"\npace = "0s"\n');
+    const app = await openApp(t, mailroom);
+    const page = await openPage(t, context);
+    await signIn(page, app, 'ann', 'tiles');
+    await page.getByRole('button', { name: 'Send' }).waitFor();
+    let answer;
+    const asked = new Promise((resolve) => {
+      page.route('**/me', (route) => {
+        answer = () => route.continue();
+        resolve();
+      });
+    });
+    await page.goto(app.url);
+    await asked;
+    const text = page.getByLabel('Message');
+    await text.fill('early');
+    await text.press('Enter'); // a form without a handler would be sent by the browser
+    assert.equal(await text.inputValue(), 'early');
+    assert.equal(page.url(), `${app.url}/`);
+    answer();
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.locator('li.user').getByText('early').waitFor();
+    assert.equal(await text.inputValue(), '');
+  });
+
   test('shows a user nothing of another one', async (t) => {
     const mailroom = await open(t, '[agents.tour]\nkind = "tour"\npace = "0s"\n');
     const app = await openApp(t, mailroom);
     const page = await openPage(t, context);
+    const refused = page.waitForResponse((response) => response.url().endsWith('/sign-in'));
     await signIn(page, app, 'ann', 'harbour');
+    assert.equal((await refused).headers()['set-cookie'], undefined);
     assert.equal(await page.getByRole('heading').innerText(), 'Sign in');
     await signIn(page, app, 'ann', 'tiles');
     await say(page, 'a secret of Ann');

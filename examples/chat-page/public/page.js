@@ -51,6 +51,7 @@ at('send').onsubmit = async (event) => {
     [text.value, at('state').textContent] = [message, error.detail];
   }
 };
+at('send').querySelector('button').disabled = false; // without onsubmit, the browser would send the form and lose the text
 
 // After a lost connection the stream goes on where it broke, with the header Last-Event-ID. A page that was reloaded
 // begins at the first entry and gets the text that is being written from its start.
