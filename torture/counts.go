@@ -14,7 +14,7 @@ import (
 type counts struct {
 	cycles, events, deltas, gaps, incomplete, effects, sends, repeats, checks, examined, copies, children atomic.Int64
 	olderStarts, newerStarts                                                                              atomic.Int64
-	histories, facts, undecided, zombies                                                                  atomic.Int64
+	histories, facts, undecided, zombies, scheduled                                                       atomic.Int64
 
 	mu         sync.Mutex
 	operations map[string]int // owned by mu: by kind and outcome
@@ -103,6 +103,7 @@ func (t *torture) summary(w io.Writer) {
 			c.olderStarts.Load(), c.newerStarts.Load())
 	}
 	fmt.Fprintf(w, "%d outcomes of children were reported correctly to their callers\n", c.children.Load())
+	fmt.Fprintf(w, "%d messages of schedules were sent once, at their only time\n", c.scheduled.Load())
 	fmt.Fprintf(w, "doctor found nothing in %d checks of the live and stopped store, nor in %d copies of the live store\n",
 		c.examined.Load(), c.copies.Load())
 	if n := c.incomplete.Load(); n > 0 {

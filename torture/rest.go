@@ -59,6 +59,7 @@ func (t *torture) finish(ctx context.Context, s *process) error {
 		}
 	}
 	t.judgeDelivery()
+	t.judgeSchedules()
 	if err := t.readAgain(ctx, h.client); err != nil {
 		return err
 	}

@@ -71,8 +71,10 @@ func (h *user) doRandom(ctx context.Context) {
 		h.read()
 	case n < 95:
 		h.list()
-	case n < 98:
+	case n < 97:
 		h.decideWithSubmit(ctx)
+	case n < 98:
+		h.schedule()
 	default:
 		h.deleteThread(ctx)
 	}
