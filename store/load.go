@@ -26,17 +26,20 @@ type Need struct {
 	Runs []string
 	// Keys are submit keys to read. Their threads are in Threads.
 	Keys []KeyRef
-	// Tokens are names of tokens to read. Other transactions may read and change them, but a transaction that revokes or
-	// drops a token commits either before they are read or after this transaction has ended.
+	// Tokens are names of tokens to read. Other transactions may read and change them, but a transaction that revokes
+	// or drops a token commits either before they are read or after this transaction has ended.
 	Tokens []string
+	// Meters are keys of meters, whose rows are locked after the threads, in one order for all transactions. A
+	// missing row has no lock; of two transactions that write one, the second runs again.
+	Meters []string
 	// Pauses asks for the pauses of all agents. They are read after Workers are locked, so a transaction
 	// that locks all workers and writes a pause is seen by every later one that locks a worker.
 	Pauses bool
 	// Known returns the versions of the rows that the caller already has in memory; nil means that it has none.
 	Known Known
-	// Due are the wants that the transaction will probably pass to Tx.Due before it writes. A store in another process
-	// locks the due threads in the round trip of Load, so that Tx.Due needs no round trip; other stores ignore this
-	// field. DueAt is the time to pass to Tx.Due; zero is Now.
+	// Due are the wants that the transaction will probably pass to Tx.Due before it writes. A store in another
+	// process locks the due threads in the round trip of Load, so that Tx.Due needs no round trip; other stores
+	// ignore this field. DueAt is the time to pass to Tx.Due; zero is Now.
 	Due   []Capacity
 	DueAt time.Time
 }
@@ -71,14 +74,15 @@ type Loaded struct {
 	// Threads are in the order of Need.Threads, or of Due. A thread that does not exist has its ID and Key 0; other
 	// transactions must not see it unless this one writes it.
 	Threads []*mailroom.Thread
-	// Runs are the current runs of Threads, the runs of Need.Runs, and the runs that the results of Keys name. Each run
-	// occurs once, in any order.
+	// Runs are the current runs of Threads, the runs of Need.Runs, and the runs that the results of Keys name. Each
+	// run occurs once, in any order.
 	Runs    []*mailroom.Run
 	Tickets []*mailroom.Ticket // the tickets of all Runs
 	Heads   []Head             // the heads of the threads in Need.Queues, or of all due threads
 	Keys    []SubmitKey        // the Need.Keys that exist
 	Tokens  []*auth.Token      // the Need.Tokens that exist
 	Pauses  []Pause            // with Need.Pauses
+	Meters  []Meter            // in the order of Need.Meters; one without a row has only its Key
 }
 
 // Head has the first runs of a thread that are queued or, as Set says, scheduled. It has at most HeadRuns of them.
@@ -127,7 +131,33 @@ func (l *Loaded) Complete(r Reader, n Need) error {
 	if err == nil && len(n.Tokens) > 0 {
 		l.Tokens, err = r.Tokens(n.Tokens...)
 	}
+	if err == nil && len(n.Meters) > 0 {
+		err = l.readMeters(r, n.Meters)
+	}
 	return err
+}
+
+func (l *Loaded) readMeters(r Reader, keys []string) error {
+	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
+	found, err := r.Count(CountQuery{Meters: &MeterQuery{Keys: distinct}})
+	if err == nil {
+		l.Meters = MetersOf(keys, found.Meters)
+	}
+	return err
+}
+
+// MetersOf returns the meters of keys, in the order of keys; one that is not among rows has only its Key.
+func MetersOf(keys []string, rows []Meter) []Meter {
+	of := make(map[string]Meter, len(rows))
+	for _, m := range rows {
+		of[m.Key] = m
+	}
+	all := make([]Meter, len(keys))
+	for i, key := range keys {
+		all[i] = of[key]
+		all[i].Key = key
+	}
+	return all
 }
 
 func (l *Loaded) readHeads(r Reader, t *mailroom.Thread) error {

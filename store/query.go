@@ -24,8 +24,9 @@ type ThreadQuery struct {
 	// combines with Limit and Bytes only.
 	Prefix string
 	After  string
-	// OnePerAgent selects one thread for each Due.Agent, due now or later, ordered by Due.Agent. No other field may be
-	// set. It is a field and not a method, although it asks for agents, because a Reader should not get more methods.
+	// OnePerAgent selects one thread for each Due.Agent, due now or later, ordered by Due.Agent. No other field may
+	// be set. It is a field and not a method, although it asks for agents, because a Reader should not get more
+	// methods.
 	OnePerAgent bool
 	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest      bool
@@ -43,9 +44,9 @@ type RunQuery struct {
 	// Statuses selects the runs with one of these statuses. A store may find the running runs through the threads: a
 	// running run is the Current run of a thread that has a Worker.
 	Statuses []mailroom.Status
-	// Owner selects the runs of this owner's threads. Of the other fields only Threads, Group, From, Oldest, Limit and
-	// Bytes may be set. A store may also return runs of other owners that are older than its index of owners, so the
-	// caller must check the owners of the threads.
+	// Owner selects the runs of this owner's threads. Of the other fields only Threads, Group, From, Oldest, Limit
+	// and Bytes may be set. A store may also return runs of other owners that are older than its index of owners, so
+	// the caller must check the owners of the threads.
 	Owner string
 	// Threads selects the runs of the threads with these Keys. If Owner is set too, the list also has the runs of the
 	// owner's threads. Of the other fields only From, Oldest, Limit and Bytes may be set. The cost must not grow with
@@ -54,8 +55,8 @@ type RunQuery struct {
 	// Group selects the failed runs with this ErrorGroup. Of the other fields only Owner, From, Oldest, Limit
 	// and Bytes may be set.
 	Group string
-	// Prefix selects the runs whose ID has this prefix, ordered by ID, after the ID After. Of the other fields only Limit
-	// and Bytes may be set.
+	// Prefix selects the runs whose ID has this prefix, ordered by ID, after the ID After. Of the other fields only
+	// Limit and Bytes may be set.
 	Prefix string
 	After  string
 	// Overdue selects the open runs that were not asked to stop and whose Deadline is at this time or before, the
@@ -77,8 +78,8 @@ const (
 	RunsAll       RunSet = iota
 	RunsQueued           // never started and not scheduled, by (Priority, Place)
 	RunsScheduled        // never started and scheduled, by (NotBefore, Place)
-	// RunsNext has the first run of RunsQueued of each of the Threads, in any order. No other field may be set. A store
-	// in another process answers it in one round trip.
+	// RunsNext has the first run of RunsQueued of each of the Threads, in any order. No other field may be set. A
+	// store in another process answers it in one round trip.
 	RunsNext
 )
 
@@ -97,6 +98,9 @@ type CountQuery struct {
 	ByAgent bool
 	// Summaries reads the summary of ended runs. No other field may be set.
 	Summaries *SummaryQuery
+	// Meters reads meters, without a lock. No other field may be set. It is a field, although it counts nothing,
+	// because a Reader should not get more methods.
+	Meters *MeterQuery
 }
 
 // SummaryQuery selects rows of the summary of ended runs, in the order of their keys. Rows of minutes
@@ -111,16 +115,16 @@ type SummaryQuery struct {
 	Keys  bool       // the results have no sums; not with Of
 	// Of are distinct agents. It adds up the rows of each agent from From until To. The results of an agent are one
 	// without a status, which has all its sums, and one of each of [SummedStatuses] with runs, which has only Runs.
-	// Their At is the time of the agent's latest row. A sum beyond the range of an integer is its maximum. Agent, After
-	// and Limit must not be set. A store answers it with one statement.
+	// Their At is the time of the agent's latest row. A sum beyond the range of an integer is its maximum. Agent,
+	// After and Limit must not be set. A store answers it with one statement.
 	Of []string
-	// Last, with Of, finds the latest row of each agent instead: the results have no status and no sums. It ignores From
-	// and To.
+	// Last, with Of, finds the latest row of each agent instead: the results have no status and no sums. It ignores
+	// From and To.
 	Last bool
 }
 
 // Counts is the result of a CountQuery. Threads and Due are set if the query has no field but
-// Owner; Failures, Agents and Summaries if it asks for them, then nothing else is.
+// Owner; Failures, Agents, Summaries and Meters if it asks for them, then nothing else is.
 type Counts struct {
 	Runs     map[mailroom.Status]int // without zero counts
 	Threads  int                     // including those being deleted
@@ -129,6 +133,7 @@ type Counts struct {
 	Agents   map[string]map[mailroom.Status]int
 
 	Summaries []Summary
+	Meters    []Meter
 }
 
 // AddAgent adds runs of an agent to Agents.

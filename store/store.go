@@ -176,6 +176,7 @@ type Changes struct {
 	Cursors      []Cursor      // by Channel and Identity
 	Reservations []Reservation // by ID; their threads exist or are in Threads
 	Blobs        []Blob        // by Thread, Agent and Name; their threads exist or are in Threads
+	Meters       []Meter       // by Key
 
 	// Sums. They are added to what a row has, so additions of several handles commute and lock
 	// nothing.
@@ -199,6 +200,7 @@ type Changes struct {
 	DropCursors      []Cursor          // by Channel and Identity
 	DropTokens       []string          // names
 	DropReservations []string          // ids
+	DropMeters       []string          // keys
 	DropBlobs        []BlobRef         // without their pieces
 	DropUploads      []UploadRef       // the pieces
 	DropSummaries    []SummariesBefore // the rows of a step before a time
@@ -210,7 +212,8 @@ func (c *Changes) Empty() bool {
 		len(c.Tokens)+len(c.Use)+len(c.Definitions)+len(c.Pauses)+len(c.Cursors)+len(c.Reservations)+
 		len(c.Summaries)+len(c.DropPartials)+len(c.DropWorkers)+len(c.DropThreads)+len(c.DropEntries)+
 		len(c.DropDefinitions)+len(c.DropPauses)+len(c.DropCursors)+len(c.DropTokens)+len(c.DropReservations)+
-		len(c.DropSummaries)+len(c.Blobs)+len(c.BlobPieces)+len(c.DropBlobs)+len(c.DropUploads) == 0 && c.Index == nil
+		len(c.DropSummaries)+len(c.Blobs)+len(c.BlobPieces)+len(c.DropBlobs)+len(c.DropUploads)+
+		len(c.Meters)+len(c.DropMeters) == 0 && c.Index == nil
 }
 
 // SummariesBefore selects the rows of the summary with this step whose period begins before At.

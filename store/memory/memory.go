@@ -45,6 +45,7 @@ type state struct {
 	blobs    table[store.BlobRef, store.Blob]
 	pieces   table[pieceID, []byte]
 	summary  table[store.SummaryKey, store.Sums]
+	meters   table[string, store.Meter]
 	indexed  table[indexKey, indexRow]
 
 	// The last keys given. A key is never reused, not even after a drop.
@@ -94,6 +95,7 @@ func New() *Store {
 		blobs:    newTable[store.BlobRef, store.Blob](),
 		pieces:   newTable[pieceID, []byte](),
 		summary:  newTable[store.SummaryKey, store.Sums](),
+		meters:   newTable[string, store.Meter](),
 		indexed:  newTable[indexKey, indexRow](),
 	})
 	return s
@@ -119,7 +121,7 @@ func (st *state) share() *state {
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
 		tokens: st.tokens.share(), kept: st.kept.share(), pauses: st.pauses.share(), cursors: st.cursors.share(),
 		reserved: st.reserved.share(), blobs: st.blobs.share(), pieces: st.pieces.share(),
-		summary: st.summary.share(), indexed: st.indexed.share(), index: st.index,
+		summary: st.summary.share(), meters: st.meters.share(), indexed: st.indexed.share(), index: st.index,
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 		order: st.order, lastCommit: st.lastCommit, removed: st.removed,
 	}

@@ -75,6 +75,8 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	switch {
 	case q.Summaries != nil:
 		return r.readSummaries(q.Summaries), nil
+	case q.Meters != nil:
+		return store.Counts{Meters: r.readMeters(q.Meters)}, nil
 	case q.Failures:
 		return store.Counts{Failures: r.countFailures(q)}, nil
 	case q.ByAgent:
@@ -569,4 +571,15 @@ func first[T any](list []T, limit int) []T {
 		return list[:limit]
 	}
 	return list
+}
+
+func (r reader) readMeters(q *store.MeterQuery) (found []store.Meter) {
+	for key, m := range r.meters.all() {
+		named := len(q.Keys) == 0 || slices.Contains(q.Keys, key)
+		if named && strings.HasPrefix(key, q.Prefix) && key > q.After {
+			found = append(found, m)
+		}
+	}
+	store.SortMeters(found)
+	return first(found, q.Limit)
 }

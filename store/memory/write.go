@@ -165,8 +165,16 @@ func (t *tx) Write(c *store.Changes) error {
 		cut(&row.TakenAt, &row.ExpiresAt)
 		t.reserved.put(row.ID, row)
 	}
+	t.writeMeters(c.Meters)
 	t.addSummaries(c)
 	return cmp.Or(t.writeBlobs(c), t.writeIndex(c.Index))
+}
+
+func (t *tx) writeMeters(list []store.Meter) {
+	for _, row := range list {
+		cut(&row.At)
+		t.meters.put(row.Key, row)
+	}
 }
 
 // drop removes rows before anything is written.
@@ -197,6 +205,9 @@ func (t *tx) drop(c *store.Changes) {
 	}
 	for _, id := range c.DropReservations {
 		t.reserved.drop(id)
+	}
+	for _, key := range c.DropMeters {
+		t.meters.drop(key)
 	}
 	t.dropBlobs(c)
 	for _, old := range c.DropSummaries {

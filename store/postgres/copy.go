@@ -132,7 +132,7 @@ func rowTables() []string {
 	return []string{
 		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use",
 		"tally", "cursor", "reservation", "removed", "failure", "deadline", "pause", "summary", "indexed", "index_state",
-		"blob", "blob_piece",
+		"blob", "blob_piece", "meter",
 	}
 }
 

@@ -25,6 +25,8 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	switch {
 	case q.Summaries != nil:
 		return readSummaries(r, q.Summaries)
+	case q.Meters != nil:
+		return readMeters(r, q.Meters)
 	case q.Failures:
 		return countFailures(r, q)
 	case q.ByAgent:

@@ -144,6 +144,7 @@ func TestALockAfterTheFirstDoesNotWait(t *testing.T) {
 func TestALoadAfterTheFirstDoesNotWaitForALock(t *testing.T) {
 	for name, need := range map[string]store.Need{
 		"a thread": {Threads: []string{"b"}}, "a worker": {Workers: []string{"w"}}, "a topic": {Topics: []string{"tokens"}},
+		"a meter": {Meters: []string{"m"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			schema := pgtest.Shared(t).Schema(t)
@@ -156,7 +157,7 @@ func TestALoadAfterTheFirstDoesNotWaitForALock(t *testing.T) {
 			}
 			defer closeStore(t, patient)
 			write(t, patient, &store.Changes{Threads: []*mailroom.Thread{{ID: "a"}, {ID: "b"}},
-				Workers: []*store.Worker{{ID: "w"}}})
+				Workers: []*store.Worker{{ID: "w"}}, Meters: []store.Meter{{Key: "m"}}})
 			epoch, calls := patient.Epoch(), 0
 			locked, release := make(chan struct{}), make(chan struct{})
 			var holder sync.WaitGroup

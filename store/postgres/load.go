@@ -63,6 +63,7 @@ type loading struct {
 	known   store.Known
 	threads map[string]*mailroom.Thread
 	heads   map[headOf]int // positions in Heads
+	meters  *[]store.Meter // rows that a statement of this Load fills; nil: none was asked for
 }
 
 type headOf struct {
@@ -168,6 +169,7 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		}
 		q.add(l.thread, lock, locked, keys, revisions)
 	}
+	l.addMeters(t, &q, n, wait)
 	clock := t.now.IsZero()
 	if clock {
 		q = append(q, t.readClock())
@@ -185,7 +187,7 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		switch {
 		case outcomeOf(t.failed) != conflict:
 		case t.locked:
-			t.lateFor = ids
+			t.lateFor, t.lateMeters = ids, n.Meters
 		default:
 			t.waited, t.waitedFor = true, locked
 		}
@@ -199,6 +201,7 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		t.ahead = ahead
 	}
 	l.finish(n, workers)
+	l.finishMeters(t, n)
 	return &l.Loaded, nil
 }
 

@@ -35,7 +35,7 @@ const contractions = "migrations/contract"
 const noTransaction = "-- no transaction\n"
 
 // codeVersion is the version of the tables that this program knows. It must have a migration.
-const codeVersion = 16
+const codeVersion = 17
 
 const createSchemaVersion = `CREATE TABLE IF NOT EXISTS schema_version (
 	one      bigint PRIMARY KEY CHECK (one = 1),

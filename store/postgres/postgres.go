@@ -201,14 +201,14 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	}
 	defer s.turns.EndWrite()
 	s.updates.Add(1)
-	var late []string
+	var late, lateMeters []string
 	duplicates := map[string]int{} // how often each was refused
 	for try := 1; ; try++ {
 		if err := s.reconnect(ctx); err != nil {
 			return err
 		}
 		s.tries.Add(1)
-		t := &tx{store: s, extra: late, given: map[string]bool{}}
+		t := &tx{store: s, extra: late, extraMeters: lateMeters, given: map[string]bool{}, meters: map[string]bool{}}
 		t.reader = reader{send: t.send, clock: t.clock, unpin: unpinWriter}
 		err := s.attempt(ctx, t, f)
 		if t.failed == nil {
@@ -235,7 +235,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		if isReadOnly(t.failed) {
 			s.writer.close() // of the hosts in the address, another one may be the primary now
 		}
-		late = append(late, t.lateFor...)
+		late, lateMeters = append(late, t.lateFor...), append(lateMeters, t.lateMeters...)
 		select { // the other handle needs time to finish
 		case <-time.After(rand.N(time.Duration(try) * 2 * time.Millisecond)):
 		case <-ctx.Done():

@@ -10,20 +10,23 @@ import (
 // statements of a Write with the next ones or with COMMIT.
 type tx struct {
 	reader
-	store      *Store
-	begun      bool
-	locked     bool // rows are locked, so further locks must not wait
-	committing bool // COMMIT was sent
-	now        time.Time
-	extra      []string        // threads that an earlier try needed too; the first Load locks them
-	waited     bool            // a first Load was refused a lock
-	waitedFor  []string        // threads of that Load
-	lateFor    []string        // threads of a later Load that was refused a lock
-	ending     bool            // it ends tokens, so it waits for the transactions that have read them
-	given      map[string]bool // threads that Load or Due has returned, and written ones
-	ahead      *dueRows        // due threads that a Load has locked; nil after a Write
-	pending    trip            // of a Write
-	failed     error           // the transaction must not commit
+	store       *Store
+	begun       bool
+	locked      bool // rows are locked, so further locks must not wait
+	committing  bool // COMMIT was sent
+	now         time.Time
+	extra       []string        // threads that an earlier try needed too; the first Load locks them
+	waited      bool            // a first Load was refused a lock
+	waitedFor   []string        // threads of that Load
+	lateFor     []string        // threads of a later Load that was refused a lock
+	extraMeters []string        // meters, as extra
+	lateMeters  []string        // meters, as lateFor
+	meters      map[string]bool // meters that a Load has asked for, and whether they have a row
+	ending      bool            // it ends tokens, so it waits for the transactions that have read them
+	given       map[string]bool // threads that Load or Due has returned, and written ones
+	ahead       *dueRows        // due threads that a Load has locked; nil after a Write
+	pending     trip            // of a Write
+	failed      error           // the transaction must not commit
 }
 
 // clock implements reader.clock: the time after the first locks.

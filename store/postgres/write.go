@@ -34,6 +34,7 @@ func (t *tx) Write(c *store.Changes) error {
 	if err := w.write(c); err != nil {
 		return t.fail("write", err)
 	}
+	w.writeMeters(c, t.meters)
 	t.pending = w.trip
 	if endsTokens(c) {
 		t.ending = true
@@ -108,6 +109,7 @@ func (w *writing) drop(c *store.Changes) {
 	w.dropNamed(dropPauses, c.DropPauses)
 	w.dropNamed(dropTokens, c.DropTokens)
 	w.dropNamed(dropReservations, c.DropReservations)
+	w.dropNamed(dropMeters, c.DropMeters)
 	w.dropBlobs(c.DropBlobs, c.DropUploads)
 	w.dropSummaries(c.DropSummaries)
 }

@@ -232,6 +232,18 @@ CREATE TABLE blob_piece (
     PRIMARY KEY (thread, upload, number)
 ) STRICT;
 
+CREATE TABLE meter (
+    key           TEXT PRIMARY KEY,
+    at            INTEGER,
+    count         INTEGER NOT NULL,
+    usd           INTEGER NOT NULL, -- micro-dollars, as raised_usd
+    tokens        INTEGER NOT NULL,
+    turns         INTEGER NOT NULL,
+    raised_usd    INTEGER NOT NULL,
+    raised_tokens INTEGER NOT NULL,
+    raised_turns  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE INDEX thread_due ON thread (due_agent, due_alone, due_priority, due_at) WHERE due_at IS NOT NULL;
 
 CREATE INDEX thread_worker ON thread (worker) WHERE worker IS NOT NULL;
@@ -342,4 +354,5 @@ INSERT INTO goose_db_version (version_id, is_applied) VALUES (25, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (26, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (27, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (28, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (29, 1);
 INSERT INTO given VALUES (1, 0, 0, 0, 0, lower(hex(randomblob(6))), 0, 0, 0);

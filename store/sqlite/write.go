@@ -44,6 +44,7 @@ func (t *tx) write(c *store.Changes) error {
 	err = each(t, err, c.Cursors, writeCursor)
 	err = each(t, err, c.Reservations, writeReservation)
 	err = each(t, err, c.Summaries, writeSummary)
+	err = each(t, err, c.Meters, writeMeter)
 	if err == nil && c.Index != nil {
 		err = writeIndex(t, c.Index)
 	}
@@ -63,6 +64,7 @@ func (t *tx) drop(c *store.Changes) error {
 	err = each(t, err, c.DropPauses, removePause)
 	err = each(t, err, c.DropTokens, dropNamed(dropToken))
 	err = each(t, err, c.DropReservations, dropNamed(dropReservation))
+	err = each(t, err, c.DropMeters, dropNamed(dropMeter))
 	err = each(t, err, c.DropBlobs, removeBlob)
 	err = each(t, err, c.DropUploads, removeUpload)
 	return each(t, err, c.DropSummaries, func(t *tx, old store.SummariesBefore) error {

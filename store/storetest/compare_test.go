@@ -108,7 +108,7 @@ func (k postgresKeys) wipe() {
 	for _, table := range []string{
 		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally",
 		"cursor", "reservation", "blob", "blob_piece",
-		"failure",
+		"failure", "meter",
 	} {
 		k.exec("DELETE FROM " + table)
 	}
@@ -146,7 +146,7 @@ func wipe(rt *rapid.T, db *sql.DB) {
 		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run",
 		"DELETE FROM reservation", "DELETE FROM blob", "DELETE FROM blob_piece",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
-		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM tally",
+		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM tally", "DELETE FROM meter",
 		"DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
 	} {
 		if _, err := db.Exec(text); err != nil {

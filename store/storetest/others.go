@@ -138,6 +138,7 @@ func dropCases() []testCase {
 			want := s.everything()
 			c := fullChanges()
 			c.Workers, c.Definitions, c.Tokens, c.Cursors, c.Pauses, c.Summaries = nil, nil, nil, nil, nil, nil
+			c.Meters = nil
 			s.write(c, &store.Changes{DropThreads: []string{"t", "none", "bare"}})
 			wantSame(t, "rows", s.everything(), want)
 			s.view(func(r store.Reader) {
@@ -150,6 +151,7 @@ func dropCases() []testCase {
 			again := fullChanges()
 			again.Workers, again.Definitions, again.Tokens, again.Cursors, again.Pauses, again.Summaries = nil, nil, nil,
 				nil, nil, nil
+			again.Meters = nil
 			s.write(again) // the dropped thread left nothing that conflicts
 			s.view(func(r store.Reader) {
 				wantSame(t, "keys of t", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), again.Keys)

@@ -100,6 +100,7 @@ func fullChanges() *store.Changes {
 		Cursors:     []store.Cursor{filled[store.Cursor](9)},
 		Pauses:      []store.Pause{filled[store.Pause](11)},
 		Summaries:   []store.Summary{y},
+		Meters:      []store.Meter{filled[store.Meter](14)},
 
 		Reservations: []store.Reservation{v},
 		Blobs:        []store.Blob{b},

@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Search", searchCases()},
 		{"Tokens", tokenCases()},
 		{"Cursors", cursorCases()},
+		{"Meters", meterCases()},
 		{"Reservations", reservationCases()},
 		{"Blobs", append(blobCases(), pieceCases()...)},
 		{"Drop", dropCases()},
@@ -153,6 +154,7 @@ type contents struct {
 	Reserved []store.Reservation
 	Pauses   []store.Pause
 	Ended    []store.Summary
+	Meters   []store.Meter
 	Blobs    map[string]store.BlobQuery // with the sizes of the pieces
 	Agents   []string
 }
@@ -181,6 +183,7 @@ func read(t *testing.T, r store.Reader) contents {
 		Reserved: get(r.Reservations(store.ReservationQuery{}))(t),
 		Agents:   dueAgents(t, r),
 		Ended:    get(r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepMinute}}))(t).Summaries,
+		Meters:   get(r.Count(store.CountQuery{Meters: &store.MeterQuery{}}))(t).Meters,
 	}
 	all.Threads = append(all.Threads, get(r.Threads(store.ThreadQuery{Deleted: true}))(t)...)
 	for _, row := range all.Threads {

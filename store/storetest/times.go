@@ -36,6 +36,7 @@ func timesAreCut(t *testing.T, s *handle) {
 	wantSame(t, "cursors", got.Cursors, want.Cursors)
 	wantSame(t, "reservations", got.Reserved, want.Reservations)
 	wantSame(t, "summaries", got.Ended, want.Summaries)
+	wantSame(t, "meters", got.Meters, want.Meters)
 	changeTimes(reflect.ValueOf(&got), func(at time.Time) time.Time {
 		if at.Location() != time.UTC {
 			t.Errorf("read %v, want UTC", at)

@@ -54,6 +54,7 @@ func viewCases() []testCase {
 						DropEntries:     []store.Prefix{{Thread: "t", Seq: 2}},
 						DropDefinitions: before.Kept,
 						DropCursors:     before.Cursors,
+						DropMeters:      []string{before.Meters[0].Key},
 
 						DropReservations: []string{"v"},
 					}))

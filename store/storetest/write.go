@@ -175,6 +175,7 @@ func lastRowIsKept(t *testing.T, s *handle) {
 		c.Partials = append(c.Partials, partial("r", 0, text))
 		c.Definitions = append(c.Definitions, store.Definition{Agent: "a", Version: "1",
 			Body: json.RawMessage(`"` + text + `"`)})
+		c.Meters = append(c.Meters, store.Meter{Key: "m", Count: int64(i)})
 		c.Use = append(c.Use, store.UseChange{Token: "ann", Add: auth.Use{Bytes: 1}})
 	}
 	c.Tokens = []*auth.Token{{Name: "ann"}}
@@ -182,6 +183,7 @@ func lastRowIsKept(t *testing.T, s *handle) {
 	got := s.everything()
 	wantSame(t, "pauses", got.Pauses, c.Pauses[2:])
 	wantSame(t, "cursors", got.Cursors, c.Cursors[2:])
+	wantSame(t, "meters", got.Meters, c.Meters[2:])
 	wantSame(t, "reservations", got.Reserved, c.Reservations[2:])
 	wantSame(t, "workers", got.Workers, c.Workers[2:])
 	wantSame(t, "partials", got.Partials["r"], c.Partials[2:])

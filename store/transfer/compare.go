@@ -343,6 +343,21 @@ func inWords(c store.Counts) string {
 	return fmt.Sprintf("(%d threads, runs %v, due at %v)", c.Threads, c.Runs, c.Due)
 }
 
+func digestMeters(r store.Reader) ([sha256.Size]byte, error) {
+	h := newHasher()
+	err := eachMeters(func(f func(store.Reader) error) error { return f(r) }, func(some []store.Meter) error {
+		for _, m := range some {
+			text, err := json.Marshal(m)
+			if err != nil {
+				return err
+			}
+			h.add(text)
+		}
+		return nil
+	})
+	return h.sum(), err
+}
+
 func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 	var rows others
 	if err := rows.read(r); err != nil {
@@ -388,6 +403,10 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 	}); err != nil {
 		return nil, err
 	}
+	meters, err := digestMeters(r)
+	if err != nil {
+		return nil, err
+	}
 	q := store.CursorQuery{Limit: cursorRows}
 	for {
 		list, err := r.Cursors(q)
@@ -408,6 +427,6 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 	return map[string][sha256.Size]byte{
 		"the definitions of agents": definitions.sum(), "the pauses of agents": pauses.sum(),
 		"the tokens": tokens.sum(), "the workers": workers.sum(), "the cursors": cursors.sum(),
-		"the summary of ended runs": summaries.sum(),
+		"the summary of ended runs": summaries.sum(), "the meters": meters,
 	}, nil
 }

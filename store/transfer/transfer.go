@@ -50,7 +50,9 @@ const (
 // rows so far. After an error the target has a part of the rows.
 func Copy(ctx context.Context, from Viewer, to store.Store, report func(Rows)) (Rows, error) {
 	c := &copier{from: from, to: to, report: report}
-	for _, step := range []func(context.Context) error{c.others, c.summaries, c.cursors, c.threads, c.runs, c.tickets} {
+	for _, step := range []func(context.Context) error{
+		c.others, c.summaries, c.meters, c.cursors, c.threads, c.runs, c.tickets,
+	} {
 		if err := step(ctx); err != nil {
 			return c.done, err
 		}
@@ -199,6 +201,30 @@ func eachSummaries(view func(func(store.Reader) error) error, each func([]store.
 		}
 	}
 	return nil
+}
+
+func (c *copier) meters(ctx context.Context) error {
+	view := func(f func(store.Reader) error) error { return c.view(ctx, f) }
+	return eachMeters(view, func(some []store.Meter) error { return c.write(ctx, &store.Changes{Meters: some}) })
+}
+
+// eachMeters reads the meters in parts.
+func eachMeters(view func(func(store.Reader) error) error, each func([]store.Meter) error) error {
+	q := store.MeterQuery{Limit: batchRows}
+	for {
+		var rows store.Counts
+		err := view(func(r store.Reader) (err error) {
+			rows, err = r.Count(store.CountQuery{Meters: &q})
+			return err
+		})
+		if err != nil || len(rows.Meters) == 0 {
+			return err
+		}
+		q.After = rows.Meters[len(rows.Meters)-1].Key
+		if err := each(rows.Meters); err != nil {
+			return err
+		}
+	}
 }
 
 func (c *copier) cursors(ctx context.Context) error {

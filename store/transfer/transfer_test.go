@@ -131,6 +131,7 @@ func fill(t *testing.T, s store.Store, small int) {
 		Definitions: []store.Definition{{Agent: "a", Version: "2", Body: json.RawMessage(`{"x":1}`)}, {Agent: "a", Version: "1"}},
 		Pauses:      []store.Pause{{Agent: "a", By: "ann", Reason: "costs", At: time.UnixMicro(7).UTC()}},
 		Summaries:   endWithLabel(at(3)),
+		Meters:      []store.Meter{{Key: "rate:a", At: at(8)}, {Key: "running:b", Count: 3, RaisedUSD: 4}},
 	})
 	gone.DeletedAt, gone.FirstSeq = at(5), 3
 	r.write(&store.Changes{
@@ -180,6 +181,7 @@ type contents struct {
 	Blobs        map[string][]any // rows, and pieces by upload and number
 	Counts       store.Counts
 	Summaries    []store.Summary
+	Meters       []store.Meter
 }
 
 func read(t *testing.T, v transfer.Viewer) *contents {
@@ -242,6 +244,9 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 			note(err)
 			c.Summaries = append(c.Summaries, rows.Summaries...)
 		}
+		meters, err := r.Count(store.CountQuery{Meters: &store.MeterQuery{}})
+		c.Meters = meters.Meters
+		note(err)
 		c.Counts, err = r.Count(store.CountQuery{})
 		return err
 	}))
@@ -479,6 +484,7 @@ func differences() []difference {
 			transfer.DifferenceError{What: "the definitions of agents"}},
 		{"a summary", fixed(store.Changes{Summaries: store.SumUp([]store.Summary{store.EndOf(&mailroom.Run{Status: mailroom.StatusFailed})})}),
 			transfer.DifferenceError{What: "the summary of ended runs"}},
+		{"a meter", fixed(store.Changes{Meters: []store.Meter{{Key: "rate:a", Count: 1}}}), transfer.DifferenceError{What: "the meters"}},
 		{"a cursor", fixed(store.Changes{DropCursors: []store.Cursor{{Channel: "c", Identity: "69"}}}),
 			transfer.DifferenceError{What: "the cursors"}},
 	}
