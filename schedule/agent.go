@@ -46,8 +46,8 @@ type Agent struct {
 func New(l viewer, operator *auth.Token) *Agent { return &Agent{l, operator} }
 
 // Run implements [mailroom.Agent]. A run is a command, the end of a run that the schedule sent, or a message of the
-// schedule to itself. After each, the schedule accounts for all occurrences up to now, so it does not matter which
-// comes first, or how late.
+// schedule to itself. With each, the schedule accounts for all occurrences up to now and for all ends, so it does not
+// matter which comes first, or how late.
 func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	t := &turn{agent: a, session: s, now: s.Run().NotBefore}
 	if now := time.Now().UTC(); now.After(t.now) {
@@ -130,22 +130,15 @@ func (t *turn) look(ctx context.Context) error {
 	if t.state == nil {
 		return nil
 	}
-	ids := t.state.OpenRuns()
-	t.runs = map[string]*mailroom.Run{}
 	return t.agent.ledger.View(ctx, func(r store.Reader) (err error) {
-		if t.gone, err = t.agent.rightsEnded(r, t.state, t.now); err != nil || len(ids) == 0 {
-			return err
-		}
-		found, err := r.Runs(store.RunQuery{IDs: ids})
-		for _, run := range found {
-			t.runs[run.ID] = run
+		if t.gone, err = t.agent.rightsEnded(r, t.state, t.now); err == nil {
+			t.runs, err = runsByID(r, t.state.OpenRuns())
 		}
 		return err
 	})
 }
 
-// account records the ends of the runs that the schedule has sent, and pauses it if its rights have ended. A run that
-// does not exist any more counts as cancelled, so that it does not hold up the next one for ever.
+// account records the ends of the runs that the schedule has sent, and pauses it if its rights have ended.
 func (t *turn) account() {
 	if t.state == nil {
 		return
@@ -154,17 +147,8 @@ func (t *turn) account() {
 		t.state.Pause(plan.Server, t.gone, t.now)
 		t.add(kindPaused, t.state.Paused)
 	}
-	for _, id := range t.state.OpenRuns() {
-		switch run := t.runs[id]; {
-		case run == nil:
-			t.moves.Add(t.state.End(id, mailroom.StatusCancelled, "the run was deleted", t.now))
-		case run.Status.Finished():
-			why := ""
-			if run.Error != nil {
-				why = run.Error.Message
-			}
-			t.moves.Add(t.state.End(id, run.Status, why, t.now))
-		}
+	if p := t.state.Account(t.runs, t.now); p != nil {
+		t.moves.Paused = p
 	}
 }
 
@@ -190,9 +174,11 @@ func (a *Agent) rightsEnded(r store.Reader, s *plan.State, now time.Time) (why s
 	return fmt.Sprintf("token %s, which made it, was revoked or replaced, or has expired", owner), nil
 }
 
-// commit commits the moves, and the state with what is due.
+// commit commits the moves, and the state with what is due. The first fire is in the same commit, because most turns
+// have one. If the ledger refuses that, the moves come first, and each fire gets a commit of its own: one that is
+// refused must not keep the others back.
 func (t *turn) commit(ctx context.Context) error {
-	var sends []mailroom.Send
+	sends := make([]mailroom.Send, 0, 2)
 	if !t.moves.Tick.IsZero() {
 		first := 0 // before what else the thread has to do
 		sends = append(sends, mailroom.Send{
@@ -200,17 +186,45 @@ func (t *turn) commit(ctx context.Context) error {
 			NotBefore: t.moves.Tick, Priority: &first,
 		})
 	}
-	return t.append(ctx, "plan", sends)
+	if t.logMoves(); len(t.state.Due) > 0 && t.mayFire() {
+		undo, err := t.save()
+		if err != nil {
+			return err
+		}
+		fire := t.fire()
+		if err := t.append(ctx, "plan", append(sends, fire)); err == nil || !refuses(err) {
+			return err
+		}
+		if err := undo(); err != nil {
+			return err
+		}
+	}
+	err := t.append(ctx, "plan", sends)
+	if err != nil && len(sends) > 0 && refuses(err) { // a quota, for example: the schedule must not end by it
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: refusedLater, Err: err}
+	}
+	return err
+}
+
+// save returns a function that takes back what was done to the state and the entries since.
+func (t *turn) save() (undo func() error, err error) {
+	before, err := json.Marshal(t.state)
+	if err != nil {
+		return nil, permanent(err)
+	}
+	entries := slices.Clone(t.entries)
+	return func() (err error) {
+		t.entries = entries
+		if t.state, err = plan.Decode(before); err != nil {
+			return permanent(err)
+		}
+		return nil
+	}, nil
 }
 
 // append commits the state with the skips and entries since the last commit, and sends.
 func (t *turn) append(ctx context.Context, name string, sends []mailroom.Send) error {
-	for _, k := range t.moves.Skips {
-		t.add(kindSkipped, k)
-	}
-	if t.moves.Paused != nil {
-		t.add(kindPaused, t.moves.Paused)
-	}
+	t.logMoves()
 	state, err := json.Marshal(t.state)
 	if err != nil {
 		return permanent(err)
@@ -225,19 +239,32 @@ func (t *turn) append(ctx context.Context, name string, sends []mailroom.Send) e
 		Name: name, State: state, Sends: sends, Entries: t.entries, Checkpoint: json.RawMessage(`{"planned":true}`),
 	})
 	if err == nil {
-		t.entries, t.moves = nil, plan.Moves{}
-		return nil
-	}
-	if len(sends) > 0 && sends[0].Name == "tick" && refuses(err) { // a quota, for example: the schedule must not end by it
-		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: refusedLater, Err: err}
+		t.entries = nil
 	}
 	return err
 }
 
-// sendDue sends what is due, each in a commit of its own, because one that is refused must not keep the others back.
+// logMoves makes entries of the moves, before the entries of what follows.
+func (t *turn) logMoves() {
+	for _, k := range t.moves.Skips {
+		t.add(kindSkipped, k)
+	}
+	if t.moves.Paused != nil {
+		t.add(kindPaused, t.moves.Paused)
+	}
+	t.moves = plan.Moves{}
+}
+
+// mayFire reports whether the first fire may be sent: a paused schedule, and one without rights, send nothing, except
+// that a person may trigger a paused one.
+func (t *turn) mayFire() bool {
+	return t.gone == "" && (t.state.Paused == nil || t.state.Due[0].Manual)
+}
+
+// sendDue sends what is due, each in a commit of its own.
 func (t *turn) sendDue(ctx context.Context) error {
 	for t.state != nil && len(t.state.Due) > 0 {
-		if fire := t.state.Due[0]; t.gone != "" || t.state.Paused != nil && !fire.Manual {
+		if !t.mayFire() {
 			t.moves.Add(t.state.Refuse(plan.SkipPaused, t.gone, t.now))
 			if err := t.append(ctx, "skip", nil); err != nil {
 				return err
@@ -253,29 +280,33 @@ func (t *turn) sendDue(ctx context.Context) error {
 
 // send sends the first fire, or skips it if its message is refused.
 func (t *turn) send(ctx context.Context) error {
-	before, err := json.Marshal(t.state)
+	undo, err := t.save()
 	if err != nil {
-		return permanent(err)
+		return err
 	}
-	send, run := t.message(t.state.Due[0]), ""
-	if send.Answer != mailroom.AnswerNone {
-		_, run, _ = thread.SendIDs(send, t.session.Run().ID)
-	}
-	t.add(kindSent, t.state.Accept(run))
-	refusal := t.append(ctx, "send", []mailroom.Send{send})
+	refusal := t.append(ctx, "send", []mailroom.Send{t.fire()})
 	if refusal == nil || !refuses(refusal) {
 		return refusal
 	}
-	if t.state, err = plan.Decode(before); err != nil {
-		return permanent(err)
+	if err := undo(); err != nil {
+		return err
 	}
-	t.entries = nil
 	reason := plan.SkipRefused
 	if mailroom.CodeOf(refusal) == mailroom.CodeBusy {
 		reason = plan.SkipBusy
 	}
 	t.moves.Add(t.state.Refuse(reason, said(refusal), t.now))
 	return t.append(ctx, "skip", nil)
+}
+
+// fire takes the first fire out of what is due, and returns its message.
+func (t *turn) fire() mailroom.Send {
+	send, run := t.message(t.state.Due[0]), ""
+	if send.Mode != mailroom.ModeSteer { // what joins another run has no end of its own
+		_, run, _ = thread.SendIDs(send, t.session.Run().ID)
+	}
+	t.add(kindSent, t.state.Accept(run))
+	return send
 }
 
 // said returns what a refusal says to its caller.
@@ -292,8 +323,11 @@ func (t *turn) message(f plan.Fire) mailroom.Send {
 	_, name := reserved.SchedulePlace(t.state.ID)
 	send := mailroom.Send{
 		Name: "fire " + f.Nominal.UTC().Format(time.RFC3339Nano), Thread: spec.Thread, Agent: spec.Agent,
-		Parts: mailroom.Text(spec.Text), Answer: mailroom.AnswerWake, Priority: spec.Priority, Timeout: spec.Timeout,
-		Options: spec.Options, Metadata: map[string]string{},
+		Parts: mailroom.Text(spec.Text), Priority: spec.Priority, Timeout: spec.Timeout, Options: spec.Options,
+		Metadata: map[string]string{},
+	}
+	if spec.Overlap == plan.OverlapOne { // only then a fire waits for the end; see State.Account for the others
+		send.Answer = mailroom.AnswerWake
 	}
 	maps.Copy(send.Metadata, spec.Metadata)
 	send.Metadata["schedule"], send.Metadata["nominal"] = name, f.Nominal.UTC().Format(time.RFC3339)

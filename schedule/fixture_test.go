@@ -166,10 +166,13 @@ func (h *fixture) state(id string) (s *plan.State) {
 	h.t.Helper()
 	h.must(h.store.View(h.t.Context(), func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{id}})
-		if err != nil || len(rows) == 0 {
+		if err != nil {
 			return err
 		}
-		s, err = plan.Read(rows[0])
+		all, err := schedule.Read(r, rows, time.Now())
+		if len(all) > 0 {
+			s = all[0]
+		}
 		return err
 	}))
 	return s

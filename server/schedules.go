@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"mailroom"
@@ -10,6 +11,7 @@ import (
 	"mailroom/internal/check"
 	"mailroom/internal/reserved"
 	"mailroom/ledger"
+	"mailroom/schedule"
 	"mailroom/schedule/plan"
 	"mailroom/server/internal/request"
 	"mailroom/server/operate"
@@ -203,10 +205,12 @@ func (h *scheduleHandlers) read(ctx context.Context, id string) (s *plan.State, 
 		if err != nil {
 			return err
 		}
-		for _, t := range rows {
-			if requestOf(ctx).who.CanSee(t) && t.DeletedAt.IsZero() {
-				s, err = plan.Read(t)
-			}
+		rows = slices.DeleteFunc(rows, func(t *mailroom.Thread) bool {
+			return !requestOf(ctx).who.CanSee(t) || !t.DeletedAt.IsZero()
+		})
+		found, err := schedule.Read(rd, rows, time.Now())
+		if len(found) > 0 {
+			s = found[0]
 		}
 		return err
 	})
@@ -254,23 +258,16 @@ func (h *scheduleHandlers) list(
 		if err != nil {
 			return err
 		}
-		for i, t := range rows {
-			if i == in.Limit {
-				out.Next = &rows[i-1].ID
-				break
-			}
-			if !requestOf(ctx).who.CanSee(t) {
-				continue
-			}
-			state, err := plan.Read(t)
-			if err != nil {
-				return err
-			}
-			if state != nil {
-				out.Items = append(out.Items, plan.Show(state, time.Now()))
-			}
+		if len(rows) > in.Limit {
+			out.Next = &rows[in.Limit-1].ID
+			rows = rows[:in.Limit]
 		}
-		return nil
+		rows = slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return !requestOf(ctx).who.CanSee(t) })
+		found, err := schedule.Read(rd, rows, time.Now())
+		for _, state := range found {
+			out.Items = append(out.Items, plan.Show(state, time.Now()))
+		}
+		return err
 	})
 	return &body[api.Page[api.Schedule]]{out}, err
 }

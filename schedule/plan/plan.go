@@ -63,7 +63,7 @@ func (s *State) send(at time.Time, m *Moves) {
 		s.Due = append(s.Due, Fire{Nominal: at})
 		return
 	}
-	if s.Spec.Overlap == overlapOne {
+	if s.Spec.Overlap == OverlapOne {
 		at, s.Buffered = s.Buffered, at // the later one waits
 	}
 	if !at.IsZero() {

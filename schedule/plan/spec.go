@@ -43,7 +43,7 @@ type Overlap string
 // Policies of an overlap.
 const (
 	overlapSkip Overlap = "skip" // it is skipped; the default
-	overlapOne  Overlap = "one"  // the last such occurrence is sent once no run is open
+	OverlapOne  Overlap = "one"  // the last such occurrence is sent once no run is open
 	overlapAll  Overlap = "all"  // it is sent; in one thread its run waits in the queue
 )
 
@@ -215,7 +215,7 @@ func (s *Spec) checkPolicies() error {
 	if err := oneOf("busy", &s.Busy, busyQueue, BusySteer, BusySkip); err != nil {
 		return err
 	}
-	if err := oneOf("overlap", &s.Overlap, overlapSkip, overlapOne, overlapAll); err != nil {
+	if err := oneOf("overlap", &s.Overlap, overlapSkip, OverlapOne, overlapAll); err != nil {
 		return err
 	}
 	if err := oneOf("catch_up", &s.CatchUp, catchUpOne, catchUpNone, catchUpAll); err != nil {

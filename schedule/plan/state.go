@@ -158,24 +158,31 @@ func (s *State) trigger(now time.Time) (m Moves, ok bool) {
 	return m, true
 }
 
-// End records the end of a run that the schedule sent, and sends what waited for it. errText is why it failed.
-func (s *State) End(run string, status mailroom.Status, errText string, now time.Time) Moves {
-	at := slices.IndexFunc(s.Open, func(f Fire) bool { return f.Run == run })
-	if at < 0 {
-		return s.Advance(now) // told twice
-	}
-	f := s.Open[at]
-	s.Open = slices.Delete(s.Open, at, at+1)
-	s.keep(Result{Nominal: f.Nominal, Run: f.Run, Status: status, Error: errText})
-	if status == mailroom.StatusCompleted {
-		s.Failures = 0
-	}
-	if status == mailroom.StatusFailed {
-		if p := s.fail(errText, now); p != nil {
-			return Moves{Paused: p}
+// Account records the ends of the open runs. runs are those that exist, by id: one that was deleted counts as
+// cancelled, so that it does not hold up the next one for ever. It returns the pause that follows from their failures,
+// nil if none does.
+func (s *State) Account(runs map[string]*mailroom.Run, now time.Time) (paused *Pause) {
+	for _, f := range slices.Clone(s.Open) {
+		r := Result{Nominal: f.Nominal, Run: f.Run, Status: mailroom.StatusCancelled, Error: "the run was deleted"}
+		if run := runs[f.Run]; run != nil {
+			if !run.Status.Finished() {
+				continue
+			}
+			r.Status, r.Error = run.Status, ""
+			if run.Error != nil {
+				r.Error = run.Error.Message
+			}
+		}
+		s.Open = slices.DeleteFunc(s.Open, func(open Fire) bool { return open.Run == f.Run })
+		s.keep(r)
+		switch r.Status {
+		case mailroom.StatusCompleted:
+			s.Failures = 0
+		case mailroom.StatusFailed:
+			paused = cmp.Or(s.fail(r.Error, now), paused)
 		}
 	}
-	return s.Advance(now)
+	return paused
 }
 
 // OpenRuns returns the ids of the runs that were sent and have not ended.
