@@ -25,12 +25,14 @@ const (
 	PartFanout  = "fanout"  // one run with many readers
 	PartStalled = "stalled" // cost of stalled readers
 	PartMemory  = "memory"  // memory and disk per object
+
+	PartSchedules = "schedules" // many schedules that each send a message a minute
 )
 
 // Parts returns the names of all parts, in their documented order.
 func Parts() []string {
 	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartHTTP, PartWorkers, PartRestart,
-		PartQueries, PartFanout, PartStalled, PartMemory}
+		PartQueries, PartFanout, PartStalled, PartMemory, PartSchedules}
 }
 
 // Options of a measurement.
@@ -144,6 +146,8 @@ type Result struct {
 	Fanout   []Fanout `json:"fanout,omitempty"`
 	Stalled  *Stalled `json:"stalled,omitempty"`
 	Memory   *Memory  `json:"memory,omitempty"`
+
+	Schedules *Schedules `json:"schedules,omitempty"`
 }
 
 // Settings describes the load.
@@ -196,7 +200,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		{PartMemory, b.memory}, // first, because it would count memory of the other parts
 		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartLone, b.lone}, {PartSteady, b.steady}, {PartGrowth, b.growth},
 		{PartHTTP, b.http}, {PartWorkers, b.workers}, {PartRestart, b.restart}, {PartQueries, b.queries},
-		{PartFanout, b.fanout}, {PartStalled, b.stalled},
+		{PartFanout, b.fanout}, {PartStalled, b.stalled}, {PartSchedules, b.schedules},
 	} {
 		if !slices.Contains(parts, part.name) {
 			continue

@@ -44,7 +44,8 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
   queries   requests that count and filter, on 6,000 and on 600,000 runs (--runs)
   fanout    one run that streams 50 deltas per second to 1,000 readers
   stalled   cost of stalled readers for a run and 100 other readers
-  memory    memory and disk per thread, queued run and reader`,
+  memory    memory and disk per thread, queued run and reader
+  schedules 10,000 schedules that each send a message a minute`,
 		Example: `  mailroom-bench runs --for 60s
   mailroom-bench --scale 0.01
   mailroom-bench runs --keys --store postgres://localhost/mailroom

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -43,6 +44,8 @@ type fixture struct {
 	metrics *operate.Metrics
 	ledger  *ledger.Ledger
 	version string // version of the agent
+	// agents are those of the engine besides that of the load.
+	agents map[string]engine.Agent
 
 	cancelLedger context.CancelFunc
 	ledgerDone   chan error
@@ -144,7 +147,12 @@ func newFixture(
 		DefaultAgent: agentName,
 		Lanes:        h.lanes,
 		Due:          h.announceDue,
-		Version:      func(string) string { return version },
+		Version: func(agent string) string {
+			if agent == agentName {
+				return version
+			}
+			return "" // of the agents of the server itself
+		},
 		Publish: func(thread string, entries []mailroom.Entry) {
 			h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
@@ -188,9 +196,11 @@ func (h *fixture) announceDue(agent string) {
 func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
 	group := &errgroup.Group{}
 	ctx, stop := context.WithCancel(context.Background())
+	agents := map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}}
+	maps.Copy(agents, h.agents)
 	for lane := range h.ledger.Lanes() {
 		e := engine.New(h.ledger.LaneWorkers(lane), h.bus, engine.Options{
-			Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
+			Agents: agents,
 			Runs:   slots / h.ledger.Lanes(), NoLastAttempts: lane > 0, Node: h.node, Local: h.node == "",
 			Log: slog.New(slog.DiscardHandler),
 			Observe: engine.Observe{

@@ -51,6 +51,9 @@ func printResult(con *command.Console, r *Result, output command.Format) error {
 	if r.Memory != nil {
 		tables = append(tables, memoryRows(r.Memory))
 	}
+	if r.Schedules != nil {
+		tables = append(tables, schedulesRows(r.Schedules))
+	}
 	for i, rows := range tables {
 		if i > 0 {
 			if err := con.Printf("\n"); err != nil {
