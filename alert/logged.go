@@ -8,6 +8,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/entry"
+	"mailroom/internal/budget"
 	"mailroom/internal/reserved"
 	"mailroom/store"
 	"mailroom/thread"
@@ -75,6 +76,8 @@ func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 		switch run := l.runs[e.Run]; {
 		case e.Kind == entry.KindChannel:
 			found, ok, err = channelEvent(e)
+		case e.Kind == budget.KindLow && reserved.Prefix(e.Thread) == reserved.Budget:
+			found, ok, err = budgetEvent(e)
 		case run == nil || IsAgent(run.Agent) || isChatAlert(run) ||
 			l.parents[run.Parent] != nil && IsAgent(l.parents[run.Parent].Agent):
 		case e.Kind == entry.KindTicketOpened:
@@ -157,6 +160,19 @@ func ticketEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
 	err := e.Decode(&k)
 	asked := k.Kind == mailroom.TicketApproval || k.Kind == mailroom.TicketInput
 	return Event{Kind: KindTicket, At: e.At, Subject: k.ID, Agent: run.Agent, Thread: e.Thread, Run: e.Run}, asked, err
+}
+
+// budgetEvent returns the event of a budget that is low. Only the server writes to its thread.
+func budgetEvent(e mailroom.Entry) (Event, bool, error) {
+	var n budget.Notice
+	err := e.Decode(&n)
+	found := Event{Kind: KindBudget, At: e.At, Subject: n.Name, Thread: e.Thread, Run: e.Run, Words: n.Warning()}
+	if n.Kind == budget.Agent {
+		found.Agent = n.Name
+	} else {
+		found.Owner = n.Name
+	}
+	return found, true, err
 }
 
 func failedEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {

@@ -132,6 +132,9 @@ func (c *composer) compose(a *Alert, about subject) Message {
 	case KindPaused:
 		title, body = "Agent "+display.Line(a.Agent)+" is paused", textOf(a, a.Words)
 		m.URL = c.page("agents")
+	case KindBudget:
+		title, body = "The budget of "+budgetOf(a)+" is low", textOf(a, a.Words)
+		m.URL = c.page("agents")
 	case KindOutage:
 		if title = "Runs of agent " + display.Line(a.Agent) + " wait because of an outage"; a.Ended {
 			title = "No run of agent " + display.Line(a.Agent) + " waits because of an outage any more"
@@ -155,6 +158,14 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		c.decide(&m, a, about.ticket, about.thread)
 	}
 	return m
+}
+
+// budgetOf says whose budget an alert is about.
+func budgetOf(a *Alert) string {
+	if a.Agent != "" {
+		return "agent " + display.Line(a.Agent)
+	}
+	return "token " + display.Line(a.Owner)
 }
 
 // page returns the address of a page of the console.

@@ -205,6 +205,8 @@ func (s *ruleStep) accept(e *Event) {
 		s.gather(failedKey(e, e.Subject), e, s.now.Add(gather))
 	case KindPaused:
 		s.notify(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
+	case KindBudget:
+		s.notify(s.alertOf(e), s.quietEnd(), e.Thread, e.Run)
 	case KindChannel:
 		s.acceptChannel(e)
 	case KindOutage:

@@ -57,7 +57,7 @@ type Run struct {
 
 // Blocker is what keeps an open run from running.
 type Blocker struct {
-	Cause   thread.Cause `json:"cause" enum:"decision,event,child,timer,run,time,join,retry,pause,worker,server,slot" doc:"decision: a person decides or answers. event: a program does. child: a run that it has sent ends. timer: it sleeps. run: another run of its thread comes first. time: its not_before. join: more messages of its sender may join it. retry: its next attempt is delayed. pause: its agent is paused. worker: no live worker serves its agent. server: the server that keeps its session has none. slot: it is due, and its workers start it next or have no free slot."`
+	Cause   thread.Cause `json:"cause" enum:"decision,event,child,timer,run,time,join,retry,pause,budget,worker,server,slot" doc:"decision: a person decides or answers. event: a program does. child: a run that it has sent ends. timer: it sleeps. run: another run of its thread comes first. time: its not_before. join: more messages of its sender may join it. retry: its next attempt is delayed. pause: its agent is paused. budget: the budget of its agent is spent. worker: no live worker serves its agent. server: the server that keeps its session has none. slot: it is due, and its workers start it next or have no free slot."`
 	Text    string       `json:"text" doc:"The same in words, one line that continues: waits for." example:"a decision: Deploy release 7?"`
 	Until   *time.Time   `json:"until,omitempty" doc:"When it ends by itself. Absent: that is unknown."`
 	Run     string       `json:"run,omitempty" doc:"With run or child: id of the run that comes first, which the next item is about. Absent: the token does not see it."`

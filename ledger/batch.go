@@ -157,7 +157,8 @@ func (b *batch) run(tx store.Tx) error {
 func (c *committer) newTransaction(tx store.Tx) *transaction {
 	return &transaction{
 		options: &c.options, rows: newRows(tx, c), changes: newChanges(),
-		forecast:     forecast{idle: maps.Clone(c.forecast.idle), nextFair: c.forecast.nextFair},
+		forecast: forecast{idle: maps.Clone(c.forecast.idle), nextFair: c.forecast.nextFair,
+			noticed: maps.Clone(c.forecast.noticed)},
 		clockStepped: &c.clockStepped,
 	}
 }

@@ -13,6 +13,7 @@ type changes struct {
 	dropped map[string]bool     // threads
 	bytes   int64               // of these threads
 	workers map[string]auth.Use // change of the number of workers, by owner
+	raised  []store.Summary     // what people added to budgets
 }
 
 func newChanges() changes {

@@ -43,6 +43,7 @@ type transaction struct {
 // committed.
 type forecast struct {
 	idle     map[store.Capacity]time.Time // earliest time at which work may be due
+	noticed  map[string]time.Time         // notices of budgets that are in the store, until the end of their period
 	nextFair time.Time                    // when claimFairSlots runs again at the latest
 }
 
@@ -60,7 +61,7 @@ func (tx *transaction) collect() *store.Changes {
 		p.Collect(&all)
 	}
 	all.Cursors = tx.changes.cursors.collect()
-	all.Summaries = store.SumUp(all.Summaries)
+	all.Summaries = append(store.SumUp(all.Summaries), budgetChanges(tx)...)
 	return &all
 }
 

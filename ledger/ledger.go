@@ -76,6 +76,8 @@ type Options struct {
 	// Label is the metadata key by whose values ended runs are summed up too, up to store.MaxLabelValues of them. "":
 	// none. It has no "=".
 	Label string
+	// Budgets are what agents may use in a day or a month.
+	Budgets Budgets
 	// Lanes are further handles of the rows. Each gets a committer of its own, a lane, so that batches
 	// on different threads run at the same time: with a database in another process, one committer waits for
 	// round trips most of the time. To each other, lanes are like two servers, so they need no rules of their own,

@@ -106,6 +106,10 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 		return nil, err
 	}
 	c = tx.withoutPaused(c)
+	c, err := withoutSpent(tx, c)
+	if err != nil {
+		return nil, err
+	}
 	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{},
 		shares: newShares(c.Held, c.Slots)}
 	var passed []*thread.State

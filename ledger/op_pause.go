@@ -137,10 +137,15 @@ func (tx *transaction) withoutPaused(c *thread.ClaimRequest) *thread.ClaimReques
 			paused.Agents[agent] = most
 		}
 	}
-	for _, w := range tx.options.capacities(&paused) {
-		tx.forecast.idle[w] = tx.now().Add(tx.options.Poll)
-	}
+	leaveOut(tx, &paused, tx.now().Add(tx.options.Poll))
 	return &open
+}
+
+// leaveOut says that claims look for the runs of a request again at a time.
+func leaveOut(tx *transaction, c *thread.ClaimRequest, until time.Time) {
+	for _, w := range tx.options.capacities(c) {
+		tx.forecast.idle[w] = until
+	}
 }
 
 // isPaused reports whether the agent of a Due.Agent is paused.

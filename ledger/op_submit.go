@@ -64,9 +64,12 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	}
 	action := actionOf(ctx)
 	o.audits = o.audits || action != nil
-	return run(ctx, l, o, func(tx *transaction) (store.Submitted, error) {
+	out, err := run(ctx, l, o, func(tx *transaction) (store.Submitted, error) {
 		begin := len(tx.rows.thread(in.Thread).Entries())
 		out, err := tx.submit(in, true)
+		if err == nil && len(in.Decisions) > 0 {
+			err = raiseDecided(tx, tx.rows.thread(in.Thread), begin)
+		}
 		if err == nil && o.audits {
 			err = recordDecisions(tx, tx.rows.thread(in.Thread), begin)
 		}
@@ -75,6 +78,10 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 		}
 		return out, err
 	})
+	if err == nil && len(in.Decisions) > 0 {
+		onDecided(l, in.Thread)
+	}
+	return out, err
 }
 
 // holdJoin keeps the run of a thread that waits for more messages waiting, see [thread.HoldJoin].

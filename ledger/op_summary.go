@@ -23,16 +23,35 @@ func (l *Ledger) DropOldSummaries(ctx context.Context, now time.Time) error {
 			if first.IsZero() || !first.Before(keep) {
 				break
 			}
-			old := store.SummariesBefore{Step: step, At: first.Truncate(whole).Add(whole)}
-			if err := perform(ctx, l, op{name: "drop_summaries", rank: rankPlain}, func(tx *transaction) error {
-				tx.changes.dropSummaries(old)
-				return nil
-			}); err != nil {
+			if err := dropSummaries(ctx, l, step, first.Truncate(whole).Add(whole)); err != nil {
 				return err
 			}
 		}
 	}
+	for _, step := range [2]time.Duration{store.StepBudgetDay, store.StepBudgetMonth} { // few rows: a budget has one a day
+		q := store.SummaryQuery{Step: step, To: now.Add(-store.KeepBudgets(step)), Limit: 1, Keys: true}
+		var old store.Counts
+		err := l.View(ctx, func(r store.Reader) (err error) {
+			old, err = r.Count(store.CountQuery{Summaries: &q})
+			return err
+		})
+		if err == nil && len(old.Summaries) > 0 {
+			err = dropSummaries(ctx, l, step, q.To)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// dropSummaries drops the rows of a step before a time.
+func dropSummaries(ctx context.Context, l *Ledger, step time.Duration, before time.Time) error {
+	old := store.SummariesBefore{Step: step, At: before}
+	return perform(ctx, l, op{name: "drop_summaries", rank: rankPlain}, func(tx *transaction) error {
+		tx.changes.dropSummaries(old)
+		return nil
+	})
 }
 
 // firstSummary returns the first period that the summary has, or zero.

@@ -18,7 +18,7 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 	}
 	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, queues: true,
 		runs: []string{k.Run}, audits: true}
-	return run(ctx, l, o, func(tx *transaction) (*mailroom.Ticket, error) {
+	decided, err := run(ctx, l, o, func(tx *transaction) (*mailroom.Ticket, error) {
 		t := tx.rows.thread(k.Thread)
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
@@ -29,8 +29,15 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 			return nil, err
 		}
 		decided := *k // later operations of the batch may change the original
+		if err := raiseDecided(tx, t, begin); err != nil {
+			return nil, err
+		}
 		return &decided, recordDecisions(tx, t, begin)
 	})
+	if err == nil {
+		onDecided(l, k.Thread)
+	}
+	return decided, err
 }
 
 // Ticket returns one ticket.

@@ -32,7 +32,7 @@ func WaitsFor(
 	rd store.Reader, now time.Time, rows []*mailroom.Run, sees func(*mailroom.Run, *mailroom.Thread) bool,
 ) (map[string]Blocked, error) {
 	w := waits{rd: rd, now: now, sees: sees, threads: map[string]*mailroom.Thread{}, runs: map[string]*mailroom.Run{},
-		first: map[string]*mailroom.Run{}, blockers: map[string]*thread.Blocker{}}
+		first: map[string]*mailroom.Run{}, blockers: map[string]*thread.Blocker{}, asked: map[string]bool{}}
 	next := rows
 	for range maxBlockers {
 		var err error
@@ -67,6 +67,9 @@ type waits struct {
 	known   bool
 	pauses  []store.Pause
 	workers []*store.Worker
+
+	asked map[string]bool // agents whose budgets were read
+	spent []thread.SpentBudget
 }
 
 // follow returns the blockers of a run and of the runs before it.
@@ -117,7 +120,7 @@ func (w *waits) look(rows []*mailroom.Run) ([]*mailroom.Run, error) {
 		t := w.threads[r.Thread]
 		b := thread.WaitsFor(thread.Situation{
 			Now: w.now, Run: r, Thread: t, First: w.first[t.ID], Tickets: tickets[r.ID],
-			Pauses: w.pauses, Workers: w.workers,
+			Pauses: w.pauses, Workers: w.workers, Spent: w.spent,
 		})
 		if w.blockers[r.ID] = b; b != nil && b.Run != "" && w.runs[b.Run] == nil {
 			before = append(before, b.Run)
@@ -155,6 +158,9 @@ func (w *waits) read(open []*mailroom.Run) (tickets map[string][]*mailroom.Ticke
 			return nil, err
 		}
 		w.known, w.pauses = true, agents.Pauses
+	}
+	if err := w.budgets(open); err != nil {
+		return nil, err
 	}
 	var waiting []string
 	for _, r := range open {

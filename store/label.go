@@ -25,9 +25,9 @@ const (
 // LabelAt is the At of the rows of StepLabel. It is not 0, which some stores read as no time.
 func LabelAt() time.Time { return time.Unix(0, 0).UTC().Add(StepDay) }
 
-// AllSteps returns the lengths of the periods, and the steps of labels.
+// AllSteps returns the lengths of the periods, and the steps of labels and of budgets.
 func AllSteps() []time.Duration {
-	return []time.Duration{StepMinute, StepHour, StepDay, StepLabelDay, StepLabel}
+	return []time.Duration{StepMinute, StepHour, StepDay, StepLabelDay, StepLabel, StepBudgetDay, StepBudgetMonth}
 }
 
 // LabelKey returns the Agent in the keys of the rows of a value. A name has no "=".

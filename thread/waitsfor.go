@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/budget"
 	"mailroom/store"
 )
 
@@ -26,6 +27,7 @@ const (
 	CauseJoin     Cause = "join"   // more messages of its sender may join it
 	CauseRetry    Cause = "retry"  // its next attempt is delayed
 	CausePause    Cause = "pause"  // its agent is paused
+	CauseBudget   Cause = "budget" // the budget of its agent is spent
 	CauseWorker   Cause = "worker" // no live worker serves its agent
 	// CauseServer: only the server that keeps its session starts it, and that server has no live worker for it.
 	CauseServer Cause = "server"
@@ -40,11 +42,14 @@ type Blocker struct {
 	Agent string    // of the run that does not run
 	Until time.Time // when it ends by itself; zero: that is unknown
 
-	Run     string             // of CauseRun and CauseChild: the run that comes first
-	Tickets []*mailroom.Ticket // of CauseDecision, CauseEvent, CauseChild and CauseTimer: the open ones, at least one
-	Node    string             // of CauseServer: id of the server
-	Pause   store.Pause        // of CausePause
-	Workers int                // of CauseSlot: number of live workers that may start the run
+	Run string // of CauseRun and CauseChild: the run that comes first
+	// Tickets are of CauseDecision, CauseEvent, CauseChild and CauseTimer: the open ones, at least one; and of
+	// CauseBudget: the question whether to raise it, if it is open and the reader sees it.
+	Tickets []*mailroom.Ticket
+	Budget  SpentBudget // of CauseBudget
+	Node    string      // of CauseServer: id of the server
+	Pause   store.Pause // of CausePause
+	Workers int         // of CauseSlot: number of live workers that may start the run
 }
 
 // Situation has the rows that decide why a run does not run, all of one moment.
@@ -59,6 +64,14 @@ type Situation struct {
 	Tickets []*mailroom.Ticket
 	Pauses  []store.Pause
 	Workers []*store.Worker
+	Spent   []SpentBudget
+}
+
+// SpentBudget is a budget of a day or a month that is spent.
+type SpentBudget struct {
+	Pool     budget.Pool
+	Zone     string           // of its periods
+	Question *mailroom.Ticket // whether to raise it; nil: the question is not open
 }
 
 // WaitsFor returns what keeps the run of s from running. It returns nil for a run that is running or has ended.
@@ -100,6 +113,13 @@ func (s *Situation) notClaimed() *Blocker {
 	agent := s.Run.Agent
 	if i := slices.IndexFunc(s.Pauses, func(p store.Pause) bool { return p.Agent == agent }); i >= 0 {
 		return &Blocker{Cause: CausePause, Until: s.Pauses[i].Probe, Pause: s.Pauses[i]}
+	}
+	if i := slices.IndexFunc(s.Spent, func(b SpentBudget) bool { return b.Pool.Scope.Name == agent }); i >= 0 {
+		b := &Blocker{Cause: CauseBudget, Until: s.Spent[i].Pool.End, Budget: s.Spent[i]}
+		if q := s.Spent[i].Question; q != nil {
+			b.Tickets = []*mailroom.Ticket{q}
+		}
+		return b
 	}
 	_, node := ParseDueAgent(dueAgent(s.Thread, agent))
 	n := 0
@@ -205,6 +225,8 @@ func (b *Blocker) Text() string {
 			text += ": " + WaitsOn(b.Pause.Reason)
 		}
 		return text
+	case CauseBudget:
+		return b.budget()
 	case CauseWorker:
 		return fmt.Sprintf("a worker: no live one serves agent %s", b.Agent)
 	case CauseServer:
@@ -213,6 +235,17 @@ func (b *Blocker) Text() string {
 		return fmt.Sprintf("a free slot of agent %s", b.Agent)
 	}
 	return string(b.Cause)
+}
+
+// budget says which budget is spent, and when it goes on.
+func (b *Blocker) budget() string {
+	p := &b.Budget.Pool
+	text := fmt.Sprintf("the budget of %s, %s a %s: it is spent, and begins again at %s", p.Scope, p.Limit(), p.Period,
+		p.Again(b.Budget.Zone))
+	if q := b.Budget.Question; q != nil {
+		text += "; ticket " + q.ID + " asks whether to raise it"
+	}
+	return text
 }
 
 // of returns the tickets for which a run would wait with this cause.

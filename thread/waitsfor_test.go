@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/internal/budget"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -76,6 +77,11 @@ func blockedCases() []blockedCase {
 			"a free slot of agent echo", nil},
 		{"paused", func(s *thread.Situation) { s.Pauses = []store.Pause{{Agent: "other"}, pause} }, thread.CausePause,
 			"agent echo, which ann has paused: no credit", in(1)},
+		{"a budget is spent", func(s *thread.Situation) { s.Spent = spent("echo", in(2)) }, thread.CauseBudget,
+			"the budget of agent echo, 5.00 usd a day: it is spent, and begins again at 03:06 UTC; " +
+				"ticket k1 asks whether to raise it", in(2)},
+		{"the budget of another agent is spent", func(s *thread.Situation) { s.Spent = spent("other", in(2)) },
+			thread.CauseSlot, "a free slot of agent echo", nil},
 		{"another agent is paused", func(s *thread.Situation) { s.Pauses = []store.Pause{{Agent: "other"}} }, thread.CauseSlot,
 			"a free slot of agent echo", nil},
 		{"behind another run, and paused", func(s *thread.Situation) {
@@ -114,6 +120,13 @@ func blockedCases() []blockedCase {
 			s.Tickets = append(s.Tickets, &mailroom.Ticket{Run: "other", Name: "nap", Kind: mailroom.TicketInput})
 		}, thread.CauseTimer, "its timer", in(3)},
 	}
+}
+
+// spent returns a spent budget of an agent, and its question.
+func spent(agent string, end *time.Time) []thread.SpentBudget {
+	p := budget.Pool{Scope: budget.Scope{Kind: budget.Agent, Name: agent}, Period: budget.Day, End: *end,
+		Budget: mailroom.Budget{Amounts: mailroom.Dollars(5)}}
+	return []thread.SpentBudget{{Pool: p, Zone: "UTC", Question: &mailroom.Ticket{ID: "k1"}}}
 }
 
 func TestARunWaitsForWhatComesFirst(t *testing.T) {

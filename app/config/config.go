@@ -16,6 +16,7 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/alert/target"
+	"mailroom/internal/budget"
 	"mailroom/internal/display"
 	"mailroom/internal/proc"
 	"mailroom/internal/retry"
@@ -42,22 +43,23 @@ type Config struct {
 	Node        Node
 	Token       Token
 
-	Runs          int           // runs at once in this process
-	Lease         time.Duration // time after which a dead worker loses its runs
-	Renew         time.Duration // how often a worker renews its lease
-	Sweep         time.Duration // interval of checking for expired leases
-	StopGrace     time.Duration // time from a stop or a passed deadline to the forced end
-	ShutdownGrace time.Duration // time for runs to finish before they are released
-	RunDeadline   time.Duration // longest time of one attempt
-	LongestRun    time.Duration // longest time of one attempt whose agent asks for more time
-	AgentGrace    time.Duration // time before due runs of an agent without a worker fail
-	MaxQueued     int           // runs in the queue of one thread; 0: unlimited
-	Retention     time.Duration // how long entries are kept; 0: forever
-	KeepAudit     time.Duration // how long the audit log keeps an action; 0: forever
-	Label         string        // metadata key by whose values ended runs are summed up too; "": none
-	Search        bool          // messages are indexed and can be found
-	Isolation     string        // default of agents that set no isolation
-	Retry         retry.Policy  // default of agents that set no retries; see Agent.Retry
+	Runs          int            // runs at once in this process
+	Lease         time.Duration  // time after which a dead worker loses its runs
+	Renew         time.Duration  // how often a worker renews its lease
+	Sweep         time.Duration  // interval of checking for expired leases
+	StopGrace     time.Duration  // time from a stop or a passed deadline to the forced end
+	ShutdownGrace time.Duration  // time for runs to finish before they are released
+	RunDeadline   time.Duration  // longest time of one attempt
+	LongestRun    time.Duration  // longest time of one attempt whose agent asks for more time
+	AgentGrace    time.Duration  // time before due runs of an agent without a worker fail
+	MaxQueued     int            // runs in the queue of one thread; 0: unlimited
+	Retention     time.Duration  // how long entries are kept; 0: forever
+	KeepAudit     time.Duration  // how long the audit log keeps an action; 0: forever
+	BudgetZone    *time.Location // in which the days and months of budgets begin
+	Label         string         // metadata key by whose values ended runs are summed up too; "": none
+	Search        bool           // messages are indexed and can be found
+	Isolation     string         // default of agents that set no isolation
+	Retry         retry.Policy   // default of agents that set no retries; see Agent.Retry
 
 	Agents   map[string]*Agent
 	Channels map[string]*Channel
@@ -95,6 +97,7 @@ type Agent struct {
 	Limit    int           // concurrent runs in this process
 	Deadline time.Duration // longest time of one attempt
 	Retry    retry.Policy  // how failed attempts are retried, unless a worker or a submit says otherwise
+	Budget   budget.Limits // what it may use in a day or a month
 
 	// For agents of kinds echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
@@ -278,6 +281,7 @@ func Default(kinds *target.Kinds) *Config {
 		Rules:             map[string]*Rule{},
 		ReconnectSettings: defaultReconnect(),
 		Search:            true,
+		BudgetZone:        time.UTC,
 		WhenAllDown:       AllDownStay,
 		Isolation:         IsolationAuto,
 		set:               map[string]bool{},
@@ -332,6 +336,9 @@ func (c *Config) settings() []setting.Setting {
 		setting.New("stats_label",
 			"Metadata key of runs, such as customer, by whose values the runs that ended are summed up too. Empty: none.",
 			setting.Checked(&c.Label, `a key of up to 64 letters, digits, "_", "-" and ".", such as "customer"`, isLabel)),
+		setting.New("budget_zone",
+			"Time zone in which the days and months of budgets begin; the same on all servers of a store.",
+			zone(&c.BudgetZone)),
 		setting.New("search",
 			"Index the messages, so that they are found by their words; the same on all servers of a store.",
 			setting.Bool(&c.Search)),
@@ -347,6 +354,9 @@ func (a *Agent) settings() []setting.Setting {
 				"demonstrates runs; codex and claude run those programs; remote is served by workers elsewhere only.",
 			setting.OneOf(&a.Kind, kinds()...)),
 	}
+	all = append(all, setting.New("budget",
+		`What its runs may use in a day or a month, such as { day = "5usd", month = "100usd, 50m tokens" }. Then no run `+
+			`starts until a person raises the budget or the next day or month begins.`, budgets(&a.Budget)))
 	if a.Kind == KindRemote { // the workers of a remote agent know its other settings
 		return append(all, agentRetrySettings(&a.Retry)...)
 	}

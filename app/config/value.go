@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"mailroom/internal/budget"
 	"mailroom/internal/setting"
 )
 
@@ -78,3 +79,28 @@ func exits(p *[]int) setting.Value {
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// budgets is the value of a setting that is a table of budgets by their period.
+func budgets(p *budget.Limits) setting.Value {
+	return setting.Value{
+		Set: func(v any) error {
+			table, ok := v.(map[string]any)
+			if !ok {
+				return fmt.Errorf(`not a table of budgets, such as { day = "5usd", month = "100usd" }`)
+			}
+			var limits budget.Limits
+			for _, period := range sorted(table) {
+				text, ok := table[period].(string)
+				if !ok {
+					return fmt.Errorf(`budget of a %s: not a text such as "5usd" or "2m tokens"`, period)
+				}
+				if err := limits.Set(period, text); err != nil {
+					return err
+				}
+			}
+			*p = limits
+			return nil
+		},
+		Get: func() any { return p.Texts() },
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/agent/raise"
 	"mailroom/alert"
 	"mailroom/app/config"
 	"mailroom/app/manual"
@@ -17,6 +18,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/webhook"
 	"mailroom/engine"
+	"mailroom/internal/budget"
 	"mailroom/internal/reserved"
 	"mailroom/internal/retry"
 	"mailroom/internal/version"
@@ -89,6 +91,7 @@ func (a *assembly) newLedger() *ledger.Ledger {
 		MaxQueued:      unlimitedIfZero(c.MaxQueued),
 		Reserved:       reservedPrefixes(c),
 		Label:          c.Label,
+		Budgets:        budgetsOf(c),
 		Observe: ledger.Observe{
 			Operation: a.numbers.Operation, Commit: a.node.indexer.observe(a.numbers.Commit), RunFinished: a.numbers.Ended,
 			AttemptStarted: a.numbers.AttemptStarted, AttemptEnded: a.numbers.AttemptEnded,
@@ -148,6 +151,9 @@ func (a *assembly) newLanes() (lanes []*engine.Engine) {
 // maxSchedules is how many schedules are brought up to date at the same time. Each takes a few commits.
 const maxSchedules = 16
 
+// maxAskers is how many questions about budgets are asked at the same time. A question that waits takes no place.
+const maxAskers = 2
+
 // newDeliveries returns the engine of the server's own agents, which send replies, alerts and the messages of
 // schedules. They have their own engine, so that long runs of agents cannot delay them.
 func (a *assembly) newDeliveries() *engine.Engine {
@@ -157,7 +163,8 @@ func (a *assembly) newDeliveries() *engine.Engine {
 	agents[reserved.Scheduler] = engine.Agent{
 		Agent: schedule.New(n.ledger, auth.NewOperator(a.options.Token)), Deadline: deliveryDeadline, Limit: maxSchedules,
 	}
-	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules
+	agents[reserved.Asker] = engine.Agent{Agent: raise.Agent(), Deadline: deliveryDeadline, Limit: maxAskers}
+	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules + maxAskers
 	return engine.New(n.ledger.LaneWorkers(0), a.bus, a.engineOptions(agents, runs))
 }
 
@@ -233,4 +240,15 @@ func unlimitedIfZero(n int) int {
 		return -1
 	}
 	return n
+}
+
+// budgetsOf returns the budgets of days and months that the configuration sets.
+func budgetsOf(c *config.Config) ledger.Budgets {
+	b := ledger.Budgets{Zone: c.BudgetZone, Agent: map[string]budget.Limits{}}
+	for name, a := range c.Agents {
+		if !a.Budget.IsZero() {
+			b.Agent[name] = a.Budget
+		}
+	}
+	return b
 }

@@ -17,11 +17,18 @@ const (
 	Issue    = "issue:"    // an issue of the tracker
 	Audit    = "audit:"    // the audit log
 	Schedule = "schedule:" // a schedule of a token
+	Budget   = "budget:"   // warnings and questions about a budget of a day or a month
 )
 
 // Scheduler is the name of the agent of schedules. It has a colon, so no configuration and no worker can serve it, and
 // no token has the name.
 const Scheduler = Schedule + "clock"
+
+// Asker is the name of the agent that asks whether to raise a budget, and ViaBudget the Via of its runs.
+const (
+	Asker     = Budget + "asker"
+	ViaBudget = "budget"
+)
 
 // ViaSchedule is the Via of the server's commands to schedules.
 const ViaSchedule = "schedule"
@@ -31,7 +38,9 @@ const ViaSchedule = "schedule"
 const AuditLog = Audit + "log"
 
 // prefixes returns all prefixes.
-func prefixes() []string { return []string{Alert, Channel, Delivery, Project, Issue, Audit, Schedule} }
+func prefixes() []string {
+	return []string{Alert, Channel, Delivery, Project, Issue, Audit, Schedule, Budget}
+}
 
 // Prefix returns the prefix that gives a normalized id a meaning, "" if it has none. Ids differ by case, so
 // "Alert:x" has none.
@@ -48,7 +57,7 @@ func Prefix(id string) string {
 // meaning.
 func ForServer(id string) bool {
 	switch Prefix(id) {
-	case Alert, Channel, Delivery, Audit, Schedule:
+	case Alert, Channel, Delivery, Audit, Schedule, Budget:
 		return true
 	}
 	return false
@@ -125,6 +134,8 @@ func Agent(id string) string {
 		return Alert + words[1]
 	case Schedule:
 		return Scheduler
+	case Budget:
+		return Asker
 	case Delivery:
 		name, err := url.QueryUnescape(words[1]) // see channel.ThreadID
 		if err != nil {
@@ -138,7 +149,7 @@ func Agent(id string) string {
 // IsAgent reports whether an agent is a part of the server. A configuration and a worker cannot have an agent
 // with such a name.
 func IsAgent(agent string) bool {
-	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel) || agent == Scheduler
+	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel) || agent == Scheduler || agent == Asker
 }
 
 // IsVia reports whether a name says how the server itself, or a protocol that it speaks or may speak, created a run,
@@ -146,7 +157,7 @@ func IsAgent(agent string) bool {
 // and people rely on all.
 func IsVia(name string) bool {
 	switch name {
-	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail", ViaSchedule,
+	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail", ViaSchedule, ViaBudget,
 		"a2a", "acp", "admin", "ag-ui", "agui", "ai-sdk", "api", "console", "issue", "mailroom", "responses", "server", "session", "socket", "system", "webhook", "worker":
 		return true
 	}

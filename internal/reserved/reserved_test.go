@@ -34,6 +34,7 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 		{reserved.AuditLog, "audit:", "", "", true},
 		{reserved.ScheduleID(auth.Operator, "nightly"), "schedule:", auth.Operator, reserved.Scheduler, true},
 		{reserved.ScheduleID("alice", "nightly"), "schedule:", "alice", reserved.Scheduler, true},
+		{"budget:agent:coder:day", "budget:", auth.Operator, reserved.Asker, true},
 		{"schedule:nightly", "schedule:", auth.Operator, reserved.Scheduler, true}, // of no schedule
 		{chat, "", auth.Operator, "", false},
 		{"alert", "", auth.Operator, "", false},

@@ -26,16 +26,23 @@ func TOML(v any) string {
 		}
 		return "[" + strings.Join(texts, ", ") + "]"
 	case map[string]string:
-		var texts []string
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			texts = append(texts, TOMLKey(k)+" = "+quote(v[k]))
-		}
-		if len(texts) == 0 {
-			return "{}"
-		}
-		return "{ " + strings.Join(texts, ", ") + " }"
+		return inline(v)
+	case map[string]any:
+		return inline(v)
 	}
 	return fmt.Sprint(v)
+}
+
+// inline formats a table.
+func inline[V any](table map[string]V) string {
+	var texts []string
+	for _, k := range slices.Sorted(maps.Keys(table)) {
+		texts = append(texts, TOMLKey(k)+" = "+TOML(table[k]))
+	}
+	if len(texts) == 0 {
+		return "{}"
+	}
+	return "{ " + strings.Join(texts, ", ") + " }"
 }
 
 // TOMLKey formats a key.

@@ -1,0 +1,99 @@
+// Package raise has the agent that warns about budgets of days and months, and asks whether to raise a spent one.
+package raise
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/budget"
+)
+
+// Agent returns the agent. Each of its runs is about one [budget.Notice], which the ledger submits with the claim that
+// finds the budget low or spent. If it is spent, the agent asks a person. The ledger raises the limit in the
+// transaction of the decision, so the run only says what was decided. Without a decision the question expires with the
+// period.
+func Agent() mailroom.Agent { return mailroom.AgentFunc(run) }
+
+func run(ctx context.Context, s mailroom.Session) error {
+	n, err := noticeOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	if n.State == budget.Low {
+		return warn(ctx, s, n)
+	}
+	reply, err := ask(ctx, s, n)
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, reply)
+}
+
+func noticeOf(ctx context.Context, s mailroom.Session) (n *budget.Notice, err error) {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n = &budget.Notice{}
+	for _, m := range input {
+		for _, part := range m.Parts {
+			if part.Type == "data" {
+				err = json.Unmarshal(part.Data, n)
+			}
+		}
+	}
+	if err == nil && n.End.IsZero() {
+		err = fmt.Errorf("the message is not about a budget: only the server sends messages to this thread")
+	}
+	if err != nil {
+		return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
+	}
+	return n, nil
+}
+
+// warn records that a budget is low, once. The entry is what alerts are made of.
+func warn(ctx context.Context, s mailroom.Session, n *budget.Notice) error {
+	if s.Run().Checkpoint == nil {
+		body, err := json.Marshal(n)
+		if err != nil {
+			return err
+		}
+		err = s.Append(ctx, mailroom.Step{
+			Name: "low", Checkpoint: json.RawMessage(`{}`), Entries: []mailroom.AgentEntry{{Kind: budget.KindLow, Body: body}},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.Stream(ctx, n.Warning())
+}
+
+// ask asks and waits. It returns what to say about the decision.
+func ask(ctx context.Context, s mailroom.Session, n *budget.Notice) (reply string, err error) {
+	arguments, err := json.Marshal(n)
+	if err != nil {
+		return "", err
+	}
+	over := fmt.Sprintf("The budget of %s was spent; a new %s has begun.", n.Scope(), n.Period)
+	if !time.Now().Before(n.End) {
+		return over, nil
+	}
+	found, err := s.Wait(ctx, false, mailroom.Ask{
+		Name: "raise", Kind: mailroom.TicketApproval, Prompt: n.Question(), Arguments: arguments, Expires: n.End,
+		Action: fmt.Sprintf("Raise the budget of %s by %s until %s", n.Scope(), n.Raise, n.Again()),
+	})
+	if err != nil {
+		return "", err
+	}
+	switch k := found[0]; k.Decision {
+	case mailroom.VerdictApprove:
+		return fmt.Sprintf("%s raised the budget of %s by %s until %s.", k.DecidedBy, n.Scope(), n.Raise, n.Again()), nil
+	case mailroom.VerdictDeny:
+		return fmt.Sprintf("%s left the budget of %s as it is. What waits for it goes on at %s.", k.DecidedBy, n.Scope(),
+			n.Again()), nil
+	}
+	return over, nil
+}

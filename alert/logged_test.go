@@ -1,0 +1,42 @@
+package alert
+
+import (
+	"encoding/json"
+	"testing"
+
+	"mailroom"
+	"mailroom/internal/budget"
+)
+
+// TestOnlyTheServerWarnsAboutABudget has the entry of the server, and the same one by an agent in a thread of its own.
+func TestOnlyTheServerWarnsAboutABudget(t *testing.T) {
+	n := budget.Notice{State: budget.Low, Kind: budget.Agent, Name: "coder", Period: budget.Day, Zone: "UTC",
+		Limit: mailroom.Dollars(5), Used: mailroom.Dollars(4)}
+	body, err := json.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l logged
+	events, err := l.events([]mailroom.Entry{
+		{Kind: budget.KindLow, Thread: "budget:agent:coder:day", Run: "r", Body: body},
+		{Kind: budget.KindLow, Thread: "work", Run: "s", Body: body},
+	})
+	if err != nil || len(events) != 1 {
+		t.Fatalf("got %+v, %v", events, err)
+	}
+	e := events[0]
+	const words = "Agent coder has used 4.00 usd of its budget of 5.00 usd a day."
+	if e.Kind != KindBudget || e.Agent != "coder" || e.Words != words {
+		t.Errorf("got %+v", e)
+	}
+	c := clock{t: t, rule: Rule{Name: "money", When: []Kind{KindBudget}, To: []string{"phone"}, Zone: berlin(t),
+		Text: TextFull}}
+	sent := c.step(e)
+	if len(sent) != 1 {
+		t.Fatalf("sent %+v", sent)
+	}
+	m := (&composer{target: "phone", body: MaxBody}).compose(&sent[0].Alert, subject{})
+	if m.Title != "The budget of agent coder is low" || m.Body != e.Words {
+		t.Errorf("got %q, %q", m.Title, m.Body)
+	}
+}

@@ -1,0 +1,248 @@
+// Package budget has the rules of budgets over a period: what an agent, an owner or a thread may use in a day or a
+// month, when that is spent, and what a person is asked then.
+package budget
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom"
+)
+
+// Limits are the budgets of one agent or owner. A zero budget bounds nothing.
+type Limits struct {
+	Day   mailroom.Budget `json:"day,omitzero"`
+	Month mailroom.Budget `json:"month,omitzero"`
+}
+
+// Of returns the budget of a period.
+func (l Limits) Of(p Period) mailroom.Budget {
+	if p == Month {
+		return l.Month
+	}
+	return l.Day
+}
+
+// IsZero reports whether l limits nothing.
+func (l Limits) IsZero() bool { return l.Day.IsZero() && l.Month.IsZero() }
+
+// Set sets the budget of a period by its name.
+func (l *Limits) Set(name, text string) error {
+	b, err := mailroom.ParseBudget(text)
+	if err != nil {
+		return err
+	}
+	if !b.Until.IsZero() {
+		return mailroom.Errorf(mailroom.CodeInvalid, "budget of a %s: %q has a time; leave it out: the budget begins again "+
+			"with each %s", name, text, name)
+	}
+	switch Period(name) {
+	case Day:
+		l.Day = b
+	case Month:
+		l.Month = b
+	default:
+		return mailroom.Errorf(mailroom.CodeInvalid, "unknown period %q of a budget; use day or month", name)
+	}
+	return nil
+}
+
+// Texts returns the budgets as Set reads them, by the name of their period.
+func (l Limits) Texts() map[string]any {
+	out := map[string]any{}
+	for _, p := range Periods() {
+		if b := l.Of(p); !b.IsZero() {
+			out[string(p)] = b.String()
+		}
+	}
+	return out
+}
+
+// UsedBy returns what a usage counts of a budget.
+func UsedBy(u mailroom.Usage) mailroom.Amounts {
+	tokens := func(n int64) int64 { return min(max(n, 0), math.MaxInt64/1_000_000) }
+	usd := u.CostUSD
+	if !(usd > 0) { // also a value that is no number
+		usd = 0
+	}
+	a := mailroom.Dollars(min(usd, 1e9))
+	a.Tokens = tokens(u.InputTokens) + tokens(u.OutputTokens)
+	return a
+}
+
+// The kinds of scopes.
+const (
+	Agent = "agent"
+	owner = "owner" // of threads: a token
+)
+
+// Scope has a budget.
+type Scope struct {
+	Kind string
+	Name string
+}
+
+// String returns the scope as people write it, such as "agent codex".
+func (s Scope) String() string { return s.Kind + " " + s.Name }
+
+// key names the scope and a period in ids and rows. No name of an agent or an owner has a colon.
+func (s Scope) key(p Period) string { return s.Kind + ":" + s.Name + ":" + string(p) }
+
+// ParseKey returns the scope and the period of a [Pool.Key].
+func ParseKey(key string) (s Scope, p Period, ok bool) {
+	words := strings.Split(key, ":")
+	if len(words) != 3 {
+		return s, p, false
+	}
+	s, p = Scope{words[0], words[1]}, Period(words[2])
+	return s, p, (s.Kind == Agent || s.Kind == owner) && s.Name != "" && slices.Contains(Periods(), p)
+}
+
+// Pool is what a scope may use in one period, and what it has used.
+type Pool struct {
+	Scope  Scope
+	Period Period
+	Begin  time.Time
+	End    time.Time
+	Budget mailroom.Budget // of the configuration
+	Used   mailroom.Amounts
+	Raised mailroom.Amounts // what a person has added for this period
+}
+
+// PoolsOf returns the pools of a scope at now, with nothing used.
+func PoolsOf(s Scope, l Limits, now time.Time, zone *time.Location) (pools []Pool) {
+	for _, p := range Periods() {
+		if b := l.Of(p); !b.IsZero() {
+			begin, end := p.Bounds(now, zone)
+			pools = append(pools, Pool{Scope: s, Period: p, Begin: begin, End: end, Budget: b})
+		}
+	}
+	return pools
+}
+
+// Key names the scope and the period, whenever it began: it is the same in the next period.
+func (p *Pool) Key() string { return p.Scope.key(p.Period) }
+
+// Limit returns what may be used in the period: the budget, and what was added to a bound that it has.
+func (p *Pool) Limit() mailroom.Budget {
+	return mailroom.Budget{Amounts: p.Budget.Plus(p.Budget.Of(p.Raised))}
+}
+
+// Left returns what is left of each bound, and 0 for what has no bound.
+func (p *Pool) Left() mailroom.Amounts { return p.Limit().Left(p.Used).Positive() }
+
+// The states of a pool.
+const (
+	open  = "open"
+	Low   = "low"   // 80 % of a bound are used
+	Spent = "spent" // a bound is reached: nothing starts
+)
+
+// State returns the state of the pool.
+func (p *Pool) State() string {
+	switch limit := p.Limit(); {
+	case limit.Over(p.Used) != "":
+		return Spent
+	case limit.Low(p.Used) != "":
+		return Low
+	}
+	return open
+}
+
+// Raise returns by how much a person is asked to raise a pool that is spent: by the budget of each bound that is
+// reached. It is at least what makes the pool go on.
+func (p *Pool) Raise() (by mailroom.Amounts) {
+	limit := p.Limit()
+	one := func(budget, limit, used int64) int64 {
+		if budget == 0 || used < limit {
+			return 0
+		}
+		return budget * ((used-limit)/budget + 1)
+	}
+	return mailroom.Amounts{
+		MicroUSD: one(p.Budget.MicroUSD, limit.MicroUSD, p.Used.MicroUSD),
+		Tokens:   one(p.Budget.Tokens, limit.Tokens, p.Used.Tokens),
+		Turns:    one(p.Budget.Turns, limit.Turns, p.Used.Turns),
+	}
+}
+
+// KindLow is the kind of the entry that says that a budget is low. Its body is a [Notice].
+const KindLow = "x.budget.low"
+
+// Notice is what people learn about a pool: once that it is low, and once for each limit that it is spent.
+type Notice struct {
+	State  string           `json:"state"` // Low or Spent
+	Kind   string           `json:"kind"`
+	Name   string           `json:"name"`
+	Period Period           `json:"period"`
+	Begin  time.Time        `json:"begin"`
+	End    time.Time        `json:"end"`
+	Zone   string           `json:"zone"`
+	Budget mailroom.Amounts `json:"budget"` // of the configuration
+	Limit  mailroom.Amounts `json:"limit"`  // with what was added
+	Used   mailroom.Amounts `json:"used"`
+	Raise  mailroom.Amounts `json:"raise,omitzero"` // by how much to raise the limit
+}
+
+// Notice returns what people should learn about the pool now; ok is false while it is open. key identifies the notice
+// in all repeats of it: a pool that was raised and is spent again asks again.
+func (p *Pool) Notice(zone *time.Location) (n Notice, key string, ok bool) {
+	state := p.State()
+	if state == open {
+		return n, "", false
+	}
+	n = Notice{
+		State: state, Kind: p.Scope.Kind, Name: p.Scope.Name, Period: p.Period, Begin: p.Begin, End: p.End,
+		Zone: zone.String(), Budget: p.Budget.Amounts, Limit: p.Limit().Amounts, Used: p.Budget.Of(p.Used),
+	}
+	key = fmt.Sprintf("%s %s", state, p.Begin.UTC().Format(time.RFC3339))
+	if state == Spent {
+		n.Raise = p.Raise()
+		key += " " + n.Limit.String()
+	}
+	return n, key, true
+}
+
+// Scope returns what the notice is about.
+func (n *Notice) Scope() Scope { return Scope{n.Kind, n.Name} }
+
+// Pool returns the pool of the notice, with nothing used.
+func (n *Notice) Pool() Pool {
+	return Pool{Scope: n.Scope(), Period: n.Period, Begin: n.Begin, End: n.End, Budget: mailroom.Budget{Amounts: n.Budget}}
+}
+
+// Again returns when the next period begins, as people read it in a zone of the IANA database: "00:00 Europe/Berlin",
+// with the date for a month.
+func (p *Pool) Again(zone string) string {
+	place, err := time.LoadLocation(zone)
+	if err != nil {
+		place, zone = time.UTC, "UTC"
+	}
+	form := "15:04"
+	if p.Period == Month {
+		form = "2 January 15:04"
+	}
+	return p.End.In(place).Format(form) + " " + zone
+}
+
+// Again returns when what waits goes on by itself, as people read it.
+func (n *Notice) Again() string {
+	p := n.Pool()
+	return p.Again(n.Zone)
+}
+
+// Question asks whether to raise a budget that is spent.
+func (n *Notice) Question() string {
+	return fmt.Sprintf("The budget of %s is spent: %s of %s a %s. What waits for it goes on at %s. "+
+		"Raise the budget of this %s by %s?", n.Scope(), n.Used, n.Limit, n.Period, n.Again(), n.Period, n.Raise)
+}
+
+// Warning says that a budget is low.
+func (n *Notice) Warning() string {
+	return fmt.Sprintf("%s has used %s of its budget of %s a %s.", upper(n.Scope().String()), n.Used, n.Limit, n.Period)
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"encoding/json"
+
+	"mailroom"
+	"mailroom/internal/budget"
+	"mailroom/internal/reserved"
+	"mailroom/store"
+	"mailroom/thread"
+)
+
+// budgets reads the budgets that keep runs from starting. What is spent is known from the notices in the threads of
+// budgets and from the rows of sums, so the reader needs no configuration.
+func (w *waits) budgets(open []*mailroom.Run) error {
+	var ids []string
+	for _, r := range open {
+		if w.asked[r.Agent] {
+			continue
+		}
+		w.asked[r.Agent] = true
+		for _, p := range budget.Periods() {
+			one := budget.Pool{Scope: budget.Scope{Kind: budget.Agent, Name: r.Agent}, Period: p}
+			ids = append(ids, budgetThread(&one))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := spentBudgets(w.rd, ids)
+	for _, b := range found {
+		if q := b.Question; q != nil && w.sees != nil && !w.sees(b.run, b.thread) {
+			b.Question = nil
+		}
+		w.spent = append(w.spent, b.SpentBudget)
+	}
+	return err
+}
+
+// spentBudget is a budget that is spent, with the rows of its question.
+type spentBudget struct {
+	thread.SpentBudget
+	run    *mailroom.Run
+	thread *mailroom.Thread
+}
+
+// spentBudgets returns the budgets that are spent now, by the ids of their threads.
+func spentBudgets(rd store.Reader, ids []string) (all []spentBudget, err error) {
+	rows, err := rd.Threads(store.ThreadQuery{IDs: ids})
+	if err != nil {
+		return nil, err
+	}
+	var pools []budget.Pool
+	for _, t := range rows {
+		var n budget.Notice
+		if raw := t.State[reserved.Asker]; raw == nil || json.Unmarshal(raw, &n) != nil {
+			continue // a newer version wrote it
+		}
+		if p := n.Pool(); !rd.Now().Before(p.Begin) && rd.Now().Before(p.End) {
+			pools = append(pools, p)
+			all = append(all, spentBudget{SpentBudget: thread.SpentBudget{Zone: n.Zone}, thread: t})
+		}
+	}
+	if err := ReadPools(rd, pools); err != nil {
+		return nil, err
+	}
+	kept := all[:0]
+	for i, b := range all {
+		if b.Pool = pools[i]; b.Pool.State() != budget.Spent {
+			continue
+		}
+		if b.run, b.Question, err = openQuestion(rd, b.thread); err != nil {
+			return nil, err
+		}
+		kept = append(kept, b)
+	}
+	return kept, nil
+}
+
+// openQuestion returns the open question of a budget's thread with its run, or nil.
+func openQuestion(rd store.Reader, t *mailroom.Thread) (*mailroom.Run, *mailroom.Ticket, error) {
+	if t.Current == "" {
+		return nil, nil, nil
+	}
+	runs, err := rd.Runs(store.RunQuery{IDs: []string{t.Current}})
+	if err != nil || len(runs) == 0 {
+		return nil, nil, err
+	}
+	tickets, err := rd.Tickets(store.TicketQuery{Runs: []string{t.Current}})
+	for _, k := range tickets {
+		if k.StateAt(rd.Now()) == mailroom.TicketOpen {
+			return runs[0], k, err
+		}
+	}
+	return nil, nil, err
+}

@@ -1,0 +1,41 @@
+package main
+
+// poolMutants let more be used than the budget of a day or a month, or ask too often or never.
+func poolMutants() []mutant {
+	const night, kills = "^TestANightOfRunsStopsAtItsBudgetAndAsksOnce$", "^TestABudgetHoldsDespiteAKillAtAnyWrite$"
+	const refused, servers = "^TestARefusedRaiseWaitsForTheNextPeriod$", "^TestTwoServersSpendABudgetTogether$"
+	return []mutant{
+		{"a spent budget stops nothing", "ledger/op_budget.go",
+			"if p.State() != budget.Spent {", "if p.State() != budget.Spent || true {", "agent/raise", night},
+		{"a claim does not see what its batch used", "ledger/batch_budget.go",
+			"	for _, row := range budgetChanges(tx) {", "	for _, row := range []store.Summary{} {", "ledger", "^TestAClaimSeesWhatItsBatchUsed$"},
+		{"a step counts for no budget", "ledger/batch_transaction.go",
+			", budgetChanges(tx)...)", ")", "agent/raise", night},
+		{"a question is asked with each claim", "ledger/op_budget.go",
+			"Run: digest.ID(id, key), Key: key,", "Run: NewID(),", "ledger", servers},
+		{"a limit that was raised is not asked about again", "internal/budget/budget.go",
+			"		key += \" \" + n.Limit.String()\n", "", "agent/raise", "^TestABudgetIsRaisedOnceForEachLimit$"},
+		{"a decision raises nothing", "ledger/op_ticket.go",
+			"raiseDecided(tx, t, begin)", "raiseDecided(tx, t, len(t.Entries()))", "agent/raise", night},
+		{"a refusal raises a budget", "ledger/op_budget.go",
+			"d.Decision != mailroom.VerdictApprove", "d.Decision == \"\"", "agent/raise", refused},
+		{"a question outlives its period", "agent/raise/raise.go",
+			"Expires: n.End,", "Expires: n.End.AddDate(0, 0, 7),", "agent/raise", refused},
+		{"a period begins where the zone does not", "internal/budget/budget.go",
+			"p.Bounds(now, zone)", "p.Bounds(now, time.UTC)", "agent/raise", refused},
+		{"a claim waits for the poll of an hour after the period has begun", "ledger/op_budget.go",
+			"		if p.End.Before(again) {", "		if false {", "ledger", "^TestRunsStartWhenThePeriodBegins$"},
+		{"a midnight that comes twice begins two days", "internal/budget/period.go",
+			"if last := change.Add(-1); !wall(last).Before(date) {", "if last := change.Add(-1); false {", "internal/budget",
+			"^TestADayIsThatOfTheZone$"},
+		{"a day without a midnight begins an hour late or early", "internal/budget/period.go",
+			"shown.Before(date) {", "false && shown.Before(date) {", "internal/budget", "^TestEachMomentIsInOnePeriod$"},
+		{"the hour before midnight comes twice in two days", "internal/budget/period.go",
+			"	for !at(n + 1).After(now) {", "	for false {", "internal/budget", "^TestEachMomentIsInOnePeriod$"},
+		{"old periods are kept for ever", "ledger/op_summary.go",
+			"		if err == nil && len(old.Summaries) > 0 {", "		if false {", "ledger", "^TestOldPeriodsOfBudgetsAreDropped$"},
+		{"an agent forges the warning of a budget", "alert/logged.go",
+			"e.Kind == budget.KindLow && reserved.Prefix(e.Thread) == reserved.Budget:", "e.Kind == budget.KindLow:", "alert",
+			"^TestOnlyTheServerWarnsAboutABudget$"},
+	}
+}
