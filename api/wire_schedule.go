@@ -49,6 +49,7 @@ type Schedule struct {
 	NextAt    *time.Time       `json:"next_at" doc:"When the next message is sent; null: never, or while it is paused."`
 	Next      []time.Time      `json:"next" doc:"The next five times, without jitter."`
 	Paused    *SchedulePause   `json:"paused" doc:"Why it is paused; null: it is not."`
+	FromFile  bool             `json:"from_file" doc:"mailroom.toml has it, so only the file changes or removes it."`
 	Sent      int64            `json:"sent" doc:"Messages that were sent."`
 	Skipped   int64            `json:"skipped" doc:"Messages that were skipped."`
 	Failures  int              `json:"failures" doc:"Runs in a row that failed."`

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -89,8 +88,8 @@ type turn struct {
 
 // move changes the state. reply says, for people, why a command was not carried out.
 func (t *turn) move(ctx context.Context) (reply string, err error) {
-	t.account()
 	if run := t.session.Run(); run.Origin.Via != reserved.ViaSchedule {
+		t.account()
 		if run.Origin.Via != "run" && run.Origin.Via != "wake" {
 			reply = "This thread belongs to a schedule. It is changed by the schedule's own commands and requests."
 		}
@@ -107,13 +106,17 @@ func (t *turn) move(ctx context.Context) (reply string, err error) {
 	if err != nil {
 		return "", permanent(err)
 	}
-	switch command.Op {
-	case plan.OpSet, plan.OpResume:
-		t.gone = "" // the schedule gets the rights of who asks
-	case plan.OpTrigger:
-		if t.gone != "" {
-			return t.gone, nil
-		}
+	// With set, resume and configure the schedule gets the rights of who asks. The last two also end the pause that
+	// follows from the end of its rights, so it is not paused for a moment.
+	if command.Op == plan.OpResume || command.Op == plan.OpConfigure && command.Spec != nil {
+		t.gone = ""
+	}
+	t.account()
+	switch {
+	case command.Op == plan.OpSet:
+		t.gone = ""
+	case command.Op == plan.OpTrigger && t.gone != "":
+		return t.gone, nil
 	}
 	state, moves, why := plan.Do(t.state, t.session.Run().Thread, command, t.session.Run().CreatedAt, t.now)
 	t.state = state
@@ -144,7 +147,7 @@ func (t *turn) account() {
 		return
 	}
 	if t.gone != "" && t.state.Paused == nil {
-		t.state.Pause(plan.Server, t.gone, t.now)
+		t.state.EndRights(t.gone, t.now)
 		t.add(kindPaused, t.state.Paused)
 	}
 	if p := t.state.Account(t.runs, t.now); p != nil {
@@ -321,16 +324,15 @@ func said(err error) string {
 func (t *turn) message(f plan.Fire) mailroom.Send {
 	spec := &t.state.Spec
 	_, name := reserved.SchedulePlace(t.state.ID)
+	in := spec.Submit(name, f.Nominal)
 	send := mailroom.Send{
-		Name: "fire " + f.Nominal.UTC().Format(time.RFC3339Nano), Thread: spec.Thread, Agent: spec.Agent,
-		Parts: mailroom.Text(spec.Text), Priority: spec.Priority, Timeout: spec.Timeout, Options: spec.Options,
-		Metadata: map[string]string{},
+		Name: "fire " + f.Nominal.UTC().Format(time.RFC3339Nano), Thread: in.Thread, Agent: in.Agent,
+		Parts: in.Messages[0].Parts, Priority: in.Priority, Timeout: in.Timeout, Options: in.Options,
+		Metadata: in.Metadata,
 	}
 	if spec.Overlap == plan.OverlapOne { // only then a fire waits for the end; see State.Account for the others
 		send.Answer = mailroom.AnswerWake
 	}
-	maps.Copy(send.Metadata, spec.Metadata)
-	send.Metadata["schedule"], send.Metadata["nominal"] = name, f.Nominal.UTC().Format(time.RFC3339)
 	switch spec.Busy {
 	case plan.BusySteer:
 		send.Mode, send.Answer = mailroom.ModeSteer, mailroom.AnswerNone // what joins another run has no end of its own

@@ -281,8 +281,12 @@ func (h *scheduleHandlers) remove(ctx context.Context, in *getScheduleInput) (_ 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.read(ctx, id); err != nil {
+	state, err := h.read(ctx, id)
+	if err != nil {
 		return nil, err
+	}
+	if state.FromFile() {
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "the schedule was not deleted: %s", plan.FromFileError(id))
 	}
 	for range deletions {
 		var open []*mailroom.Run

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"mailroom/engine"
 	"mailroom/internal/reserved"
 	"mailroom/schedule"
+	"mailroom/schedule/plan"
 	"mailroom/server"
 )
 
@@ -191,5 +193,16 @@ func refusedSchedules(t *testing.T) (made []string) {
 	}
 	want("resume-schedule 409 conflict", f.call("POST "+theirs+"/resume?owner=ann", ""))
 	want("run-schedule 409 conflict", f.call("POST "+theirs+"/run?owner=ann", ""))
+	file := schedule.File{Specs: map[string]plan.Spec{"nightly": {Every: time.Hour, Text: "go"}}}
+	if err := file.Apply(t.Context(), f.ledger, auth.NewOperator(token), slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	const toFile = "mailroom.toml has it as [schedules.nightly]: change or remove it there"
+	want("put-schedule 409 conflict", f.call("POST /v1/schedules", `{"name":"nightly","spec":{"every":"1h","text":"x"}}`))
+	got := f.call("DELETE /v1/schedules/nightly", "")
+	want("delete-schedule 409 conflict", got)
+	if !strings.Contains(got.body, toFile) || !mustCall[api.Schedule](f, "GET /v1/schedules/nightly", "").FromFile {
+		t.Errorf("got %s, want %s", got.body, toFile)
+	}
 	return made
 }

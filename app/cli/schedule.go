@@ -285,6 +285,9 @@ func printSchedule(con *command.Console, s *api.Schedule) error {
 	if p := s.Paused; p != nil {
 		rows = append(rows, []string{"Paused", strings.TrimSpace("by " + p.By + " " + con.When(&p.At) + ": " + p.Note)})
 	}
+	if s.FromFile {
+		rows = append(rows, []string{"From", "mailroom.toml, which alone changes it"})
+	}
 	rows = append(rows, []string{"Sent", fmt.Sprint(s.Sent)}, []string{"Skipped", fmt.Sprint(s.Skipped)})
 	for _, r := range s.Results {
 		what := cmp.Or(string(r.Status), "skipped: "+string(r.Skipped))

@@ -61,11 +61,12 @@ type Config struct {
 	Isolation     string         // default of agents that set no isolation
 	Retry         retry.Policy   // default of agents that set no retries; see Agent.Retry
 
-	Agents   map[string]*Agent
-	Channels map[string]*Channel
-	Tracker  *Tracker // nil: no tracker
-	Targets  map[string]*Target
-	Rules    map[string]*Rule
+	Agents    map[string]*Agent
+	Channels  map[string]*Channel
+	Tracker   *Tracker // nil: no tracker
+	Targets   map[string]*Target
+	Rules     map[string]*Rule
+	Schedules map[string]*scheduleTable
 
 	ReconnectSettings        // defaults of channels that set none
 	WhenAllDown       string // AllDownStay or AllDownExit
@@ -84,9 +85,10 @@ type Config struct {
 	// the programs of agents too.
 	Private []string
 
-	kinds *target.Kinds
-	file  string          // path that it was read from, or ""
-	set   map[string]bool // dotted keys that the file, a variable or a flag set
+	kinds   *target.Kinds
+	file    string          // path that it was read from, or ""
+	changed time.Time       // of the file
+	set     map[string]bool // dotted keys that the file, a variable or a flag set
 	// variables has the environment variables that override the file, by dotted key.
 	variables map[string]string
 }
@@ -279,6 +281,7 @@ func Default(kinds *target.Kinds) *Config {
 		Channels:          map[string]*Channel{},
 		Targets:           map[string]*Target{},
 		Rules:             map[string]*Rule{},
+		Schedules:         map[string]*scheduleTable{},
 		ReconnectSettings: defaultReconnect(),
 		Search:            true,
 		BudgetZone:        time.UTC,
@@ -463,6 +466,7 @@ func (c *Config) check() []problem {
 	found = append(found, c.checkReconnect()...)
 	found = append(found, c.checkChats()...)
 	found = append(found, c.checkRules()...)
+	found = append(found, c.checkSchedules()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
 		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
@@ -62,6 +64,10 @@ func (e *Error) Error() string {
 // or is nil. A missing file is an error if must is set, and otherwise counts as an empty file. An [*Error] lists
 // invalid settings.
 func Load(path string, must bool, kinds *target.Kinds, env func(string) string) (*Config, error) {
+	var changed time.Time
+	if info, err := os.Stat(path); err == nil { // before the file is read: what is read is at least as new
+		changed = info.ModTime().UTC()
+	}
 	data, err := setting.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
 		path, err = "", nil
@@ -69,7 +75,14 @@ func Load(path string, must bool, kinds *target.Kinds, env func(string) string) 
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	return Parse(path, data, kinds, env)
+	c, err := Parse(path, data, kinds, env)
+	if err != nil {
+		return nil, err
+	}
+	if path != "" {
+		c.changed = changed
+	}
+	return c, nil
 }
 
 // plainKey matches the key of a line. Its value may be a secret, so a message does not show it.
@@ -176,6 +189,7 @@ func (r *reader) top(doc map[string]any) {
 		{"tracker", "[tracker]", r.tracker},
 		{"targets", "[targets.NAME]", r.targets},
 		{"rules", "[rules.NAME]", r.rules},
+		{"schedules", "[schedules.NAME]", r.schedules},
 	}
 	rest, known := maps.Clone(doc), []string{}
 	for _, t := range tables {

@@ -92,6 +92,9 @@ func (c *Config) allSections() []section {
 	for _, name := range sorted(c.Rules) {
 		all = append(all, section{[]string{"rules", name}, c.Rules[name].settings()})
 	}
+	for _, name := range sorted(c.Schedules) {
+		all = append(all, section{[]string{"schedules", name}, c.Schedules[name].settings()})
+	}
 	return all
 }
 

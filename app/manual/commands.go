@@ -110,6 +110,7 @@ func settingList() (string, error) {
 	if err := c.AddCommand("NAME", []string{"my-agent"}); err != nil {
 		return "", fmt.Errorf("describe the settings of an agent: %w", err)
 	}
+	c.AddSchedule("NAME")
 	one := settingsIn(c.TOML(false))
 	c = config.Default(nil)
 	c.Store.Kind = config.StorePostgres
@@ -125,6 +126,7 @@ func settingList() (string, error) {
 	}
 	show("agents.NAME", "`[agents.NAME]`, for a command", one)
 	show("channels", "`[channels]`, for all channels", one)
+	show("schedules.NAME", "`[schedules.NAME]`, for a [schedule](../guides/schedules.md)", one)
 	return b.String(), nil
 }
 

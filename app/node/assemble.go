@@ -55,7 +55,8 @@ func newAssembly(o Options, agents *agentSet) *assembly {
 		agents: agents, indexer: &indexer{on: c.Search, log: o.Log}, log: o.Log, lock: o.Lock, duties: map[string]*duty{},
 		shared: o.Shared, id: c.Mark, conversations: reservedPrefixes(c),
 		exitWhenDown: c.WhenAllDown == config.AllDownExit, prepared: make(chan struct{}),
-		pulse: &pulse{silence: c.Renew + c.Lease},
+		pulse:     &pulse{silence: c.Renew + c.Lease},
+		schedules: schedulesOf(c, o.Shared), operator: auth.NewOperator(o.Token),
 	}
 	a := &assembly{
 		options: o, config: c, agents: agents, log: o.Log, node: n,
@@ -161,7 +162,7 @@ func (a *assembly) newDeliveries() *engine.Engine {
 	agents := deliveryAgents(n.channels)
 	maps.Copy(agents, a.alertAgents())
 	agents[reserved.Scheduler] = engine.Agent{
-		Agent: schedule.New(n.ledger, auth.NewOperator(a.options.Token)), Deadline: deliveryDeadline, Limit: maxSchedules,
+		Agent: schedule.New(n.ledger, n.operator), Deadline: deliveryDeadline, Limit: maxSchedules,
 	}
 	agents[reserved.Asker] = engine.Agent{Agent: raise.Agent(), Deadline: deliveryDeadline, Limit: maxAskers}
 	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules + maxAskers

@@ -11,9 +11,11 @@ import (
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/app/manual"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/ledger"
+	"mailroom/schedule"
 	"mailroom/server"
 	"mailroom/store"
 	"mailroom/store/postgres"
@@ -45,6 +47,8 @@ type Node struct {
 	channels    channelSet
 	receivers   channelSet // channels that every server runs; none if the store has one server
 	secretFiles []*secretFile
+	schedules   schedule.File // of the configuration
+	operator    *auth.Token
 	janitor     *janitor
 	indexer     *indexer
 	follower    *alert.Follower  // nil: no targets of alerts are configured

@@ -40,6 +40,7 @@ func (n *Node) parts(ln net.Listener, lost <-chan error) []part {
 		{"engines", atOnce, lifeOfEngines, stopsServer, n.work, nil}, // work prepares the server first
 		{"server", prepared, lifeOfServer, stopsServer, serve, ln.Close},
 		{"janitor", prepared, lifeOfDuties, isLogged, n.serveMaintenance, nil},
+		{"schedules of the configuration", prepared, lifeOfDuties, isLogged, n.applySchedules, nil},
 		{"channels", prepared, lifeOfDuties, stopsServer, n.serveChannels, nil},
 		{"receivers", prepared, lifeOfNode, stopsServer, n.runReceivers, nil},
 	}

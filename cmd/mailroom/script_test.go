@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"mailroom"
 	"mailroom/app/datadir"
 	"mailroom/client"
 	"mailroom/internal/machinetest"
@@ -165,7 +166,24 @@ func awaitEntry(dir datadir.Dir, thread, kind string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	for ev, err := range client.New(at.URL, token).Follow(ctx, client.FollowQuery{Thread: thread}) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := followTo(ctx, client.New(at.URL, token), thread, kind)
+		if mailroom.CodeOf(err) != mailroom.CodeNotFound { // else the server makes the thread after its start
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// followTo follows a thread that exists until it has an entry of the kind.
+func followTo(ctx context.Context, c *client.Client, thread, kind string) error {
+	for ev, err := range c.Follow(ctx, client.FollowQuery{Thread: thread}) {
 		switch {
 		case err != nil:
 			return fmt.Errorf("no %s in %s: %w", kind, thread, err)

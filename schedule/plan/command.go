@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/reserved"
+	"mailroom/internal/setting"
 )
 
 // Op is what a command asks a schedule to do.
@@ -19,6 +20,8 @@ const (
 	OpPause   Op = "pause"
 	OpResume  Op = "resume"
 	OpTrigger Op = "trigger" // sends the message now
+	// OpConfigure makes the schedule what the configuration file says. Without a spec, the file has it no more.
+	OpConfigure Op = "configure"
 )
 
 // Command is a message to the thread of a schedule. Only the server sends commands: the [mailroom.Origin] of the run
@@ -26,9 +29,11 @@ const (
 type Command struct {
 	Op     Op     `json:"op"`
 	By     string `json:"by"`               // who asks
-	Source string `json:"source,omitempty"` // for set and resume; see State
-	Spec   *Spec  `json:"spec,omitempty"`   // for set, checked
+	Source string `json:"source,omitempty"` // for set, resume and configure; see State
+	Spec   *Spec  `json:"spec,omitempty"`   // for set and configure, checked
 	Note   string `json:"note,omitempty"`   // for pause
+	// Revision is when the file was changed, for configure.
+	Revision time.Time `json:"revision,omitzero"`
 }
 
 // commandPart is the content of a command's message.
@@ -61,27 +66,36 @@ func ReadCommand(input []mailroom.Message) (Command, error) {
 // accepted is when the command was submitted. A new schedule begins then, so that one that is carried out late accounts
 // for the times in between.
 func Do(s *State, id string, c Command, accepted, now time.Time) (_ *State, m Moves, why string) {
-	if c.Op == OpSet {
-		if c.Spec == nil {
-			return s, m, "the command has no times"
+	if c.Op == OpSet || c.Op == OpConfigure && s == nil && c.Spec != nil {
+		if s != nil && s.FromFile() {
+			return s, m, FromFileError(id)
 		}
-		if err := c.Spec.Check(accepted); err != nil {
-			return s, m, err.Error()
+		if why := c.prepare(s, accepted); why != "" {
+			return s, m, why
 		}
-		c.Spec.anchor(s, accepted)
 	}
 	switch {
-	case c.Op == OpSet && s == nil:
+	case (c.Op == OpSet || c.Op == OpConfigure && c.Spec != nil) && s == nil:
 		s = newState(id, c.Source, *c.Spec, accepted)
+		if c.Op == OpConfigure {
+			s.Configured = &configured{Revision: c.Revision}
+		}
 		return s, s.Advance(now), ""
 	case s == nil:
 		return nil, m, "there is no such schedule"
+	case c.Op == OpConfigure:
+		m, why = s.configure(c, accepted, now)
+		return s, m, why
 	case c.Op == OpSet:
+		s.Configured = nil
 		return s, s.set(c.Source, *c.Spec, accepted, now), ""
 	case c.Op == OpPause:
 		s.Pause(c.By, c.Note, now)
 		return s, m, ""
 	case c.Op == OpResume:
+		if !s.FromFile() {
+			s.Configured = nil // it is kept by who resumes it
+		}
 		return s, s.resume(c.Source, now), ""
 	case c.Op == OpTrigger:
 		m, ok := s.trigger(now)
@@ -91,6 +105,25 @@ func Do(s *State, id string, c Command, accepted, now time.Time) (_ *State, m Mo
 		return s, m, why
 	}
 	return s, m, fmt.Sprintf("the operation %q is unknown", c.Op)
+}
+
+// prepare checks the spec of a command. why says, for people, what is wrong with it.
+func (c *Command) prepare(s *State, accepted time.Time) (why string) {
+	if c.Spec == nil {
+		return "the command has no times"
+	}
+	if err := c.Spec.Check(accepted); err != nil {
+		return err.Error()
+	}
+	c.Spec.anchor(s, accepted)
+	return ""
+}
+
+// FromFileError says, for people, why the schedule of a thread cannot be changed or deleted by requests.
+func FromFileError(id string) string {
+	_, name := reserved.SchedulePlace(id)
+	return fmt.Sprintf("mailroom.toml has it as [schedules.%s]: change or remove it there and restart the server",
+		setting.TOMLKey(name))
 }
 
 // Read returns the state of the schedule of a thread, nil if the thread has no schedule.

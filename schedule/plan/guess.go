@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
 )
 
 // suggest returns the cron form of a text in words, as the end of an error; "" if it finds no form. Words are not
@@ -78,4 +80,26 @@ func guessTime(words string) (hour, minute int, ok bool) {
 		hour = 0
 	}
 	return hour, minute, hour < 24 && minute < 60
+}
+
+// guessZone returns the name of the time zone of a city such as "new york", "" if none is known.
+func guessZone(city string) string {
+	if len(city) > 40 || strings.ContainsAny(city, "/.\\") {
+		return ""
+	}
+	name, start := "", true
+	for _, c := range strings.ReplaceAll(strings.TrimSpace(city), " ", "_") {
+		if start {
+			c = unicode.ToUpper(c)
+		}
+		name, start = name+string(c), c == '_'
+	}
+	for _, region := range []string{
+		"Europe", "America", "Asia", "Africa", "Australia", "Pacific", "Atlantic", "Indian",
+	} {
+		if zone, err := time.LoadLocation(region + "/" + name); err == nil && name != "" {
+			return zone.String()
+		}
+	}
+	return ""
 }

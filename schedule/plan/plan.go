@@ -11,7 +11,7 @@ func (s *State) Advance(now time.Time) (m Moves) {
 	}
 	times, err := s.Spec.times()
 	if err != nil { // the database of time zones has changed
-		s.Pause(Server, err.Error(), now)
+		s.pauseFor(causeTimes, Server, err.Error(), now)
 		return Moves{Paused: s.Paused}
 	}
 	if !s.Buffered.IsZero() && len(s.Open)+len(s.Due) == 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"strings"
 	"time"
 	"unicode"
@@ -11,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/check"
+	"mailroom/thread"
 )
 
 // Limits of a schedule.
@@ -22,7 +24,7 @@ const (
 	maxOpen    = 20 // runs that were sent and have not ended
 	maxResults = 10 // that are kept
 	minEvery   = time.Minute
-	maxEvery   = 10 * 366 * 24 * time.Hour
+	maxEvery   = 10 * 365 * 24 * time.Hour
 	maxWindow  = 7 * 24 * time.Hour
 
 	// defaultWindow is how late an occurrence may be sent.
@@ -197,18 +199,22 @@ func (s *Spec) checkMessage() error {
 		}
 		s.Thread = id
 	}
-	if s.Priority != nil && (*s.Priority < 0 || *s.Priority > 255) {
-		return check.Invalid("priority", "is not between 0 and 255", fmt.Sprint(*s.Priority))
+	if s.Timeout < 0 || s.Timeout > maxEvery {
+		return check.Invalid("timeout", "is not between 0 and ten years", s.Timeout.String())
 	}
-	if s.Timeout < 0 {
-		return check.Invalid("timeout", "is negative", s.Timeout.String())
+	// The rules of what the schedule will send, so that no fire is refused for what could be seen now.
+	return s.Submit("", time.Time{}).Check()
+}
+
+// Submit returns what the schedule of a name sends at a nominal time, without what follows from its policies.
+func (s *Spec) Submit(name string, nominal time.Time) *thread.Submit {
+	in := &thread.Submit{
+		Thread: s.Thread, Agent: s.Agent, Messages: []thread.NewMessage{{Parts: mailroom.Text(s.Text)}},
+		Priority: s.Priority, Timeout: s.Timeout, Options: s.Options, Metadata: map[string]string{},
 	}
-	if s.Options != nil {
-		if err := check.JSON("options", s.Options, mailroom.MaxOptions); err != nil {
-			return err
-		}
-	}
-	return nil
+	maps.Copy(in.Metadata, s.Metadata)
+	in.Metadata["schedule"], in.Metadata["nominal"] = name, nominal.UTC().Format(time.RFC3339)
+	return in
 }
 
 func (s *Spec) checkPolicies() error {
@@ -254,7 +260,11 @@ func (s *Spec) Location() (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(s.Zone)
 	if err != nil {
-		return nil, check.Invalid("zone", "is not the name of a time zone: use one such as Europe/Berlin, or UTC", s.Zone)
+		near := "one such as Europe/Berlin"
+		if guess := guessZone(s.Zone); guess != "" {
+			near = guess
+		}
+		return nil, check.Invalid("zone", "is not the name of a time zone: use "+near+", or UTC", s.Zone)
 	}
 	return zone, nil
 }

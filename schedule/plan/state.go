@@ -28,6 +28,8 @@ type State struct {
 	// on its way.
 	Tick   time.Time `json:"tick,omitzero"`
 	Paused *Pause    `json:"paused,omitempty"`
+	// Configured says that a configuration file has, or had, the schedule; nil: people made it.
+	Configured *configured `json:"configured,omitempty"`
 
 	Failures  int       `json:"failures,omitempty"` // runs in a row that failed
 	Sent      int64     `json:"sent,omitempty"`
@@ -44,7 +46,20 @@ type Pause struct {
 	At   time.Time `json:"at"`
 	By   string    `json:"by"` // a token, or Server
 	Note string    `json:"note,omitempty"`
+	// Cause is why the server paused it; "": a person did.
+	Cause cause `json:"cause,omitempty"`
 }
+
+// cause is why the server pauses a schedule.
+type cause string
+
+// Causes of pauses.
+const (
+	causeRights   cause = "rights"   // its token ended
+	causeRemoved  cause = "removed"  // the configuration file has it no more
+	causeFailures cause = "failures" // too many runs in a row failed
+	causeTimes    cause = "times"    // its times cannot be read any more
+)
 
 // Fire is an occurrence that is sent.
 type Fire struct {
@@ -116,9 +131,14 @@ func (s *State) set(source string, spec Spec, accepted, now time.Time) (m Moves)
 	return m
 }
 
-// Pause pauses the schedule. What is due is skipped when it is resumed.
-func (s *State) Pause(by, note string, now time.Time) {
-	s.Paused = &Pause{At: now, By: by, Note: note}
+// Pause pauses the schedule for a person. What is due is skipped when it is resumed.
+func (s *State) Pause(by, note string, now time.Time) { s.pauseFor("", by, note, now) }
+
+// EndRights pauses the schedule because its token ended.
+func (s *State) EndRights(why string, now time.Time) { s.pauseFor(causeRights, Server, why, now) }
+
+func (s *State) pauseFor(why cause, by, note string, now time.Time) {
+	s.Paused = &Pause{At: now, By: by, Note: note, Cause: why}
 }
 
 // resume ends a pause: what fell into it is skipped. source is the row of the token that resumes the schedule. It also
@@ -225,7 +245,7 @@ func (s *State) fail(why string, now time.Time) *Pause {
 	if s.Paused != nil || s.Spec.PauseAfter == 0 || s.Failures < s.Spec.PauseAfter {
 		return nil
 	}
-	s.Pause(Server, fmt.Sprintf("%d failures in a row, the last one: %s", s.Failures,
+	s.pauseFor(causeFailures, Server, fmt.Sprintf("%d failures in a row, the last one: %s", s.Failures,
 		display.Cut(display.Line(why), maxError)), now)
 	return s.Paused
 }

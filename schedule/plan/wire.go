@@ -53,7 +53,7 @@ func Show(s *State, now time.Time) api.Schedule {
 	out := api.Schedule{
 		Name: name, Owner: owner, Log: s.ID, Spec: showSpec(&s.Spec), Note: s.Spec.Note(), Next: []time.Time{},
 		Sent: s.Sent, Skipped: s.Skipped, Failures: s.Failures, Open: s.OpenRuns(), Results: []api.ScheduleResult{},
-		CreatedAt: s.CreatedAt,
+		CreatedAt: s.CreatedAt, FromFile: s.FromFile(),
 	}
 	if at := s.NextFire(); !at.IsZero() {
 		out.NextAt = &at

@@ -5,6 +5,7 @@ func scheduleMutants() []mutant {
 	const times, clocks = "^TestTimesWhereClocksChange$", "^TestTimesAreThoseOfTheClock$"
 	const history = "^TestEachOccurrenceIsSentOnceOrSkippedWithAReason$"
 	const alive = "^TestNothingEndsAScheduleWithoutAWord$"
+	const inFile = "^TestTheConfigurationMakesChangesAndRemovesSchedules$"
 	return []mutant{
 		{"a schedule sends with the rights of the server", "thread/step.go",
 			"reserved.IsAgent(r.Agent) && r.Agent != reserved.Scheduler", "reserved.IsAgent(r.Agent)", "schedule",
@@ -49,6 +50,17 @@ func scheduleMutants() []mutant {
 		{"a repeated attempt plans again", "schedule/agent.go",
 			"	if s.Run().Checkpoint == nil {", "	if true {", "schedule",
 			"^TestACommandIsCarriedOutOnceDespiteAKillAtAnyWrite$"},
+		{"an older configuration wins", "schedule/file.go",
+			"	case revision.Before(newest):\n", "	case false:\n", "schedule", "^TestTheNewestConfigurationWins$"},
+		{"each start writes all schedules of the configuration", "schedule/plan/configured.go",
+			"	return !s.FromFile() ||", "	return true ||", "schedule", inFile},
+		{"a command changes a schedule of the configuration", "schedule/plan/command.go",
+			"s != nil && s.FromFile() {", "false && s.FromFile() {", "schedule", inFile},
+		{"a schedule that the configuration lost goes on", "schedule/file.go",
+			"!has && found[name].FromFile() {", "!has && false {", "schedule", inFile},
+		{"a new token of the operator ends the schedules of the configuration", "schedule/plan/configured.go",
+			"s.Paused.Cause == causeRights)", "false)", "schedule",
+			"^TestAScheduleOfTheConfigurationHasTheRightsOfThePresentOperator$"},
 		{"a skip of a busy thread is a failure", "schedule/agent.go",
 			"		reason = plan.SkipBusy\n", "", "schedule", "^TestABusyThreadIsNotDisturbed$"},
 	}
