@@ -28,22 +28,25 @@ const (
 //	rfc3339  "resets_at":"2026-09-07T12:00:00Z" (the usage file of claude)
 //	seconds  "resets_in_seconds":13872 (earendil-works/pi#4172), Retry-After: 120
 //	amount   try again in 2 days 17 hours 14 minutes. (openai/codex#3124, #3899), in 11.054s (the API),
-//	         resets in 3h 20m
+//	         resets in 3h 20m, Your quota will reset after 5s.. Retrying after 6173ms (google-gemini/gemini-cli#22107),
+//	         Please wait 2 minutes before trying again (github/copilot-cli#2740), "retryDelay": "34s" (Google's APIs)
 //	date     try again at Jul 5th, 2026 8:19 PM. (openai/codex#26668), Aug 20, 2026, 7:38 AM (#39603);
 //	         resets Oct 6, 1pm, resets Feb 22 at 9:30am, Resets Aug 17, 3pm (PDT) (claude-code#86710)
 //	weekday  resets Mon 9:00 AM, resets tomorrow at 3pm
 //	clock    try again at 3:28 PM. (codex), resets 4:50am (Europe/Rome) (claude-code#52575), reset at 9am
-//	         (America/Chicago) (#15064), 5-hour limit reached ∙ resets 1am (Claude-Autopilot#25), resets 15:00 UTC
+//	         (America/Chicago) (#15064), 5-hour limit reached ∙ resets 1am (Claude-Autopilot#25), resets 15:00 UTC,
+//	         Access resets at 10:57 PM GMT-3. (gemini-cli#22643), resets 16:21 on 19 May (openai/codex#22650)
 var (
 	epochForm   = lazyregexp.New(`(?i)(?:limit reached[^|]{0,40}\||resets?_?at"?\s*[:=]\s*)([0-9]{10}|[0-9]{13})\b`)
 	rfc3339Form = lazyregexp.New(
 		`(?i)resets?_?at"?\s*[:=]\s*"?([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(?:Z|[+-][0-9]{2}:[0-9]{2}))`)
 	secondsForm = lazyregexp.New(`(?i)(?:resets_in_seconds"?|retry[-_]after"?)\s*[:=]\s*([0-9]{1,9})\b`)
-	amountForm  = lazyregexp.New(`(?i)(?:try again|retry|resets?)(?: in| after):? ((?:[0-9.]+ ?[a-z]+,? ?(?:and )?)+)`)
+	amountForm  = lazyregexp.New(`(?i)(?:(?:try again|retry|resets?)(?: in| after):?|please wait|retry_?delay"?[:=]) ?"?((?:[0-9.]+ ?[a-z]+,? ?(?:and )?)+)`)
 	amount      = lazyregexp.New(`(?i)([0-9]+(?:\.[0-9]+)?) ?(ms|s|m|h|d|w)[a-z]*`)
 	wordForm    = lazyregexp.New(`(?i)(?:try again|resets?|available again|retry)(?: (?:at|on))? +(` + dayPart + `)?(` +
 		clockPart + `)?`)
-	zoneForm = lazyregexp.New(
+	dateAfter = lazyregexp.New(`(?i)^,? ?on ([0-9]{1,2}) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b`)
+	zoneForm  = lazyregexp.New(
 		`^[ ,]*\(?((?:UTC|GMT)[+-][0-9]{1,2}(?::?[0-9]{2})?|[A-Z][A-Za-z]+(?:/[A-Za-z0-9_+-]+){1,2}|[A-Z]{3,5})\b`)
 )
 
@@ -93,7 +96,11 @@ func limitTime(text string, now time.Time) time.Time {
 		if group(1) == "" && group(4) == "" {
 			continue
 		}
-		if at := wordTime(strings.ToLower(group(2)), clock{group(4), group(5), strings.ToLower(group(6))},
+		day := group(2)
+		if d := dateAfter().FindStringSubmatch(text[m[1]:]); day == "" && d != nil {
+			day = d[2] + " " + d[1]
+		}
+		if at := wordTime(strings.ToLower(day), clock{group(4), group(5), strings.ToLower(group(6))},
 			zoneAfter(text[m[1]:], now), now); !at.IsZero() {
 			return at
 		}
