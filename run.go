@@ -112,10 +112,17 @@ type Run struct {
 	// AgentAttempts reports that the submit gave no MaxAttempts: each claim sets it, from the policy of the worker
 	// or the agent. A run of an older version keeps its number, because its row does not say who gave it.
 	AgentAttempts bool `json:",omitempty"`
-	// RetryFirst and RetryMost are the first and the longest delay of its retries, as of its last claim. Zero: the
-	// defaults.
-	RetryFirst time.Duration `json:",omitzero"`
-	RetryMost  time.Duration `json:",omitzero"`
+	// RetryFirst and RetryMost are the first and the longest delay of its retries, RetryFactor the growth of the
+	// delays, RetryOutageMost the longest delay in an outage and RetryOutage how long an outage is retried, as of its
+	// last claim. Zero: the defaults.
+	RetryFirst      time.Duration `json:",omitzero"`
+	RetryMost       time.Duration `json:",omitzero"`
+	RetryFactor     float64       `json:",omitzero"`
+	RetryOutageMost time.Duration `json:",omitzero"`
+	RetryOutage     time.Duration `json:",omitzero"`
+	// SubmitRetry is what its submit said about retries, without the number of attempts, such as
+	// "first=10s,factor=2". "": nothing.
+	SubmitRetry string `json:",omitempty"`
 	// Joins reports that the run waits for more messages of its sender, until NotBefore. It is the newest run of
 	// its thread, and Scheduled.
 	Joins bool `json:",omitempty"`

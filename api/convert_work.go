@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/retry"
+	"mailroom/internal/setting"
 	"mailroom/thread"
 )
 
@@ -199,14 +200,14 @@ func FormatRetryPolicy(p retry.Policy) *RetryPolicy {
 	if p == (retry.Policy{}) {
 		return nil
 	}
-	out := &RetryPolicy{Attempts: p.Attempts}
-	if p.First != 0 {
-		out.First = p.First.String()
+	text := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return setting.FormatDuration(d)
 	}
-	if p.Most != 0 {
-		out.Most = p.Most.String()
-	}
-	return out
+	return &RetryPolicy{Attempts: p.Attempts, First: text(p.First), Factor: p.Factor, Most: text(p.Most),
+		OutageMost: text(p.OutageMost), Outage: text(p.Outage)}
 }
 
 // Read returns the policy. at is its place in the request, for errors.
@@ -214,23 +215,29 @@ func (p *RetryPolicy) Read(at string) (retry.Policy, error) {
 	if p == nil {
 		return retry.Policy{}, nil
 	}
-	out := retry.Policy{Attempts: p.Attempts}
+	out := retry.Policy{Attempts: p.Attempts, Factor: p.Factor}
 	for _, x := range []struct {
 		name, text string
 		to         *time.Duration
-	}{{"first", p.First, &out.First}, {"most", p.Most, &out.Most}} {
+		least      time.Duration
+	}{{"first", p.First, &out.First, retry.MinDelay}, {"most", p.Most, &out.Most, retry.MinDelay},
+		{"outage_most", p.OutageMost, &out.OutageMost, retry.MinDelay},
+		{"outage", p.Outage, &out.Outage, retry.MinOutage}} {
 		if x.text == "" {
 			continue
 		}
 		d, err := time.ParseDuration(x.text)
-		if err != nil || d < retry.MinDelay || d > retry.MaxDelay {
-			return out, invalid(at+"."+x.name, "must be a duration such as 30s, from 1ms to 8760h", x.text)
+		if err != nil || d < x.least || d > retry.MaxDelay {
+			least := setting.FormatDuration(x.least)
+			return out, invalid(at+"."+x.name, "must be a duration such as 30s, from "+least+" to 8760h", x.text)
 		}
 		*x.to = d
 	}
 	switch {
 	case p.Attempts < 0 || p.Attempts > retry.MaxAttempts:
 		return out, invalid(at+".attempts", "must be between 1 and 100", p.Attempts)
+	case p.Factor != 0 && (p.Factor < retry.MinFactor || p.Factor > retry.MaxFactor):
+		return out, invalid(at+".factor", "must be between 1 and 10", p.Factor)
 	case out.Most != 0 && out.First > out.Most:
 		return out, invalid(at+".most", "must be at least first, "+p.First, p.Most)
 	}

@@ -26,6 +26,7 @@ type Run struct {
 	Failures     int                `json:"failures" doc:"Attempts ended by the agent's own error."`
 	Crashes      int                `json:"crashes" doc:"Claims lost in a row without progress."`
 	MaxAttempts  int                `json:"max_attempts" doc:"Bounds failures. Unless the submit gave it, each attempt begins with that of its worker or agent."`
+	Retry        *RetryPolicy       `json:"retry,omitempty" doc:"How its last attempt is retried, without what is the default."`
 	MaxCrashes   *int               `json:"max_crashes" doc:"Bounds crashes. 0: no lost claim is followed by another attempt. null: the server is of an older version."`
 	AvailableAt  time.Time          `json:"available_at" doc:"The run is not claimed before."`
 	NotBefore    *time.Time         `json:"not_before" doc:"Its submit wanted no start before; null: no such time."`
@@ -135,6 +136,7 @@ type Submit struct {
 	Deadline     string            `json:"deadline,omitempty" example:"30m" doc:"When the run ends if it has not ended before: a time (RFC 3339), or a duration from the acceptance of the submit such as 30m. A run that has not started then is never started; one that is at work is stopped. Retries, waits and restarts do not move it. It concerns the run that the submit creates, not one that its messages join."`
 	ExpectRun    string            `json:"expect_run,omitempty" doc:"With mode steer: only into this run."`
 	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"After so many failures the run fails for good. Default: that of the worker, else of the agent, else of the server, which is 5 unless configured."`
+	Retry        *RetryPolicy      `json:"retry,omitempty" doc:"How its failures are retried, over what its worker or agent says."`
 	MaxCrashes   *int              `json:"max_crashes,omitempty" minimum:"0" maximum:"3" doc:"After so many lost claims in a row without a durable step the run fails for good, with the class crashed. 0: after the first lost claim, and if its worker gives it back after its start. Default: 3."`
 	Options      json.RawMessage   `json:"options,omitempty" doc:"Kept with the run and handed to the agent unread."`
 	Parent       string            `json:"parent,omitempty" doc:"Run that the new one descends from."`

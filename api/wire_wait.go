@@ -171,12 +171,17 @@ type Agent struct {
 
 // AgentRetry is how a server retries the runs of an agent. A worker and, for the numbers, a submit may say otherwise.
 type AgentRetry struct {
-	Attempts         int    `json:"attempts" doc:"Failures after which a run fails for good, unless its submit or its worker says otherwise."`
-	First            string `json:"first" example:"250ms" doc:"Delay of the first retry, doubled with each further one."`
-	Most             string `json:"most" example:"30s" doc:"Longest delay of a retry, plus up to a fifth."`
-	MaxCrashes       int    `json:"max_crashes" doc:"Lost claims in a row after which a run fails for good, unless its submit says fewer."`
-	PermanentExits   []int  `json:"permanent_exits" nullable:"false" doc:"Exit statuses of its command that are a failure of the class permanent: no retry."`
-	UnavailableExits []int  `json:"unavailable_exits" nullable:"false" doc:"Those of the class unavailable: retried for 24 hours, and no failure is counted. All others are transient."`
+	Attempts   int    `json:"attempts" doc:"Failures after which a run fails for good, unless its submit or worker says otherwise."`
+	First      string `json:"first" example:"5s" doc:"Delay of the first retry."`
+	Most       string `json:"most" example:"10m" doc:"Longest delay after a failure, plus up to a fifth."`
+	OutageMost string `json:"outage_most" example:"5m" doc:"Longest delay in an outage, plus up to a fifth."`
+	Outage     string `json:"outage" example:"24h" doc:"How long an outage (class unavailable) is retried."`
+
+	Factor     float64 `json:"factor" example:"5" doc:"Each further delay is so many times as long as the one before."`
+	MaxCrashes int     `json:"max_crashes" doc:"Lost claims in a row after which a run fails, unless its submit says fewer."`
+
+	PermanentExits   []int `json:"permanent_exits" nullable:"false" doc:"Exit statuses of its command that are not retried."`
+	UnavailableExits []int `json:"unavailable_exits" nullable:"false" doc:"Exit statuses of an outage. All others are failures."`
 }
 
 // Pause says who paused an agent. No run of the agent starts until it is resumed; running ones go on.

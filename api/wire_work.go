@@ -36,11 +36,17 @@ type ClaimRequest struct {
 	Retry       *RetryPolicy    `json:"retry,omitempty" doc:"How failures of the runs claimed by this request are retried. Absent, and what it leaves out: as the server's configuration says."`
 }
 
-// RetryPolicy is how failures of a run are retried.
+// RetryPolicy is how failures of a run are retried. Durations are from 1ms to 8760h. A First above the longest delay of
+// the level above is the longest delay too, and a Most below its first delay is the first delay too.
 type RetryPolicy struct {
-	Attempts int    `json:"attempts,omitempty" minimum:"1" maximum:"100" doc:"Failures after which the run fails for good, unless its submit said so. A run that has failed as often already gets one attempt."`
-	First    string `json:"first,omitempty" doc:"Delay of the first retry, which doubles with each further one: a duration such as 2s, from 1ms to 8760h. If it is longer than the server's longest delay, it is the longest one too."`
-	Most     string `json:"most,omitempty" doc:"Longest delay of a retry, plus up to a fifth: a duration such as 5m, from 1ms to 8760h. If it is shorter than the server's first delay, it is the first one too."`
+	Attempts int    `json:"attempts,omitempty" minimum:"1" maximum:"100" doc:"Failures after which the run fails for good."`
+	First    string `json:"first,omitempty" doc:"Delay of the first retry: a duration such as 2s, from 1ms to 8760h."`
+	Most     string `json:"most,omitempty" doc:"Longest delay after a failure, plus up to a fifth; a duration such as 5m."`
+
+	Factor float64 `json:"factor,omitempty" minimum:"1" maximum:"10" doc:"Each further delay is so many times as long."`
+
+	OutageMost string `json:"outage_most,omitempty" doc:"Longest delay in an outage (class unavailable), such as 5m."`
+	Outage     string `json:"outage,omitempty" doc:"How long an outage is retried: a duration from 1s to 8760h."`
 }
 
 // Claims is the answer to a ClaimRequest. Because clocks differ, count LeaseMS from the

@@ -104,11 +104,23 @@ func (p *checker) limits(r *mailroom.Run) {
 		p.badRun(Limit, r.ID, "run %s waits from %s until %s for more messages, which should be at most %s",
 			r.ID, at(since), at(r.NotBefore), mailroom.MaxJoin)
 	}
+	p.retries(r)
+}
+
+// retries checks the retry policies of a run: the ones of its last claim and of its submit.
+func (p *checker) retries(r *mailroom.Run) {
 	if r.RetryFirst < 0 || r.RetryFirst > r.RetryMost || r.RetryMost > retry.MaxDelay ||
 		(r.RetryFirst == 0) != (r.RetryMost == 0) {
 		p.badRun(Limit, r.ID,
 			"run %s: its retries are delayed by %v to %v, which should be both zero, or at most %v and grow", r.ID, r.RetryFirst,
 			r.RetryMost, retry.MaxDelay)
+	}
+	last := retry.Policy{Factor: r.RetryFactor, OutageMost: r.RetryOutageMost, Outage: r.RetryOutage}
+	if err := last.Check(); err != nil {
+		p.badRun(Limit, r.ID, "run %s: the retry policy of its last claim has %v", r.ID, err)
+	}
+	if _, err := retry.Parse(r.SubmitRetry); err != nil {
+		p.badRun(Limit, r.ID, "run %s: the retry policy of its submit has %v", r.ID, err)
 	}
 }
 

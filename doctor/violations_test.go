@@ -180,6 +180,8 @@ func runViolations() []violation {
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
 		{"a first delay without a longest", func(r *rows) { r.run("off").RetryFirst = time.Second }, doctor.Limit, "its retries are delayed by 1s to 0s"},
 		{"delays that shrink", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Minute, time.Second }, doctor.Limit, "its retries are delayed by 1m0s to 1s"},
+		{"a factor that shrinks delays", func(r *rows) { r.run("off").RetryFactor = 0.5 }, doctor.Limit, "its last claim has factor: 0.5 is not"},
+		{"a submit with an unreadable policy", func(r *rows) { r.run("off").SubmitRetry = "first=soon" }, doctor.Limit, "the retry policy of its submit has"},
 		{"a delay beyond the longest", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Second, retry.MaxDelay+1 }, doctor.Limit, "its retries are delayed by 1s to 8760h0m0"},
 		{"time to spare without a claim", func(r *rows) { r.run("off").ClaimSpare = time.Second }, doctor.Limit, "1s to spare"},
 		{"a wait without a claim", func(r *rows) { r.run("off").WaitsOn = "tests" }, doctor.Limit, `says that it waits for "tests"`},

@@ -91,8 +91,9 @@ func TestRetryHonoursTheProvidersRetryAfter(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(2 * time.Minute)
 		h.status(out.Run, mailroom.StatusCompleted)
-		if at := starts.all(); len(at) != 2 || at[1].Sub(at[0]) != 90*time.Second {
-			t.Errorf("got starts at %v, want the second 90 s after the first", at)
+		at := starts.all()
+		if len(at) != 2 || at[1].Sub(at[0]) < 90*time.Second || at[1].Sub(at[0]) > 108*time.Second {
+			t.Errorf("got starts at %v, want the second 90 s to 108 s after the first", at)
 		}
 	})
 }

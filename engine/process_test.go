@@ -39,7 +39,8 @@ type process struct {
 }
 
 func (h *fixture) newProcess() *process {
-	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{})}
+	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{}),
+		retries: retry.Delivery()} // short delays
 	p.ledger = ledger.New(p.line, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}, Retry: func(string) retry.Policy { return p.retries }, Deadline: func(string) time.Duration {

@@ -245,7 +245,7 @@ func TestARetryIsClaimableAtItsTimeAndNotBefore(t *testing.T) {
 		d.register("w")
 		d.submit(text("t", "hello"))
 		d.settle(failure(d.claimOne("w").Claim, mailroom.ClassTransient))
-		<-time.After(250*time.Millisecond - time.Microsecond)
+		<-time.After(5*time.Second - time.Microsecond)
 		wantEqual(t, "before", len(d.claim("w", 1)), 0)
 		<-time.After(time.Microsecond)
 		wantEqual(t, "attempt", d.claimOne("w").Claim.Attempt, 2)

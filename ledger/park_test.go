@@ -98,7 +98,7 @@ func TestCancellingARunAfterItsDecisionBreaksNoInvariant(t *testing.T) {
 		d.register("w")
 		run := d.submit(text("t", "hello")).Run
 		d.settle(failure(d.claimOne("w").Claim, mailroom.ClassTransient))
-		<-time.After(time.Second)
+		<-time.After(5 * time.Second)
 		d.settle(park(d.claimOne("w").Claim, nil, approval("ok")))
 		d.decide(run, "ok", mailroom.VerdictApprove)
 		must(d.Cancel(d.ctx, run, "ann"))(t)

@@ -114,7 +114,7 @@ func TestPartialMessagesAreListedOnlyIfTheRunEndedWithoutAReply(t *testing.T) {
 			s := failure(c, mailroom.ClassTransient)
 			s.Message = partialText(c, "first try")
 			d.settle(s)
-			<-time.After(time.Second)
+			<-time.After(5 * time.Second)
 			last(d.claimOne("w").Claim)
 		}
 		end("completed", func(c mailroom.Claim) { d.settle(complete(c, "second try")) })

@@ -40,23 +40,23 @@ func TestTheNearestLevelSaysHowARunIsRetried(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		server, worker retry.Policy
-		submit         int
+		submit         retry.Policy
 		accepted       int // max_attempts before the first claim
 		attempts       int
 		first          time.Duration
 	}{
-		{"nothing said", retry.Policy{}, retry.Policy{}, 0, 5, 5, 250 * time.Millisecond},
-		{"by the server", server, retry.Policy{}, 0, 2, 2, 10 * time.Second},
-		{"by the worker", server, worker, 0, 2, 3, 20 * time.Second},
-		{"a part of it by the worker", server, retry.Policy{First: time.Second}, 0, 2, 2, time.Second},
-		{"by the submit", server, worker, 4, 4, 4, 20 * time.Second},
+		{"nothing said", retry.Policy{}, retry.Policy{}, retry.Policy{}, 5, 5, 5 * time.Second},
+		{"by the server", server, retry.Policy{}, retry.Policy{}, 2, 2, 10 * time.Second},
+		{"by the worker", server, worker, retry.Policy{}, 2, 3, 20 * time.Second},
+		{"a part of it by the worker", server, retry.Policy{First: time.Second}, retry.Policy{}, 2, 2, time.Second},
+		{"by the submit", server, worker, retry.Policy{Attempts: 4, First: 3 * time.Second}, 4, 4, 3 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := open(t, nil, retryAs(c.server))
 				d.register("w")
 				in := text("t", "hello")
-				in.MaxAttempts = c.submit
+				in.Retry = c.submit
 				run := d.submit(in).Run
 				wantEqual(t, "max_attempts when accepted", d.run(run).MaxAttempts, c.accepted)
 				for n := 1; ; n++ {

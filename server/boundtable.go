@@ -67,6 +67,7 @@ func boundsOfWork() boundTable {
 		"ClaimRequest.agents": {items: workers.MaxAgents, byRule: true}, "ClaimRequest.worker": maxChars(maxID),
 		"ClaimRequest.wait": maxChars(maxDuration),
 		"RetryPolicy.first": maxChars(maxDuration), "RetryPolicy.most": maxChars(maxDuration),
+		"RetryPolicy.outage_most": maxChars(maxDuration), "RetryPolicy.outage": maxChars(maxDuration),
 		"Renewal.held[]": maxChars(maxID), "Leave.entered[]": maxChars(maxID),
 		"Text.message": maxChars(maxID), "Text.text": maxJSON(mailroom.MaxText),
 		"Text.call": maxChars(mailroom.MaxLabel), "Text.name": maxChars(mailroom.MaxLabel),

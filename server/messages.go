@@ -116,6 +116,9 @@ func (h *messageHandlers) submitMessages(
 	if b.MaxAttempts != nil {
 		sub.MaxAttempts = *b.MaxAttempts
 	}
+	if sub.Retry, err = b.Retry.Read("body.retry"); err != nil {
+		return nil, err
+	}
 	if sub.Deadline, sub.Timeout, err = api.ReadWhen("body.deadline", b.Deadline); err != nil {
 		return nil, err
 	}

@@ -85,6 +85,12 @@ func (in *Submit) checkOptions() error {
 	if in.MaxAttempts < 0 || in.MaxAttempts > 100 { // 0 is the default
 		return check.Invalid("max_attempts", "must be between 1 and 100", in.MaxAttempts)
 	}
+	if in.MaxAttempts != 0 && in.Retry.Attempts != 0 {
+		return check.Invalid("retry", "has attempts, and so has max_attempts; give one of them", in.Retry.Attempts)
+	}
+	if err := in.Retry.Check(); err != nil {
+		return check.Invalid("retry", err.Error(), nil)
+	}
 	if n := in.MaxCrashes; n != nil && (*n < 0 || *n > mailroom.MaxCrashes) {
 		return check.Invalid("max_crashes", fmt.Sprintf("must be between 0 and %d", mailroom.MaxCrashes), *n)
 	}

@@ -47,7 +47,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	return &fixture{
-		t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), retries: retry.Delivery(), // short delays
 		row:  mailroom.Thread{ID: "t"},
 		runs: map[string]*mailroom.Run{},
 		keys: map[string]store.SubmitKey{},

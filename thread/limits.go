@@ -22,7 +22,6 @@ const (
 	threadSize = 2 << 10
 
 	// longNamed is the least delay that only a provider names, and maxNamed how long a run may wait for such times.
-	longNamed   = time.Hour
-	maxNamed    = 45 * 24 * time.Hour
-	giveUpAfter = 24 * time.Hour // from the first failed attempt of an outage, not counting time in the queue
+	longNamed = time.Hour
+	maxNamed  = 45 * 24 * time.Hour
 )

@@ -55,8 +55,9 @@ func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time
 		// The message is not at fault: it waits for the end of the agent's pause, for any length of time. The probes of
 		// the pause set the pace: a policy with long delays would leave it without a run to probe with.
 		return followUp{
-			reason: entry.RescheduledRetry, at: now.Add(notBefore(f.RetryAfter, retry.Default().Delay(1, jitter))),
-			err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message},
+			reason: entry.RescheduledRetry,
+			at:     now.Add(notBefore(f.RetryAfter, retry.Delivery().Delay(1, jitter), jitter)),
+			err:    &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message},
 		}
 	case f.Class == mailroom.ClassPermanent:
 		return deadLetter(f.Class, message)
@@ -74,24 +75,26 @@ func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time
 		return deadLetter(mailroom.ClassExhausted, message)
 	}
 	return followUp{
-		reason: entry.RescheduledRetry, at: now.Add(notBefore(f.RetryAfter, retryOf(r).Delay(r.Failures, jitter))),
-		err: &mailroom.RunError{Class: mailroom.ClassTransient, Message: message},
+		reason: entry.RescheduledRetry,
+		at:     now.Add(notBefore(f.RetryAfter, retryOf(r).Delay(r.Failures, jitter), jitter)),
+		err:    &mailroom.RunError{Class: mailroom.ClassTransient, Message: message},
 	}
 }
 
-// afterOutage retries without counting a failure, until giveUpAfter has passed since the first
-// attempt of the outage. Time that the run spent due in the queue does not count: a server that was
+// afterOutage retries without counting a failure, until the policy's time of an outage has passed since its first
+// attempt. Time that the run spent due in the queue does not count: a server that was
 // off has not tried.
 func afterOutage(r *mailroom.Run, message string, after time.Duration, jitter float64, now time.Time) followUp {
 	r.Outages++
 	if r.OutageSince.IsZero() {
 		r.OutageSince = now
 	}
-	if now.Sub(r.OutageSince) >= giveUpAfter {
+	p := retryOf(r)
+	if now.Sub(r.OutageSince) >= p.Outage {
 		return deadLetter(mailroom.ClassExhausted, message)
 	}
-	at := now.Add(notBefore(after, retryOf(r).InOutage().Delay(r.Outages, jitter)))
-	if after > longNamed && at.Sub(r.OutageSince) >= giveUpAfter && now.Sub(r.StartedAt) < maxNamed {
+	at := now.Add(notBefore(after, p.InOutage().Delay(r.Outages, jitter), jitter))
+	if after > longNamed && at.Sub(r.OutageSince) >= p.Outage && now.Sub(r.StartedAt) < maxNamed {
 		r.OutageSince = at // a limit that the provider ends later than a run gives up is no outage until then
 	}
 	return followUp{reason: entry.RescheduledRetry, at: at,
@@ -116,28 +119,42 @@ func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
 }
 
 // setRetry records how failures of the attempt that begins are retried. It is called at the claim, because the
-// worker may name the policy, and because the attempt may end without a settle of its worker. A number of attempts
-// below the failures that the run already has still allows this attempt.
+// worker may name the policy, and because the attempt may end without a settle of its worker. What the submit said
+// takes precedence. A number of attempts below the failures that the run already has still allows this attempt.
 func setRetry(r *mailroom.Run, p retry.Policy) {
 	if r.AgentAttempts {
 		r.MaxAttempts = max(p.Attempts, r.Failures+1)
 	}
-	r.RetryFirst, r.RetryMost = 0, 0 // the defaults, which then take no room in the row
-	if d := retry.Default(); p.First != d.First || p.Most != d.Most {
+	if own, err := retry.Parse(r.SubmitRetry); err == nil { // checked at the submit
+		p = own.Over(p)
+	}
+	d := retry.Default()
+	// The defaults take no room in the row.
+	r.RetryFirst, r.RetryMost, r.RetryFactor, r.RetryOutageMost, r.RetryOutage = 0, 0, 0, 0, 0
+	if p.First != d.First || p.Most != d.Most {
 		r.RetryFirst, r.RetryMost = p.First, p.Most
+	}
+	if p.Factor != d.Factor {
+		r.RetryFactor = p.Factor
+	}
+	if p.OutageMost != d.OutageMost {
+		r.RetryOutageMost = p.OutageMost
+	}
+	if p.Outage != d.Outage {
+		r.RetryOutage = p.Outage
 	}
 }
 
 // retryOf returns the retry policy that setRetry recorded for the last attempt of r.
 func retryOf(r *mailroom.Run) retry.Policy {
-	return retry.Policy{Attempts: r.MaxAttempts, First: r.RetryFirst, Most: r.RetryMost}.Over(retry.Default())
+	return retry.Of(r).Over(retry.Default())
 }
 
 // notBefore returns the delay of a retry in whole microseconds, as stores keep it. It is the longer one of delay
 // and named, the delay that a provider or the agent named, at most retry.MaxNamed. A longer named delay is not
 // refused, because the worker's result would be lost.
-func notBefore(named, delay time.Duration) time.Duration {
-	return (max(delay, min(named, retry.MaxNamed)) + time.Microsecond - 1).Truncate(time.Microsecond)
+func notBefore(named, delay time.Duration, jitter float64) time.Duration {
+	return (max(delay, retry.Named(named, jitter)) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // AgainAt begins the end of the message of a RunError that has the time at which the agent works again, as

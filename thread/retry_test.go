@@ -18,21 +18,34 @@ func drawPolicy(t *rapid.T) retry.Policy {
 	delay := rapid.SampledFrom([]time.Duration{0, time.Millisecond, 300 * time.Millisecond, 7 * time.Second, time.Minute,
 		3 * time.Hour})
 	return retry.Policy{Attempts: rapid.SampledFrom([]int{0, 1, 2, 4, 7}).Draw(t, "attempts"),
-		First: delay.Draw(t, "first"), Most: delay.Draw(t, "most")}
+		First: delay.Draw(t, "first"), Most: delay.Draw(t, "most"), OutageMost: delay.Draw(t, "most in an outage"),
+		Factor: rapid.SampledFrom([]float64{0, 1, 1.5, 10}).Draw(t, "factor"),
+		Outage: rapid.SampledFrom([]time.Duration{0, 400 * 24 * time.Hour}).Draw(t, "outage")}
+}
+
+// drawOwn draws what a submit says about retries, mostly nothing.
+func drawOwn(t *rapid.T) retry.Policy {
+	p := drawPolicy(t)
+	p.Attempts = 0
+	if rapid.Bool().Draw(t, "nothing of its own") || p.Check() != nil {
+		return retry.Policy{}
+	}
+	return p
 }
 
 // Each attempt of a random history is claimed under another policy. Its failure is judged by that policy alone,
-// whatever the one before said, and a number of the submit stays.
+// whatever the one before said, and what the submit says stays.
 func TestAFailureIsRetriedByThePolicyOfItsClaim(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newFixture(t)
 		s := in("", "a")
 		s.MaxAttempts = rapid.SampledFrom([]int{0, 0, 3}).Draw(rt, "of the submit")
+		s.Retry = drawOwn(rt)
 		w.must(s)
 		failures, outages := 0, 0
 		for range 12 {
 			w.retries = drawPolicy(rt)
-			policy := w.retries.Over(retry.Default())
+			policy := s.Retry.Over(w.retries.Over(retry.Default()))
 			w.mustStart("a")
 			most := max(policy.Attempts, failures+1)
 			if s.MaxAttempts != 0 {
@@ -61,7 +74,7 @@ func TestAFailureIsRetriedByThePolicyOfItsClaim(t *testing.T) {
 			} else if r.Status == mailroom.StatusFailed {
 				return
 			}
-			want = max(want, end.Failure.RetryAfter)
+			want = max(want, retry.Named(end.Failure.RetryAfter, end.Jitter))
 			if got := w.row.Due.At.Sub(w.now); got < want || got >= want+time.Microsecond { // stores keep microseconds
 				rt.Fatalf("failure %d, outage %d under %+v: again after %v, want %v", failures, outages, w.retries, got, want)
 			}
@@ -148,17 +161,69 @@ func TestALostClaimIsRetriedAtOnceWhateverThePolicy(t *testing.T) {
 
 func TestAnOutageBeginsWithTheFirstDelayAndEndsAfterADay(t *testing.T) {
 	w := newFixture(t)
-	w.retries = retry.Policy{Attempts: 1, First: time.Minute, Most: 20 * time.Minute}
+	// The longest delay after a failure, Most, says nothing about an outage.
+	w.retries = retry.Policy{Attempts: 1, First: time.Minute, Factor: 2, Most: 2 * time.Minute,
+		OutageMost: 20 * time.Minute}
 	w.must(in("", "a"))
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 20, 20} {
 		w.mustStart("a")
 		w.end(failed(mailroom.ClassUnavailable))
 		wantNext(w, want*time.Minute)
 	}
-	w.retries.Most = 2 * time.Minute // a shorter one is about failures: five minutes are what an outage needs
+	w.retries.OutageMost = 0
 	w.mustStart("a")
 	w.end(failed(mailroom.ClassUnavailable))
 	wantNext(w, 5*time.Minute)
+}
+
+// The submit says how long its message may wait for a provider, here less than the worker. An outage before does not
+// count, once an attempt ended otherwise.
+func TestASubmitSaysHowLongAnOutageMayLast(t *testing.T) {
+	w := newFixture(t)
+	w.retries = retry.Policy{Attempts: 9, First: time.Second, Factor: 1, Outage: 400 * 24 * time.Hour}
+	s := in("", "a")
+	s.Retry = retry.Policy{First: 20 * time.Minute, OutageMost: 20 * time.Minute, Outage: time.Hour}
+	w.must(s)
+	unavailable := func(want string) {
+		t.Helper()
+		w.mustStart("a")
+		w.end(failed(mailroom.ClassUnavailable))
+		wantEqual(t, "state", w.state("a"), want)
+	}
+	for range 3 {
+		unavailable("queued")
+		wantNext(w, 20*time.Minute)
+	}
+	w.mustStart("a")
+	w.end(failed(mailroom.ClassTransient))
+	wantNext(w, 20*time.Minute)
+	for range 3 {
+		unavailable("queued")
+		wantNext(w, 20*time.Minute)
+	}
+	unavailable("failed")
+}
+
+func TestASubmitGivesOneNumberOfAttempts(t *testing.T) {
+	w := newFixture(t)
+	s := in("", "a")
+	s.Retry.Attempts = 2
+	w.must(s)
+	w.mustStart("a")
+	w.end(failed(mailroom.ClassTransient))
+	w.now = w.row.Due.At
+	w.mustStart("a")
+	w.end(failed(mailroom.ClassTransient))
+	wantEqual(t, "state", w.state("a"), "failed")
+	s = in("", "b")
+	s.MaxAttempts, s.Retry.Attempts = 2, 2
+	if _, err := w.submit(s); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+		t.Errorf("both: %v", err)
+	}
+	s.Retry = retry.Policy{First: time.Minute, Most: time.Second}
+	if s.MaxAttempts = 0; s.Check() == nil {
+		t.Error("a first delay longer than the longest was accepted")
+	}
 }
 
 // The pause of an agent that cannot work probes it with its due runs, soon at first, whatever the delays of failures.

@@ -226,12 +226,14 @@ func (s *submission) enqueue() *mailroom.Run {
 
 func (s *submission) newRun() *mailroom.Run {
 	t, in := s.t, s.in
+	own, delays := cmp.Or(in.MaxAttempts, in.Retry.Attempts), in.Retry
+	delays.Attempts = 0
 	r := &mailroom.Run{
 		ID: in.Run, Thread: t.ID, Agent: s.found.Agent, AgentVersion: s.found.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: takePlace(&t.Thread), SubmitKey: in.Key,
 		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
-		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry,
-		CrashLimit: in.MaxCrashes, AgentAttempts: in.MaxAttempts == 0,
+		MaxAttempts: cmp.Or(own, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry,
+		CrashLimit: in.MaxCrashes, AgentAttempts: own == 0, SubmitRetry: delays.String(),
 		Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now, FirstSeq: t.LastSeq + 1,
 	}
 	r.Deadline, _ = s.deadline() // checked before

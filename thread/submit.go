@@ -7,6 +7,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
+	"mailroom/internal/retry"
 	"mailroom/store"
 )
 
@@ -43,7 +44,10 @@ type Submit struct {
 	OnTheWay    bool
 	ExpectRun   string // with ModeSteer: the run that must be current
 	MaxAttempts int    // 0: as the worker or the agent says, see Run.AgentAttempts
-	MaxCrashes  *int   // see Run.CrashLimit
+	// Retry takes precedence over the policies of the worker and the agent. Its Attempts mean the same as
+	// MaxAttempts: at most one of the two is set.
+	Retry      retry.Policy
+	MaxCrashes *int // see Run.CrashLimit
 	// Deadline and Timeout, from the acceptance of the submit, are when the run ends; see Run.Deadline. At most one
 	// is set. They are those of the run that the submit creates, if it creates one.
 	Deadline time.Time

@@ -130,6 +130,9 @@ log_level = "warn"
 [limits]
 submits = 0
 
+[retry]
+first = "250ms"
+
 [agents.echo]
 kind = "echo"
 pace = "1ms"

@@ -42,9 +42,13 @@ type Options struct {
 	// it. Defaults to 10 s.
 	StopGrace time.Duration
 	// Attempts is the number of failures after which a run fails for good, unless its submit says so. RetryFirst and
-	// RetryMost are the first and the longest delay of a retry. They default to those of the server.
+	// RetryMost are the first and the longest delay of a retry, and each delay is RetryFactor times the one before.
+	// OutageMost is the longest delay in an outage, and Outage how long an outage is retried. Each defaults to what the
+	// server says.
 	Attempts              int
 	RetryFirst, RetryMost time.Duration
+	RetryFactor           float64
+	OutageMost, Outage    time.Duration
 	// Host is the name of this machine in the list of workers. Defaults to its host name.
 	Host string
 	// HTTP makes the connections. Its Timeout must be 0. Defaults to a client with the proxy of the environment.
@@ -101,7 +105,8 @@ func Serve(ctx context.Context, o Options, agents map[string]mailroom.Agent) err
 	l, err := Dial(ctx, c, b, LedgerOptions{
 		Agents: slices.Sorted(maps.Keys(served)), Host: o.Host, PID: os.Getpid(), Wait: claimWait,
 		OnOutage: o.OnOutage, Log: o.Log,
-		Retry: retry.Policy{Attempts: o.Attempts, First: o.RetryFirst, Most: o.RetryMost},
+		Retry: retry.Policy{Attempts: o.Attempts, First: o.RetryFirst, Factor: o.RetryFactor, Most: o.RetryMost,
+			OutageMost: o.OutageMost, Outage: o.Outage},
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -121,7 +121,7 @@ func availability(con *command.Console, a api.Agent) string {
 	return text
 }
 
-// retries describes how the runs of an agent are retried, such as "5 attempts, 250ms to 30s, 3 crashes". It returns
+// retries describes how the runs of an agent are retried, such as "5 attempts, 5s to 10m, 3 crashes". It returns
 // "" for a server of an older version, whose answer has no retry policy.
 func retries(r *api.AgentRetry) string {
 	if r == nil {

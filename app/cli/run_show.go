@@ -162,6 +162,15 @@ func crashes(r api.Run) string {
 	return fmt.Sprintf("%d of %d", r.Crashes, limit)
 }
 
+// retriesOf formats what differs from the defaults in how a run is retried, such as "first=10s,factor=2".
+func retriesOf(p *api.RetryPolicy) string {
+	parsed, err := p.Read("retry")
+	if err != nil {
+		return "not readable; the server may be newer"
+	}
+	return parsed.String()
+}
+
 func printRun(con *command.Console, d runDetails) error {
 	r := d.Run
 	rows := [][]string{{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)},
@@ -181,6 +190,9 @@ func printRun(con *command.Console, d runDetails) error {
 	}
 	if r.Deadline != nil {
 		rows = append(rows, []string{"deadline", con.When(r.Deadline)})
+	}
+	if r.Retry != nil {
+		rows = append(rows, []string{"retries", retriesOf(r.Retry)})
 	}
 	rows = append(rows, [][]string{
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)},

@@ -14,11 +14,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"mailroom"
 	"mailroom/api"
 	"mailroom/app/command"
 	"mailroom/client"
+	"mailroom/internal/retry"
 	"mailroom/internal/setting"
 )
 
@@ -27,7 +29,7 @@ const maxStdin = 8 << 20
 
 func sendCommand(con *command.Console) *cobra.Command {
 	var in api.Submit
-	var mode, at, deadline string
+	var mode, at, deadline, retries string
 	var metadata, files []string
 	var priority, attempts, crashes int
 	var detach bool
@@ -48,6 +50,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
   mailroom send --thread night --notify phone --detach "tidy up the tests"
   mailroom send --deadline 30m "what do the logs of today say?"
   mailroom send --max-attempts 1 --max-crashes 0 "pay the bill"
+  mailroom send --retry first=1m,most=1h,outage=72h --deadline 96h "build the archive"
   mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(files) > 0 {
@@ -70,11 +73,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	flags.StringVar(&deadline, "deadline", "",
 		"end the run then if it has not ended before: a time or a duration from now, as for --at")
 	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
-	flags.IntVar(&attempts, "max-attempts", 0,
-		"failures after which the run fails for good, 1 to 100 (default: that of the worker, the agent or [retry])")
-	flags.IntVar(&crashes, "max-crashes", mailroom.MaxCrashes,
-		"lost claims in a row after which the run fails for good, 0 to 3; 0: a run whose worker is lost is never started "+
-			"again")
+	retryFlags(flags, &attempts, &retries, &crashes)
 	flags.StringArrayVar(&metadata, "metadata", nil, "label of the run, as NAME=VALUE; may be repeated")
 	flags.StringVar(&in.Notify, "notify", "",
 		"target of alerts that gets the replies, questions and failures of the thread, see mailroom notify")
@@ -99,6 +98,9 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 		}
 		setIfChanged(cmd, "priority", &in.Priority, &priority)
 		setIfChanged(cmd, "max-attempts", &in.MaxAttempts, &attempts)
+		if in.Retry, err = parseRetry(retries); err != nil {
+			return command.UsageErrorf(cmd, "%w", err)
+		}
 		setIfChanged(cmd, "max-crashes", &in.MaxCrashes, &crashes)
 		return send(cmd.Context(), con, in, detach, *output)
 	}
@@ -110,6 +112,26 @@ func setIfChanged(cmd *cobra.Command, flag string, field **int, value *int) {
 	if cmd.Flags().Changed(flag) {
 		*field = value
 	}
+}
+
+// retryFlags adds the flags of retries.
+func retryFlags(flags *pflag.FlagSet, attempts *int, retries *string, crashes *int) {
+	flags.IntVar(attempts, "max-attempts", 0,
+		"failures after which the run fails for good, 1 to 100 (default: that of the worker, the agent or [retry])")
+	flags.StringVar(retries, "retry", "",
+		"how its failures are retried, such as first=10s,factor=2,most=5m,outage=12h (default: as for --max-attempts)")
+	flags.IntVar(crashes, "max-crashes", mailroom.MaxCrashes,
+		"lost claims in a row after which the run fails for good, 0 to 3; 0: a run whose worker is lost is never started "+
+			"again")
+}
+
+// parseRetry returns --retry as the server takes it, nil for "".
+func parseRetry(text string) (*api.RetryPolicy, error) {
+	p, err := retry.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--retry %q: %w", text, err)
+	}
+	return api.FormatRetryPolicy(p), nil
 }
 
 // parseDeadline returns --deadline as the server takes it. A duration is sent as a duration, because it starts when

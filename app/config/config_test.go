@@ -107,11 +107,13 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 		},
 		"unknown key with nothing near": {
 			"[agents.echo]\ncolour = 1",
-			`f.toml:2: agents.echo.colour: unknown key; known keys: kind, budget, limit, deadline, attempts, retry_first, retry_most, pace`,
+			`f.toml:2: agents.echo.colour: unknown key; known keys: kind, budget, limit, deadline, attempts, ` +
+				delayKeys + `, pace`,
 		},
 		"key of another kind": {
 			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]",
-			`f.toml:3: agents.x.command: unknown key; known keys: kind, budget, limit, deadline, attempts, retry_first, retry_most, pace`,
+			`f.toml:3: agents.x.command: unknown key; known keys: kind, budget, limit, deadline, attempts, ` +
+				delayKeys + `, pace`,
 		},
 		"table with a typing error": {
 			"[agent.x]\nkind = \"echo\"", `f.toml:1: agent: unknown key (did you mean "agents"?)`,

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"mailroom/internal/retry"
 	"mailroom/internal/setting"
@@ -14,11 +15,18 @@ func retrySettings(p *retry.Policy) []setting.Setting {
 		setting.New("attempts",
 			"Number of failed attempts after which a run fails for good, unless its agent, its worker or its submit says "+
 				"otherwise.", setting.Int(&p.Attempts, 1, retry.MaxAttempts)),
-		setting.New("first", "Time from a failed attempt to the first retry, doubled with each further failure.",
+		setting.New("first", "Time from a failed attempt to the first retry.",
 			setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
+		setting.New("factor", "Each further delay is so many times as long as the one before.",
+			setting.Number(&p.Factor, retry.MinFactor, retry.MaxFactor)),
 		setting.New("most",
 			"Maximum time from a failed attempt to the next one, plus up to a fifth. A delay that the agent or its provider "+
 				"names may be longer.", setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
+		setting.New("outage_most",
+			"Maximum time from an attempt that an outage or a limit of use ended to the next one, plus up to a fifth.",
+			setting.Duration(&p.OutageMost, retry.MinDelay, retry.MaxDelay)),
+		setting.New("outage", "How long an outage is retried, without a counted failure.",
+			setting.Duration(&p.Outage, retry.MinOutage, retry.MaxDelay)),
 	}
 }
 
@@ -28,11 +36,16 @@ func agentRetrySettings(p *retry.Policy) []setting.Setting {
 		setting.New("attempts",
 			"Number of failed attempts after which a run fails for good, unless its worker or its submit says otherwise; 0 "+
 				"is that of [retry].", setting.Int(&p.Attempts, 0, retry.MaxAttempts)),
-		setting.New("retry_first",
-			"Time from a failed attempt to the first retry, doubled with each further failure; default: first of [retry].",
+		setting.New("retry_first", "Time from a failed attempt to the first retry; default: first of [retry].",
 			setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
+		setting.New("retry_factor", "Growth of the delays of retries; default: factor of [retry].",
+			setting.Number(&p.Factor, retry.MinFactor, retry.MaxFactor)),
 		setting.New("retry_most", "Maximum time from a failed attempt to the next one; default: most of [retry].",
 			setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
+		setting.New("retry_outage_most", "Maximum time between attempts in an outage; default: outage_most of [retry].",
+			setting.Duration(&p.OutageMost, retry.MinDelay, retry.MaxDelay)),
+		setting.New("retry_outage", "How long an outage is retried; default: outage of [retry].",
+			setting.Duration(&p.Outage, retry.MinOutage, retry.MaxDelay)),
 	}
 }
 
@@ -72,21 +85,25 @@ func (r *reader) agentRetry(key string, a *Agent) {
 
 // inheritRetry sets the retry values that no table sets.
 func (c *Config) inheritRetry() {
-	given := func(p retry.Policy, attempts, first, most string) retry.Policy {
-		if !c.set[attempts] {
-			p.Attempts = 0
+	given := func(p retry.Policy, attempts, delays string) retry.Policy {
+		out := retry.Policy{}
+		if c.set[attempts] {
+			out.Attempts = p.Attempts
 		}
-		if !c.set[first] {
-			p.First = 0
+		if c.set[delays+"factor"] {
+			out.Factor = p.Factor
 		}
-		if !c.set[most] {
-			p.Most = 0
+		for key, d := range map[string][2]*time.Duration{"first": {&out.First, &p.First}, "most": {&out.Most, &p.Most},
+			"outage_most": {&out.OutageMost, &p.OutageMost}, "outage": {&out.Outage, &p.Outage}} {
+			if c.set[delays+key] {
+				*d[0] = *d[1]
+			}
 		}
-		return p
+		return out
 	}
-	c.Retry = given(c.Retry, "retry.attempts", "retry.first", "retry.most").Over(retry.Default())
+	c.Retry = given(c.Retry, "retry.attempts", "retry.").Over(retry.Default())
 	for name, a := range c.Agents {
 		key := "agents." + name
-		a.Retry = given(a.Retry, key+".attempts", key+".retry_first", key+".retry_most").Over(c.Retry)
+		a.Retry = given(a.Retry, key+".attempts", key+".retry_").Over(c.Retry)
 	}
 }

@@ -187,14 +187,16 @@ type exitClasses struct{ permanent, unavailable []int }
 func (r *agentSet) describeRetry(agent string, others retry.Policy) *api.AgentRetry {
 	p, exits := r.retryOf(agent, others).Over(retry.Default()), r.exits[agent]
 	return &api.AgentRetry{
-		Attempts: p.Attempts, First: setting.FormatDuration(p.First), Most: setting.FormatDuration(p.Most),
+		Attempts: p.Attempts, Factor: p.Factor,
+		First: setting.FormatDuration(p.First), Most: setting.FormatDuration(p.Most),
+		OutageMost: setting.FormatDuration(p.OutageMost), Outage: setting.FormatDuration(p.Outage),
 		MaxCrashes:     mailroom.MaxCrashes,
 		PermanentExits: append([]int{}, exits.permanent...), UnavailableExits: append([]int{}, exits.unavailable...),
 	}
 }
 
 // retryOf returns the policy by which failures of an agent are retried. others is the policy of agents that are not
-// configured here. The internal agents that send replies and alerts always have the default policy. The settings of
+// configured here. The internal agents that send replies and alerts always have the same policy. The settings of
 // [retry] do not apply to them, because a configuration with one attempt would otherwise lose replies in a short
 // outage of a chat.
 func (r *agentSet) retryOf(agent string, others retry.Policy) retry.Policy {
@@ -202,7 +204,7 @@ func (r *agentSet) retryOf(agent string, others retry.Policy) retry.Policy {
 		return p
 	}
 	if reserved.IsAgent(agent) {
-		return retry.Default()
+		return retry.Delivery()
 	}
 	return others
 }

@@ -18,11 +18,11 @@ func TestTheRetriesOfAgentsAreNotThoseOfRepliesAndAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for agent, want := range map[string]retry.Policy{
-		"echo":        {Attempts: 1, First: time.Hour, Most: 2 * time.Hour},
-		"far":         {Attempts: 7, First: time.Hour, Most: time.Hour},
-		"unheard of":  {Attempts: 1, First: time.Hour, Most: time.Hour},
-		"channel:irc": retry.Default(),
-		"alert:phone": retry.Default(),
+		"echo":        retry.Policy{Attempts: 1, First: time.Hour, Most: 2 * time.Hour}.Over(retry.Default()),
+		"far":         retry.Policy{Attempts: 7, First: time.Hour}.Over(retry.Default()),
+		"unheard of":  retry.Policy{Attempts: 1, First: time.Hour}.Over(retry.Default()),
+		"channel:irc": retry.Delivery(),
+		"alert:phone": retry.Delivery(),
 	} {
 		if got := r.retryOf(agent, c.Retry); got != want {
 			t.Errorf("%s: %+v, want %+v", agent, got, want)
@@ -52,12 +52,12 @@ func TestAnAgentIsDescribedWithItsRetries(t *testing.T) {
 		t.Fatal(err)
 	}
 	for agent, want := range map[string]*api.AgentRetry{
-		"a": {Attempts: 3, First: "1h", Most: "1h", MaxCrashes: 3, PermanentExits: []int{3, 4},
-			UnavailableExits: []int{75}},
-		"echo": {Attempts: 3, First: "250ms", Most: "30s", MaxCrashes: 3, PermanentExits: []int{},
-			UnavailableExits: []int{}},
-		"unheard of": {Attempts: 3, First: "250ms", Most: "30s", MaxCrashes: 3, PermanentExits: []int{},
-			UnavailableExits: []int{}},
+		"a": {Attempts: 3, First: "1h", Factor: 5, Most: "1h", OutageMost: "5m", Outage: "24h", MaxCrashes: 3,
+			PermanentExits: []int{3, 4}, UnavailableExits: []int{75}},
+		"echo": {Attempts: 3, First: "5s", Factor: 5, Most: "10m", OutageMost: "5m", Outage: "24h", MaxCrashes: 3,
+			PermanentExits: []int{}, UnavailableExits: []int{}},
+		"unheard of": {Attempts: 3, First: "5s", Factor: 5, Most: "10m", OutageMost: "5m", Outage: "24h", MaxCrashes: 3,
+			PermanentExits: []int{}, UnavailableExits: []int{}},
 	} {
 		if diff := cmp.Diff(want, r.describeRetry(agent, c.Retry)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", agent, diff)

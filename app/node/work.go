@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -132,24 +131,18 @@ func (w workOptions) retries() (p retry.Policy, err error) {
 	if p.Attempts, err = strconv.Atoi(number); err != nil || p.Attempts < 0 || p.Attempts > retry.MaxAttempts {
 		return p, fmt.Errorf("--attempts %q does not begin with a number from 0 to %d", w.attempts, retry.MaxAttempts)
 	}
-	for more {
-		var pair string
-		pair, rest, more = strings.Cut(rest, ",")
-		name, text, _ := strings.Cut(pair, "=")
-		to := map[string]*time.Duration{"first": &p.First, "most": &p.Most}[name]
-		switch {
-		case to == nil:
-			return p, fmt.Errorf("--attempts %q has the unknown part %q; use first=DURATION and most=DURATION", w.attempts, pair)
-		case *to != 0:
-			return p, fmt.Errorf("--attempts %q has %s twice", w.attempts, name)
+	if more {
+		number := p.Attempts
+		if rest == "" {
+			return p, fmt.Errorf("--attempts %q ends with a comma", w.attempts)
 		}
-		if err := setting.Duration(to, retry.MinDelay, retry.MaxDelay).Set(text); err != nil {
-			return p, fmt.Errorf("--attempts: %s: %w", name, err)
+		if p, err = retry.Parse(rest); err != nil {
+			return p, fmt.Errorf("--attempts %q: %w", w.attempts, err)
 		}
-	}
-	if p.Most != 0 && p.First > p.Most {
-		return p, fmt.Errorf("--attempts %q has a first, %s, that is longer than most, %s", w.attempts,
-			setting.FormatDuration(p.First), setting.FormatDuration(p.Most))
+		if p.Attempts != 0 {
+			return p, fmt.Errorf("--attempts %q has two numbers of attempts", w.attempts)
+		}
+		p.Attempts = number
 	}
 	return p, nil
 }
@@ -219,7 +212,8 @@ func runWorker(ctx context.Context, con *command.Console, w workOptions) error {
 	})()
 	return workError(worker.Serve(ctx, worker.Options{
 		URL: d.URL, Token: d.Token, HTTP: d.HTTP, Slots: w.runs, Host: w.name, Log: log,
-		Attempts: policy.Attempts, RetryFirst: policy.First, RetryMost: policy.Most,
+		Attempts: policy.Attempts, RetryFirst: policy.First, RetryFactor: policy.Factor, RetryMost: policy.Most,
+		OutageMost: policy.OutageMost, Outage: policy.Outage,
 		OnReady:  func() { con.Infof("running agent %s for %s", w.agent, d.URL) },
 		OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
 	}, map[string]mailroom.Agent{w.agent: agent}))

@@ -12,6 +12,22 @@ export type RunStatus = 'queued' | 'running' | 'waiting' | 'completed' | 'failed
 export type Finished = 'completed' | 'failed' | 'cancelled';
 export type Mode = 'queue' | 'steer' | 'interrupt' | 'latest' | 'collect' | 'reject';
 
+/** What it leaves out is as the next level says: a submit, then the worker, the agent, the server. */
+export interface RetryPolicy {
+  /** Failures after which a run fails for good. */
+  attempts?: number;
+  /** Delay of the first retry, such as '10s'. */
+  first?: string;
+  /** Each further delay is so many times as long: 1 to 10. */
+  factor?: number;
+  /** Longest delay after a failure. */
+  most?: string;
+  /** Longest delay in an outage (class unavailable). */
+  outage_most?: string;
+  /** How long an outage is retried. */
+  outage?: string;
+}
+
 /** Where alerts go. */
 export interface AlertTarget {
   name: string;
@@ -125,6 +141,8 @@ export interface Submit {
   deadline?: string;
   expect_run?: string;
   max_attempts?: number;
+  /** How its failures are retried, over the worker, the agent and the server. Its attempts are those of max_attempts. */
+  retry?: RetryPolicy;
   /** Lost claims in a row after which the run fails for good; 0: it is never started again after one. */
   max_crashes?: number;
   options?: unknown;
@@ -222,6 +240,8 @@ export interface Run {
   failures: number;
   crashes: number;
   max_attempts: number;
+  /** How its last attempt is retried, without what is the default. */
+  retry?: RetryPolicy;
   max_crashes: number | null;
   available_at: string;
   /** When the run ends, whatever its status, with the reason deadline. */
@@ -304,7 +324,7 @@ export interface Agent {
   /** probe is set if the server paused it: one run starts then, and its success ends the pause. */
   paused: { by: string; at: string; reason: string; probe?: string } | null;
   /** How the server retries its runs. null: the server does not know the agent; absent: the server is older. */
-  retry?: { attempts: number; first: string; most: string; max_crashes: number; permanent_exits: number[]; unavailable_exits: number[] } | null;
+  retry?: { attempts: number; first: string; factor?: number; most: string; outage_most?: string; outage?: string; max_crashes: number; permanent_exits: number[]; unavailable_exits: number[] } | null;
 }
 
 export interface Failure {

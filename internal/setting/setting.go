@@ -135,6 +135,19 @@ func Int(p *int, least, most int) Value {
 	}, func(n int) any { return n })
 }
 
+// Number returns the Value of a number in *p, from least to most.
+func Number(p *float64, least, most int) Value {
+	return Of(p, fmt.Sprintf("a number from %d to %d", least, most), func(v any) (n float64, ok bool) {
+		switch v := v.(type) {
+		case int64:
+			n, ok = float64(v), true
+		case float64:
+			n, ok = v, true
+		}
+		return n, ok && n >= float64(least) && n <= float64(most)
+	}, func(n float64) any { return n })
+}
+
 // Bool returns the Value of a boolean in *p.
 func Bool(p *bool) Value {
 	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return is, ok }, func(is bool) any {

@@ -144,6 +144,10 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 	r.AgentAttempts = rapid.Bool().Draw(t, "attempts of the agent")
 	r.RetryFirst = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "first delay"))
 	r.RetryMost = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "longest delay"))
+	r.RetryFactor = float64(rapid.IntRange(0, 20).Draw(t, "factor")) / 2
+	r.RetryOutageMost = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "longest delay in an outage"))
+	r.RetryOutage = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "time of an outage"))
+	r.SubmitRetry = rapid.SampledFrom([]string{"", "first=10s,factor=2"}).Draw(t, "retries of the submit")
 	r.Resumes, r.Asked = rapid.Bool().Draw(t, "resumes"), rapid.IntRange(0, 3).Draw(t, "asked")
 	r.Lineage = rapid.SliceOfN(word(), 0, 2).Draw(t, "lineage")
 	if rapid.Bool().Draw(t, "joined") {

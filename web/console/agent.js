@@ -82,8 +82,9 @@ function Pause({ name, close }) {
 // retries describes how the runs of an agent are retried.
 function retries(retry) {
   const exits = (of, list) => (list.length > 0 ? [`${of}: exit ${list.join(' ')}`] : []);
-  return [`at most ${retry.attempts} attempts, ${retry.first} to ${retry.most} apart`, `${retry.max_crashes} lost workers in a row`,
-    ...exits('not retried', retry.permanent_exits), ...exits('retried for up to a day', retry.unavailable_exits)].join('; ');
+  const outage = retry.outage ? [`an outage for ${retry.outage}`] : []; // an older server does not say it
+  return [`at most ${retry.attempts} attempts, ${retry.first} to ${retry.most} apart`, ...outage, `${retry.max_crashes} lost workers in a row`,
+    ...exits('not retried', retry.permanent_exits), ...exits('retried as an outage', retry.unavailable_exits)].join('; ');
 }
 
 /** A table of workers. */

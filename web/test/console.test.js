@@ -352,9 +352,9 @@ describe('the console', () => {
     await operator.page.locator('tr', { hasText: 'echo' }).getByText('available').waitFor();
     const echo = (await client.agents()).find(({ name }) => name === 'echo');
     assert.equal(echo.paused, null);
-    assert.deepEqual(echo.retry, { attempts: 5, first: '250ms', most: '30s', max_crashes: 3, permanent_exits: [], unavailable_exits: [] });
+    assert.deepEqual(echo.retry, { attempts: 5, first: '5s', factor: 5, most: '10m', outage_most: '5m', outage: '24h', max_crashes: 3, permanent_exits: [], unavailable_exits: [] });
     await operator.page.getByRole('link', { name: 'echo', exact: true }).click();
-    await operator.page.getByText('at most 5 attempts, 250ms to 30s apart; 3 lost workers in a row').waitFor();
+    await operator.page.getByText('at most 5 attempts, 5s to 10m apart; an outage for 24h; 3 lost workers in a row').waitFor();
   });
 
   test('hostile content stays text', async (t) => {

@@ -2,7 +2,7 @@
 //
 // Wire shapes (sends, usage, parts, tickets) have the names of the HTTP API; /openapi.json describes them.
 
-import type { Message, MailroomError, Part, Run, Ticket } from '../mailroom.js';
+import type { Message, MailroomError, Part, RetryPolicy, Run, Ticket } from '../mailroom.js';
 
 /**
  * Serves one agent, or several by name. It returns at once and works until it is stopped.
@@ -42,8 +42,8 @@ export interface WorkOptions {
    * its slot stays taken until it returns. Defaults to 10,000.
    */
   grace?: number;
-  /** How failures of runs are retried, such as { attempts: 3, first: '2s' }. Defaults to the server's configuration. */
-  retry?: { attempts?: number; first?: string; most?: string };
+  /** How failures of runs are retried, such as { attempts: 3, first: '2s', factor: 2 }. Defaults to the server's configuration. */
+  retry?: RetryPolicy;
   /** Defaults to lines on stderr, without debug. */
   log?: Log;
   fetch?: typeof globalThis.fetch;

@@ -432,6 +432,16 @@ class TestSession(Case):
             self.assertEqual(run.status, "failed")
             self.assertRegex((run.error or {})["message"], message)
 
+    def test_a_worker_and_a_submit_say_how_failures_are_retried(self) -> None:
+        def handle(s: Session) -> None:
+            raise ValueError("no")
+        self.serve("twice", handle, retry={"attempts": 2, "first": "1ms", "factor": 1})
+        for own, attempts in ((None, 2), ({"attempts": 3, "outage": "1h"}, 3)):
+            run = self.mailroom.send("x", agent="twice", retry=own).wait(timeout=PATIENCE)
+            row = self.mailroom.transport.call("GET", f"/v1/runs/{run.id}")
+            self.assertEqual((row["status"], row["failures"], row["max_attempts"]), ("failed", attempts, attempts))
+            self.assertEqual(row["retry"], {"first": "1ms", "most": "10m", "factor": 1, **({"outage": "1h"} if own else {})})
+
 
 class TestAsync(Case):
     def test_an_effect_that_a_stop_cut_off_is_unknown_and_one_that_ended_is_recorded(self) -> None:

@@ -9,6 +9,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/display"
 	"mailroom/internal/reserved"
+	"mailroom/internal/retry"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
@@ -118,6 +119,7 @@ func showRun(r *mailroom.Run) api.Run {
 		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place,
 		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, MaxCrashes: &crashes,
+		Retry:       shownRetry(r),
 		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore), Deadline: shownDeadline(r),
 		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
@@ -137,6 +139,13 @@ func showRun(r *mailroom.Run) api.Run {
 		out.Messages = append(out.Messages, in.Message)
 	}
 	return out
+}
+
+// shownRetry returns the retry policy of a run without its number of attempts, nil if it has the defaults.
+func shownRetry(r *mailroom.Run) *api.RetryPolicy {
+	p := retry.Of(r)
+	p.Attempts = 0
+	return api.FormatRetryPolicy(p)
 }
 
 // shownDeadline returns the deadline of a run, nil if it has none.

@@ -176,6 +176,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.ofClaim(r)
 	p.time(&r.Labelled.At)
 	text(p, &r.Labelled.Key)
+	p.retry(r)
 	p.newer(&r.Newer)
 }
 
@@ -284,6 +285,17 @@ func (p *packer) ofClaim(r *mailroom.Run) {
 	if p.reading && (attempt != r.Attempt || ran && r.Status != mailroom.StatusRunning) {
 		r.ClaimSpare, r.WaitsOn, r.WaitsSince = 0, "", time.Time{}
 	}
+}
+
+// retry packs what a version before did not know of the retries of a run.
+func (p *packer) retry(r *mailroom.Run) {
+	bits := p.uint(math.Float64bits(r.RetryFactor))
+	if p.reading {
+		r.RetryFactor = math.Float64frombits(bits)
+	}
+	number(p, &r.RetryOutageMost)
+	number(p, &r.RetryOutage)
+	text(p, &r.SubmitRetry)
 }
 
 // startDelay packs the delay with its start. An older version may start the run, and keeps both; then the

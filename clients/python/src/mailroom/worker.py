@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from typing import Any, Awaitable, Callable, TypeVar, Union
+from typing import Any, Awaitable, Callable, Mapping, TypeVar, Union
 
 from .asession import AsyncSession
 from .attempt import Attempt
@@ -45,18 +45,21 @@ class Worker:
         worker.run()
 
     Up to `slots` attempts run at once, each in a thread of its own; `async def` handlers run on one loop. A handler
-    that was asked to stop, and a worker that drains, has `grace` seconds.
+    that was asked to stop, and a worker that drains, has `grace` seconds. `retry` says how failures of its runs are
+    retried, such as {"attempts": 3, "first": "10s", "factor": 2}; what it leaves out is as the server is configured.
 
     The lease lasts 15 seconds, and a thread renews it every 5. A handler loses it only if it keeps that thread from
     running for so long: C code that holds the interpreter lock, or a process that is stopped. A Python loop does not:
     it gives the lock away every 5 ms (sys.setswitchinterval).
     """
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, slots: int = 4, grace: float = 10) -> None:
+    def __init__(self, url: str | None = None, token: str | None = None, *, slots: int = 4, grace: float = 10,
+                 retry: Mapping[str, Any] | None = None) -> None:
         if slots < 1 or slots > 1000:
             raise ValueError(f"slots is {slots}; use 1 to 1000")
         self.transport = Transport(url, token)
         self.slots, self.grace = slots, grace
+        self.retry = None if retry is None else dict(retry)
         self.log = Log()
         self._handlers: dict[str, Handler] = {}
         # _lock guards changes of _held, _running and _unsettled.
@@ -179,12 +182,16 @@ class Worker:
     def _goes_on(self, seconds: float) -> bool:
         return not self._draining.wait(seconds)
 
+    def _policy(self) -> Row:
+        return {} if self.retry is None else {"retry": self.retry}
+
     def _register(self, faults: int | None = None) -> None:
         """Registers the worker, and waits for a server that cannot be reached.
 
         Gives up after `faults` answers in a row that are faults of the server; None never gives up.
         """
-        body = {"agents": sorted(self._handlers), "max": 0, "host": socket.gethostname()[:255], "pid": os.getpid()}
+        body = {"agents": sorted(self._handlers), "max": 0, "host": socket.gethostname()[:255], "pid": os.getpid(),
+                **self._policy()}
         tries = failed = 0
         while True:
             asked = time.monotonic()  # the lease of the server is never shorter than one that begins here
@@ -241,7 +248,7 @@ class Worker:
                 free, alone = self.slots - len(self._running), self._alone
                 self._apart = not alone
             body = {"worker": id, "round": self._round, "max": free, "wait": f"{CLAIM_WAIT}s", "alone": alone,
-                    "parts_only": True}
+                    "parts_only": True, **self._policy()}
             try:
                 found = self.transport.once("POST", "/v1/claims", body, timeout=CLAIM_WAIT + 20)
                 break
