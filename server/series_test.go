@@ -121,6 +121,43 @@ func TestSumsAreByAgent(t *testing.T) {
 	}
 }
 
+// Whole days are read as days, so the hours at their ends, and the rest of a day in which no run ended, must add up
+// with them to what the hours alone are.
+func TestSumsOfHoursAndOfWholeDaysAddUp(t *testing.T) {
+	f := start(t)
+	const last = 60 // hours: no run ended in the second half of the third day
+	begin := time.Now().UTC().Truncate(store.StepDay).Add(-5 * store.StepDay)
+	var ends []store.Summary
+	for n := range last {
+		for _, agent := range []string{"echo", "gone"} {
+			key := store.SummaryKey{At: begin.Add(time.Duration(n)*time.Hour + time.Minute), Agent: agent,
+				Status: store.SummedStatuses()[n%3]}
+			ends = append(ends, store.Summary{Key: key, Sums: store.Sums{Runs: 1, InputTokens: int64(n * n)}})
+		}
+	}
+	write := &store.Changes{Summaries: store.SumUp(ends)}
+	if err := f.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(write) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]int{{0, 24}, {0, 25}, {1, 24}, {5, 31}, {23, 54}, {24, 48}, {30, 40}, {30, 60}, {40, 59},
+		{40, 71}, {48, 50}, {48, 60}, {50, 75}, {60, 90}} {
+		var runs, tokens int64
+		for n := c[0]; n < min(c[1], last); n++ {
+			runs, tokens = runs+1, tokens+int64(n*n)
+		}
+		at := func(n int) string { return begin.Add(time.Duration(n) * time.Hour).Format(time.RFC3339) }
+		got := mustCall[api.Sums](f, "GET /v1/stats/sums?from="+at(c[0])+"&to="+at(c[1]), "")
+		all := [3]api.SeriesPoint{got.Items[0].Sums, got.Others, got.All}
+		for i, name := range []string{"echo", "others", "all"} {
+			times := int64(1 + i/2)
+			n, used := all[i].Completed+all[i].Failed+all[i].Cancelled, all[i].InputTokens
+			if n != times*runs || used != times*tokens {
+				t.Errorf("hours %v: %s: %d runs with %d tokens, want %d times %d with %d", c, name, n, used, times, runs, tokens)
+			}
+		}
+	}
+}
+
 func TestSumsAreByTheValueOfALabel(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Parts.Label = "customer" })
 	f.submit("a", "one")

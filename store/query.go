@@ -115,8 +115,8 @@ type SummaryQuery struct {
 	Keys  bool       // the results have no sums; not with Of
 	// Of are distinct agents. It adds up the rows of each agent from From until To. The results of an agent are one
 	// without a status, which has all its sums, and one of each of [SummedStatuses] with runs, which has only Runs.
-	// Their At is the time of the agent's latest row. A sum beyond the range of an integer is its maximum. Agent,
-	// After and Limit must not be set. A store answers it with one statement.
+	// Their At is From. A sum beyond the range of an integer is its maximum. Agent, After
+	// and Limit must not be set. A store answers it with one statement.
 	Of []string
 	// Last, with Of, finds the latest row of each agent instead: the results have no status and no sums. It ignores
 	// From and To.

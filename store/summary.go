@@ -20,8 +20,8 @@ const (
 // SummaryKey identifies a row of the summary of ended runs.
 //
 // The transaction that ends a run adds to the rows of all three periods, its minute, its hour and
-// its day: no job rolls minutes up, no query combines periods, and no mark says how far a job has
-// come. A batch writes each row once. Minutes are dropped after 3 days and hours after 100, in
+// its day: no job rolls minutes up, a day can be read in place of its hours at any time, and no mark
+// says how far a job has come. A batch writes each row once. Minutes are dropped after 3 days and hours after 100, in
 // whole hours and days, so that the doctor can add up what is left.
 type SummaryKey struct {
 	Step   time.Duration   // StepMinute, StepHour, StepDay or a step of labels

@@ -55,16 +55,68 @@ func (h *StatsHandlers) Sums(ctx context.Context, in *sumsInput) (*body[api.Sums
 				q.Of = append(q.Of, name)
 			}
 		}
-		rows, err := rd.Count(store.CountQuery{Summaries: &q})
+		rows, err := addUp(rd, q)
 		if err != nil {
 			return err
 		}
 		steps := store.Steps()
 		last, err := lastEnds(rd, q.Of[1:], steps[:])
-		addSums(&out, q, rows.Summaries, last)
+		addSums(&out, q, rows, last)
 		return err
 	})
 	return &body[api.Sums]{out}, err
+}
+
+// addUp adds up the rows of the agents of a query. In place of the hours of a whole day it reads the row of the day,
+// which the same transactions wrote: of the last 31 hours, 13 rows on average instead of 31.
+func addUp(rd store.Reader, q store.SummaryQuery) ([]store.Summary, error) {
+	parts := []store.SummaryQuery{q}
+	if q.Step == store.StepHour {
+		days, err := wholeDays(rd, q)
+		if err != nil {
+			return nil, err
+		}
+		if days.From.Before(days.To) {
+			before, after := q, q
+			before.To, after.From = days.From, days.To
+			parts = []store.SummaryQuery{before, days, after}
+		}
+	}
+	var out []store.Summary
+	for _, part := range parts {
+		if !part.From.Before(part.To) {
+			continue
+		}
+		rows, err := rd.Count(store.CountQuery{Summaries: &part})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows.Summaries {
+			row.Key.Step, row.Key.At = q.Step, q.From
+			out = append(out, row)
+		}
+	}
+	return store.AddUp(out), nil
+}
+
+// wholeDays returns the query of the days within the hours of a query. The last one is whole, too, if no run has
+// ended in the rest of it, as in the rest of today.
+func wholeDays(rd store.Reader, q store.SummaryQuery) (store.SummaryQuery, error) {
+	days := q
+	days.Step = store.StepDay
+	days.From, days.To = q.From.Add(store.StepDay-1).Truncate(store.StepDay), q.To.Truncate(store.StepDay)
+	if end := days.To.Add(store.StepDay); days.To.Before(q.To) && !days.To.Before(days.From) {
+		all := ""
+		rest := store.SummaryQuery{Step: q.Step, Agent: &all, From: q.To, To: end, Keys: true, Limit: 1}
+		rows, err := rd.Count(store.CountQuery{Summaries: &rest})
+		if err != nil {
+			return days, err
+		}
+		if len(rows.Summaries) == 0 {
+			days.To = end
+		}
+	}
+	return days, nil
 }
 
 // addSums adds the sums of all, of each name of the query, and of those that it does not name.

@@ -140,7 +140,7 @@ func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
 
 func (r reader) readSummariesOf(q *store.SummaryQuery) (out store.Counts) {
 	found := map[string]store.Summary{}
-	ended := map[store.SummaryKey]int64{} // runs by agent and status
+	ended := map[store.SummaryKey]store.Sums{} // runs by agent and status
 	for key, sums := range r.summary.all() {
 		if key.Step != q.Step || !slices.Contains(q.Of, key.Agent) {
 			continue
@@ -149,7 +149,8 @@ func (r reader) readSummariesOf(q *store.SummaryQuery) (out store.Counts) {
 			if key.At.Before(q.From) || !key.At.Before(q.To) {
 				continue
 			}
-			ended[store.SummaryKey{Agent: key.Agent, Status: key.Status}] += sums.Runs
+			key.At = q.From
+			ended[key] = ended[key].Plus(store.Sums{Runs: sums.Runs})
 		} else {
 			sums = store.Sums{}
 		}
@@ -160,10 +161,9 @@ func (r reader) readSummariesOf(q *store.SummaryQuery) (out store.Counts) {
 		key.Status = ""
 		found[key.Agent] = store.Summary{Key: key, Sums: before.Sums.Plus(sums)}
 	}
-	for of, runs := range ended {
-		key := found[of.Agent].Key
-		if key.Status = of.Status; runs > 0 {
-			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: store.Sums{Runs: runs}})
+	for key, runs := range ended {
+		if runs.Runs > 0 {
+			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: runs})
 		}
 	}
 	out.Summaries = slices.AppendSeq(out.Summaries, maps.Values(found))

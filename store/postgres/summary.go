@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"time"
-
 	"mailroom/store"
 	"mailroom/store/internal/sqlstore"
 )
@@ -27,10 +25,9 @@ var addSummaries = "INSERT INTO summary (step, agent, at, status, node, " + sqls
 //
 // archtest: statements, never written.
 var (
-	addedSummaries = "SELECT u.agent, s.* FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT max(at) at, " +
-		sqlstore.EachStatus("coalesce(sum(runs) FILTER (WHERE status = '%'), 0)::bigint") + ", " +
-		sqlstore.EachSum("least(sum(%), 9223372036854775807)::bigint") + `
-		FROM summary WHERE step = $2 AND agent = u.agent AND at >= $3 AND at < $4) s WHERE s.at IS NOT NULL`
+	addedSummaries = "SELECT u.agent, s.* FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT " +
+		sqlstore.EachAdded("least(coalesce(sum(%)@, 0), 9223372036854775807)::bigint") + `
+		FROM summary WHERE step = $2 AND agent = u.agent AND at >= $3 AND at < $4 HAVING count(*) > 0) s`
 	lastSummaries = `SELECT u.agent, s.at FROM unnest($1::text[]) u (agent) CROSS JOIN LATERAL (SELECT at FROM summary
 		WHERE step = $2 AND agent = u.agent ORDER BY at DESC LIMIT 1) s`
 )
@@ -84,10 +81,13 @@ func readSummariesOf(r reader, q *store.SummaryQuery) (out store.Counts, err err
 	text, args := addedSummaries, []any{q.Of, q.Step.Microseconds(), q.From.UnixMicro(), q.To.UnixMicro()}
 	add := addAddedSums
 	if q.Last {
-		text, args, add = lastSummaries, args[:2], sqlstore.AddLastSummary
+		text, args = lastSummaries, args[:2]
+		add = func(out *store.Counts, q *store.SummaryQuery, c sqlstore.Row) {
+			sqlstore.AddLastSummary(out, q.Step, c)
+		}
 	}
 	err = r.query("read the summary of agents", func(c *columns) error {
-		add(&out, q.Step, c)
+		add(&out, q, c)
 		return nil
 	}, text, args...)
 	store.SortSummaries(out.Summaries)
@@ -95,11 +95,11 @@ func readSummariesOf(r reader, q *store.SummaryQuery) (out store.Counts, err err
 }
 
 // addAddedSums adds a row of addedSummaries.
-func addAddedSums(out *store.Counts, step time.Duration, c sqlstore.Row) {
+func addAddedSums(out *store.Counts, q *store.SummaryQuery, c sqlstore.Row) {
 	agent := c.Text()
 	var v [sqlstore.AddedSums]int64
 	for i := range v {
 		v[i] = c.Int64()
 	}
-	sqlstore.AddAddedSums(out, step, agent, v)
+	sqlstore.AddAddedSums(out, q, agent, v)
 }

@@ -274,6 +274,30 @@ func TestNewestFailuresAreReadInTheOrderOfAnIndex(t *testing.T) {
 	}
 }
 
+// The rows of an agent are read in the order of the primary key, once, and each value of a row is added once: a status
+// has its own sum of runs, of which a row reaches one.
+func TestSumsOfAgentsReadEachRowOnceWithoutASort(t *testing.T) {
+	s := openTest(t, Options{})
+	want := "SCAN u VIRTUAL TABLE INDEX 1:; CORRELATED SCALAR SUBQUERY 1; " +
+		"SEARCH summary USING PRIMARY KEY (step=? AND agent=? AND at>? AND at<?)"
+	for _, text := range []string{addedSummaries, boundedSummaries} {
+		if got := strings.Join(explain(t, s, text), "; "); got != want {
+			t.Errorf("got plan %q, want %q", got, want)
+		}
+	}
+	added := 0
+	count := func(c *columns) (bool, error) {
+		if c.row[1] == "AggStep" {
+			added++
+		}
+		return true, nil
+	}
+	err := s.writer.query(t.Context(), "EXPLAIN "+addedSummaries, make([]any, 4), count)
+	if err != nil || added != sqlstore.AddedSums {
+		t.Errorf("%d sums of a row, want %d (%v)", added, sqlstore.AddedSums, err)
+	}
+}
+
 func TestEveryIndexServesAQuery(t *testing.T) {
 	s := openTest(t, Options{})
 	var plans strings.Builder

@@ -26,18 +26,18 @@ var addSummary = "INSERT INTO summary (step, agent, at, status, " + sqlstore.Eac
 //
 // archtest: statements, never written.
 var (
-	addedSummaries   = addSummariesAs("sum(%)")
-	boundedSummaries = addSummariesAs(`iif(sum(% >> 32) + (sum(% & 4294967295) >> 32) > 2147483647, 9223372036854775807,
-		(sum(% >> 32) << 32) + sum(% & 4294967295))`)
+	addedSummaries   = addSummariesAs("sum(%)@")
+	boundedSummaries = addSummariesAs(`iif(sum(% >> 32)@ + (sum(% & 4294967295)@ >> 32) > 2147483647,
+		9223372036854775807, (sum(% >> 32)@ << 32) + sum(% & 4294967295)@)`)
 	lastSummaries = `SELECT agent, at FROM (SELECT u.value AS agent,
 		(SELECT max(at) FROM summary WHERE step = ? AND agent = u.value) AS at FROM json_each(?) u) WHERE at IS NOT NULL`
 )
 
-// addSummariesAs returns the statement that adds up rows, in which sum adds up a column.
+// addSummariesAs returns the statement that adds up rows, in which sum adds up a column. Without rows, the sums that
+// have no FILTER are NULL, which concat_ws leaves out.
 func addSummariesAs(sum string) string {
-	return "SELECT u.value, (SELECT concat_ws(',', max(at), " + sqlstore.EachStatus("sum(iif(status = '%', runs, 0))") +
-		", " + sqlstore.EachSum(sum) + `) FROM summary WHERE step = ?2 AND agent = u.value AND at >= ?3 AND at < ?4)
-		FROM json_each(?1) u`
+	return "SELECT u.value, (SELECT concat_ws(',', " + sqlstore.EachAdded(sum) + `)
+		FROM summary WHERE step = ?2 AND agent = u.value AND at >= ?3 AND at < ?4) FROM json_each(?1) u`
 }
 
 func writeSummary(t *tx, s store.Summary) error {
@@ -86,10 +86,10 @@ func (r reader) addUp(q *store.SummaryQuery, agents string, out *store.Counts) (
 		out.Summaries = nil
 		err = r.query("add up the summary of agents", text, args, func(c *columns) (bool, error) {
 			agent, list := c.Text(), c.Text()
-			if list == "" { // no rows
+			var v [sqlstore.AddedSums]int64
+			if strings.Count(list, ",") < len(v)-1 { // no rows
 				return true, nil
 			}
-			var v [sqlstore.AddedSums]int64
 			for i := range v {
 				number, rest, _ := strings.Cut(list, ",")
 				n, err := strconv.ParseInt(number, 10, 64)
@@ -98,7 +98,7 @@ func (r reader) addUp(q *store.SummaryQuery, agents string, out *store.Counts) (
 				}
 				v[i], list = n, rest
 			}
-			sqlstore.AddAddedSums(out, q.Step, agent, v)
+			sqlstore.AddAddedSums(out, q, agent, v)
 			return true, nil
 		})
 		if err == nil || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "integer overflow") {

@@ -106,10 +106,10 @@ func addUpByAgent(t *testing.T, s *handle, row func(string, int, mailroom.Status
 	added := func(rows ...store.Summary) (out []store.Summary) {
 		all, runs := store.Summary{}, map[mailroom.Status]store.Sums{}
 		for _, r := range rows {
-			all = store.Summary{Key: r.Key, Sums: all.Sums.Plus(r.Sums)} // the last row is the latest one
+			all = store.Summary{Key: r.Key, Sums: all.Sums.Plus(r.Sums)}
 			runs[r.Key.Status] = runs[r.Key.Status].Plus(store.Sums{Runs: r.Sums.Runs})
 		}
-		all.Key.Status = ""
+		all.Key.Status, all.Key.At = "", of.From
 		out = append(out, all)
 		for status, sums := range runs {
 			key := all.Key
@@ -134,6 +134,14 @@ func addUpByAgent(t *testing.T, s *handle, row func(string, int, mailroom.Status
 	later.Sums.Cost = math.MaxInt64
 	wantSame(t, "of sums beyond an integer, and others", read(of), slices.Concat(added(most, later),
 		added(row("d", 0, failed, 1), usual)))
+	many := row("e", 0, failed, 0)
+	many.Sums.Runs = math.MaxInt64
+	more := many
+	more.Key.At = minute(1)
+	s.write(&store.Changes{Summaries: []store.Summary{many, more, row("e", 1, done, 1)}})
+	of.Of = []string{"e", "d"}
+	wantSame(t, "of more runs than an integer has", read(of), slices.Concat(added(row("d", 0, failed, 1), usual),
+		added(many, more, row("e", 1, done, 1))))
 	of.Last, of.Of = true, []string{"none", "c", "a"}
 	wantSame(t, "the latest", read(of), []store.Summary{
 		{Key: store.SummaryKey{Step: store.StepMinute, Agent: "a", At: minute(2)}},
@@ -173,11 +181,10 @@ func listLabels(t *testing.T, s *handle) {
 	day := at.Truncate(store.StepDay)
 	once, twice := store.Sums{Runs: 1, Cost: 1e9}, store.Sums{Runs: 2, Cost: 2e9}
 	of := store.SummaryQuery{Step: store.StepLabelDay, From: day, To: day.Add(2 * store.StepDay), Of: keys[2:]}
-	next := day.Add(store.StepDay)
 	wantSame(t, "two days", read(of), []store.Summary{
-		{Key: key(store.StepLabelDay, next, ""), Sums: once.Plus(twice)},
-		{Key: key(store.StepLabelDay, next, mailroom.StatusCompleted), Sums: store.Sums{Runs: 2}},
-		{Key: key(store.StepLabelDay, next, mailroom.StatusFailed), Sums: store.Sums{Runs: 1}}})
+		{Key: key(store.StepLabelDay, day, ""), Sums: once.Plus(twice)},
+		{Key: key(store.StepLabelDay, day, mailroom.StatusCompleted), Sums: store.Sums{Runs: 2}},
+		{Key: key(store.StepLabelDay, day, mailroom.StatusFailed), Sums: store.Sums{Runs: 1}}})
 	acme := keys[2]
 	wantSame(t, "all time", read(store.SummaryQuery{Step: store.StepLabel, Agent: &acme}), []store.Summary{
 		{Key: key(store.StepLabel, store.LabelAt(), mailroom.StatusCompleted), Sums: twice},

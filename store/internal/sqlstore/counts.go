@@ -114,30 +114,38 @@ func AddSummary(out *store.Counts, q *store.SummaryQuery, c Row) {
 	out.Summaries = append(out.Summaries, store.Summary{Key: at, Sums: store.SumsOf(v)})
 }
 
-// EachStatus returns text once for each of [store.SummedStatuses], joined by commas, with each % replaced by the
-// status.
-func EachStatus(text string) string {
+// AddedSums is the number of values of an agent that AddAddedSums adds.
+const AddedSums = 3 + store.NumberOfSums - 1
+
+// EachAdded returns the values that AddAddedSums takes, joined by commas: the runs of each of [store.SummedStatuses],
+// and the other sums. sum adds up a column %; @ is the place of a FILTER. Of a row, nothing is added that follows from
+// the rest: each further value costs, even if all rows have a zero there.
+func EachAdded(sum string) string {
 	var list []string
 	for _, status := range store.SummedStatuses() {
-		list = append(list, strings.ReplaceAll(text, "%", string(status)))
+		of := strings.NewReplacer("%", "runs", "@", " FILTER (WHERE status = '"+string(status)+"')").Replace(sum)
+		list = append(list, "coalesce("+of+", 0)")
+	}
+	for _, column := range strings.Fields(sums)[1:] {
+		list = append(list, strings.NewReplacer("%", column, "@", "").Replace(sum))
 	}
 	return strings.Join(list, ", ")
 }
 
-// AddedSums is the number of values of an agent that AddAddedSums adds: the time of the latest row, the runs of each
-// status, and the sums.
-const AddedSums = 1 + 3 + store.NumberOfSums
-
 // AddAddedSums adds the results of SummaryQuery.Of of an agent.
-func AddAddedSums(out *store.Counts, step time.Duration, agent string, v [AddedSums]int64) {
-	key := store.SummaryKey{Step: step, Agent: agent, At: time.UnixMicro(v[0]).UTC()}
-	out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: store.SumsOf([store.NumberOfSums]int64(v[4:]))})
+func AddAddedSums(out *store.Counts, q *store.SummaryQuery, agent string, v [AddedSums]int64) {
+	var all [store.NumberOfSums]int64
+	copy(all[1:], v[3:])
+	whole := store.Summary{Key: store.SummaryKey{Step: q.Step, Agent: agent, At: q.From}, Sums: store.SumsOf(all)}
 	for i, status := range store.SummedStatuses() {
-		if n := v[1+i]; n > 0 {
-			key.Status = status
-			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: store.Sums{Runs: n}})
+		if n := v[i]; n > 0 {
+			part := store.Summary{Key: whole.Key, Sums: store.Sums{Runs: n}}
+			part.Key.Status = status
+			out.Summaries = append(out.Summaries, part)
+			whole.Sums = whole.Sums.Plus(part.Sums)
 		}
 	}
+	out.Summaries = append(out.Summaries, whole)
 }
 
 // AddLastSummary adds the key of a row without its status.
