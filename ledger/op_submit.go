@@ -299,7 +299,18 @@ func (tx *transaction) makeSends(a *thread.StepCommit, from *thread.State) ([]th
 			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, at)
 		}
 	}
-	return sends, nil
+	return sends, lend(tx, a, from, sends, threads)
+}
+
+// lend gives the sends of a step their parts of the run's budget, except those that the run has made before.
+func lend(tx *transaction, a *thread.StepCommit, from *thread.State, sends []thread.Submit, threads []string) error {
+	r := from.Run(a.Run)
+	known := make([]bool, len(sends))
+	for i, in := range sends {
+		_, joined := r.Joined[a.Step.Sends[i].Name]
+		known[i] = joined || tx.rows.findRun(in.Run, threads) != ""
+	}
+	return thread.Lend(r, a.Step.Sends, sends, known)
 }
 
 func errSentElsewhere(name, run, thread string) error {
