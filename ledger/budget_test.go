@@ -232,6 +232,21 @@ func TestARetriedChildHasNothingLeftUntilItIsRaised(t *testing.T) {
 	wantEqual(t, "left, which the raise does not touch", d.run(p.Run.ID).BudgetLeft().Amounts, tokens(1000))
 }
 
+func TestALenderDoesNotPayWhatPeopleAdded(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	p := d.budgeted("1000 tokens")
+	d.mustSend(p.Claim, mailroom.Send{Name: "a", Thread: "a", Answer: mailroom.AnswerWait})
+	c := d.claimIn("a")
+	d.consume(c.Claim, 500, 0)
+	d.settle(release(c.Claim))
+	d.raise(c.Run.ID, "1", mailroom.VerdictApprove)
+	c = d.claimIn("a")
+	d.consume(c.Claim, 400, 0)
+	d.settle(complete(c.Claim, "done"))
+	wantEqual(t, "left", d.run(p.Run.ID).BudgetLeft().Amounts, tokens(600))
+}
+
 func TestARunThatAChildWakesHasWhatTheChildLeft(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
