@@ -411,6 +411,9 @@ func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.S
 		in.MaxCrashes = new(int)
 		*in.MaxCrashes = mailroom.MaxLost
 	}
+	if reserved.IsBook(from.ID) {
+		lineage = nil // a thread that schedules a message in each of its runs goes on for years too
+	}
 	in.From = &Descent{Thread: from.ID, Lineage: lineage}
 	if s.Answer != mailroom.AnswerNone {
 		in.From.Caller = &mailroom.Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
