@@ -22,7 +22,7 @@ const (
 	OpTrigger Op = "trigger" // sends the message now
 	// OpConfigure makes the schedule what the configuration file says. Without a spec, the file has it no more.
 	OpConfigure Op = "configure"
-	opEnd     Op = "end"     // ends a schedule of a book for good
+	opEnd       Op = "end" // ends a schedule of a book for good
 )
 
 // Command is a message to the thread of a schedule. Only the server sends commands: the [mailroom.Origin] of the run
@@ -35,7 +35,7 @@ type Command struct {
 	Note   string `json:"note,omitempty"`   // for pause
 	// Revision is when the file was changed, for configure.
 	Revision time.Time `json:"revision,omitzero"`
-	Own    *Own   `json:"own,omitempty"`    // for set and end, of a schedule of a book
+	Own      *Own      `json:"own,omitempty"` // for set and end, of a schedule of a book
 }
 
 // commandPart is the content of a command's message.
