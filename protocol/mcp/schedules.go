@@ -68,7 +68,7 @@ func (t *tools) addSchedules(s *sdk.Server) {
 	})
 }
 
-// ownThread returns the thread that a call names or, without one, that of the options.
+// ownThread returns the thread that a call names or, without one, the thread of the options.
 func (t *tools) ownThread(named string) string { return cmp.Or(named, t.Own, t.Thread) }
 
 func (t *tools) scheduleMessage(ctx context.Context, c *client.Client, in scheduleArgs) (scheduled, error) {

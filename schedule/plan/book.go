@@ -41,7 +41,7 @@ type slot struct {
 type Own struct {
 	Thread string `json:"thread"` // the thread of the book
 	Name   string `json:"name"`
-	Made   string `json:"made"` // run that asked for it, which tells it from an earlier one of its number
+	Made   string `json:"made"` // run that asked for it: an earlier one of its number has another
 	// Born is when the thread was created: the schedule ends with it. Zero: the thread may not exist yet.
 	Born time.Time `json:"born,omitzero"`
 	User string    `json:"user,omitempty"` // user of a chat who made it; it ends with their access
@@ -52,7 +52,7 @@ type Own struct {
 type Request struct {
 	Op   string            `json:"op"`             // set, cancel or list
 	Name string            `json:"name,omitempty"` // "": the number that a new one gets. To cancel one, also its number
-	Spec *api.ScheduleSpec `json:"spec,omitempty"` // for set; its thread is that of the book
+	Spec *api.ScheduleSpec `json:"spec,omitempty"` // for set, without a thread or with the thread of the book
 }
 
 // Operations of a Request.
