@@ -9,7 +9,7 @@ import (
 	"mailroom/auth"
 )
 
-// Accounts has the calls about who may do what: tokens, sessions, and the users of chat channels.
+// Accounts has the calls about who may do what: tokens, sessions, the users of chat channels, and budgets.
 type Accounts struct{ c *Client }
 
 // Accounts returns the calls about tokens and sessions.

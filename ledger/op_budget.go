@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/budget"
+	"mailroom/internal/check"
 	"mailroom/internal/digest"
 	"mailroom/internal/reserved"
 	"mailroom/store"
@@ -155,4 +157,110 @@ func onDecided(l *Ledger, thread string) {
 	if s, _, known := budget.ParseKey(rest); ok && known {
 		l.onResumed(s.Name)
 	}
+}
+
+// PeriodBudgets are the operations on budgets of days and months.
+type PeriodBudgets struct{ Ledger *Ledger }
+
+// PeriodBudget is a budget in its present period.
+type PeriodBudget struct {
+	budget.Pool
+	Zone     string
+	Question string // ticket that asks whether to raise it; "": none is open
+}
+
+// List returns the budgets of the configuration in their present periods, by scope and period.
+func (bs PeriodBudgets) List(ctx context.Context) (all []PeriodBudget, err error) {
+	err = bs.Ledger.View(ctx, func(r store.Reader) error {
+		all, err = bs.read(r, bs.Ledger.options.Budgets.All(r.Now()))
+		return err
+	})
+	return all, err
+}
+
+// read returns pools with what was used of them, and their questions.
+func (bs PeriodBudgets) read(r store.Reader, pools []budget.Pool) ([]PeriodBudget, error) {
+	if err := ReadPools(r, pools); err != nil {
+		return nil, err
+	}
+	var all []PeriodBudget
+	var ids []string
+	for i := range pools {
+		all = append(all, PeriodBudget{Pool: pools[i], Zone: bs.Ledger.options.Budgets.zone().String()})
+		ids = append(ids, budgetThread(&pools[i]))
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := r.Threads(store.ThreadQuery{IDs: ids})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range rows {
+		_, k, err := openQuestion(r, t)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.Index(ids, t.ID); k != nil {
+			all[i].Question = k.ID
+		}
+	}
+	return all, nil
+}
+
+// Raise adds amounts to the limit of a budget until the end of its present period, and returns it. Runs that wait for
+// the budget start at once. An open question about it is withdrawn. Amounts without a bound in the budget are refused
+// with CodeInvalid, a scope without a budget of the period with CodeNotFound.
+func (bs PeriodBudgets) Raise(ctx context.Context, s budget.Scope, p budget.Period, by mailroom.Amounts) (PeriodBudget,
+	error) {
+	one := budget.Pool{Scope: s, Period: p}
+	o := op{name: "raise_budget", rank: rankPlain, threads: []string{budgetThread(&one)}, queues: true, audits: true}
+	_, err := run(ctx, bs.Ledger, o, func(tx *transaction) (struct{}, error) {
+		pool, err := bs.find(tx.now(), s, p)
+		if err != nil {
+			return struct{}{}, err
+		}
+		if by != by.Positive() || by == (mailroom.Amounts{}) || by != pool.Budget.Of(by) {
+			return struct{}{}, check.Invalid("by", "must be an amount of what the budget bounds, which is "+pool.Budget.String(),
+				by.String())
+		}
+		t := tx.rows.thread(budgetThread(pool))
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
+			return struct{}{}, err
+		}
+		raise(tx, pool, by)
+		if r := t.Run(t.Current); r != nil && r.Status == mailroom.StatusWaiting {
+			if _, err := t.Cancel(r.ID, auth.Operator, tx.now()); err != nil {
+				return struct{}{}, abortBatch{err}
+			}
+		}
+		return struct{}{}, appendAudit(tx, entry.Audit{Action: "budget.raise", ObjectKind: "budget", Object: pool.Key(),
+			Detail: map[string]string{"by": by.String(), "until": pool.End.Format(time.RFC3339)}})
+	})
+	if err != nil {
+		return PeriodBudget{}, err
+	}
+	onDecided(bs.Ledger, budgetThread(&one))
+	var all []PeriodBudget
+	err = bs.Ledger.View(ctx, func(r store.Reader) error {
+		pool, err := bs.find(r.Now(), s, p)
+		if err == nil {
+			all, err = bs.read(r, []budget.Pool{*pool})
+		}
+		return err
+	})
+	if err != nil {
+		return PeriodBudget{}, err
+	}
+	return all[0], nil
+}
+
+// find returns the pool of a scope in the period that has begun at now, with nothing used.
+func (bs PeriodBudgets) find(now time.Time, s budget.Scope, p budget.Period) (*budget.Pool, error) {
+	pools := bs.Ledger.options.Budgets.Of(s, now)
+	i := slices.IndexFunc(pools, func(one budget.Pool) bool { return one.Period == p })
+	if i < 0 {
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "%s has no budget of a %s", s, p)
+	}
+	return &pools[i], nil
 }

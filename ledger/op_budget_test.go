@@ -99,6 +99,18 @@ func poolOf(d *fixture, l budget.Limits) (p budget.Pool) {
 // approve asks what the thread of the budget of the agent echo has to ask, and approves it.
 func approve(t *testing.T, d *fixture) {
 	t.Helper()
+	c, k := ask(t, d)
+	must(d.Decide(d.ctx, thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "ann"}))(t)
+	d.round++
+	work := must(d.Claim(d.ctx, thread.ClaimRequest{Worker: "asker", Round: d.round, Slots: 1,
+		Agents: map[string]int{"budget:asker": 1}}))(t)
+	wantEqual(t, "run that goes on", work[0].Claim.Run, c.Run)
+	d.settle(complete(work[0].Claim, "raised"))
+}
+
+// ask asks what the thread of the budget of the agent echo has to ask.
+func ask(t *testing.T, d *fixture) (mailroom.Claim, *mailroom.Ticket) {
+	t.Helper()
 	next := func() []thread.ClaimedRun {
 		d.round++
 		return must(d.Claim(d.ctx, thread.ClaimRequest{Worker: "asker", Round: d.round, Slots: 1,
@@ -120,10 +132,7 @@ func approve(t *testing.T, d *fixture) {
 		ask := approval("raise")
 		ask.Arguments = notice
 		d.settle(park(c, nil, ask))
-		k := d.ticket(c.Run, "raise")
-		must(d.Decide(d.ctx, thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "ann"}))(t)
-		d.settle(complete(next()[0].Claim, "raised"))
-		return
+		return c, d.ticket(c.Run, "raise")
 	}
 }
 
@@ -205,4 +214,39 @@ func TestOldPeriodsOfBudgetsAreDropped(t *testing.T) {
 			wantEqual(t, "months", rows(store.StepBudgetMonth), n+1)
 		}
 	})
+}
+
+// TestABudgetThatIsRaisedByHandIsNotAskedAbout has an open question, which is withdrawn.
+func TestABudgetThatIsRaisedByHandIsNotAskedAbout(t *testing.T) {
+	b := ledger.Budgets{Agent: map[string]budget.Limits{"echo": limitsOf("0.10usd")}}
+	d := open(t, nil, ledger.Options{Budgets: b})
+	budgets := ledger.PeriodBudgets{Ledger: d.Ledger}
+	echo := budget.Scope{Kind: budget.Agent, Name: "echo"}
+	refused := func(s budget.Scope, p budget.Period, by mailroom.Amounts, code mailroom.Code) {
+		t.Helper()
+		_, err := budgets.Raise(d.ctx, s, p, by)
+		wantCode(t, err, code)
+	}
+	refused(echo, budget.Month, mailroom.Dollars(1), mailroom.CodeNotFound)
+	refused(budget.Scope{Kind: budget.Agent, Name: "other"}, budget.Day, mailroom.Dollars(1), mailroom.CodeNotFound)
+	refused(echo, budget.Day, mailroom.Amounts{Tokens: 1}, mailroom.CodeInvalid)
+	refused(echo, budget.Day, mailroom.Dollars(-1), mailroom.CodeInvalid)
+	refused(echo, budget.Day, mailroom.Amounts{}, mailroom.CodeInvalid)
+
+	d.register("w", "asker")
+	d.submit(text("a", "one"))
+	d.spend(10)
+	d.submit(text("b", "two"))
+	wantEqual(t, "runs that start", len(d.claim("w", 1)), 0)
+	c, k := ask(t, d)
+	listed := must(budgets.List(d.ctx))(t)
+	wantEqual(t, "question", listed[0].Question, k.ID)
+	raised := must(budgets.Raise(d.ctx, echo, budget.Day, mailroom.Dollars(0.05)))(t)
+	wantEqual(t, "left", raised.Left(), mailroom.Dollars(0.05))
+	wantEqual(t, "question after it", raised.Question, "")
+	wantEqual(t, "status of the run that asked", d.run(c.Run).Status, mailroom.StatusCancelled)
+	d.spend(5)
+	d.submit(text("c", "three"))
+	wantEqual(t, "runs that start", len(d.claim("w", 1)), 0)
+	ask(t, d) // about the new limit
 }

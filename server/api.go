@@ -103,6 +103,7 @@ func (s *Server) registerGroups(rt router) {
 	})
 	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find})
 	rt.agents(agents)
+	rt.budgets(&budgetHandlers{ledger: o.Ledger.Budgets, log: s.log})
 	rt.lists(asked.Lists)
 	rt.bulk(asked.Bulk)
 	rt.search(asked.Search)

@@ -73,6 +73,7 @@ func startStore(
 		Publish: func(thread string, entries []mailroom.Entry) {
 			f.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
+		Budgets: budgets(),
 		Observe: ledger.Observe{Operation: f.metrics.Operation, Commit: f.metrics.Commit, RunFinished: f.metrics.Ended},
 	})
 	o := server.Options{

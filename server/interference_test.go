@@ -234,7 +234,7 @@ func requests() map[string]string {
 		all["GET /v1/search?thread=c-own&limit=1&q="+url.QueryEscape(q)] = ""
 	}
 	for _, path := range []string{
-		"stats", "agents", "workers", "tokens", "channels", "alerts", "schedules", "schedules?limit=1",
+		"stats", "agents", "workers", "tokens", "channels", "alerts", "schedules", "schedules?limit=1", "budgets",
 		"reservations", "reservations?project=theirs",
 		"notifications?agent=x&project=theirs", "notifications?agent=y&project=none",
 		"threads/a1/entries", "threads/a1/messages", "threads/c-own/entries?limit=1", "threads/c-own/messages?limit=1",

@@ -86,6 +86,7 @@ func refusalsOfOthers() []provoking {
 	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	return []provoking{
 		{"resume-agent 409 conflict", "POST /v1/agents/echo/resume", ``, "", ""},
+		{"raise-budget 404 not_found", "POST /v1/budgets/raise", `{"kind":"agent","name":"x","period":"day","by":"1usd"}`, "", ""},
 		{"delete-rule 404 not_found", "DELETE /v1/alerts/rules/none", ``, "", ""},
 		{"test-alert 404 not_found", "POST /v1/alerts/test", `{"target":"none"}`, "", ""},
 		{"show-push 404 not_found", "GET /v1/push", ``, "", ""},

@@ -88,6 +88,12 @@ func (rt router) agents(h *agentHandlers) {
 		"List the token's workers with a live lease, by id; an admin sees all", h.listWorkers)
 }
 
+func (rt router) budgets(h *budgetHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/budgets", "list-budgets", "List the budgets of days and months", h.list)
+	route(rt, auth.PermissionAdmin, "POST /v1/budgets/raise", "raise-budget",
+		"Add to the budget of an agent or a token until its day or month ends", h.raise)
+}
+
 func (rt router) lists(h *operate.ListHandlers) {
 	route(rt, auth.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first", h.Threads)
 	route(rt, auth.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first", h.Runs)

@@ -40,6 +40,7 @@ type Ledger struct {
 	Accounts    Accounts
 	Projects    Projects
 	Pauses      Pauses
+	Budgets     Budgets
 	Cursors     operate.Cursors
 	Leases      workers.Leases
 	Attempts    workers.Attempts
@@ -49,7 +50,7 @@ type Ledger struct {
 func PartsOf(l *ledger.Ledger) Ledger {
 	return Ledger{
 		Viewer: l, Threads: l, Subscribers: ledger.GroupsOf(l), Messages: l, Search: l, Runs: l, Tickets: l,
-		Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Cursors: l,
+		Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Cursors: l, Budgets: ledger.PeriodBudgets{Ledger: l},
 		Leases: l.Workers(), Attempts: l.Workers(),
 	}
 }

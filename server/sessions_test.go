@@ -210,7 +210,8 @@ func TestATokenForSomeThreadsReachesNoOther(t *testing.T) {
 		"POST /v1/links": 403,
 		"GET /v1/tokens": 403, "GET /v1/reservations?project=a": 403, "GET /v1/runs/count": 403, "GET /v1/failures": 403,
 		"GET /v1/waits": 403, "GET /v1/audit": 403, "GET /v1/schedules": 403, "GET /v1/schedules/x": 403,
-		"GET /metrics": 403, "GET /v1/stats/sums": 403,
+		"GET /v1/budgets": 403,
+		"GET /metrics":    403, "GET /v1/stats/sums": 403,
 	} {
 		if got := f.call(route, ""); got.status != want {
 			t.Errorf("%s: status %d, want %d: %s", route, got.status, want, got.body)

@@ -17,7 +17,7 @@ func groups() []group {
 		{"Talk to agents:", []string{"answer", "approve", "attach", "deny", "interrupt", "send"}},
 		{"Conversations and runs:", []string{"failures", "open", "run", "runs", "schedule", "search", "tail",
 			"threads", "tickets"}},
-		{"Agents, channels and alerts:", []string{"agent", "agents", "bridge", "channels", "mcp", "notify", "pair",
+		{"Agents, channels and alerts:", []string{"agent", "agents", "bridge", "budget", "channels", "mcp", "notify", "pair",
 			"plugin", "work", "workers"}},
 		{"The server and its store:", []string{"audit", "config", "doctor", "migrate", "nodes", "restore", "serve", "stats",
 			"status", "stop", "store"}},

@@ -28,6 +28,7 @@ func bodies() map[string]string {
 		"put-schedule": `{"name":"report","spec":{"cron":"0 7 * * 1-5","zone":"Europe/Berlin","thread":"inbox",` +
 			`"agent":"echo","text":"Summarize what is new."}}`,
 		"pause-schedule": `{"note":"holidays"}`,
+		"raise-budget":   `{"kind":"agent","name":"coder","period":"day","by":"5usd"}`,
 		"pause-agent":    `{"reason":"The provider has an outage."}`,
 		"claim":          `{"worker":"{worker}","agents":["coder"],"max":1,"round":1,"wait":"20s"}`,
 		"renew-worker":   `{"round":2,"held":["{claim}"]}`,

@@ -22,6 +22,7 @@ import (
 	"mailroom/bus"
 	"mailroom/channel/webhook"
 	"mailroom/engine"
+	"mailroom/internal/budget"
 	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/schedule"
@@ -55,6 +56,8 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 		Publish: func(thread string, entries []mailroom.Entry) {
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
+		Budgets: ledger.Budgets{Agent: map[string]budget.Limits{
+			"coder": {Day: mailroom.Budget{Amounts: mailroom.Dollars(5)}}}},
 	})
 	hook := webhook.NewHooks().Protocol()
 	hook.Admit = nil
