@@ -52,6 +52,31 @@ func TestPagesMayUseNothingButTheirOwnServer(t *testing.T) {
 	}
 }
 
+// A component that hears keys in an effect hears them after its first frame was shown: the first key of a fast user, or
+// of a test on a busy machine, would be lost.
+func TestKeysAreHeardFromTheFirstFrameOn(t *testing.T) {
+	found := 0
+	for path, page := range web.Pages() {
+		if !strings.HasPrefix(path, "/console/") {
+			continue
+		}
+		body, err := io.ReadAll(get(page).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := strings.Split(string(body), "addEventListener('keydown'")
+		for _, before := range parts[:len(parts)-1] {
+			found++
+			if i := strings.LastIndex(before, "Effect("); i >= 0 && !strings.HasSuffix(before[:i], "useLayout") {
+				t.Errorf("%s hears keys in an effect; use useLayoutEffect", path)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d listeners for keys were found, want those of the shortcuts, the inbox, the lists and the undo", found)
+	}
+}
+
 // Absolute paths would break the pages below a proxy's path prefix.
 func TestPagesReferToExistingFilesByRelativePaths(t *testing.T) {
 	pages := web.Pages()

@@ -59,14 +59,15 @@ class Page {
     this.#composer = new Composer({
       send: (message) => this.#send(message),
       stop: () => this.#try(() => this.#client.cancel(this.#transcript.current.id)),
-      // A second message before the answer to the first would create another thread.
-      ready: () => this.#id !== null || !this.#outbox.unanswered.some(({ thread }) => thread === null),
+      // Who sends is not known at first. A second message before the answer to the first would create another thread.
+      ready: () => this.#client !== null && (this.#id !== null || !this.#outbox.unanswered.some(({ thread }) => thread === null)),
+      id: inHash(),
     });
     this.#listen();
   }
 
   #listen() {
-    addEventListener('hashchange', () => this.#client && this.#open(inHash()));
+    addEventListener('hashchange', () => (this.#client ? this.#open(inHash()) : this.#composer.enter(inHash())));
     addEventListener('online', () => this.#client?.nudge());
     document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.#client?.nudge());
     $('new').onclick = () => this.#go(null);
@@ -91,7 +92,9 @@ class Page {
     $('door').oncancel = (event) => event.preventDefault(); // the page is useless without a user
     $('door-form').onsubmit = (event) => {
       event.preventDefault();
-      this.#door.paste($('token').value.trim());
+      const token = $('token').value.trim();
+      $('token').value = ''; // now, not with the answer: the user may be typing another one by then
+      this.#door.paste(token);
     };
   }
 
@@ -114,13 +117,13 @@ class Page {
     this.#view.show(this.#transcript, () => []);
     tell($('door-why'), why);
     $('door-why').hidden = !why;
-    $('token').value = '';
     if (!$('door').open) $('door').showModal();
     $('token').focus();
   }
 
   #begin() {
     $('door').close();
+    $('token').value = '';
     this.#client = this.#door.client;
     const { token, kind } = this.#door.who;
     tell($('who'), kind === 'session' ? token : `${token}, with a token`);

@@ -11,8 +11,15 @@ export class Composer {
   #current = null; // the current run
   #stopping = null; // the run that this page asked to stop
   #asked = false; // the run waits for a text answer
+  #picked = false; // the user has chosen an agent for this thread
+  #ready;
 
-  constructor({ send, stop, ready }) {
+  /**
+   * ready says whether a message can be sent now. What the user has typed before this script ran becomes a part of the
+   * draft of the thread id, which the page is about to open.
+   */
+  constructor({ send, stop, ready, id }) {
+    this.#ready = ready;
     const text = $('text');
     const submit = () => {
       if (!text.value.trim() || !ready()) return;
@@ -45,6 +52,11 @@ export class Composer {
       this.#stopping = null; // the run's own state shows the stop
       $('stop').disabled = Boolean(this.#current?.stopping);
     };
+    $('agent').onchange = () => { this.#picked = true; };
+    const early = text.value;
+    const kept = sessionStorage.getItem(draft(id)) ?? '';
+    if (early.trim() && early !== kept) sessionStorage.setItem(draft(id), kept ? `${kept}\n${early}` : early);
+    this.enter(id);
   }
 
   /** Another thread is open; its agent is still unknown. */
@@ -53,11 +65,12 @@ export class Composer {
     $('text').value = sessionStorage.getItem(draft(id)) ?? '';
     this.refuse('');
     this.#fit();
+    this.#picked = false;
     this.#choose('');
   }
 
-  /** Sets the agent of the loaded thread. */
-  of({ agent }) { this.#choose(agent); }
+  /** Sets the agent of the loaded thread, unless the user was faster and has chosen one. */
+  of({ agent }) { if (!this.#picked) this.#choose(agent); }
 
   /** Sets the available agents. */
   offer(agents) {
@@ -101,6 +114,7 @@ export class Composer {
     $('doing').classList.toggle('busy', live && run?.status === 'running' && !run.stopping);
     $('text').placeholder = this.#asked ? 'Write your answer' : 'Write a message';
     this.#offerModes();
+    this.#offerSend();
     $('stop').hidden = !run;
     $('stop').disabled = Boolean(run && (run.stopping || run.id === this.#stopping));
   }
@@ -115,9 +129,11 @@ export class Composer {
     const text = $('text');
     text.style.height = 'auto';
     text.style.height = `${text.scrollHeight}px`;
-    $('send').disabled = !text.value.trim();
+    this.#offerSend();
     this.#offerModes();
   }
+
+  #offerSend() { $('send').disabled = !$('text').value.trim() || !this.#ready(); }
 }
 
 function doing({ id, agent, status, started, stopping, until }, asks, waitsOn) {

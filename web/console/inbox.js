@@ -120,7 +120,7 @@ function useKeys({ list, setTogether, ...state }) {
   const place = useRef(0); // of the question that was selected last
   const selected = state.visible.findIndex(({ id }) => id === state.at);
   if (selected >= 0) place.current = selected;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const row = (id) => list.current?.querySelector(`[data-id="${CSS.escape(id)}"]`);
     const select = (step) => {
       const { visible, at, setAt } = now.current;
@@ -131,17 +131,13 @@ function useKeys({ list, setTogether, ...state }) {
       setAt(id);
       row(id)?.focus();
     };
-    const decideOne = (event, button) => {
+    const decideOne = (button) => {
       const { visible, at } = now.current;
       if (!visible.some(({ id }) => id === at)) advise('Select a question first: press j.');
       else if (waitingFor(at)) advise('Its decision waits already. Press u to undo it.');
       const found = row(at ?? '')?.querySelector(button);
-      if (found?.matches('input')) {
-        event.preventDefault(); // the letter is not part of the answer
-        found.focus();
-      } else {
-        found?.click();
-      }
+      if (found?.matches('input')) found.focus();
+      else found?.click();
     };
     const decideGroup = (decision) => {
       const { groups, at } = now.current;
@@ -151,14 +147,16 @@ function useKeys({ list, setTogether, ...state }) {
       else if (decision === 'approve') setTogether({ group, decision: 'answer' });
     };
     const keys = {
-      j: () => select(1), k: () => select(-1), d: (event) => decideOne(event, 'button.deny'),
-      a: (event) => decideOne(event, 'button.approve, :scope:not([data-kind="approval"]) .decide input'),
+      j: () => select(1), k: () => select(-1), d: () => decideOne('button.deny'),
+      a: () => decideOne('button.approve, :scope:not([data-kind="approval"]) .decide input'),
       A: () => decideGroup('approve'), D: () => decideGroup('deny'),
     };
     const press = (event) => {
       const { key, target, ctrlKey, metaKey, altKey } = event;
       if (ctrlKey || metaKey || altKey || target.closest('input, textarea, select, dialog') || now.current.visible.length === 0) return;
-      if (key === 'j' || key === 'k' || may('decide')) keys[key]?.(event);
+      if (!keys[key] || (key !== 'j' && key !== 'k' && !may('decide'))) return;
+      event.preventDefault(); // the letter is not part of the answer in a field that gets the focus now
+      keys[key]();
     };
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);

@@ -1,6 +1,6 @@
 // The console: what all agents do, for operators.
 
-import { html, render, useEffect, useRef, useState } from '../vendor/preact.js';
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
 import { client, leave, may, paste, pending, refusal, resolve, start, started, user } from './account.js';
 import { address, go, link } from './address.js';
 import { AgentPage } from './agent.js';
@@ -164,7 +164,7 @@ function Connection() {
 
 // useShortcuts opens pages with g and a letter, and the help with a question mark.
 function useShortcuts(pages, help) {
-  useEffect(() => {
+  useLayoutEffect(() => { // with what a user sees: an effect would come after it, and lose the first key
     let armed = false;
     const press = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input:not([type="checkbox"]), textarea, select, dialog')) return;

@@ -2,7 +2,7 @@
 
 import { displayLine, displayText } from '../chat/client/mailroom.js';
 import { plain } from '../chat/text.js';
-import { Component, html, useEffect, useRef, useState } from '../vendor/preact.js';
+import { Component, html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
 import { link } from './address.js';
 import { useNow } from './load.js';
 import { ago, short, whole } from './words.js';
@@ -88,7 +88,7 @@ export function Action({ run, children, kind = 'quiet', disabled = false, label 
 /** A dialog that is open as long as it is rendered. */
 export function Modal({ title, close, children }) {
   const node = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     node.current.showModal();
     return () => node.current?.close();
   }, []);

@@ -116,7 +116,7 @@ function useKeys(items, v, scroll, toggle) {
     link.focus({ preventScroll: true });
   };
   useLayoutEffect(focus);
-  useEffect(() => {
+  useLayoutEffect(() => { // with the rows that are seen: an effect would come later, and keys would be about those before
     const press = ({ key, target, ctrlKey, metaKey, altKey }) => {
       if (ctrlKey || metaKey || altKey || target.closest('input:not([type="checkbox"]), textarea, select, dialog')) return;
       const place = items.findIndex(({ id }) => id === at.current);

@@ -1,6 +1,6 @@
 // Runs, with the filter in the address.
 
-import { html, useEffect, useState } from '../vendor/preact.js';
+import { html, useLayoutEffect, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
 import { go, link } from './address.js';
 import { Bulk, changeable, kindsFor } from './bulk.js';
@@ -59,7 +59,7 @@ export function Runs({ params }) {
   const columns = useColumns('runs', COLUMNS);
   const [picked, pick] = useState(new Set());
   const [bulk, setBulk] = useState(null);
-  useEffect(() => pick(new Set()), [q]);
+  useLayoutEffect(() => pick(new Set()), [q]);
   const selected = list.items.filter(({ id }) => picked.has(id));
   return html`<section class="page fill">
     <h1>Runs</h1>
@@ -104,7 +104,7 @@ function Quick({ q }) {
 export function Filter({ q, page, label, hint }) {
   const [text, setText] = useState(q);
   const [views, setViews] = useState(() => savedViews()[page] ?? []);
-  useEffect(() => setText(q), [q]);
+  useLayoutEffect(() => setText(q), [q]); // an effect would come after what a fast user types
   const save = (list) => {
     setViews(list);
     localStorage.setItem(VIEWS, JSON.stringify({ ...savedViews(), [page]: list }));

@@ -1,6 +1,6 @@
 // The page Search: finds messages by their words.
 
-import { html, useEffect, useState } from '../vendor/preact.js';
+import { html, useEffect, useLayoutEffect, useState } from '../vendor/preact.js';
 import { client, lose } from './account.js';
 import { go } from './address.js';
 import { Empty, Line, Problem, RunLink, ThreadLink, Time } from './parts.js';
@@ -13,7 +13,7 @@ export function Search({ params }) {
   const [turn, setTurn] = useState({ q, wanted: PAGE, again: 0 });
   const wanted = turn.q === q ? turn.wanted : PAGE;
   const found = useSearch(q, wanted, turn.again);
-  useEffect(() => setText(q), [q]);
+  useLayoutEffect(() => setText(q), [q]); // an effect would come after what a fast user types
   const submit = (event) => {
     event.preventDefault();
     go('search', '', { q: text.trim() });

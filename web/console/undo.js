@@ -1,6 +1,6 @@
 // The bar below every page: decisions that can be undone, and how they ended.
 
-import { html, useEffect } from '../vendor/preact.js';
+import { html, useLayoutEffect } from '../vendor/preact.js';
 import { advice, dismiss, DOING, forget, nameOf, outcomes, said, undo, unsent, waiting } from './decisions.js';
 import { Line, RunLink, ThreadLink } from './parts.js';
 import { Left } from './question.js';
@@ -9,7 +9,7 @@ import { number } from './words.js';
 const MOST = 3; // decisions that are listed one by one
 
 export function Decisions() {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = ({ key, target, ctrlKey, metaKey, altKey }) => {
       if (key !== 'u' || ctrlKey || metaKey || altKey || target.closest('input, textarea, select, dialog')) return;
       const [ticket] = undo()?.tickets ?? [];

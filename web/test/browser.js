@@ -68,6 +68,28 @@ export async function openPage(t, context) {
   return page;
 }
 
+/**
+ * Holds the requests of a page for a path until release, as a busy server does. asked resolves with the first of them.
+ */
+export async function hold(page, path) {
+  const held = [];
+  let holds = true;
+  let come;
+  const asked = new Promise((resolve) => { come = resolve; });
+  await page.route(path, (route) => {
+    if (!holds) return route.continue();
+    held.push(route);
+    return come();
+  });
+  return {
+    asked,
+    release() {
+      holds = false;
+      return Promise.all(held.splice(0).map((route) => route.continue()));
+    },
+  };
+}
+
 /** Opens a link to sign in, and agrees to it. */
 export async function signIn(page, link) {
   if (page.url() !== 'about:blank') await page.goto('about:blank'); // a link to the page that is open would only change its hash

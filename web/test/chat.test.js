@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
-import { launch, openPage } from './browser.js';
+import { hold, launch, openPage } from './browser.js';
 import { Person, shots } from './person.js';
 import { below } from './proxy.js';
 
@@ -103,7 +103,7 @@ describe('the chat page', () => {
     await person.press('Try again');
     await second.see(() => document.querySelector('#doing').textContent === 'halting is working');
     await second.press('Stop');
-    await person.rest();
+    await second.rest();
   });
 
   test('a run continues after an approval in the page', async (t) => {
@@ -252,10 +252,10 @@ describe('the chat page', () => {
     await person.enter('long');
     await person.page.getByRole('log').getByText('number 89', { exact: true }).waitFor();
     assert.equal(await person.page.getByRole('log').getByText('number 0', { exact: true }).count(), 0);
-    const earlier = person.page.getByRole('button', { name: 'Show earlier messages' });
-    while (await earlier.isVisible()) {
+    const first = person.page.getByRole('log').getByText('number 0', { exact: true });
+    while (await first.count() === 0) {
       const before = await person.page.locator('.item').count();
-      await earlier.click();
+      await person.press('Show earlier messages');
       await person.see((count) => document.querySelectorAll('.item').length > count, before);
     }
     assert.deepEqual(await person.shown(), Array.from({ length: 90 }, (_, i) => `number ${i}`));
@@ -282,6 +282,37 @@ describe('the chat page', () => {
     assert.equal(items.length, 1);
     assert.deepEqual(await person.shown(), ['once', 'once']);
     assert.equal(new Set(requests.map(({ key }) => key)).size, 1, 'under one key');
+  });
+
+  test('what a fast user types and chooses is kept, and nothing is sent before the page can', async (t) => {
+    const { server, person, client } = await arrive(t);
+    await whole(client, (await client.send('hello', { thread: 'mine', agent: 'echo' })).thread);
+    await person.enter('mine');
+    const { page } = person;
+    const holds = await Promise.all(['**/chat/chat.js', '**/v1/session', '**/v1/threads/mine'].map((path) => hold(page, path)));
+    const [script, session, thread] = holds;
+    await page.goto('about:blank');
+    await page.goto(`${server.url}/chat#mine`, { waitUntil: 'commit' });
+    await script.asked;
+    const field = page.getByLabel('Message', { exact: true });
+    const send = page.getByRole('button', { name: 'Send', exact: true });
+    await field.fill('early');
+    await script.release();
+    await session.asked;
+    await field.press('Enter');
+    await field.press('End');
+    await field.pressSequentially(' bird');
+    assert.deepEqual([await field.inputValue(), await send.isDisabled()], ['early bird', true]);
+    await session.release();
+    await thread.asked;
+    await page.getByLabel('Agent').selectOption('tour');
+    await thread.release();
+    await page.locator('.message.assistant').getByText('hello').waitFor();
+    assert.deepEqual([await field.inputValue(), await page.getByLabel('Agent').inputValue()], ['early bird', 'tour']);
+    await send.click();
+    await page.locator('#doing').getByText('tour').waitFor();
+    assert.equal((await client.runs({ q: 'thread:mine agent:tour' })).items.length, 1);
+    assert.equal(await page.locator('.message.user').getByText('early bird').count(), 1);
   });
 
   test('every function is usable with the keyboard', async (t) => {
