@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
+import { ownPort } from '../../clients/js/test/ports.js';
 import { open } from '../../clients/js/test/server.js';
 import { launch, openPage } from './browser.js';
 
@@ -15,13 +16,12 @@ const tree = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 
 /** The app, as `npm install` and `npm start` in the folder of the example start it. */
 class App {
-  constructor(folder, env) { [this.folder, this.env, this.port] = [folder, env, '0']; }
+  constructor(folder, env, port) { [this.folder, this.env, this.port] = [folder, env, port]; }
 
   async start() {
-    this.process = spawn(process.execPath, ['server.js'], { cwd: this.folder, env: { ...process.env, ...this.env, PORT: this.port }, stdio: ['ignore', 'pipe', 'inherit'] });
+    this.process = spawn(process.execPath, ['server.js'], { cwd: this.folder, env: { ...process.env, ...this.env, PORT: String(this.port) }, stdio: ['ignore', 'pipe', 'inherit'] });
     const [line] = await once(this.process.stdout.setEncoding('utf8'), 'data');
     this.url = line.trim();
-    this.port = new URL(this.url).port;
   }
 
   async kill() {
@@ -37,7 +37,7 @@ async function openApp(t, mailroom) {
   await mkdir(join(folder, 'node_modules'));
   await symlink(tree('clients/js'), join(folder, 'node_modules', 'mailroom'));
   const token = (await mailroom.command('token', 'create', 'chat-page', '--scope', 'read,submit,decide')).trim();
-  const app = new App(folder, { MAILROOM_URL: mailroom.url, MAILROOM_TOKEN: token });
+  const app = new App(folder, { MAILROOM_URL: mailroom.url, MAILROOM_TOKEN: token }, await ownPort());
   await app.start();
   t.after(() => app.kill());
   return app;

@@ -1,28 +1,19 @@
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { ownPort } from '../../clients/js/test/ports.js';
 import { open } from '../../clients/js/test/server.js';
 import { launch } from './browser.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-/** A port that is free now; the application of the page names its own, 3000. */
-async function freePort() {
-  const probe = createServer();
-  await new Promise((listening) => probe.listen(0, '127.0.0.1', listening));
-  const { port } = probe.address();
-  await new Promise((closed) => probe.close(closed));
-  return port;
-}
-
 test('the application of the page about web pages runs as it stands, and a reload goes on in mid-reply', async (t) => {
-  const port = await freePort();
+  const port = await ownPort(); // the application of the page names its own, 3000
   const guide = (await readFile(join(root, 'docs/learn/behind-a-web-page.md'), 'utf8')).replaceAll(':3000', `:${port}`)
     .replace('listen(3000,', `listen(${port},`);
   const [, settings] = /```toml\n(.*?)```/s.exec(guide);

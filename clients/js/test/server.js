@@ -8,6 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { ownPort } from './ports.js';
+
 const binary = fileURLToPath(new URL('../../../bin/mailroom', import.meta.url));
 
 /**
@@ -32,7 +34,7 @@ class Server {
   constructor(base) { [this.base, this.shared, this.folder] = [base, join(base, 'shared'), join(base, 'data')]; }
 
   async start() {
-    const listen = this.url ? new URL(this.url).host : '127.0.0.1:0';
+    const listen = this.url ? new URL(this.url).host : `127.0.0.1:${await ownPort()}`;
     this.#process = spawn(binary, ['serve', '--data', this.folder, '--listen', listen], { stdio: ['ignore', 'ignore', 'pipe'] });
     let output = '';
     this.#process.stderr.setEncoding('utf8');

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -34,6 +35,23 @@ def until(what: str, check: Callable[[], Any]) -> Any:
     raise AssertionError(f"not so after {PATIENCE} s: {what}")
 
 
+def own_port() -> int:
+    """A free port that the system gives to no other program by itself, also while the server that listens there is down."""
+    try:
+        first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        first = 32768
+    while True:
+        port = random.randrange(max(first - 12000, 1025), first)
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+
+
 class Server:
     """A server process on a port of its own, with its data in a folder that outlives it."""
 
@@ -42,9 +60,7 @@ class Server:
             raise FileNotFoundError(f"no {BINARY}: run `make build`, or set MAILROOM_BIN")
         self._folder = tempfile.TemporaryDirectory()
         self.data = pathlib.Path(self._folder.name)
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = own_port()
         self.url = f"http://127.0.0.1:{self.port}"
         (self.data / "mailroom.toml").write_text(config + QUICK)
         self.start()
