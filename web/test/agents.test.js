@@ -57,7 +57,7 @@ test('one of 500 agents is found by its name, its trouble or its runs, and its p
   await looks(operator, 'agents');
 
   await click(operator.button('In trouble 1'));
-  assert.match(await rows.nth(0).textContent(), /a7.*paused.*by admin.*the provider is away/);
+  await rows.first().filter({ hasText: /a7.*paused.*by admin.*the provider is away/ }).waitFor();
   assert.equal(await rows.count(), 1);
   await click(rows.getByRole('link', { name: 'a7' }));
   await page.getByRole('heading', { name: 'Why 3 queued runs do not run' }).waitFor();
@@ -87,8 +87,8 @@ test('the list of agents is sorted with the keyboard, and keeps its order in the
   await first.getByText('a0', { exact: true }).waitFor();
   for (const name of ['Failed', 'Cost', 'Start delay', 'Last ended']) {
     await operator.button(name).click();
+    await page.locator('th[aria-sort="descending"]').getByText(name, { exact: true }).waitFor();
     await first.getByText('coder', { exact: true }).waitFor(); // the only one that has run
-    assert.equal(await page.getByRole('columnheader', { name }).getAttribute('aria-sort'), 'descending');
   }
   assert.match(await first.innerText(), /80%\s+\$0\s/);
   await looks(operator, 'agents-sorted');
@@ -99,9 +99,9 @@ test('the list of agents is sorted with the keyboard, and keeps its order in the
   await page.setViewportSize({ width: 1440, height: 900 });
   await operator.button('Queued').focus();
   await page.keyboard.press('Enter');
+  await page.locator('th[aria-sort="descending"]').getByText('Queued', { exact: true }).waitFor();
   await first.getByText('a7', { exact: true }).waitFor();
-  assert.equal(await page.getByRole('columnheader', { name: 'Queued' }).getAttribute('aria-sort'), 'descending');
-  assert.match(page.url(), /sort=queued/);
+  await page.waitForURL(/sort=queued/);
   await page.reload();
   await first.getByText('a7', { exact: true }).waitFor();
 });

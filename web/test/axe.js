@@ -8,8 +8,12 @@ const source = await readFile(createRequire(import.meta.url).resolve('axe-core/a
 /** The rules whose result depends on colors: of a page that has all others in one color scheme, another scheme needs no more. */
 export const colorRules = ['color-contrast', 'link-in-text-block'];
 
-/** What a page violates of the given rules, or of all, one line for each rule. */
+/**
+ * What a page violates of the given rules, or of all, one line for each rule. It waits for two frames first: what a page
+ * does about its new size, it does in one.
+ */
 export async function violations(page, rules) {
+  await page.evaluate(() => new Promise((drawn) => { requestAnimationFrame(() => requestAnimationFrame(() => drawn())); }));
   const session = await page.context().newCDPSession(page); // scripts of the debugger pass the policy
   try {
     const { result: { value: loaded } } = await session.send('Runtime.evaluate', { expression: 'typeof axe' });

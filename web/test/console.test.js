@@ -80,7 +80,9 @@ describe('the console', () => {
     await tab.locator('nav footer').getByText('eve', { exact: true }).waitFor();
     // A tab without anything is asked too.
     await page.evaluate(() => sessionStorage.clear());
-    await tab.evaluate(() => indexedDB.deleteDatabase('mailroom /'));
+    await tab.evaluate(() => new Promise((resolve, reject) => {
+      Object.assign(indexedDB.deleteDatabase('mailroom /'), { onsuccess: resolve, onerror: reject });
+    }));
     await page.goto('about:blank');
     await page.goto(await link());
     await page.getByRole('heading', { name: 'Sign in as eve?' }).waitFor();
@@ -175,10 +177,10 @@ describe('the console', () => {
     assert.match(page.url(), /overview\?range=hour&agent=broken$/);
     await page.reload();
     await ended.getByText('1 ended, 1 failed, 0 cancelled').waitFor();
-    const box = await ended.locator('.u-over').boundingBox();
     const failed = [];
     for (const bar of [0.75, 1.75, 2.75]) { // of 60, from the right; a minute may have passed since the run ended
-      await page.mouse.move(box.x + box.width * (1 - bar / 60), box.y + box.height / 2);
+      const { width, height } = await ended.locator('.u-over').boundingBox();
+      await ended.locator('.u-over').hover({ position: { x: width * (1 - bar / 60), y: height / 2 } }); // wherever it is by now
       await page.evaluate(() => new Promise((drawn) => { requestAnimationFrame(() => requestAnimationFrame(drawn)); }));
       failed.push(await ended.locator('.u-series', { hasText: 'Failed' }).locator('.u-value').innerText());
     }

@@ -6,7 +6,7 @@ import { describe, test } from 'node:test';
 import { work } from '../../clients/js/worker/index.js';
 import { violations } from './axe.js';
 import { asks } from './fleet.js';
-import { HOSTILE, operators } from './operator.js';
+import { holdDecisions, HOSTILE, operators } from './operator.js';
 
 /** A question about a release: they differ in their arguments. */
 const release = (n) => ({ prompt: 'Deploy `web` to production?', action: 'run', arguments: { command: `kubectl apply -f web-${n}.yaml`, cluster: 'prod-eu' } });
@@ -40,6 +40,7 @@ describe('the inbox', () => {
       { thread: 'letter', agent: 'writer', prompt: 'Send the letter?', action: 'send', expires: '1h', arguments: { text: 'x'.repeat(900) } },
       { thread: 'bare', prompt: HOSTILE, action: HOSTILE },
     ]);
+    await holdDecisions(page);
     await operator.enter('inbox');
     const groups = page.locator('.group');
     await page.getByText('12 questions in 5 groups').waitFor();
@@ -95,6 +96,7 @@ describe('the inbox', () => {
     const [run] = await ask(fleet(1));
     const sent = [];
     page.on('request', (request) => request.method() === 'POST' && request.url().includes('/v1/tickets/') && sent.push(request.postDataJSON()));
+    const sendThem = await holdDecisions(page);
     await operator.enter('inbox');
     await operator.button('Deny').dblclick(); // the second click hits Undo, and undoes nothing
     await page.locator('.step').getByText('Denying').waitFor();
@@ -115,9 +117,10 @@ describe('the inbox', () => {
     await operator.go('runs');
     await page.locator('.step .undo').click();
     await page.locator('.step').waitFor({ state: 'detached' });
-    const begun = Date.now();
     await operator.go('inbox');
     await page.locator('.question').click({ position: { x: 5, y: 5 } });
+    await sendThem();
+    const begun = Date.now();
     await page.keyboard.press('d');
     await page.locator('.notice').getByText('Denied: Deploy').waitFor();
     assert.ok(Date.now() - begun >= 5_000, 'it was sent at once');
@@ -158,6 +161,7 @@ describe('the inbox', () => {
   test('keeps the place of a user who has only a keyboard', async (t) => {
     const { operator, client, ask, page } = await asking(t);
     await ask(fleet(2));
+    const sendThem = await holdDecisions(page);
     await operator.enter('inbox');
     const focus = () => page.evaluate(() => document.activeElement.closest('[data-id]')?.dataset.id ?? document.activeElement.className);
     await operator.button('Approve').first().waitFor();
@@ -183,6 +187,7 @@ describe('the inbox', () => {
     await page.keyboard.press('i');
     await page.locator('.question').first().waitFor();
     await page.keyboard.press('j');
+    await sendThem();
     await page.keyboard.press('d');
     await page.locator('.notice').getByText('Denied').waitFor();
     await page.waitForFunction(() => document.querySelectorAll('.question').length === 1);
@@ -195,6 +200,7 @@ describe('the inbox', () => {
     await ask(fleet(1));
     const dialogs = [];
     page.on('dialog', (dialog) => { dialogs.push(dialog.type()); dialog.accept(); });
+    const sendThem = await holdDecisions(page);
     await operator.enter('inbox');
     await operator.button('Approve').click();
     await page.locator('.step').getByText('Approving').waitFor();
@@ -206,6 +212,7 @@ describe('the inbox', () => {
     await page.getByRole('alert').getByRole('button', { name: 'Close' }).click();
     await page.getByRole('alert').waitFor({ state: 'detached' });
     const tab = await page.context().newPage(); // of the same session
+    await holdDecisions(tab);
     await tab.goto(`${server.url}/#/inbox`);
     await tab.getByRole('button', { name: 'Approve', exact: true }).click();
     await tab.locator('.step .undo').waitFor();
@@ -216,7 +223,8 @@ describe('the inbox', () => {
     await operator.button('Sign out').click();
     await page.getByRole('alert').getByText('because you were signed out').waitFor();
     assert.equal(await page.locator('.decisions').count(), 0);
-    await new Promise((resolve) => { setTimeout(resolve, 6_000); }); // longer than a decision waits
+    await sendThem();
+    await new Promise((resolve) => { setTimeout(resolve, 1_000); }); // long enough for what should not happen
     assert.equal(await open(client), 1, 'it was sent');
   });
 
@@ -251,6 +259,7 @@ describe('the inbox', () => {
   test('decides 30 equal questions with four keys, and undoes them with one', async (t) => {
     const { operator, client, ask, page } = await asking(t);
     await ask(fleet(30));
+    const sendThem = await holdDecisions(page);
     await operator.enter();
     const keys = async (...all) => { for (const key of all) await page.keyboard.press(key); };
     await keys('g', 'i');
@@ -264,6 +273,7 @@ describe('the inbox', () => {
     await page.locator('.step').waitFor({ state: 'detached' });
     await keys('D');
     await heading.waitFor();
+    await sendThem();
     await keys('Enter');
     await page.locator('.notice').getByText('30 denied: Deploy').waitFor();
     assert.equal(await open(client), 0);

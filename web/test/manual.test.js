@@ -55,7 +55,8 @@ describe('the manual', () => {
     return { server, page, loaded };
   }
 
-  const title = (page) => page.getByRole('heading', { level: 1 }).textContent();
+  /** Waits until a page has this title. A press of a link or a key may return before the page is left. */
+  const titled = (page, name) => page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
 
   test('is accessible and fits at three widths and in two schemes', async (t) => {
     const { server, page } = await visit(t);
@@ -82,11 +83,11 @@ describe('the manual', () => {
     await page.getByRole('link', { name: 'Pages', exact: true }).click();
     await page.screenshot({ path: `${shots}manual-pages-390.png` });
     await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Thread', exact: true }).click();
-    assert.equal(await title(page), 'Thread');
+    await titled(page, 'Thread');
     await page.getByRole('link', { name: /^Next/ }).click();
-    assert.equal(await title(page), 'Run');
+    await titled(page, 'Run');
     await page.goto(`${server.url}/docs`);
-    assert.equal(await title(page), 'What Mailroom is');
+    await titled(page, 'What Mailroom is');
     assert.equal(page.url(), `${server.url}/docs/`);
     assert.ok(loaded.length > 10, `${loaded.length} files`);
     assert.deepEqual(loaded.filter((url) => !url.startsWith(`${server.url}/`)), []);
@@ -118,7 +119,7 @@ describe('the manual', () => {
     await options.first().waitFor();
     await page.keyboard.press('Enter');
     await page.waitForURL(`${server.url}/docs/reference/filters.html*`);
-    assert.equal(await title(page), 'Filters');
+    await titled(page, 'Filters');
   });
 
   test('answers the questions of newcomers in the first three results', async (t) => {

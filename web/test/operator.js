@@ -42,8 +42,13 @@ export class Operator {
     return this;
   }
 
+  /** Opens a page of the console, and waits until it is drawn in place of the one before. */
   async go(route) {
-    await this.page.evaluate((hash) => { location.hash = hash; }, `#/${route}`);
+    await this.page.evaluate((hash) => new Promise((drawn) => {
+      if (location.hash === hash) return drawn();
+      addEventListener('hashchange', () => drawn(), { once: true }); // after the console, which draws as it hears of it
+      location.hash = hash;
+    }), `#/${route}`);
     await this.page.locator('main h1').waitFor({ state: 'attached' });
   }
 
@@ -76,6 +81,30 @@ export function operators() {
   }
 
   return { visit, arrive };
+}
+
+/**
+ * Lets a page that is opened after this send no decision until the returned function was called: what a test does in the
+ * five seconds in which a decision can be undone takes longer on a busy machine.
+ */
+export async function holdDecisions(page) {
+  await page.addInitScript(() => {
+    const [start, stop] = [globalThis.setTimeout, globalThis.clearTimeout];
+    const held = new Map();
+    let holds = true;
+    let last = 0;
+    globalThis.setTimeout = (f, ms, ...rest) => {
+      if (!holds || ms !== 5_000) return start(f, ms, ...rest);
+      held.set(`held ${++last}`, () => f(...rest));
+      return `held ${last}`;
+    };
+    globalThis.clearTimeout = (id) => (held.delete(id) ? undefined : stop(id));
+    window.sendDecisions = () => {
+      holds = false;
+      for (const f of held.values()) start(f, 0);
+    };
+  });
+  return () => page.evaluate(() => window.sendDecisions());
 }
 
 /** Runs that completed, failed and wait. */

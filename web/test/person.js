@@ -62,6 +62,12 @@ export class Person {
     return this.page.locator('.message.assistant .body').last().textContent();
   }
 
+  /** Waits until the thread is idle, and the last reply has this text. */
+  replied(text) {
+    return this.see((wanted) => document.querySelector('#doing').textContent === '' && !document.querySelector('.live')
+      && [...document.querySelectorAll('.message.assistant .body')].at(-1)?.textContent === wanted, text);
+  }
+
   live() { return this.see(() => document.querySelector('#link').dataset.state === 'live'); }
 
   shown() { return this.page.locator('.message .body').allTextContents(); }
