@@ -154,6 +154,10 @@ type Send struct {
 	Timeout  time.Duration     `json:",omitempty"`
 	Options  json.RawMessage   `json:",omitempty"`
 	Metadata map[string]string `json:",omitempty"`
+	// Budget is the part of the budget of the run that the new run gets: it may use that much, and what it leaves comes
+	// back with its end. The parts of what the run has left must fit. A bound that is not given, and is one of the run's,
+	// is an equal share, among the sends of the step that give none, of half of what is left.
+	Budget Budget `json:",omitzero"`
 }
 
 // Effect names a side effect of a run.

@@ -44,7 +44,7 @@ type Run struct {
 	FirstSeq     int64 // seq of its first message
 
 	Status      Status
-	Stop        Reason    // ReasonCancelled, ReasonInterrupted or ReasonDeadline once it was asked to stop
+	Stop        Reason    // ReasonCancelled, ReasonInterrupted, ReasonDeadline or ReasonBudget once it was asked to stop
 	StopBy      string    // who asked it to stop
 	Scheduled   bool      `json:"Held"` // NotBefore is in the future; it has no place in the queue yet
 	NotBefore   time.Time // zero: no delay
@@ -89,7 +89,7 @@ type Run struct {
 
 	Reply  *string // text of its last complete public message
 	Error  *RunError
-	Reason Reason // why it was cancelled
+	Reason Reason // why it was cancelled, or ReasonBudget: it has completed with what it had when its budget was spent
 	// ErrorGroup is equal for failed runs whose errors differ only in ids, numbers, paths, addresses
 	// and quoted text. It is "" unless the run is failed, and if an older version failed it.
 	ErrorGroup string `json:",omitempty"`
@@ -138,6 +138,11 @@ type Run struct {
 	// a renewal first said so.
 	WaitsOn    string    `json:",omitempty"`
 	WaitsSince time.Time `json:",omitzero"`
+	// Turns is the number of steps that reported a usage.
+	Turns int64 `json:",omitempty"`
+	// Budget bounds what the run and the runs that it sends may use; nil: nothing does. Transitions replace it and never
+	// change what it points to.
+	Budget *RunBudget `json:",omitempty"`
 	// Labelled is the label that the summary of ended runs has of the run's last end.
 	Labelled Labelled `json:",omitzero"`
 

@@ -23,6 +23,7 @@ const (
 	ReasonInterrupted Reason = "interrupted"
 	ReasonRetracted   Reason = "retracted"
 	ReasonDeadline    Reason = "deadline" // its Deadline has passed
+	ReasonBudget      Reason = "budget"   // its Budget is spent; the stop ends the attempt, not the run
 
 	AnswerNone AnswerMode = ""     // not at all
 	AnswerWait AnswerMode = "wait" // as the answer of a ticket with the send's name

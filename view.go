@@ -32,6 +32,11 @@ type RunView struct {
 	Lost        int             // attempts lost with their worker
 	OutageSince time.Time       // since when its attempts end with ClassUnavailable; zero: the last one did not
 
+	// Budget is what the run may use, and BudgetLeft what was left of it at the last step. Both are nil if nothing
+	// bounds the run.
+	Budget     *Budget
+	BudgetLeft *Budget
+
 	Attempt int // number of this attempt, from 1
 	// Ends is when the time of this attempt is over. A Step with Extend moves it.
 	Ends time.Time
@@ -39,11 +44,15 @@ type RunView struct {
 
 // View returns what the run's agent sees of it, without Ends.
 func (r *Run) View() RunView {
-	return RunView{
+	v := RunView{
 		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: r.AgentVersion, SubmitKey: r.SubmitKey,
 		Parent: r.Parent, Origin: r.Origin, Mode: r.Mode, Priority: r.Priority, Options: r.Options,
 		Metadata: r.Metadata, FirstSeq: r.FirstSeq, CreatedAt: r.CreatedAt, NotBefore: r.NotBefore, Deadline: r.Deadline,
 		StartedAt: r.StartedAt, Checkpoint: r.Checkpoint, Asked: r.Asked, Failures: r.Failures, Lost: r.Lost,
-		OutageSince: r.OutageSince, Attempt: r.Attempt,
+		OutageSince: r.OutageSince, Attempt: r.Attempt, BudgetLeft: r.BudgetLeft(),
 	}
+	if r.Budget != nil {
+		v.Budget = &r.Budget.Limit
+	}
+	return v
 }

@@ -37,6 +37,7 @@ type ScheduleSpec struct {
 type PutSchedule struct {
 	Name string       `json:"name" minLength:"1" maxLength:"60" example:"report" doc:"Letters, digits, dots, hyphens, underscores."`
 	Spec ScheduleSpec `json:"spec" doc:"When it sends, what, and where to."`
+	Own  bool         `json:"own,omitempty" doc:"It is one of the 20 own schedules of spec.thread, and ends with that thread."`
 }
 
 // Schedule is a schedule and what has become of its messages.
@@ -92,4 +93,23 @@ type ScheduleResult struct {
 // PauseSchedule pauses a schedule.
 type PauseSchedule struct {
 	Note string `json:"note,omitempty" maxLength:"500" doc:"Why, for people."`
+}
+
+// OwnSchedules is the answer of a thread's own schedules to a request: the one that was made or cancelled, or all open
+// ones.
+type OwnSchedules struct {
+	Refused string        `json:"refused,omitempty" doc:"Why nothing was done."`
+	Items   []OwnSchedule `json:"items" doc:"The schedules, by number."`
+}
+
+// OwnSchedule is an open schedule of a thread, which its runs or the users of its chat have made.
+type OwnSchedule struct {
+	Number   int        `json:"number" doc:"Of the open ones of the thread, from 1; it is used again."`
+	Name     string     `json:"name" doc:"Unique in the thread; the number if none was given."`
+	Schedule string     `json:"schedule" doc:"Its name among all schedules of the owner."`
+	When     string     `json:"when,omitempty" doc:"Its times: cron, an interval, or one time."`
+	Zone     string     `json:"zone,omitempty" doc:"Time zone of cron."`
+	Text     string     `json:"text,omitempty" doc:"The first 200 characters of its message."`
+	NextAt   *time.Time `json:"next_at,omitempty" doc:"When the next message is sent."`
+	Paused   string     `json:"paused,omitempty" doc:"Why it is paused."`
 }

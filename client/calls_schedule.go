@@ -32,6 +32,19 @@ func (s Schedules) Put(ctx context.Context, name string, spec api.ScheduleSpec) 
 		body: api.PutSchedule{Name: name, Spec: spec}})
 }
 
+// PutOwn makes one of the own schedules of the thread spec.Thread, or changes the one of the name. The client must own
+// the thread. The name in the answer is the one that the other calls take.
+func (s Schedules) PutOwn(ctx context.Context, name string, spec api.ScheduleSpec) (api.ScheduleChanged, error) {
+	return ask[api.ScheduleChanged](ctx, s.c, request{method: http.MethodPost, path: "/v1/schedules",
+		body: api.PutSchedule{Name: name, Spec: spec, Own: true}})
+}
+
+// ListOwn returns the open own schedules of a thread.
+func (s Schedules) ListOwn(ctx context.Context, thread string) ([]api.Schedule, error) {
+	page, err := get[api.Page[api.Schedule]](ctx, s.c, "/v1/schedules", url.Values{"own": {thread}})
+	return page.Items, err
+}
+
 // Pause pauses a schedule.
 func (s Schedules) Pause(ctx context.Context, owner, name, note string) (api.ScheduleChanged, error) {
 	return s.post(ctx, owner, name, "pause", api.PauseSchedule{Note: note})

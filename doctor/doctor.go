@@ -40,12 +40,13 @@ const (
 	Partial Invariant = "partial" // only a running run has flushed text, in adjacent pieces
 	// a reservation row is in the log as open, and no other holds the same names
 	Reserve           = Invariant(fold.RuleReservation)
-	Owner   Invariant = "owner" // a thread has an owner, without which no caller can see it
-	Use     Invariant = "use"   // usage columns of threads and tokens match the rows
-	Count   Invariant = "count" // the store's counts and error groups match its rows
-	Limit   Invariant = "limit" // rows are within the limits of the system
-	File    Invariant = "file"  // the database file is intact; found by the store, not by Check
-	Lost    Invariant = "lost"  // the database has every acknowledged commit; found by the store
+	Owner   Invariant = "owner"  // a thread has an owner, without which no caller can see it
+	Use     Invariant = "use"    // usage columns of threads and tokens match the rows
+	Count   Invariant = "count"  // the store's counts and error groups match its rows
+	Budget  Invariant = "budget" // what a run has lent is what the open runs that it sent have of it
+	Limit   Invariant = "limit"  // rows are within the limits of the system
+	File    Invariant = "file"   // the database file is intact; found by the store, not by Check
+	Lost    Invariant = "lost"   // the database has every acknowledged commit; found by the store
 )
 
 // Finding is one violation. Thread, Run and Ticket are ids, or "" if the finding concerns none.

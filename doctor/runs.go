@@ -69,6 +69,9 @@ func (p *checker) run(r *mailroom.Run, pieces []store.Partial) error {
 	if err := p.waits(r); err != nil {
 		return err
 	}
+	if err := p.budget(r); err != nil {
+		return err
+	}
 	return p.caller(r)
 }
 

@@ -186,6 +186,16 @@ func runViolations() []violation {
 		{"time to spare without a claim", func(r *rows) { r.run("off").ClaimSpare = time.Second }, doctor.Limit, "1s to spare"},
 		{"a wait without a claim", func(r *rows) { r.run("off").WaitsOn = "tests" }, doctor.Limit, `says that it waits for "tests"`},
 		{"time overspent", func(r *rows) { r.run("now").ClaimSpare = -time.Second }, doctor.Limit, "its claim has -1s to spare"},
+		{"a part that was not lent", func(r *rows) {
+			r.run("q1").Budget = &mailroom.RunBudget{Lent: mailroom.Amounts{Turns: 3}}
+		}, doctor.Budget, "run q1 has lent 3 turns of its budget, the open runs that it sent have nothing"},
+		{"a part that did not come back", func(r *rows) {
+			r.run("done").Budget = &mailroom.RunBudget{Lender: "q1", Part: mailroom.Amounts{Turns: 3}}
+		}, doctor.Budget, "run done has ended, and has 3 turns of the budget of run q1"},
+		{"a part of nothing", func(r *rows) {
+			r.run("q2").Budget = &mailroom.RunBudget{Lender: "q1", Part: mailroom.Amounts{Turns: 3}}
+			r.run("q1").Budget = &mailroom.RunBudget{}
+		}, doctor.Budget, "run q2 has 3 turns of the budget of run q1, which has lent nothing"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
 	}
 }

@@ -125,7 +125,11 @@ func (c RunCompleted) AppendJSON(b []byte) []byte {
 	if c.Usage.Model != "" {
 		b = jsontext.AppendString(jsontext.AppendName(b, "model"), c.Usage.Model)
 	}
-	return append(b, '}', '}')
+	b = append(b, '}')
+	if c.Reason != "" {
+		b = jsontext.AppendString(jsontext.AppendName(b, "reason"), string(c.Reason))
+	}
+	return append(b, '}')
 }
 
 // MarshalJSON returns the JSON that AppendJSON writes.

@@ -41,6 +41,10 @@ const (
 	KindTicketDecided = "ticket.decided" // TicketDecision
 	KindTicketExpired = "ticket.expired" // TicketRef
 
+	KindBudgetLow    = "budget.low"    // BudgetState: 80 % are spent
+	KindBudgetSpent  = "budget.spent"  // BudgetState: the attempt is asked to stop
+	KindBudgetRaised = "budget.raised" // BudgetRaised
+
 	KindEffectIntended = "effect.intended" // Effect
 	KindEffectSettled  = "effect.settled"  // Effect
 	KindEffectUnknown  = "effect.unknown"  // Effect
@@ -118,10 +122,25 @@ type (
 		By     string          `json:"by"`
 		Forced bool            `json:"forced,omitempty"`
 	}
+	// RunCompleted has in Reason why the run ended before its agent was done: "budget", or "".
 	RunCompleted struct {
-		Reply *string        `json:"reply"`
-		Steps int            `json:"steps"`
-		Usage mailroom.Usage `json:"usage"`
+		Reply  *string         `json:"reply"`
+		Steps  int             `json:"steps"`
+		Usage  mailroom.Usage  `json:"usage"`
+		Reason mailroom.Reason `json:"reason,omitempty"`
+	}
+	// BudgetState is what became of the budget of a run when its Bound was reached: usd, tokens, turns, until, or lease.
+	BudgetState struct {
+		Bound  string           `json:"bound"`
+		Budget mailroom.Budget  `json:"budget"`
+		Spent  mailroom.Amounts `json:"spent"` // by the run, and by the runs that it sent and that have ended
+		Lent   mailroom.Amounts `json:"lent"`  // to runs that are open
+	}
+	// BudgetRaised is a raise of a budget, which someone has approved.
+	BudgetRaised struct {
+		By     string           `json:"by"`
+		Raise  mailroom.Amounts `json:"raise"`
+		Budget mailroom.Budget  `json:"budget"` // from now on
 	}
 	RunFailed struct {
 		Error    mailroom.RunError `json:"error"`
@@ -215,6 +234,7 @@ func Known(kind string) bool {
 	case KindMessage, KindMessageRead, KindEdited, KindRetracted,
 		KindQueued, KindStarted, KindResumed, KindRescheduled, KindStop, KindCompleted, KindFailed, KindCancelled, KindRetried, KindWaiting,
 		KindStep, KindToolStarted, KindToolDone, KindSend, KindTicketOpened, KindTicketDecided, KindTicketExpired,
+		KindBudgetLow, KindBudgetSpent, KindBudgetRaised,
 		KindEffectIntended, KindEffectSettled, KindEffectUnknown,
 		KindNotification, KindReserved, KindReleased, KindLapsed, KindChannel, KindAudit:
 		return true

@@ -69,9 +69,14 @@ func (tx *transaction) collect() *store.Changes {
 // runs that others wait for. The target threads may send in turn.
 func (tx *transaction) forward() error {
 	for i := 0; i < len(tx.rows.order); i++ {
-		sends, ended := tx.rows.order[i].Outbox.Take()
-		if len(sends)+len(ended) == 0 {
+		sends, leases, ended := tx.rows.order[i].Outbox.Take()
+		if len(sends)+len(leases)+len(ended) == 0 {
 			continue
+		}
+		for _, e := range leases {
+			if err := forwardLease(tx, e); err != nil {
+				return err
+			}
 		}
 		for _, in := range sends {
 			if err := tx.forwardSubmit(in); err != nil {
@@ -106,20 +111,33 @@ func (tx *transaction) forwardSubmit(in thread.Submit) error {
 }
 
 func (tx *transaction) forwardEnd(e thread.ChildEnd) error {
-	t, err := tx.rows.lock(e.Thread)
-	if err != nil {
-		return err
+	t, err := senderOf(tx, e.Thread, e.Run)
+	if err == nil {
+		t.OnChildEnd(e, tx.now())
 	}
-	if t.Run(e.Run) == nil {
-		if err := tx.rows.loadRuns(e.Run); err != nil {
-			return err
+	return err
+}
+
+func forwardLease(tx *transaction, e thread.LeaseEnd) error {
+	t, err := senderOf(tx, e.Thread, e.Run)
+	if err == nil {
+		thread.OnLeaseEnd(t, e, tx.now())
+	}
+	return err
+}
+
+// senderOf locks the thread of a run that has sent another one, and loads what the end of that one changes.
+func senderOf(tx *transaction, threadID, run string) (*thread.State, error) {
+	t, err := tx.rows.lock(threadID)
+	if err != nil {
+		return nil, err
+	}
+	if t.Run(run) == nil {
+		if err := tx.rows.loadRuns(run); err != nil {
+			return nil, err
 		}
 	}
-	if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
-		return err
-	}
-	t.OnChildEnd(e, tx.now())
-	return nil
+	return t, tx.rows.ensure(t, thread.ScopeHead)
 }
 
 // saveWorker writes the row of a worker.

@@ -295,7 +295,15 @@ func (m *model) answer(t *rapid.T, id string) {
 	switch k.Kind {
 	case mailroom.TicketChildren, mailroom.TicketTimer:
 		return
+	}
+	if k.State != mailroom.TicketOpen {
+		return // the answer before it has ended the run
+	}
+	switch k.Kind {
 	case mailroom.TicketApproval:
+		if strings.HasPrefix(k.Name, thread.BudgetTicket) { // a raise would have to be asked for again, as time passes
+			d.Verdict = mailroom.VerdictDeny
+		}
 	default:
 		d.Verdict, d.Answer = mailroom.VerdictAnswer, json.RawMessage(`"yes"`)
 	}

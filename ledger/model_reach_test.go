@@ -128,6 +128,7 @@ func coveredOperations() (names []string) {
 		"reserve, reserve: conflict, reserve: not_found, renew reservation, release reservation, release reservation: not_found",
 		"pause, resume, resume: conflict, cursor, cursor: conflict, take duty, take duty: lease_lost, release duty",
 		"record, entry audit",
+		"lent, entry budget.low, entry budget.spent, entry budget.raised, run completed budget",
 		"open, open: conflict, append entry, set quotas, set quotas: not_found, submit all, submit all: busy",
 		"entry send, entry step, entry ticket.decided, entry ticket.expired, entry tool.started, entry tool.finished, entry x.note",
 	} {

@@ -373,7 +373,11 @@ func (m *model) checkStarted(t *rapid.T, before contents, one thread.ClaimedRun,
 	default:
 		m.coverage["run of a session"]++
 	}
-	if c.Attempt != m.attempts[c.Run]+1 {
+	asked := 0 // a claim that finds the budget spent asks for a raise instead of starting the run
+	if one.Run.Budget != nil {
+		asked = one.Run.Budget.Asks
+	}
+	if c.Attempt <= m.attempts[c.Run] || c.Attempt > m.attempts[c.Run]+1+asked {
 		t.Fatalf("run %s is claimed at attempt %d after %d", c.Run, c.Attempt, m.attempts[c.Run])
 	}
 	m.attempts[c.Run] = c.Attempt
@@ -385,7 +389,7 @@ func (m *model) checkStarted(t *rapid.T, before contents, one thread.ClaimedRun,
 		t.Fatalf("claim %+v was returned, but the rows do not hold it", c)
 	}
 	row, now := before.Threads[c.Thread], m.clock.read()
-	if row.Current != "" && !m.endedOverdue(row.Current) {
+	if row.Current != "" && !m.endedOverdue(row.Current) && !m.endedUnraised(row.Current) {
 		r := before.Runs[c.Run]
 		fired := r != nil && r.Status == mailroom.StatusWaiting && !row.Due.At.IsZero() && !row.Due.At.After(now)
 		if row.Current != c.Run || !fired && (r.Status != mailroom.StatusQueued || r.AvailableAt.After(now)) {
@@ -427,6 +431,7 @@ func (m *model) checkCrashes(t *rapid.T, r *mailroom.Run) {
 func (m *model) check(t *rapid.T) {
 	m.checkTickets(t)
 	m.checkEnds(t)
+	m.checkBudgets(t)
 	m.checkLabels(t)
 	m.checkBlobs(t)
 	m.checkWaitsFor(t)

@@ -134,6 +134,7 @@ func setFlag(t *testing.T, name, value string) {
 type model struct {
 	*twin
 	*journal
+	budgets  *budgets
 	n        int // counter for names
 	workers  map[string]*worker
 	claims   []mailroom.Claim // all claims so far
@@ -160,7 +161,8 @@ type worker struct {
 func newModel(w *twin) *model {
 	return &model{
 		twin: w, journal: newJournal(), workers: map[string]*worker{}, keys: map[string]keyed{}, attempts: map[string]int{},
-		steps: map[mailroom.Claim]thread.StepCommit{}, handed: map[mailroom.Claim]int64{}, tokens: map[string]auth.Token{},
+		steps: map[mailroom.Claim]thread.StepCommit{}, handed: map[mailroom.Claim]int64{}, budgets: newBudgets(),
+		tokens: map[string]auth.Token{},
 	}
 }
 
@@ -261,6 +263,9 @@ func (m *model) submit(t *rapid.T) {
 	}
 	if chance(t, 15, "child") {
 		in.Parent = "elsewhere"
+	}
+	if in.NotBefore.IsZero() && m.n%2 == 0 { // no draw, as above
+		in.Budget = m.drawBudget()
 	}
 	if chance(t, 10, "options") {
 		in.Options = json.RawMessage(`{"depth": 1.50}`)
@@ -393,6 +398,7 @@ func (m *model) append(t *rapid.T) {
 	a.Step.NoProgress = chance(t, 20, "record")
 	// Not drawn: the histories of a seed stay as they are.
 	a.Step.Extend = []time.Duration{0, time.Second, 2 * time.Hour, 100 * time.Hour}[m.n%4]
+	a.Step.Usage = m.drawUsage(c)
 	if chance(t, 20, "noted") {
 		kind := one(t, []string{entry.KindToolStarted, entry.KindToolDone, "x.note"}, "kind")
 		a.Step.Entries = []mailroom.AgentEntry{{Kind: kind, Body: json.RawMessage(`{"call":"c1"}`)}}
@@ -414,6 +420,10 @@ func (m *model) append(t *rapid.T) {
 		}
 		if chance(t, 15, "later") && (send.Mode == "" || send.Mode == mailroom.ModeCollect) {
 			send.Delay = one(t, []time.Duration{time.Millisecond, time.Second, time.Hour}, "delay")
+		}
+		if m.n%4 == 0 {
+			send.Budget = m.drawBudget()
+			send.Budget.Until = time.Time{}
 		}
 		if chance(t, 15, "urgent") {
 			send.Priority = new(number(t, 0, 255, "priority"))
@@ -440,6 +450,9 @@ func (m *model) write(t *rapid.T, name string, a thread.StepCommit) {
 // checkTime checks what a step does to the time of its claim, which it may only spend.
 func (m *model) checkTime(t *rapid.T, was *mailroom.Run, a thread.StepCommit, left time.Duration, repeated bool) {
 	is, now := m.run(a.Run), m.after.Threads[a.Thread].UpdatedAt
+	if is.Stop != was.Stop {
+		return // its budget is spent: its grace begins
+	}
 	moved := is.ClaimEnds.Sub(was.ClaimEnds)
 	asks := a.Step.Extend > 0 && was.Stop == "" && !repeated
 	switch until := is.ClaimEnds.Add(-is.StopGrace); {

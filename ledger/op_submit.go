@@ -215,6 +215,9 @@ func (tx *transaction) countQueued(t *thread.State, limit int) (n int, err error
 // Append commits a durable step of a run, with its sends. A repeat of the same step returns the seq of the first
 // result.
 func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (thread.Appended, error) {
+	if err := ws.addressSchedules(ctx, &a); err != nil {
+		return thread.Appended{}, err
+	}
 	if err := a.Check(); err != nil {
 		return thread.Appended{}, err
 	}
@@ -234,6 +237,27 @@ func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (thread.Appen
 			out.Left = thread.TimeLeft(r, tx.now())
 		}
 		return out, nil
+	})
+}
+
+// addressSchedules gives the sends to the agent of schedules that name no thread their thread: the book of the run's
+// own thread. Its id has the owner, which agents do not know.
+func (ws Workers) addressSchedules(ctx context.Context, a *thread.StepCommit) error {
+	toBook := func(s mailroom.Send) bool { return s.Agent == reserved.Scheduler && strings.TrimSpace(s.Thread) == "" }
+	if !slices.ContainsFunc(a.Step.Sends, toBook) {
+		return nil
+	}
+	a.Step.Sends = slices.Clone(a.Step.Sends) // do not change the caller's slice
+	return ws.ledger.View(ctx, func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{a.Thread}})
+		for _, t := range rows {
+			for i := range a.Step.Sends {
+				if s := &a.Step.Sends[i]; toBook(*s) {
+					s.Thread = reserved.BookID(t.Owner, t.ID)
+				}
+			}
+		}
+		return err
 	})
 }
 
@@ -299,7 +323,18 @@ func (tx *transaction) makeSends(a *thread.StepCommit, from *thread.State) ([]th
 			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, at)
 		}
 	}
-	return sends, nil
+	return sends, lend(tx, a, from, sends, threads)
+}
+
+// lend gives the sends of a step their parts of the run's budget, except those that the run has made before.
+func lend(tx *transaction, a *thread.StepCommit, from *thread.State, sends []thread.Submit, threads []string) error {
+	r := from.Run(a.Run)
+	known := make([]bool, len(sends))
+	for i, in := range sends {
+		_, joined := r.Joined[a.Step.Sends[i].Name]
+		known[i] = joined || tx.rows.findRun(in.Run, threads) != ""
+	}
+	return thread.Lend(r, a.Step.Sends, sends, known)
 }
 
 func errSentElsewhere(name, run, thread string) error {

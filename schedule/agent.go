@@ -48,6 +48,9 @@ func New(l viewer, operator *auth.Token) *Agent { return &Agent{l, operator} }
 // schedule to itself. With each, the schedule accounts for all occurrences up to now and for all ends, so it does not
 // matter which comes first, or how late.
 func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
+	if reserved.IsBook(s.Run().Thread) {
+		return a.runBook(ctx, s)
+	}
 	t := &turn{agent: a, session: s, now: s.Run().NotBefore}
 	if now := time.Now().UTC(); now.After(t.now) {
 		t.now = now // else the clock of the server that made the run due is ahead
@@ -81,6 +84,7 @@ type turn struct {
 	now     time.Time
 	state   *plan.State              // nil: there is no schedule yet
 	gone    string                   // why the rights of the schedule have ended; "": they have not
+	orphan  bool                     // the thread that it belongs to was deleted
 	runs    map[string]*mailroom.Run // the open runs that exist, by id
 	moves   plan.Moves               // to commit
 	entries []mailroom.AgentEntry
@@ -88,23 +92,26 @@ type turn struct {
 
 // move changes the state. reply says, for people, why a command was not carried out.
 func (t *turn) move(ctx context.Context) (reply string, err error) {
-	if run := t.session.Run(); run.Origin.Via != reserved.ViaSchedule {
+	origin := t.session.Run().Origin
+	fromServer := origin.Via == reserved.ViaSchedule
+	byAgent := origin.Via == "run" && origin.Sender == reserved.Scheduler // a book, or the schedule itself
+	input, err := t.session.Input(ctx)
+	if err != nil {
+		return "", err
+	}
+	command, err := plan.ReadCommand(input)
+	switch {
+	case fromServer && err != nil:
+		return "", permanent(err)
+	case !fromServer && (!byAgent || err != nil):
 		t.account()
-		if run.Origin.Via != "run" && run.Origin.Via != "wake" {
+		if origin.Via != "run" && origin.Via != "wake" {
 			reply = "This thread belongs to a schedule. It is changed by the schedule's own commands and requests."
 		}
 		if t.state != nil {
 			t.moves.Add(t.state.Advance(t.now))
 		}
 		return reply, nil
-	}
-	input, err := t.session.Input(ctx)
-	if err != nil {
-		return "", err
-	}
-	command, err := plan.ReadCommand(input)
-	if err != nil {
-		return "", permanent(err)
 	}
 	// With set, resume and configure the schedule gets the rights of who asks. The last two also end the pause that
 	// follows from the end of its rights, so it is not paused for a moment.
@@ -134,7 +141,10 @@ func (t *turn) look(ctx context.Context) error {
 		return nil
 	}
 	return t.agent.ledger.View(ctx, func(r store.Reader) (err error) {
-		if t.gone, err = t.agent.rightsEnded(r, t.state, t.now); err == nil {
+		if t.gone, err = t.agent.rightsEnded(r, t.state, t.now); err != nil {
+			return err
+		}
+		if t.orphan, err = threadEnded(r, t.state.Own); err == nil {
 			t.runs, err = runsByID(r, t.state.OpenRuns())
 		}
 		return err
@@ -146,7 +156,10 @@ func (t *turn) account() {
 	if t.state == nil {
 		return
 	}
-	if t.gone != "" && t.state.Paused == nil {
+	if t.orphan && !t.state.Ended {
+		t.moves.Add(t.state.Close(t.now))
+	}
+	if t.gone != "" && t.state.Paused == nil && !t.state.Ended {
 		t.state.EndRights(t.gone, t.now)
 		t.add(kindPaused, t.state.Paused)
 	}
@@ -261,14 +274,18 @@ func (t *turn) logMoves() {
 // mayFire reports whether the first fire may be sent: a paused schedule, and one without rights, send nothing, except
 // that a person may trigger a paused one.
 func (t *turn) mayFire() bool {
-	return t.gone == "" && (t.state.Paused == nil || t.state.Due[0].Manual)
+	return !t.orphan && t.gone == "" && (t.state.Paused == nil || t.state.Due[0].Manual)
 }
 
 // sendDue sends what is due, each in a commit of its own.
 func (t *turn) sendDue(ctx context.Context) error {
 	for t.state != nil && len(t.state.Due) > 0 {
 		if !t.mayFire() {
-			t.moves.Add(t.state.Refuse(plan.SkipPaused, t.gone, t.now))
+			reason := plan.SkipPaused
+			if t.orphan {
+				reason = plan.SkipCancelled
+			}
+			t.moves.Add(t.state.Refuse(reason, t.gone, t.now))
 			if err := t.append(ctx, "skip", nil); err != nil {
 				return err
 			}

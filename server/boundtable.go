@@ -132,8 +132,8 @@ func boundsOfSchedules() boundTable {
 func boundsOfParameters() boundTable {
 	return boundTable{
 		"path.thread": byRule(mailroom.MaxThreadID), "path.run": maxChars(maxID), "path.message": maxChars(maxID),
-		"path.ticket": maxChars(maxID),
-		"path.agent":  maxChars(project.MaxName), "path.claim": maxChars(maxID), "path.worker": maxChars(maxID),
+		"path.ticket": maxChars(maxID), "query.own": byRule(mailroom.MaxThreadID),
+		"path.agent": maxChars(project.MaxName), "path.claim": maxChars(maxID), "path.worker": maxChars(maxID),
 		"path.reservation": maxChars(maxID),
 		"path.name":        maxChars(project.MaxName), "path.rule": maxChars(project.MaxName),
 		"path.subscription": maxChars(maxID), "path.channel": maxChars(project.MaxName), "path.user": maxChars(maxSender),

@@ -78,6 +78,13 @@ func (h *scheduleHandlers) put(ctx context.Context, in *putScheduleInput) (*body
 	if err := plan.CheckName(in.Body.Name); err != nil {
 		return nil, request.Locate("body.", err)
 	}
+	if in.Body.Own {
+		return h.putOwn(ctx, owner, &in.Body)
+	}
+	if reserved.IsOwnName(in.Body.Name) {
+		return nil, request.Invalid("body.name", "is taken by the own schedules of a thread: choose another one",
+			in.Body.Name)
+	}
 	spec, err := plan.ReadSpec(&in.Body.Spec, time.Now())
 	if err != nil {
 		return nil, request.Locate("body.spec.", err)
@@ -148,27 +155,12 @@ func (h *scheduleHandlers) do(
 		return nil, err
 	}
 	done := ledger.Action{Name: action, ObjectKind: "schedule", Object: name, Detail: map[string]string{"owner": owner}}
-	first := 0
-	out, err := h.messages.Submit(ledger.WithAction(ctx, &done), thread.Submit{
-		Thread: id, Agent: reserved.Scheduler, Messages: []thread.NewMessage{{Parts: parts}}, Sender: who.Name,
-		Owner: owner, By: who, ByServer: true, Priority: &first,
-		Origin: mailroom.Origin{Via: reserved.ViaSchedule, Sender: who.Name, RequestID: requestOf(ctx).id},
-	})
+	reply, _, err := h.carryOut(ledger.WithAction(ctx, &done), id, owner, parts)
 	if err != nil {
 		return nil, err
 	}
-	ended, err := h.runs.waitRun(ctx, &waitRunInput{RunPath: RunPath{Run: out.Run}, Timeout: h.within.String()})
-	if err != nil {
-		return nil, err
-	}
-	switch run := &ended.Body; {
-	case !run.Status.Finished():
-		return nil, &mailroom.Error{Code: mailroom.CodeUnavailable, RetryAfter: time.Second,
-			Message: "no server has carried the request out yet; one that runs the agent " + reserved.Scheduler + " will"}
-	case run.Error != nil:
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "the schedule was not changed: %s", run.Error.Message)
-	case run.Reply != nil && *run.Reply != "":
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "the schedule was not changed: %s", *run.Reply)
+	if reply != "" {
+		return nil, errNotChanged(reply)
 	}
 	state, err := h.read(ctx, id)
 	if err != nil {
@@ -176,6 +168,45 @@ func (h *scheduleHandlers) do(
 	}
 	shown := plan.Show(state, time.Now())
 	return &body[api.ScheduleChanged]{shown.Changed()}, nil
+}
+
+func errNotChanged(why string) error {
+	return mailroom.Errorf(mailroom.CodeConflict, "the schedule was not changed: %s", why)
+}
+
+// carryOut submits a command to the thread id, and returns its run with the reply.
+func (h *scheduleHandlers) carryOut(
+	ctx context.Context, id, owner string, parts []mailroom.Part,
+) (reply, run string, err error) {
+	who, first := requestOf(ctx).who, 0
+	out, err := h.messages.Submit(ctx, thread.Submit{
+		Thread: id, Agent: reserved.Scheduler, Messages: []thread.NewMessage{{Parts: parts}}, Sender: who.Name,
+		Owner: owner, By: who, ByServer: true, Priority: &first,
+		Origin: mailroom.Origin{Via: reserved.ViaSchedule, Sender: who.Name, RequestID: requestOf(ctx).id},
+	})
+	if err != nil {
+		return "", "", err
+	}
+	reply, err = h.await(ctx, out.Run)
+	return reply, out.Run, err
+}
+
+// await waits for the end of a run of the agent of schedules, and returns its reply.
+func (h *scheduleHandlers) await(ctx context.Context, id string) (reply string, err error) {
+	ended, err := h.runs.waitRun(ctx, &waitRunInput{RunPath: RunPath{Run: id}, Timeout: h.within.String()})
+	if err != nil {
+		return "", err
+	}
+	switch run := &ended.Body; {
+	case !run.Status.Finished():
+		return "", &mailroom.Error{Code: mailroom.CodeUnavailable, RetryAfter: time.Second,
+			Message: "no server has carried the request out yet; one that runs the agent " + reserved.Scheduler + " will"}
+	case run.Error != nil:
+		return "", errNotChanged(run.Error.Message)
+	case run.Reply != nil:
+		reply = *run.Reply
+	}
+	return reply, nil
 }
 
 // source returns the row of the owner's token, whose rights the schedule uses.
@@ -238,6 +269,7 @@ func (h *scheduleHandlers) get(ctx context.Context, in *getScheduleInput) (*body
 type listSchedulesInput struct {
 	Cursor string `query:"cursor" doc:"The next of the previous page."`
 	Owner  string `query:"owner" doc:"Token that owns them, * for all; another needs the scope admin."`
+	Own    string `query:"own" doc:"Thread: only the open ones that are its own, all of them."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Schedules of the page at most."`
 }
 
@@ -247,6 +279,9 @@ func (h *scheduleHandlers) list(
 	owner, err := scheduleOwner(ctx, in.Owner, false)
 	if err != nil {
 		return nil, err
+	}
+	if in.Own != "" {
+		return h.listOwn(ctx, in.Own)
 	}
 	prefix := reserved.ScheduleID(owner, "")
 	if owner == "*" {
@@ -265,7 +300,9 @@ func (h *scheduleHandlers) list(
 		rows = slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return !requestOf(ctx).who.CanSee(t) })
 		found, err := schedule.Read(rd, rows, time.Now())
 		for _, state := range found {
-			out.Items = append(out.Items, plan.Show(state, time.Now()))
+			if state.Own == nil || !state.Over() {
+				out.Items = append(out.Items, plan.Show(state, time.Now()))
+			}
 		}
 		return err
 	})

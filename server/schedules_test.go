@@ -174,6 +174,12 @@ func refusedSchedules(t *testing.T) (made []string) {
 		made = append(made, line)
 	}
 	want("list-schedules 403 forbidden", eve.call("GET /v1/schedules?owner=ann", ""))
+	const own = `{"name":"x","own":true,"spec":{"every":"1h","thread":"hers","text":"x"}}`
+	mustCall[api.Submitted](ann, "POST /v1/messages", `{"thread":"hers","agent":"echo","text":"hello"}`)
+	want("list-schedules 404 not_found", eve.call("GET /v1/schedules?own=hers", ""))
+	want("put-schedule 404 not_found", eve.call("POST /v1/schedules", own))
+	want("put-schedule 409 conflict", ann.call("POST /v1/schedules", strings.Replace(own,
+		`"every":"1h"`, `"cron":"0 0 31 2 *"`, 1)))
 	want("put-schedule 403 forbidden", limited.call("POST /v1/schedules", hers))
 	want("put-schedule 413 too_large", ann.call("POST /v1/schedules",
 		`{"name":"x","spec":{"every":"1h","text":"`+strings.Repeat("x", 9000)+`"}}`))
@@ -205,4 +211,38 @@ func refusedSchedules(t *testing.T) (made []string) {
 		t.Errorf("got %s, want %s", got.body, toFile)
 	}
 	return made
+}
+
+func TestTheOwnSchedulesOfAThread(t *testing.T) {
+	f := startScheduling(t)
+	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
+	eve := f.withToken(f.createToken("eve", "", scopesWithout("")...))
+	mustCall[api.Submitted](ann, "POST /v1/messages", `{"thread":"hers","agent":"echo","text":"hello"}`)
+	const body = `{"name":"check","own":true,"spec":{"at":"2h","thread":"hers","text":"look"}}`
+	made := mustCall[api.ScheduleChanged](ann, "POST /v1/schedules", body)
+	again := mustCall[api.ScheduleChanged](ann, "POST /v1/schedules", strings.Replace(body, "2h", "3h", 1))
+	if made.NextAt == nil || again.Name != made.Name || !strings.HasSuffix(made.Name, ".1") ||
+		again.NextAt.Sub(*made.NextAt) < 50*time.Minute {
+		t.Errorf("made %+v, changed %+v", made, again)
+	}
+	f.wantCode("a thread of another token", eve.call("POST /v1/schedules", body), 404, mailroom.CodeNotFound)
+	f.wantCode("an admin", f.call("POST /v1/schedules", body), 403, mailroom.CodeForbidden)
+	f.wantCode("its list", eve.call("GET /v1/schedules?own=hers", ""), 404, mailroom.CodeNotFound)
+	f.wantCode("a name of a book", ann.call("POST /v1/schedules",
+		strings.Replace(strings.Replace(body, `"own":true,`, "", 1), "check", made.Name, 1)), 422, mailroom.CodeInvalid)
+	f.wantCode("a refusal", ann.call("POST /v1/schedules", strings.Replace(body, `"at":"2h"`, `"cron":"0 0 31 2 *"`, 1)),
+		409, mailroom.CodeConflict)
+	for _, list := range []string{"GET /v1/schedules?own=hers", "GET /v1/schedules"} {
+		got := mustCall[api.Page[api.Schedule]](ann, list, "")
+		if len(got.Items) != 1 || got.Items[0].Name != made.Name || got.Items[0].Spec.Thread != "hers" {
+			t.Errorf("%s: %+v", list, got)
+		}
+	}
+	if got := ann.call("DELETE /v1/schedules/"+made.Name, ""); got.status >= 300 {
+		t.Error(got.body)
+	}
+	if got := mustCall[api.Page[api.Schedule]](ann, "GET /v1/schedules?own=hers", ""); len(got.Items) != 0 {
+		t.Errorf("after its deletion: %+v", got)
+	}
+	mustCall[api.ScheduleChanged](ann, "POST /v1/schedules", body) // its number is free
 }

@@ -66,7 +66,9 @@ type Submitted struct {
 	Status      mailroom.Status `json:"status" doc:"Status of the run at the time of the answer."`
 	Disposition Disposition     `json:"disposition" doc:"A new run is queued; else steered or collected into a run, resumed, or duplicate."`
 	Superseded  []string        `json:"superseded" doc:"Ids of the unstarted runs that the mode interrupt or latest cancelled; empty: none."`
-	Stopping    *string         `json:"stopping" doc:"With interrupt: id of the running run that was asked to stop; else null."`
+	// Lent is the part of the budget of the run that sent the messages that the new run got. It is not stored.
+	Lent     mailroom.Amounts `json:"-"`
+	Stopping *string          `json:"stopping" doc:"With interrupt: id of the running run that was asked to stop; else null."`
 }
 
 // Disposition says what the server did with the messages of a submit.

@@ -46,6 +46,9 @@ func checkAsks(asks []mailroom.Ask) error {
 		if asks[i].Kind == mailroom.TicketChildren {
 			return check.Invalid("tickets", "of kind children are opened by a send with answer wait", asks[i].Name)
 		}
+		if isBudgetTicket(&mailroom.Ticket{Name: asks[i].Name}) {
+			return check.Invalid("tickets", "have a name that is reserved for the budget of the run", asks[i].Name)
+		}
 		if err := CheckAsk(&asks[i]); err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ func (in *Submit) Check() error {
 	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
 	for _, check := range []func() error{
 		in.checkNames, in.checkOptions, in.checkMode, in.checkJoin, in.checkMessages, in.checkChannel,
+		func() error { return checkBudget(&in.Budget) },
 	} {
 		if err := check(); err != nil {
 			return err

@@ -61,6 +61,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 		r.ClaimSpare = max(0, by.Longest-by.Limit)
 	}
 	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
+	boundClaim(r)
 	setRetry(r, by.Retry.Over(retry.Default()))
 	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
 	t.known.takeInputText(r)
@@ -68,6 +69,11 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	t.append(kind, r, now, body)
 	t.Attempts.start(r, since, now)
 	t.note(r, now)
+	if r.OverBudget(now) != "" { // an attempt could do nothing
+		t.Attempts.end(r, OutcomePark, "")
+		askRaise(t, r, now)
+		r = nil
+	}
 	t.schedule(now)
 	return r
 }

@@ -36,17 +36,24 @@ func (t *State) Decide(d Decision, now time.Time) (*mailroom.Ticket, error) {
 }
 
 func (t *State) decide(k *mailroom.Ticket, d Decision, now time.Time) {
+	r := t.Run(k.Run)
+	recordDecision(t, r, k, d, now)
+	if isBudgetTicket(k) && r.Budget != nil {
+		decideBudget(t, r, k, now)
+	}
+	if r.Status == mailroom.StatusWaiting && t.Tickets.waitEnded(r) {
+		t.requeue(r, now)
+	}
+}
+
+func recordDecision(t *State, r *mailroom.Run, k *mailroom.Ticket, d Decision, now time.Time) {
 	k.State, k.Decision, k.Answer, k.Reason, k.DecidedBy = mailroom.TicketDecided, d.Verdict, d.Answer, d.Reason, d.By
 	at := now
 	k.DecidedAt = &at
 	t.Tickets.touch(k)
-	r := t.Run(k.Run)
 	t.append(entry.KindTicketDecided, r, now, entry.TicketDecision{
 		Ticket: k.ID, Decision: k.Decision, Answer: k.Answer, Reason: k.Reason, DecidedBy: k.DecidedBy,
 	})
-	if r.Status == mailroom.StatusWaiting && t.Tickets.waitEnded(r) {
-		t.requeue(r, now)
-	}
 }
 
 // expireTickets expires the due tickets of the parked run, and requeues the run if its wait has
@@ -58,6 +65,10 @@ func (t *State) expireTickets(now time.Time) {
 	}
 	for _, k := range t.Tickets.expire(r.ID, now) {
 		t.append(entry.KindTicketExpired, r, now, entry.TicketRef{Ticket: k.ID})
+		if isBudgetTicket(k) {
+			t.finish(r, spent(r), now) // it waits for nothing else
+			return
+		}
 	}
 	if t.Tickets.waitEnded(r) {
 		t.requeue(r, now)

@@ -53,7 +53,7 @@ func stopped(r *mailroom.Run, forced bool) ending {
 func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	r.Status, r.FinishedAt, r.LastError = e.status, now, nil
 	switch e.status {
-	case mailroom.StatusCancelled:
+	case mailroom.StatusCancelled, mailroom.StatusCompleted:
 		r.Reason = e.reason
 	case mailroom.StatusFailed:
 		r.Error, r.ErrorGroup = e.err, ErrorGroup(cmp.Or(e.err.Message, string(e.err.Class)))
@@ -65,6 +65,7 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	seq := t.append(e.kind, r, now, e.body)
 	t.Tickets.void(r.ID)
 	t.Outbox.reportEnd(&t.Thread, r, seq)
+	returnLease(t, r)
 	r.Wait, r.Resumes, r.InputText = nil, false, ""
 	for _, own := range detachSteers(r, now, func(*mailroom.Run) bool { return true }) {
 		t.touchRun(own)

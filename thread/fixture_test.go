@@ -160,7 +160,7 @@ func (w *fixture) apply(load func() *thread.State, f func(*thread.State) error) 
 		row.Key = 1
 		w.asks[k.ID] = &row
 	}
-	sends, ends := l.Outbox.Take()
+	sends, _, ends := l.Outbox.Take()
 	w.sent, w.ends = append(w.sent, sends...), append(w.ends, ends...)
 	for _, id := range c.DropPartials {
 		delete(w.part, id)

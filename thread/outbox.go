@@ -27,14 +27,16 @@ type ChildEnd struct {
 // runs that other runs wait for.
 type Outbox struct {
 	submits []Submit
+	leases  []LeaseEnd
 	ended   []ChildEnd
 }
 
-// Take returns and clears the content. The caller must commit it in the same transaction.
-func (o *Outbox) Take() (submits []Submit, ended []ChildEnd) {
-	submits, ended = o.submits, o.ended
+// Take returns and clears the content. The caller must commit it in the same transaction: first the ends of leases,
+// so that a run which goes on has what came back.
+func (o *Outbox) Take() (submits []Submit, leases []LeaseEnd, ended []ChildEnd) {
+	submits, leases, ended = o.submits, o.leases, o.ended
 	*o = Outbox{}
-	return submits, ended
+	return submits, leases, ended
 }
 
 // deliver sends the content of entry seq of run r to the thread in DeliverTo.
@@ -91,6 +93,7 @@ func (o *Outbox) reportEnd(from *mailroom.Thread, r *mailroom.Run, seq int64) {
 			Messages: []NewMessage{{Parts: []mailroom.Part{{Type: "data", Data: endReport(r)}},
 				Visibility: mailroom.VisibleInternal}},
 			Sender: r.Agent, Owner: from.Owner, Origin: mailroom.Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
+			lease: heir(r),
 		})
 	}
 }

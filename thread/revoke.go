@@ -82,10 +82,16 @@ func (t *State) Revoke(in Revoke, now time.Time) bool {
 	t.Attempts.end(r, in.outcome(), in.class())
 	t.promote(now)
 	t.appendMessage(r, in.Text, mailroom.VisibleAll, true, now)
-	if r.Stop != "" {
+	switch {
+	case endedByBudget(r, now) && in.Cause == RevokeOverdue:
+		askRaise(t, r, now)
+	case r.Stop == mailroom.ReasonBudget:
+		r.Stop = "" // the next claim asks for a raise
+		t.follow(r, in.followUp(r, now), now)
+	case r.Stop != "":
 		forced := in.Cause == RevokeOverdue // the worker had its time to stop
 		t.finish(r, stopped(r, forced), now)
-	} else {
+	default:
 		t.follow(r, in.followUp(r, now), now)
 	}
 	t.schedule(now)

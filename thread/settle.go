@@ -132,15 +132,19 @@ func (t *State) Settle(s *Settle, now time.Time) (*mailroom.Run, error) {
 	case s.Outcome == OutcomeComplete:
 		r.Progress = 1
 		t.finish(r, completed(r), now)
-	case r.Stop != "":
+	case r.Stop != "" && r.Stop != mailroom.ReasonBudget:
 		t.finish(r, stopped(r, s.Forced), now)
 	case s.Outcome == OutcomePark:
+		r.Stop = "" // the run asks for a raise when its wait has ended, if it still has to
 		t.park(r, s, now)
+	case endedByBudget(r, now) && class != mailroom.ClassPermanent:
+		askRaise(t, r, now)
 	case s.Outcome == OutcomeRelease && mayPass(t, r, s.GiveWay):
 		giveWay(t, r, s.GiveWay, now)
 	case s.Outcome == OutcomeRelease:
 		t.follow(r, afterRelease(r, s.Entered, now), now)
 	default:
+		r.Stop = ""
 		t.follow(r, afterFailure(r, s.Failure, s.Jitter, now), now)
 	}
 	r.LastStep = mailroom.StepMark{Attempt: s.Attempt, Step: s.Number, Digest: s.sum, Seq: t.LastSeq}

@@ -51,6 +51,10 @@ func checkSteer(r *mailroom.Run, in *Submit) error {
 // the place of their submission.
 func (s *submission) steer(c *mailroom.Run) store.Submitted {
 	own := s.newRun()
+	if own.Budget != nil && own.Budget.Lender != "" {
+		// The sender has lent nothing to a run that may never be. If it becomes one, it asks first.
+		own.Budget = &mailroom.RunBudget{Limit: own.Budget.Limit, Grant: own.Budget.Grant, Closed: true}
+	}
 	s.appendMessages(own, c.ID)
 	last := own.Inputs[len(own.Inputs)-1]
 	for i, input := range own.Inputs {

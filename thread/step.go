@@ -140,6 +140,9 @@ func (a *StepCommit) checkSends() error {
 		if err := checkSend(s); err != nil {
 			return err
 		}
+		if err := checkBudget(&in.Budget); err != nil {
+			return err
+		}
 		if err := in.Check(); err != nil {
 			return err
 		}
@@ -300,6 +303,8 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 	}
 	applyStep(&t.Thread, r, &a.Step)
 	t.Attempts.use(r, a)
+	lent(t, r, sent)
+	spend(t, r, a.Step.Usage, now)
 	writeBlobs(t, r, a.Blobs, now)
 	if a.Step.State != nil {
 		keepSession(&t.Thread, r.Agent, a.Node)
@@ -388,7 +393,7 @@ func submitOf(s mailroom.Send, run string) Submit {
 	return Submit{
 		Thread: target, Run: id, Messages: []NewMessage{{Parts: s.Parts}}, Agent: s.Agent, Key: key, Parent: run,
 		Mode: s.Mode, Priority: s.Priority, NotBefore: s.NotBefore, Deadline: s.Deadline, Timeout: s.Timeout,
-		Options: s.Options, Metadata: s.Metadata,
+		Options: s.Options, Metadata: s.Metadata, Budget: s.Budget,
 	}
 }
 
@@ -405,6 +410,9 @@ func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.S
 		lineage = r.Lineage // the timer of a schedule goes on for years
 		in.MaxCrashes = new(int)
 		*in.MaxCrashes = mailroom.MaxLost
+	}
+	if reserved.IsBook(from.ID) {
+		lineage = nil // a thread that schedules a message in each of its runs goes on for years too
 	}
 	in.From = &Descent{Thread: from.ID, Lineage: lineage}
 	if s.Answer != mailroom.AnswerNone {

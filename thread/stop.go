@@ -65,16 +65,21 @@ func (t *State) stopCurrent(why mailroom.Reason, by string, now time.Time) *stri
 		t.finish(r, stopped(r, false), now)
 		return nil
 	}
-	if r.Stop == "" {
+	if r.Stop == "" || r.Stop == mailroom.ReasonBudget { // what was asked to stop for its budget now ends
 		r.Stop, r.StopBy = why, by
-		if ends := now.Add(r.StopGrace); r.StopGrace > 0 && (r.ClaimEnds.IsZero() || ends.Before(r.ClaimEnds)) {
-			r.ClaimEnds = ends
-		}
+		boundByGrace(r, now)
 		t.touchRun(r)
 		t.append(entry.KindStop, r, now, entry.RunStop{Reason: why, By: by})
 	}
 	id := r.ID
 	return &id
+}
+
+// boundByGrace ends the claim of a run that is asked to stop after its grace.
+func boundByGrace(r *mailroom.Run, now time.Time) {
+	if ends := now.Add(r.StopGrace); r.StopGrace > 0 && (r.ClaimEnds.IsZero() || ends.Before(r.ClaimEnds)) {
+		r.ClaimEnds = ends
+	}
 }
 
 // supersede cancels the runs that the function these selects and that never started. It returns their ids.

@@ -32,6 +32,9 @@ func (s *submission) check() error {
 	if _, err := s.deadline(); err != nil {
 		return err
 	}
+	if _, err := s.budget(); err != nil {
+		return err
+	}
 	t := s.t
 	if n := s.found.Queued + unreadSteers(t.current()); s.found.MaxQueued > 0 && n >= s.found.MaxQueued && s.growsQueue() {
 		return errRateLimited("queue of thread %q is full with %d runs", t.ID, n)
@@ -237,6 +240,7 @@ func (s *submission) newRun() *mailroom.Run {
 		Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now, FirstSeq: t.LastSeq + 1,
 	}
 	r.Deadline, _ = s.deadline() // checked before
+	r.Budget, _ = s.budget()     // too
 	if in.From != nil {
 		r.Caller, r.Lineage = in.From.Caller, in.From.Lineage
 	}

@@ -52,6 +52,7 @@ type Submit struct {
 	// is set. They are those of the run that the submit creates, if it creates one.
 	Deadline time.Time
 	Timeout  time.Duration
+	Budget   mailroom.Budget // of the run that the submit creates, see Run.Budget; zero: none
 	// NoRetry fails the run on any error of its agent, outages included. A lost claim is still
 	// retried.
 	NoRetry  bool
@@ -68,6 +69,8 @@ type Submit struct {
 	MustDeliver bool
 	Cursor      *store.Cursor // moves with the submit, even for a repeat
 
+	// lease is the budget of a run that another one sends, which lends it, see [Lend]; nil: Budget says it.
+	lease    *mailroom.RunBudget
 	sum      string   // digest, set by Check
 	verdicts []string // of the Decisions, see [Decision.verdict], set by Check
 }
@@ -138,6 +141,9 @@ func (in *Submit) Scope(t *mailroom.Thread, now time.Time) Scope {
 	if !t.HeldAt.IsZero() && !t.HeldAt.After(now.Add(mailroom.MaxJoin)) {
 		return ScopeJoin
 	}
+	if len(in.Decisions) > 0 {
+		return ScopeHead // one of them may end the current run
+	}
 	if t.Current != "" || !t.Due.At.IsZero() && t.HeldAt.IsZero() && in.NotBefore.IsZero() && in.Join == 0 {
 		return ScopeRow // the row has the head of the queue
 	}
@@ -176,6 +182,9 @@ func (t *State) Submit(in Submit, found Resolved, now time.Time) (store.Submitte
 	out := s.apply()
 	t.schedule(now)
 	t.Keys.Record(in.Key, in.sum, out)
+	if out.Disposition == store.DispositionQueued && in.lease != nil {
+		out.Lent = in.lease.Part
+	}
 	return out, nil
 }
 

@@ -104,6 +104,8 @@ func (s *submission) checkCreate() error {
 		return errNoThread(id)
 	case s.ofServer() && reserved.ForServer(id) && s.in.Owner == reserved.Owner(id):
 		return nil
+	case s.in.From != nil && reserved.MayOpen(s.in.From.Thread, s.in.Owner, id):
+		return nil
 	case reserved.ForServer(id), !s.ofServer() && !by.Has(auth.PermissionAdmin):
 		if err := checkReserved(id, s.found.Reserved); err != nil {
 			return err

@@ -64,8 +64,8 @@ func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken
 	}
 	o := clientDialer{con: &own, ownToken: ownToken}
 	s := mcp.New(mcp.Options{
-		Thread: thread, Version: version.Read().Version, Dial: o.dial, RetryUnavailable: true,
-		Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
+		Thread: thread, Own: con.Env("MAILROOM_THREAD"), Version: version.Read().Version, Dial: o.dial,
+		RetryUnavailable: true, Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
 	})
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {

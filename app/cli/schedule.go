@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -49,6 +50,7 @@ const when = `WHEN is one of:
 func scheduleAddCommand(con *command.Console) *cobra.Command {
 	var spec api.ScheduleSpec
 	var name string
+	var own bool
 	pauseAfter := plan.DefaultPauseAfter
 	cmd := &cobra.Command{
 		Use:   "add WHEN TEXT",
@@ -64,6 +66,7 @@ func scheduleAddCommand(con *command.Console) *cobra.Command {
 	f.StringVar(&name, "name", "", "name of the schedule (default: the first words of TEXT)")
 	f.StringVar(&spec.Agent, "agent", "", "agent that gets the message (default: that of the thread)")
 	f.StringVar(&spec.Thread, "thread", "", "thread that gets the message (default: a new one each time)")
+	f.BoolVar(&own, "own", false, "one of the 20 own schedules of --thread (default $MAILROOM_THREAD), which ends with it")
 	f.StringVar(&spec.Zone, "zone", "", "time zone of cron, such as Europe/Berlin (default: this machine's, else UTC)")
 	f.StringVar(&spec.Busy, "busy", "", "if other work keeps the thread busy: queue, steer or skip (default queue)")
 	f.StringVar(&spec.Overlap, "overlap", "", "if a run of the schedule is open: skip, one or all (default skip)")
@@ -83,7 +86,11 @@ func scheduleAddCommand(con *command.Console) *cobra.Command {
 		if _, err := plan.ReadSpec(&spec, time.Now()); err != nil { // with the words of this command
 			return command.UsageErrorf(cmd, "%v", err)
 		}
-		made, err := c.Schedules.Put(cmd.Context(), cmp.Or(name, nameOf(spec.Text)), spec)
+		save := c.Schedules.Put
+		if own {
+			save, spec.Thread = c.Schedules.PutOwn, cmp.Or(spec.Thread, con.Env("MAILROOM_THREAD"))
+		}
+		made, err := save(cmd.Context(), cmp.Or(name, nameOf(spec.Text)), spec)
 		if err != nil {
 			return err
 		}
@@ -162,6 +169,7 @@ func nameOf(text string) string {
 
 func scheduleListCommand(con *command.Console) *cobra.Command {
 	var all bool
+	var thread string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List schedules",
@@ -171,12 +179,13 @@ func scheduleListCommand(con *command.Console) *cobra.Command {
 	}
 	output := command.ListFormatFlag(cmd, false)
 	cmd.Flags().BoolVar(&all, "all-owners", false, "also the schedules of other tokens; needs the scope admin")
+	cmd.Flags().StringVar(&thread, "own", "", "only the own schedules of this `THREAD`")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		owner := ""
 		if all {
 			owner = "*"
 		}
-		items, err := c.Schedules.List(cmd.Context(), owner)
+		items, err := listSchedules(cmd.Context(), c, owner, thread)
 		if err != nil {
 			return err
 		}
@@ -202,6 +211,14 @@ func scheduleListCommand(con *command.Console) *cobra.Command {
 		}
 		return con.PrintList(rows, nil, `no schedules: make one with mailroom schedule add "0 7 * * 1-5" TEXT`)
 	})
+}
+
+// listSchedules returns the schedules of an owner or, if thread is not "", the own ones of a thread.
+func listSchedules(ctx context.Context, c *client.Client, owner, thread string) ([]api.Schedule, error) {
+	if thread != "" {
+		return c.Schedules.ListOwn(ctx, thread)
+	}
+	return c.Schedules.List(ctx, owner)
 }
 
 // timesOf formats the times of a schedule.

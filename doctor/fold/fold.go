@@ -138,6 +138,11 @@ func (l *Log) runEntry(e mailroom.Entry, r *Run) {
 		l.rescheduled(e, r)
 	case entry.KindWaiting:
 		l.transition(e, r, StateWaiting, StateRunning)
+		r.Stop = ""
+	case entry.KindBudgetSpent:
+		l.transition(e, r, StateRunning, StateRunning)
+		r.Stop = mailroom.ReasonBudget
+	case entry.KindBudgetLow, entry.KindBudgetRaised: // also while the run waits
 	case entry.KindStop:
 		var body entry.RunStop
 		l.decode(e, &body)

@@ -184,6 +184,9 @@ func (l *Log) started(e mailroom.Entry, r *Run) {
 func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 	var body entry.RunRescheduled
 	l.decode(e, &body)
+	if r.Stop == mailroom.ReasonBudget {
+		r.Stop = "" // the next claim asks for a raise
+	}
 	if r.Stop != "" {
 		l.bad(RuleTransition, e.Run, "entry %d reschedules run %s, which was asked to stop", e.Seq, e.Run)
 	}
@@ -231,7 +234,12 @@ func (l *Log) ended(e mailroom.Entry, r *Run) {
 	case entry.KindCompleted:
 		var body entry.RunCompleted
 		l.decode(e, &body)
-		l.transition(e, r, StateCompleted, StateRunning)
+		from := []State{StateRunning}
+		if body.Reason == mailroom.ReasonBudget { // its budget was not raised
+			from = []State{StateWaiting}
+		}
+		r.Parked = r.State == StateWaiting
+		l.transition(e, r, StateCompleted, from...)
 		r.End = l.Hash(Completion(body.Reply, body.Steps))
 	case entry.KindFailed:
 		var body entry.RunFailed

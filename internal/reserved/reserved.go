@@ -4,7 +4,10 @@
 package reserved
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -120,6 +123,35 @@ func SchedulePlace(id string) (owner, name string) {
 		return owner, name
 	}
 	return operator, ""
+}
+
+// ownMark begins the names of what the schedules of one thread have. No request can choose such a name.
+const ownMark = "of."
+
+// BookID returns the id of the thread that keeps the schedules of a thread, with which the thread's own runs and the
+// users of its chat send messages to it later.
+func BookID(owner, thread string) string {
+	sum := sha256.Sum256([]byte(thread)) // an id may have characters that no name of a schedule has
+	return ScheduleID(owner, ownMark+hex.EncodeToString(sum[:8]))
+}
+
+// IsBook reports whether an id is one of [BookID].
+func IsBook(id string) bool {
+	_, name := SchedulePlace(id)
+	rest, ok := strings.CutPrefix(name, ownMark)
+	return ok && !strings.Contains(rest, ".")
+}
+
+// OwnScheduleID returns the id of the schedule with a number in a book.
+func OwnScheduleID(book string, number int) string { return book + "." + strconv.Itoa(number) }
+
+// IsOwnName reports whether a name belongs to a book or to a schedule in it.
+func IsOwnName(name string) bool { return strings.HasPrefix(name, ownMark) }
+
+// MayOpen reports whether a run in the thread from may create the thread id: the book of its own thread, and from
+// there the schedules in it. owner is the owner of both.
+func MayOpen(from, owner, id string) bool {
+	return id == BookID(owner, from) || IsBook(from) && strings.HasPrefix(id, from+".") && Owner(from) == owner
 }
 
 // Agent returns the only agent that may run in a thread, or "" if any agent may. A message to such a thread reaches

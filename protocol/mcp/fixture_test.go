@@ -20,8 +20,10 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/engine"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/protocol/mcp"
+	"mailroom/schedule"
 	"mailroom/server"
 	"mailroom/store/memory"
 	"mailroom/stream"
@@ -49,7 +51,7 @@ func open(t *testing.T) *fixture {
 	})
 	agents := map[string]engine.Agent{
 		"echo": {Agent: builtin.NewEcho(0)}, "inbox": {Agent: inbox.New()}, "mailbox": {Agent: inbox.New()},
-		"asker": {Agent: ask},
+		"asker": {Agent: ask}, reserved.Scheduler: {Agent: schedule.New(l, auth.NewOperator(operator))},
 	}
 	e := engine.New(l.Workers(), b, engine.Options{Local: true, Agents: agents})
 	srv := server.New(server.Options{
@@ -64,6 +66,7 @@ func open(t *testing.T) *fixture {
 				return server.AgentInfo{Kind: name}
 			},
 		},
+		Limits: server.Limits{Commands: time.Minute},
 		Parts: server.Parts{Protocols: map[string]server.Protocol{"POST /mcp": {
 			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools",
 			Serve: mcp.Handler("test", nil),

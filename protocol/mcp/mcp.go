@@ -40,7 +40,9 @@ const (
 // Options configure the tools.
 type Options struct {
 	// Thread is the id of the inbox. It is created at first use.
-	Thread  string
+	Thread string
+	// Own is the thread whose own schedules the tools make; "" is Thread.
+	Own     string
 	Version string
 	// Dial returns the client that one call of a tool uses.
 	Dial func() (*client.Client, error)
@@ -55,7 +57,8 @@ type Options struct {
 
 const instructions = `Your mailbox. wait_for_message returns the message at its head and leaves it there; when you have
 handled it, remove it with inbox_pop, or you will receive it again. send_message_to_user writes to the conversation
-of your inbox; delegate_task gives a task to another agent or thread, whose result arrives as a message.`
+of your inbox; delegate_task gives a task to another agent or thread, whose result arrives as a message;
+schedule_message sends a message to yourself later.`
 
 // New returns a server with the tools.
 func New(o Options) *sdk.Server {
@@ -70,6 +73,7 @@ func New(o Options) *sdk.Server {
 	t := &tools{o}
 	t.addInboxTools(s)
 	t.addOperations(s)
+	t.addSchedules(s)
 	return s
 }
 

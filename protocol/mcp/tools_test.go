@@ -45,8 +45,8 @@ func TestAllToolsAreOffered(t *testing.T) {
 		}
 		slices.Sort(names)
 		want := []string{
-			"cancel_run", "decide", "delegate_task", "get_run", "inbox_peek", "inbox_pop", "list_tickets",
-			"send_message_to_user", "submit_message", "wait_for_message",
+			"cancel_run", "cancel_schedule", "decide", "delegate_task", "get_run", "inbox_peek", "inbox_pop",
+			"list_schedules", "list_tickets", "schedule_message", "send_message_to_user", "submit_message", "wait_for_message",
 		}
 		if diff := cmp.Diff(want, names); diff != "" {
 			h.t.Errorf("tools (-want +got):\n%s", diff)
@@ -283,6 +283,31 @@ func TestOtherToolsCallTheOperationsOfTheirNames(t *testing.T) {
 			h.t.Errorf("cancelled: %+v", r)
 		}
 	})
+}
+
+func TestAnAgentSchedulesMessagesToItsInbox(t *testing.T) {
+	h := open(t)
+	me := h.web(h.token("coder", "read", "submit", "decide"), "mine")
+	me.refuse("schedule_message", args{"text": "x", "name": "x", "at": "20m"}, mailroom.CodeNotFound, `no thread "mine"`)
+	do[map[string]any](me, "wait_for_message", args{"timeout_secs": 0.1})
+	me.refuse("schedule_message", args{"text": "look", "name": "build"}, mailroom.CodeConflict, "exactly one of")
+	type scheduled struct{ Schedule, Text, When string }
+	made := do[scheduled](me, "schedule_message", args{"text": "look", "name": "build", "at": "20m"})
+	list := do[struct{ Items []scheduled }](me, "list_schedules", args{})
+	if len(list.Items) != 1 || list.Items[0].Schedule != made.Schedule || list.Items[0].Text != "look" {
+		t.Errorf("made %+v, listed %+v", made, list.Items)
+	}
+	eve := h.web(h.token("eve", "read", "submit", "decide"), "mine")
+	eve.refuse("cancel_schedule", args{"schedule": made.Schedule}, mailroom.CodeNotFound, "no schedule")
+	do[map[string]any](me, "cancel_schedule", args{"schedule": made.Schedule})
+	if list := do[struct{ Items []scheduled }](me, "list_schedules", args{}); len(list.Items) != 0 {
+		t.Errorf("after the cancellation: %+v", list.Items)
+	}
+	soon := do[scheduled](me, "schedule_message", args{"text": "look now", "name": "soon", "at": "1s"})
+	got := do[struct{ Text string }](me, "wait_for_message", args{"timeout_secs": 60})
+	if got.Text != "look now" {
+		t.Errorf("schedule %s: got %+v", soon.Schedule, got)
+	}
 }
 
 func TestOriginOfWhatIsSubmittedOverHTTPIsMCP(t *testing.T) {

@@ -22,10 +22,11 @@ const (
 	OpTrigger Op = "trigger" // sends the message now
 	// OpConfigure makes the schedule what the configuration file says. Without a spec, the file has it no more.
 	OpConfigure Op = "configure"
+	opEnd       Op = "end" // ends a schedule of a book for good
 )
 
 // Command is a message to the thread of a schedule. Only the server sends commands: the [mailroom.Origin] of the run
-// has a Via that no token can have.
+// has a Via that no token can have, or names the agent of schedules, whose books send commands too.
 type Command struct {
 	Op     Op     `json:"op"`
 	By     string `json:"by"`               // who asks
@@ -34,6 +35,7 @@ type Command struct {
 	Note   string `json:"note,omitempty"`   // for pause
 	// Revision is when the file was changed, for configure.
 	Revision time.Time `json:"revision,omitzero"`
+	Own      *Own      `json:"own,omitempty"` // for set and end, of a schedule of a book
 }
 
 // commandPart is the content of a command's message.
@@ -66,6 +68,12 @@ func ReadCommand(input []mailroom.Message) (Command, error) {
 // accepted is when the command was submitted. A new schedule begins then, so that one that is carried out late accounts
 // for the times in between.
 func Do(s *State, id string, c Command, accepted, now time.Time) (_ *State, m Moves, why string) {
+	if c.Own != nil && (s == nil || s.Own == nil || s.Own.Made != c.Own.Made) {
+		if c.Op == opEnd {
+			return s, m, "it has ended"
+		}
+		s = nil // the number belongs to another schedule now
+	}
 	if c.Op == OpSet || c.Op == OpConfigure && s == nil && c.Spec != nil {
 		if s != nil && s.FromFile() {
 			return s, m, FromFileError(id)
@@ -77,6 +85,7 @@ func Do(s *State, id string, c Command, accepted, now time.Time) (_ *State, m Mo
 	switch {
 	case (c.Op == OpSet || c.Op == OpConfigure && c.Spec != nil) && s == nil:
 		s = newState(id, c.Source, *c.Spec, accepted)
+		s.Own = c.Own
 		if c.Op == OpConfigure {
 			s.Configured = &configured{Revision: c.Revision}
 		}
@@ -86,9 +95,13 @@ func Do(s *State, id string, c Command, accepted, now time.Time) (_ *State, m Mo
 	case c.Op == OpConfigure:
 		m, why = s.configure(c, accepted, now)
 		return s, m, why
-	case c.Op == OpSet:
+	case c.Op == OpSet && !s.Ended:
 		s.Configured = nil
 		return s, s.set(c.Source, *c.Spec, accepted, now), ""
+	case c.Op == opEnd:
+		return s, s.Close(now), ""
+	case s.Ended:
+		return s, m, "it has ended"
 	case c.Op == OpPause:
 		s.Pause(c.By, c.Note, now)
 		return s, m, ""
@@ -127,7 +140,12 @@ func FromFileError(id string) string {
 }
 
 // Read returns the state of the schedule of a thread, nil if the thread has no schedule.
-func Read(t *mailroom.Thread) (*State, error) { return Decode(t.State[reserved.Scheduler]) }
+func Read(t *mailroom.Thread) (*State, error) {
+	if reserved.IsBook(t.ID) {
+		return nil, nil
+	}
+	return Decode(t.State[reserved.Scheduler])
+}
 
 // Decode returns the state that an agent has kept, nil if it has kept none.
 func Decode(raw json.RawMessage) (*State, error) {

@@ -6,7 +6,7 @@ import "time"
 // nothing while the schedule is paused. If the clock has gone back, nothing is due until it is where it was, so that
 // no occurrence is sent twice.
 func (s *State) Advance(now time.Time) (m Moves) {
-	if s.Paused != nil {
+	if s.Paused != nil || s.Ended {
 		return m
 	}
 	times, err := s.Spec.times()
@@ -91,10 +91,11 @@ func (s *State) schedule(now time.Time) (m Moves) {
 // maxTick is how far ahead the message of a schedule to itself is.
 const maxTick = 24 * time.Hour
 
-// NextFire returns when the next occurrence is sent; the zero time if no time follows, or while the schedule is paused.
+// NextFire returns when the next occurrence is sent; the zero time if no time follows, the schedule has ended, or while
+// it is paused.
 func (s *State) NextFire() time.Time {
 	times, err := s.Spec.times()
-	if err != nil || s.Paused != nil {
+	if err != nil || s.Paused != nil || s.Ended {
 		return time.Time{}
 	}
 	at := times.Next(s.Since)

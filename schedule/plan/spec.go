@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/check"
+	"mailroom/internal/setting"
 	"mailroom/thread"
 )
 
@@ -289,11 +290,11 @@ func (s *Spec) times() (occurrences, error) {
 	return between{times, s.Start, s.End}, nil
 }
 
-// when returns the times of the schedule as text: "0 7 * * 1-5", "every 10m0s" or a time.
+// when returns the times of the schedule as text: "0 7 * * 1-5", "every 10m" or a time.
 func (s *Spec) when() string {
 	switch {
 	case s.Every > 0:
-		return "every " + s.Every.String()
+		return "every " + setting.FormatDuration(s.Every)
 	case !s.At.IsZero():
 		return s.At.UTC().Format(time.RFC3339)
 	}

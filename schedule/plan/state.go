@@ -19,6 +19,8 @@ type State struct {
 	ID     string `json:"id"`     // of its thread
 	Source string `json:"source"` // row of the token whose rights it uses, as auth.Token.ID
 	Spec   Spec   `json:"spec"`
+	Own    *Own   `json:"own,omitempty"`   // set in a book, see [Book]
+	Ended  bool   `json:"ended,omitempty"` // it was cancelled, or its thread was deleted: nothing is sent any more
 
 	Since    time.Time `json:"since"`
 	Buffered time.Time `json:"buffered,omitzero"` // occurrence that waits for the end of the open runs
@@ -79,6 +81,7 @@ const (
 	SkipPaused     Reason = "paused"     // the schedule was paused
 	SkipBusy       Reason = "busy"       // the thread was busy
 	SkipRefused    Reason = "refused"    // its message was refused
+	SkipCancelled  Reason = "cancelled"  // the schedule was cancelled
 )
 
 // Skip is one occurrence that is not sent, or all from First to Last.
@@ -152,6 +155,31 @@ func (s *State) resume(source string, now time.Time) (m Moves) {
 	s.Paused = nil
 	m.Add(s.schedule(now))
 	return m
+}
+
+// Close ends the schedule for good: what is due is skipped. Its open runs go on.
+func (s *State) Close(now time.Time) (m Moves) {
+	m = s.Advance(now)
+	s.Ended = true
+	var left Moves
+	for _, f := range s.Due {
+		left.skip(Skip{Reason: SkipCancelled, First: f.Nominal, Last: f.Nominal, Count: 1, Manual: f.Manual})
+	}
+	if !s.Buffered.IsZero() {
+		left.skip(Skip{Reason: SkipCancelled, First: s.Buffered, Last: s.Buffered, Count: 1})
+	}
+	s.Due, s.Buffered = nil, time.Time{}
+	s.record(left.Skips)
+	m.Add(left)
+	return m
+}
+
+// Over reports whether the schedule sends nothing any more, and nothing that it sent is open.
+func (s *State) Over() bool {
+	if len(s.Open)+len(s.Due) > 0 || !s.Buffered.IsZero() {
+		return false
+	}
+	return s.Ended || s.Paused == nil && s.NextFire().IsZero()
 }
 
 // passOver skips what fell into a pause.

@@ -85,6 +85,9 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 	c.Reply = copyOf(r.Reply)
 	c.Error = copyOf(r.Error)
 	c.Caller = copyOf(r.Caller)
+	if c.Budget = copyOf(r.Budget); c.Budget != nil {
+		cut(&c.Budget.Limit.Until, &c.Budget.Grant.Until)
+	}
 	c.Joined = maps.Clone(r.Joined)
 	c.Lineage = slices.Clone(r.Lineage)
 	c.Spent = slices.Clone(r.Spent)

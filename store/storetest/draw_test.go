@@ -153,6 +153,13 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 	if rapid.Bool().Draw(t, "joined") {
 		r.Joined = map[string]string{word().Draw(t, "send"): word().Draw(t, "thread")}
 	}
+	if rapid.Bool().Draw(t, "bounded") {
+		most := mailroom.Budget{Amounts: mailroom.Amounts{MicroUSD: rapid.Int64Range(0, 1<<40).Draw(t, "money"), Turns: 7}}
+		r.Turns = rapid.Int64Range(0, 9).Draw(t, "turns")
+		r.Budget = &mailroom.RunBudget{Limit: most, Grant: most, Lent: mailroom.Amounts{Tokens: 5}, Low: true,
+			Lender: word().Draw(t, "lender"), Part: most.Amounts}
+		r.Budget.Limit.Until = moment().Draw(t, "until")
+	}
 	r.Progress = float64(rapid.IntRange(0, 8).Draw(t, "progress")) / 8
 	r.Usage = mailroom.Usage{
 		InputTokens: rapid.Int64Range(0, 1<<60).Draw(t, "tokens"), CostUSD: rapid.Float64Range(0, 1).Draw(t, "cost"),

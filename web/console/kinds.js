@@ -6,6 +6,7 @@ const KINDS = {
   'run.stop_requested': 'Asked to stop', 'run.completed': 'Completed', 'run.failed': 'Failed', 'run.cancelled': 'Cancelled', 'run.retried': 'Retried by hand',
   'run.waiting': 'Waits', step: 'Step', 'tool.started': 'Tool started', 'tool.finished': 'Tool finished', send: 'Sent to another thread',
   'ticket.opened': 'Question asked', 'ticket.decided': 'Question decided', 'ticket.expired': 'Question expired',
+  'budget.low': 'Budget low', 'budget.spent': 'Budget spent', 'budget.raised': 'Budget raised',
   'effect.intended': 'Effect begun', 'effect.settled': 'Effect recorded', 'effect.unknown': 'Effect unknown',
 };
 

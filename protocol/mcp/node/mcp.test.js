@@ -48,8 +48,9 @@ for (const [name, transport] of Object.entries(transports)) {
     const { client, call } = await connect(t, transport(server));
     const { tools } = await client.listTools();
     assert.deepEqual(tools.map((tool) => tool.name).sort(), [
-      'cancel_run', 'decide', 'delegate_task', 'get_run', 'inbox_peek', 'inbox_pop', 'list_tickets',
-      'send_message_to_user', 'submit_message', 'wait_for_message',
+      'cancel_run', 'cancel_schedule', 'decide', 'delegate_task', 'get_run', 'inbox_peek', 'inbox_pop', 'list_schedules',
+      'list_tickets',
+      'schedule_message', 'send_message_to_user', 'submit_message', 'wait_for_message',
     ]);
 
     assert.deepEqual(await call('wait_for_message', { timeout_secs: 0.2 }), { timeout: true });

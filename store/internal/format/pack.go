@@ -177,6 +177,8 @@ func (p *packer) run(r *mailroom.Run) {
 	p.time(&r.Labelled.At)
 	text(p, &r.Labelled.Key)
 	p.retry(r)
+	number(p, &r.Turns)
+	p.budget(r)
 	p.newer(&r.Newer)
 }
 
@@ -267,6 +269,22 @@ func (p *packer) deadline(r *mailroom.Run) {
 	p.flag(&ended)
 	if p.reading && ended && !r.Status.Finished() {
 		r.RemoveDeadline()
+	}
+}
+
+// budget packs the budget of a run as JSON, so that its format may grow: few runs have one.
+func (p *packer) budget(r *mailroom.Run) {
+	var body []byte
+	if !p.reading && r.Budget != nil {
+		var err error
+		if body, err = json.Marshal(r.Budget); err != nil {
+			panic(err) // numbers, times of the years that Budget.Check allows, and ids
+		}
+	}
+	text(p, &body)
+	if p.reading && len(body) > 0 {
+		r.Budget = new(mailroom.RunBudget)
+		p.broken = p.broken || json.Unmarshal(body, r.Budget) != nil
 	}
 }
 
