@@ -48,7 +48,7 @@ type Schedule struct {
 	Spec      ScheduleSpec     `json:"spec" doc:"When it sends, what, and where to, with the defaults filled in."`
 	Note      string           `json:"note,omitempty" doc:"What people often read otherwise in the times."`
 	NextAt    *time.Time       `json:"next_at" doc:"When the next message is sent; null: never, or while it is paused."`
-	Next      []time.Time      `json:"next" doc:"The next five times, without jitter."`
+	Next      []time.Time      `json:"next" doc:"The next ten times, without jitter."`
 	Paused    *SchedulePause   `json:"paused" doc:"Why it is paused; null: it is not."`
 	FromFile  bool             `json:"from_file" doc:"mailroom.toml has it, so only the file changes or removes it."`
 	Sent      int64            `json:"sent" doc:"Messages that were sent."`

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/google/uuid"
+
 	"mailroom/api"
 )
 
@@ -55,9 +57,11 @@ func (s Schedules) Resume(ctx context.Context, owner, name string) (api.Schedule
 	return s.post(ctx, owner, name, "resume", nil)
 }
 
-// Run sends the message of a schedule now, also while it is paused.
+// Run sends the message of a schedule now, also while it is paused. It is repeated after a lost answer, and sends once.
 func (s Schedules) Run(ctx context.Context, owner, name string) (api.ScheduleChanged, error) {
-	return s.post(ctx, owner, name, "run", nil)
+	return repeat[api.ScheduleChanged](ctx, s.c, request{method: http.MethodPost,
+		path: path("v1", "schedules", name, "run"), query: ofOwner(owner),
+		header: http.Header{"Idempotency-Key": {uuid.NewString()}}})
 }
 
 func (s Schedules) post(ctx context.Context, owner, name, verb string, body any) (api.ScheduleChanged, error) {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -119,13 +120,19 @@ func (h *scheduleHandlers) resume(ctx context.Context, in *scheduleInput) (*body
 	return h.change(ctx, &in.SchedulePath, "schedule.resume", plan.Command{Op: plan.OpResume})
 }
 
-func (h *scheduleHandlers) trigger(ctx context.Context, in *scheduleInput) (*body[api.ScheduleChanged], error) {
-	return h.change(ctx, &in.SchedulePath, "schedule.run", plan.Command{Op: plan.OpTrigger})
+type runScheduleInput struct {
+	Key string `header:"Idempotency-Key" doc:"The same request with the same key sends once."`
+	SchedulePath
+	EmptyBody
 }
 
-// change carries out a command on a schedule that exists.
+func (h *scheduleHandlers) trigger(ctx context.Context, in *runScheduleInput) (*body[api.ScheduleChanged], error) {
+	return h.change(ctx, &in.SchedulePath, "schedule.run", plan.Command{Op: plan.OpTrigger}, in.Key)
+}
+
+// change carries out a command on a schedule that exists. With a key, a repetition is not carried out again.
 func (h *scheduleHandlers) change(
-	ctx context.Context, p *SchedulePath, action string, c plan.Command,
+	ctx context.Context, p *SchedulePath, action string, c plan.Command, key ...string,
 ) (*body[api.ScheduleChanged], error) {
 	id, err := p.id(ctx, true)
 	if err != nil {
@@ -134,12 +141,12 @@ func (h *scheduleHandlers) change(
 	if _, err := h.read(ctx, id); err != nil {
 		return nil, err
 	}
-	return h.do(ctx, id, action, c)
+	return h.do(ctx, id, action, c, key...)
 }
 
 // do submits a command, waits until it is carried out, and returns what it led to.
 func (h *scheduleHandlers) do(
-	ctx context.Context, id, action string, c plan.Command,
+	ctx context.Context, id, action string, c plan.Command, key ...string,
 ) (*body[api.ScheduleChanged], error) {
 	owner, name := reserved.SchedulePlace(id)
 	who := requestOf(ctx).who
@@ -155,7 +162,7 @@ func (h *scheduleHandlers) do(
 		return nil, err
 	}
 	done := ledger.Action{Name: action, ObjectKind: "schedule", Object: name, Detail: map[string]string{"owner": owner}}
-	reply, _, err := h.carryOut(ledger.WithAction(ctx, &done), id, owner, parts)
+	reply, _, err := h.carryOut(ledger.WithAction(ctx, &done), id, owner, parts, key...)
 	if err != nil {
 		return nil, err
 	}
@@ -176,12 +183,12 @@ func errNotChanged(why string) error {
 
 // carryOut submits a command to the thread id, and returns its run with the reply.
 func (h *scheduleHandlers) carryOut(
-	ctx context.Context, id, owner string, parts []mailroom.Part,
+	ctx context.Context, id, owner string, parts []mailroom.Part, key ...string,
 ) (reply, run string, err error) {
 	who, first := requestOf(ctx).who, 0
 	out, err := h.messages.Submit(ctx, thread.Submit{
 		Thread: id, Agent: reserved.Scheduler, Messages: []thread.NewMessage{{Parts: parts}}, Sender: who.Name,
-		Owner: owner, By: who, ByServer: true, Priority: &first,
+		Owner: owner, By: who, ByServer: true, Key: strings.Join(key, ""), Priority: &first,
 		Origin: mailroom.Origin{Via: reserved.ViaSchedule, Sender: who.Name, RequestID: requestOf(ctx).id},
 	})
 	if err != nil {

@@ -44,7 +44,7 @@ func TestAScheduleFromItsMakingToItsDeletion(t *testing.T) {
 		`"zone":"Europe/Berlin","thread":"inbox","agent":"echo","text":"go","jitter":"1m"}}`)
 	made := mustCall[api.Schedule](f, "GET /v1/schedules/report", "")
 	spec := made.Spec
-	if made.Owner != "admin" || made.Log != "schedule:admin:report" || len(made.Next) != 5 || made.NextAt == nil ||
+	if made.Owner != "admin" || made.Log != "schedule:admin:report" || len(made.Next) != 10 || made.NextAt == nil ||
 		!strings.Contains(made.Note, "also on each day of week 5") || spec.Overlap != "skip" || spec.Window != "1h" {
 		t.Errorf("made %+v", made)
 	}
@@ -81,6 +81,26 @@ func TestAScheduleFromItsMakingToItsDeletion(t *testing.T) {
 	if got := strings.Join(did, " "); got != want {
 		t.Errorf("recorded %s, want %s", got, want)
 	}
+}
+
+func TestARepeatedRunOfAScheduleSendsOnce(t *testing.T) {
+	f := startScheduling(t)
+	mustCall[api.ScheduleChanged](f, "POST /v1/schedules", `{"name":"report","spec":{"every":"1h","text":"go"}}`)
+	for range 3 {
+		got := f.call("POST /v1/schedules/report/run", "", "Idempotency-Key: once")
+		if got.status != 200 || !strings.Contains(got.body, `"open":["`) {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	if got := mustCall[api.Schedule](f, "GET /v1/schedules/report", ""); got.Sent != 1 {
+		t.Errorf("%d were sent", got.Sent)
+	}
+	mustCall[api.ScheduleChanged](f, "POST /v1/schedules/report/run", "")
+	if got := mustCall[api.Schedule](f, "GET /v1/schedules/report", ""); got.Sent != 2 {
+		t.Errorf("%d were sent after a run without a key", got.Sent)
+	}
+	f.wantCode("a key that is too long", f.call("POST /v1/schedules/report/run", "", "Idempotency-Key: "+
+		strings.Repeat("k", mailroom.MaxSubmitKey+1)), 422, mailroom.CodeInvalid)
 }
 
 func TestSchedulesOfOthersAreNotFound(t *testing.T) {

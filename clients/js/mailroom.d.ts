@@ -57,6 +57,56 @@ export interface AlertRule {
   fixed?: boolean;
 }
 
+/** When a schedule sends its message, and where to: exactly one of cron, every and at. Durations are texts such as 90m. */
+export interface ScheduleSpec {
+  cron?: string;
+  every?: string;
+  anchor?: string;
+  at?: string;
+  zone?: string;
+  start?: string;
+  end?: string;
+  jitter?: string;
+  thread?: string;
+  agent?: string;
+  text: string;
+  priority?: number;
+  timeout?: string;
+  options?: unknown;
+  metadata?: Record<string, string>;
+  busy?: 'queue' | 'steer' | 'skip';
+  overlap?: 'skip' | 'one' | 'all';
+  catch_up?: 'one' | 'none' | 'all';
+  window?: string;
+  pause_after?: number;
+}
+
+export interface ScheduleChanged {
+  name: string;
+  note?: string;
+  next_at: string | null;
+  paused: { at: string; by: string; note?: string } | null;
+  /** Ids of the runs that were sent and have not ended. */
+  open: string[];
+}
+
+export interface Schedule extends ScheduleChanged {
+  owner: string;
+  /** Id of its thread, whose log has all that was sent or skipped. */
+  log: string;
+  spec: ScheduleSpec;
+  /** The next ten times, without jitter. */
+  next: string[];
+  /** mailroom.toml has it, so only the file changes or removes it. */
+  from_file: boolean;
+  sent: number;
+  skipped: number;
+  failures: number;
+  /** The last ten ends and skips, oldest first. */
+  results: { nominal: string; run?: string; status?: string; skipped?: string; count?: number; error?: string }[];
+  created_at: string;
+}
+
 export class MailroomError extends Error {
   constructor(code: Code, detail: string, more?: { fields?: Field[]; retryAfter?: number; status?: number; cause?: unknown });
   readonly code: Code;
@@ -570,6 +620,13 @@ export class Mailroom {
   alerts(options?: Abortable): Promise<{ targets: AlertTarget[]; rules: AlertRule[] }>;
   putRule(rule: Partial<AlertRule> & Pick<AlertRule, 'name' | 'when' | 'to'>, options?: Abortable): Promise<AlertRule>;
   deleteRule(name: string, options?: Abortable): Promise<void>;
+  schedules(query?: Abortable & { owner?: string; cursor?: string; limit?: number }): Promise<Page<Schedule>>;
+  schedule(name: string, options?: Abortable & { owner?: string }): Promise<Schedule>;
+  putSchedule(name: string, spec: ScheduleSpec, options?: Abortable): Promise<ScheduleChanged>;
+  pauseSchedule(name: string, options?: Abortable & { owner?: string; note?: string }): Promise<ScheduleChanged>;
+  resumeSchedule(name: string, options?: Abortable & { owner?: string }): Promise<ScheduleChanged>;
+  runSchedule(name: string, options?: Abortable & { owner?: string; key?: string }): Promise<ScheduleChanged>;
+  deleteSchedule(name: string, options?: Abortable & { owner?: string }): Promise<void>;
   testAlert(target: string, options?: Abortable): Promise<{ run: string }>;
   stats(options?: Abortable): Promise<Stats>;
   series(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string; agent?: string }): Promise<Series>;

@@ -222,6 +222,40 @@ export class Mailroom {
     return this.#call('DELETE', at('v1', 'alerts', 'rules', name), { signal, repeat: false });
   }
 
+  /** A page of schedules, by owner and name; an admin reads those of all owners with "*". */
+  schedules({ owner, cursor, limit, signal } = {}) {
+    return this.#call('GET', 'v1/schedules', { query: { owner, cursor, limit }, signal });
+  }
+
+  /** A schedule of the token, or with the scope admin of another owner, as the next calls. */
+  schedule(name, { owner, signal } = {}) {
+    return this.#call('GET', at('v1', 'schedules', name), { query: { owner }, signal });
+  }
+
+  /** Makes a schedule of the token, or changes it. */
+  putSchedule(name, spec, { signal } = {}) {
+    return this.#call('POST', 'v1/schedules', { body: { name, spec }, signal });
+  }
+
+  pauseSchedule(name, { owner, note, signal } = {}) {
+    return this.#call('POST', at('v1', 'schedules', name, 'pause'), { query: { owner }, body: { note }, signal });
+  }
+
+  /** Ends the pause of a schedule. What was due in between is skipped. */
+  resumeSchedule(name, { owner, signal } = {}) {
+    return this.#call('POST', at('v1', 'schedules', name, 'resume'), { query: { owner }, body: {}, signal });
+  }
+
+  /** Sends the message of a schedule now. A repeat after a lost answer with the same key sends nothing. */
+  runSchedule(name, { owner, key = newKey(), signal } = {}) {
+    return this.#call('POST', at('v1', 'schedules', name, 'run'), { query: { owner }, headers: { 'Idempotency-Key': key }, body: {}, signal });
+  }
+
+  /** Deletes a schedule with its log. The runs that it sent go on. */
+  deleteSchedule(name, { owner, signal } = {}) {
+    return this.#call('DELETE', at('v1', 'schedules', name), { query: { owner }, signal, repeat: false });
+  }
+
   /** Makes a target of alerts send a test message, and returns the run that does: `{ run }`. Needs the scope admin. */
   testAlert(target, { signal } = {}) {
     return this.#call('POST', 'v1/alerts/test', { body: { target }, signal, repeat: false });
@@ -329,11 +363,11 @@ export class Mailroom {
 
   // Only calls that are safe to repeat are retried: reads, and changes whose repeat the
   // server recognizes.
-  async #call(method, path, { query, body, signal, repeat = true, cookies } = {}) {
+  async #call(method, path, { query, headers, body, signal, repeat = true, cookies } = {}) {
     const pauses = new Pauses();
     for (let tries = 1; ; tries++) {
       try {
-        return await this.#answer(method, path, { query, body, signal, cookies });
+        return await this.#answer(method, path, { query, headers, body, signal, cookies });
       } catch (error) {
         signal?.throwIfAborted();
         if (!repeat || !error.passing || tries >= this.tries) throw error;
@@ -343,10 +377,10 @@ export class Mailroom {
     }
   }
 
-  async #answer(method, path, { query, body, signal, cookies }) {
+  async #answer(method, path, { query, headers, body, signal, cookies }) {
     const late = AbortSignal.timeout(this.timeout);
     const either = signal ? AbortSignal.any([signal, late]) : late;
-    return decode(await this.#request(method, path, { query, body, signal: either, cookies }), this.url);
+    return decode(await this.#request(method, path, { query, headers, body, signal: either, cookies }), this.url);
   }
 
   // Returns the response if its status is 2xx.

@@ -76,7 +76,7 @@ func Show(s *State, now time.Time) api.Schedule {
 }
 
 // shownTimes is how many times a schedule shows.
-const shownTimes = 5
+const shownTimes = 10
 
 func showSpec(s *Spec) api.ScheduleSpec {
 	out := api.ScheduleSpec{

@@ -18,6 +18,8 @@ import { Boundary, Line, Modal } from './parts.js';
 import { turnOff } from './push.js';
 import { RunPage } from './run.js';
 import { Runs } from './runs.js';
+import { SchedulePage } from './schedule.js';
+import { Schedules } from './schedules.js';
 import { Search } from './search.js';
 import { Tail } from './tail.js';
 import { Threads } from './threads.js';
@@ -36,6 +38,7 @@ const PAGES = [
   { name: 'search', title: 'Search', key: 's', scope: 'read', page: Search },
   { name: 'tail', title: 'Tail', key: 'l', scope: 'read', page: Tail },
   { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
+  { name: 'schedules', title: 'Schedules', key: 'h', scope: 'read', page: Schedules },
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },
   { name: 'alerts', title: 'Alerts', key: 'n', scope: 'read', page: Alerts },
@@ -46,6 +49,7 @@ const PAGES = [
 const HIDDEN = {
   run: { name: 'run', title: 'Run', page: RunPage, under: 'runs' },
   agent: { name: 'agent', title: 'Agent', page: AgentPage, under: 'agents' },
+  schedule: { name: 'schedule', title: 'Schedule', page: SchedulePage, under: 'schedules' },
 };
 
 function App() {
