@@ -11,6 +11,7 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/api"
 	"mailroom/internal/display"
+	"mailroom/internal/reserved"
 	"mailroom/internal/setting"
 	"mailroom/schedule/plan"
 )
@@ -115,6 +116,10 @@ func (r *reader) schedules(tables map[string]any) {
 		}
 		if plan.CheckName(name) != nil {
 			r.report(key, "invalid name: use 1 to 60 letters, digits, dots, dashes and underscores")
+			continue
+		}
+		if reserved.IsOwnName(name) {
+			r.report(key, "names that begin with of. belong to the schedules that runs make; use another name")
 			continue
 		}
 		s, before := newSchedule(), len(r.problems)

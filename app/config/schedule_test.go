@@ -78,6 +78,7 @@ func TestBadSchedulesAreRefusedByName(t *testing.T) {
 		}
 	}
 	for doc, want := range map[string]string{
+		"[schedules.\"of.x\"]\nevery = \"1h\"":              "use another name",
 		`schedules = 5`:                                     "use [schedules.NAME]",
 		"[schedules]\nevery = \"1h\"":                       "use [schedules.NAME]",
 		"[schedules.\"a b\"]\nevery = \"1h\"":               "invalid name",

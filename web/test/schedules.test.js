@@ -45,7 +45,11 @@ test('a schedule is made, mended, run, paused, changed and deleted with the keyb
   await operator.enter('schedules');
   await page.getByText('No schedules').waitFor();
   await looks(operator, 'schedules-empty');
-  const press = async (target) => { await target.focus(); await page.keyboard.press('Enter'); };
+  const press = async (target) => { // after the page has moved the focus to what it opened
+    await target.waitFor();
+    await page.evaluate(() => new Promise((done) => { requestAnimationFrame(() => setTimeout(done)); }));
+    await target.press('Enter');
+  };
 
   await press(operator.button('New schedule…'));
   await page.getByLabel('Name', { exact: true }).fill('report');
