@@ -44,9 +44,11 @@ const (
 	Use     Invariant = "use"    // usage columns of threads and tokens match the rows
 	Count   Invariant = "count"  // the store's counts and error groups match its rows
 	Budget  Invariant = "budget" // what a run has lent is what the open runs that it sent have of it
-	Limit   Invariant = "limit"  // rows are within the limits of the system
-	File    Invariant = "file"   // the database file is intact; found by the store, not by Check
-	Lost    Invariant = "lost"   // the database has every acknowledged commit; found by the store
+	// a schedule that waits for its next time has a message to itself on its way
+	Schedule Invariant = "schedule"
+	Limit    Invariant = "limit" // rows are within the limits of the system
+	File     Invariant = "file"  // the database file is intact; found by the store, not by Check
+	Lost     Invariant = "lost"  // the database has every acknowledged commit; found by the store
 )
 
 // Finding is one violation. Thread, Run and Ticket are ids, or "" if the finding concerns none.

@@ -76,6 +76,9 @@ func (p *checker) whole() error {
 	p.current(current)
 	p.claim()
 	p.steers(current)
+	if err := checkSchedule(p); err != nil {
+		return err
+	}
 	if p.t.Current != "" && current == nil {
 		return nil // the checks below need the current run
 	}

@@ -12,6 +12,7 @@ import (
 	"mailroom/doctor"
 	"mailroom/entry"
 	"mailroom/internal/digest"
+	"mailroom/internal/reserved"
 	"mailroom/internal/retry"
 	"mailroom/store"
 	"mailroom/thread"
@@ -234,6 +235,10 @@ func threadViolations() []violation {
 		{"a chain of deliveries", func(r *rows) {
 			r.thread("t").DeliverTo, r.thread("p").DeliverTo = "p", "kid"
 		}, doctor.Send, `it delivers to thread "p", which itself delivers to "kid"`},
+		{"a schedule that nothing wakes", func(r *rows) { r.schedule("schedule:admin:report", `{}`) },
+			doctor.Schedule, "run `mailroom schedule resume report`"},
+		{"a schedule of a token that nothing wakes", func(r *rows) { r.schedule("schedule:ann:report", `{}`) },
+			doctor.Schedule, "run `mailroom schedule resume report --owner ann`"},
 		{"an id with a slash", func(r *rows) {
 			r.Threads = append(r.Threads, &mailroom.Thread{ID: "a/b", Owner: "ann", FirstSeq: 1, NextPlace: 1})
 		}, doctor.Limit, `"a/b" is not a valid thread id`},
@@ -343,4 +348,19 @@ func notificationViolations() []violation {
 		{"lapsed beyond the log", func(r *rows) { r.thread("project:p").Lapsed = 99 }, doctor.Use, "its row says that entries up to 99 lapsed"},
 		{"inboxes of no project", func(r *rows) { r.thread("t").Inboxes = 1 }, doctor.Use, "its row has 1 inboxes, but it is not a project"},
 	}
+}
+
+// schedule adds the thread of a schedule that waits for a message, but for what its state has too.
+func (r *rows) schedule(id, more string) {
+	state := map[string]any{"tick": time.Now().Add(time.Hour)}
+	if err := json.Unmarshal([]byte(more), &state); err != nil {
+		panic(err)
+	}
+	raw, err := json.Marshal(state)
+	if err != nil {
+		panic(err)
+	}
+	owner, _ := reserved.SchedulePlace(id)
+	r.Threads = append(r.Threads, &mailroom.Thread{ID: id, Owner: owner, FirstSeq: 1, NextPlace: 1,
+		State: map[string]json.RawMessage{reserved.Scheduler: raw}})
 }

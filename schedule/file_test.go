@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/doctor"
 	"mailroom/internal/reserved"
 	"mailroom/schedule"
 	"mailroom/schedule/plan"
@@ -71,6 +72,13 @@ func (h *fixture) commits(id string) (last int64) {
 // remove deletes the thread of a schedule as the server does.
 func (h *fixture) remove(id string) {
 	h.t.Helper()
+	h.cancel(id)
+	h.must(h.ledger.DeleteThread(h.t.Context(), id, nil))
+}
+
+// cancel cancels the messages of a schedule to itself, as only the server can.
+func (h *fixture) cancel(id string) {
+	h.t.Helper()
 	var open []*mailroom.Run
 	h.must(h.store.View(h.t.Context(), func(r store.Reader) (err error) {
 		open, err = r.Runs(store.RunQuery{Thread: id, Statuses: []mailroom.Status{mailroom.StatusQueued}})
@@ -80,7 +88,6 @@ func (h *fixture) remove(id string) {
 		_, err := h.ledger.Cancel(h.t.Context(), run.ID, reserved.Scheduler)
 		h.must(err)
 	}
-	h.must(h.ledger.DeleteThread(h.t.Context(), id, nil))
 }
 
 const removed = "paused: mailroom.toml does not have it any more: delete it, or resume it to keep it"
@@ -262,4 +269,36 @@ func TestAKillWhileTheConfigurationIsAppliedLosesNothing(t *testing.T) {
 			return
 		}
 	}
+}
+
+func TestDoctorNamesAScheduleThatNothingWakes(t *testing.T) {
+	withFixture(t, func(h *fixture) {
+		check := func(when string, want int) {
+			h.t.Helper()
+			report, err := doctor.Check(h.t.Context(), h.ledger)
+			h.must(err)
+			if len(report.Findings) != want {
+				h.t.Errorf("%s: %v, want %d findings", when, report.Findings, want)
+			}
+			for _, f := range report.Findings {
+				if f.Invariant != doctor.Schedule || !strings.Contains(f.Text, "mailroom schedule resume nightly") {
+					h.t.Errorf("%s: %v", when, f)
+				}
+			}
+		}
+		h.set(func(*plan.Spec) {})
+		check("while it waits", 0)
+		h.cancel(nightly)
+		check("without its message", 1)
+		h.do(plan.Command{Op: plan.OpResume})
+		check("resumed", 0)
+		h.do(plan.Command{Op: plan.OpPause})
+		h.cancel(nightly)
+		check("paused", 0)
+		h.do(plan.Command{Op: plan.OpResume})
+		h.rest(time.Minute)
+		if got := h.state(nightly).Sent; got != 1 {
+			t.Errorf("%d were sent after the repair", got)
+		}
+	})
 }
