@@ -14,6 +14,7 @@ type ScheduleSpec struct {
 	Anchor *time.Time `json:"anchor,omitempty" doc:"A time of the grid. Default: when the schedule was made."`
 	At     string     `json:"at,omitempty" example:"" doc:"Once: a time, or a duration from now on such as 30m."`
 	Zone   string     `json:"zone,omitempty" example:"Europe/Berlin" doc:"Time zone of cron. Default: UTC."`
+	Quiet  string     `json:"quiet,omitempty" example:"" doc:"Of each day, in zone: nothing is sent. Such as 22:00-07:00."`
 	Start  *time.Time `json:"start,omitempty" doc:"Nothing is sent before."`
 	End    *time.Time `json:"end,omitempty" doc:"Nothing is sent after."`
 	Jitter string     `json:"jitter,omitempty" example:"" doc:"Send up to this much later, to spread schedules."`
@@ -26,6 +27,7 @@ type ScheduleSpec struct {
 	Options  json.RawMessage   `json:"options,omitempty" doc:"As in a submit."`
 	Metadata map[string]string `json:"metadata,omitempty" doc:"As in a submit. The keys schedule and nominal are set."`
 
+	SilentWord string `json:"silent_word,omitempty" example:"" doc:"A reply of this word alone is not delivered to a chat."`
 	Busy       string `json:"busy,omitempty" enum:"queue,steer,skip" doc:"On a busy thread. Default: queue."`
 	Overlap    string `json:"overlap,omitempty" enum:"skip,one,all" doc:"While a run of it is open. Default: skip."`
 	CatchUp    string `json:"catch_up,omitempty" enum:"one,none,all" doc:"After an outage. Default: one."`
@@ -85,7 +87,7 @@ type ScheduleResult struct {
 	Nominal time.Time       `json:"nominal" doc:"Its time; the last one of several."`
 	Run     string          `json:"run,omitempty" doc:"The run that it started."`
 	Status  mailroom.Status `json:"status,omitempty" doc:"How the run ended."`
-	Skipped string          `json:"skipped,omitempty" doc:"missed, superseded, overlap, paused, busy or refused."`
+	Skipped string          `json:"skipped,omitempty" doc:"missed, quiet, superseded, overlap, paused, busy, cancelled or refused."`
 	Count   int             `json:"count,omitempty" doc:"How many were skipped, if it was not one."`
 	Error   string          `json:"error,omitempty" doc:"Why the run failed, or the message was refused."`
 }

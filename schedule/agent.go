@@ -350,6 +350,9 @@ func (t *turn) message(f plan.Fire) mailroom.Send {
 	if spec.Overlap == plan.OverlapOne { // only then a fire waits for the end; see State.Account for the others
 		send.Answer = mailroom.AnswerWake
 	}
+	if spec.SilentWord != "" {
+		send.Metadata[reserved.SilentWord] = spec.SilentWord
+	}
 	switch spec.Busy {
 	case plan.BusySteer:
 		send.Mode, send.Answer = mailroom.ModeSteer, mailroom.AnswerNone // what joins another run has no end of its own

@@ -123,8 +123,9 @@ func boundsOfSchedules() boundTable {
 		"ScheduleSpec.cron": byRule(plan.MaxCron), "ScheduleSpec.zone": maxChars(mailroom.MaxThreadID),
 		"ScheduleSpec.every": maxChars(maxDuration), "ScheduleSpec.at": maxChars(maxDuration),
 		"ScheduleSpec.jitter": maxChars(maxDuration), "ScheduleSpec.timeout": maxChars(maxDuration),
-		"ScheduleSpec.window": maxChars(maxDuration),
-		"ScheduleSpec.text":   maxJSON(plan.MaxSpec), "ScheduleSpec.options": maxJSON(plan.MaxSpec),
+		"ScheduleSpec.window": maxChars(maxDuration), "ScheduleSpec.quiet": maxChars(maxDuration),
+		"ScheduleSpec.silent_word": maxChars(mailroom.MaxThreadID),
+		"ScheduleSpec.text":        maxJSON(plan.MaxSpec), "ScheduleSpec.options": maxJSON(plan.MaxSpec),
 		"ScheduleSpec.metadata": maxJSON(plan.MaxSpec),
 	}
 }

@@ -37,6 +37,39 @@ func TestAnInternalStepMakesAnInternalMessageAndNoReply(t *testing.T) {
 	wantEqual(t, "reply", *w.runs["x"].Reply, "found it")
 }
 
+// TestTheSilentWordIsNotDelivered compares each message of a run, and the log keeps all.
+func TestTheSilentWordIsNotDelivered(t *testing.T) {
+	for text, want := range map[string]int{"HEARTBEAT_OK": 0, "**HEARTBEAT_OK**\n": 0, "HEARTBEAT_OK: look": 1} {
+		w := newFixture(t)
+		w.row.DeliverTo = "chat"
+		beat := in("", "x")
+		beat.Metadata = map[string]string{"silent_word": "HEARTBEAT_OK"}
+		w.must(beat)
+		w.mustStart("x")
+		w.end(completed(text))
+		wantEqual(t, "deliveries of "+text, len(w.sent), want)
+		wantEqual(t, "reply", *w.runs["x"].Reply, text)
+	}
+	w := newFixture(t)
+	w.row.DeliverTo = "chat"
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.end(completed("HEARTBEAT_OK"))
+	wantEqual(t, "deliveries without a word", len(w.sent), 1)
+	file := newFixture(t)
+	file.row.DeliverTo = "chat"
+	beat := in("", "x")
+	beat.Metadata = map[string]string{"silent_word": "OK"}
+	file.must(beat)
+	file.mustStart("x")
+	file.step(thread.StepCommit{Message: &thread.PartialText{ID: "m1", Text: "OK", Parts: []mailroom.Part{
+		{Type: mailroom.PartReasoning, Text: "nothing is new"}}}})
+	wantEqual(t, "deliveries of the word after reasoning", len(file.sent), 0)
+	file.step(thread.StepCommit{Message: &thread.PartialText{ID: "m2", Text: "OK", Parts: []mailroom.Part{
+		{Type: mailroom.PartFile, URI: "https://example.org/x", Name: "x"}}}})
+	wantEqual(t, "deliveries of the word with a file", len(file.sent), 1)
+}
+
 func TestARunWithInternalMessagesOnlyHasNoReply(t *testing.T) {
 	w := newFixture(t)
 	w.row.DeliverTo = "chat"

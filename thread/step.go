@@ -13,6 +13,7 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
+	"mailroom/internal/display"
 	"mailroom/internal/reserved"
 	"mailroom/store"
 )
@@ -377,13 +378,20 @@ func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string
 		parts := s.delivered()
 		text := parts[0].Text
 		r.Reply = &text
-		if strings.TrimSpace(text) != "" { // blank messages are not delivered
+		// Blank messages are not delivered, nor is the word with which the agent says that it has nothing to say.
+		if strings.TrimSpace(text) != "" && !isSilent(r, parts) {
 			t.Outbox.deliver(&t.Thread, r, seq, parts)
 		}
 	}
 	t.Partials.drop(r) // the message is in the log
 	r.LastMessage = s.ID
 	t.touchRun(r)
+}
+
+// isSilent reports whether the delivered parts of a message are the silent word of its run. So the reasoning of a model
+// does not count, and a file does.
+func isSilent(r *mailroom.Run, parts []mailroom.Part) bool {
+	return len(parts) == 1 && display.IsSilent(parts[0].Text, r.Metadata[reserved.SilentWord])
 }
 
 // submitOf returns the submit of a send of a run, without the fields that depend on the rows of the run and

@@ -67,7 +67,9 @@ func scheduleAddCommand(con *command.Console) *cobra.Command {
 	f.StringVar(&spec.Agent, "agent", "", "agent that gets the message (default: that of the thread)")
 	f.StringVar(&spec.Thread, "thread", "", "thread that gets the message (default: a new one each time)")
 	f.BoolVar(&own, "own", false, "one of the 20 own schedules of --thread (default $MAILROOM_THREAD), which ends with it")
-	f.StringVar(&spec.Zone, "zone", "", "time zone of cron, such as Europe/Berlin (default: this machine's, else UTC)")
+	f.StringVar(&spec.Zone, "zone", "", "time zone of cron and quiet: Europe/Berlin (default: this machine's, else UTC)")
+	f.StringVar(&spec.Quiet, "quiet", "", "part of each day, in --zone, in which nothing is sent, such as 22:00-07:00")
+	f.StringVar(&spec.SilentWord, "silent-word", "", "a reply of this word alone is not delivered to a chat")
 	f.StringVar(&spec.Busy, "busy", "", "if other work keeps the thread busy: queue, steer or skip (default queue)")
 	f.StringVar(&spec.Overlap, "overlap", "", "if a run of the schedule is open: skip, one or all (default skip)")
 	f.StringVar(&spec.CatchUp, "catch-up", "", "after a time without a server: one, none or all (default one)")
@@ -81,6 +83,9 @@ func scheduleAddCommand(con *command.Console) *cobra.Command {
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		if err := readWhen(con, args[0], &spec); err != nil {
 			return command.UsageErrorf(cmd, "%v", err)
+		}
+		if spec.Quiet != "" && spec.Zone == "" {
+			spec.Zone = localZone(con.Env)
 		}
 		spec.Text, spec.PauseAfter = args[1], &pauseAfter
 		if _, err := plan.ReadSpec(&spec, time.Now()); err != nil { // with the words of this command

@@ -36,6 +36,9 @@ const (
 // ViaSchedule is the Via of the server's commands to schedules.
 const ViaSchedule = "schedule"
 
+// SilentWord is the key of a run's metadata with the word that is not delivered as a reply.
+const SilentWord = "silent_word"
+
 // AuditLog is the id of the thread whose log is the audit log. It has no owner, so no caller sees, writes or deletes
 // it.
 const AuditLog = Audit + "log"

@@ -9,21 +9,28 @@ func (s *State) Advance(now time.Time) (m Moves) {
 	if s.Paused != nil || s.Ended {
 		return m
 	}
-	times, err := s.Spec.times()
+	l, err := s.Spec.loudTimes()
 	if err != nil { // the database of time zones has changed
 		s.pauseFor(causeTimes, Server, err.Error(), now)
 		return Moves{Paused: s.Paused}
 	}
-	if !s.Buffered.IsZero() && len(s.Open)+len(s.Due) == 0 {
-		s.Due = append(s.Due, Fire{Nominal: s.Buffered})
-		s.Buffered = time.Time{}
+	waited := s.Buffered
+	if !waited.IsZero() && len(s.Open)+len(s.Due) == 0 {
+		if s.Buffered = (time.Time{}); !l.quiet.has(now) {
+			s.Due, waited = append(s.Due, Fire{Nominal: waited}), time.Time{}
+		}
+	} else {
+		waited = time.Time{}
 	}
 	if edge := now.Add(-s.Spec.Window - s.Spec.Jitter); edge.After(s.Since) {
-		m.skip(count(times, skipMissed, s.Since, edge))
+		countMissed(l, s.Since, edge, &m)
 		s.Since = edge
 	}
-	for _, at := range s.due(times, now, &m) {
+	for _, at := range s.due(l, now, &m) {
 		s.send(at, &m)
+	}
+	if !waited.IsZero() { // it waited until the quiet window
+		m.Skips = append(m.Skips, Skip{Reason: skipQuiet, First: waited, Last: waited, Count: 1})
 	}
 	s.record(m.Skips)
 	m.Add(s.schedule(now))
@@ -32,8 +39,8 @@ func (s *State) Advance(now time.Time) (m Moves) {
 
 // due returns the occurrences to send, moves Since to the last one that is due, and skips those that CatchUp leaves
 // out.
-func (s *State) due(times occurrences, now time.Time, m *Moves) (all []time.Time) {
-	keep := maxOpen
+func (s *State) due(l loud, now time.Time, m *Moves) (all []time.Time) {
+	times, keep := l.times, maxOpen
 	if s.Spec.CatchUp == catchUpOne {
 		keep = 1
 	}
@@ -43,13 +50,21 @@ func (s *State) due(times occurrences, now time.Time, m *Moves) (all []time.Time
 			break
 		}
 		s.Since = at
+		if l.quiet.has(at) || now.Sub(ready) > onTime && l.quiet.has(now) {
+			m.skip(Skip{Reason: skipQuiet, First: at, Last: at, Count: 1})
+			continue
+		}
 		if s.Spec.CatchUp == catchUpNone && now.Sub(ready) > onTime {
 			m.skip(Skip{Reason: skipMissed, First: at, Last: at, Count: 1})
 			continue
 		}
 		if len(all) == keep {
-			m.skip(Skip{Reason: skipSuperseded, First: all[0], Last: all[0], Count: 1})
-			all = all[1:]
+			k := Skip{Reason: skipSuperseded, First: all[0], Last: all[0], Count: 1}
+			if all = all[1:]; l.quiet == nil {
+				m.skip(k)
+			} else { // quiet ones may be between two that are superseded
+				m.Skips = append(m.Skips, k)
+			}
 		}
 		all = append(all, at)
 	}
@@ -94,15 +109,32 @@ const maxTick = 24 * time.Hour
 // NextFire returns when the next occurrence is sent; the zero time if no time follows, the schedule has ended, or while
 // it is paused.
 func (s *State) NextFire() time.Time {
-	times, err := s.Spec.times()
+	l, err := s.Spec.loudTimes()
 	if err != nil || s.Paused != nil || s.Ended {
 		return time.Time{}
 	}
-	at := times.Next(s.Since)
+	at := l.Next(s.Since)
 	if at.IsZero() {
 		return at
 	}
-	return at.Add(s.Spec.delay(s.ID, times, at))
+	return at.Add(s.Spec.delay(s.ID, l.times, at))
+}
+
+// countMissed skips the occurrences after since, up to and including to: those of the quiet window as quiet.
+func countMissed(l loud, since, to time.Time, m *Moves) {
+	n := 0
+	for at := l.times.Next(since); !at.IsZero() && !at.After(to); at = l.times.Next(at) {
+		k := Skip{Reason: skipMissed, First: at, Last: at, Count: 1}
+		if l.quiet.has(at) {
+			k.Reason = skipQuiet
+		}
+		if n++; n > maxCounted {
+			last := &m.Skips[len(m.Skips)-1]
+			last.More, last.Last = true, to
+			return
+		}
+		m.skip(k)
+	}
 }
 
 // count returns a skip for the occurrences after since, up to and including to. Its Count is 0 without occurrences.

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/check"
+	"mailroom/internal/display"
 	"mailroom/internal/setting"
 	"mailroom/thread"
 )
@@ -25,8 +26,10 @@ const (
 	maxOpen    = 20 // runs that were sent and have not ended
 	maxResults = 10 // that are kept
 	minEvery   = time.Minute
-	maxEvery   = 10 * 365 * 24 * time.Hour
-	maxWindow  = 7 * 24 * time.Hour
+	// maxSilentWord is in characters.
+	maxSilentWord = 60
+	maxEvery      = 10 * 365 * 24 * time.Hour
+	maxWindow     = 7 * 24 * time.Hour
 
 	// defaultWindow is how late an occurrence may be sent.
 	defaultWindow = time.Hour
@@ -79,6 +82,8 @@ type Spec struct {
 	Zone   string        `json:"zone,omitempty"`  // name in the IANA database; "" is UTC
 	Start  time.Time     `json:"start,omitzero"`
 	End    time.Time     `json:"end,omitzero"`
+	// Quiet is a part of each day, in Zone, such as 22:00-07:00: occurrences in it are skipped. "": there is none.
+	Quiet string `json:"quiet,omitempty"`
 	// Jitter delays each occurrence by less than this, and less than half of the distance to the next, by the same
 	// amount whenever it is computed. It spreads schedules that have the same times.
 	Jitter time.Duration `json:"jitter,omitempty"`
@@ -90,6 +95,9 @@ type Spec struct {
 	Timeout  time.Duration     `json:"timeout,omitempty"` // of each run, from the time when it is sent; 0: none
 	Options  json.RawMessage   `json:"options,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+
+	// SilentWord is a reply that is not delivered to a chat, see [display.IsSilent]. "": each is.
+	SilentWord string `json:"silent_word,omitempty"`
 
 	Busy    Busy          `json:"busy,omitempty"`
 	Overlap Overlap       `json:"overlap,omitempty"`
@@ -138,6 +146,11 @@ func (s *Spec) Check(now time.Time) error {
 	}
 	if times.Next(now).IsZero() {
 		return check.Invalid(s.whenField(), "never fires from now on", s.when())
+	}
+	if s.Quiet != "" {
+		if err := s.checkQuiet(now); err != nil {
+			return err
+		}
 	}
 	encoded, err := json.Marshal(s)
 	if err != nil {
@@ -192,6 +205,10 @@ func (s *Spec) checkMessage() error {
 	}
 	if !check.IsClean(s.Text) {
 		return check.Invalid("text", "is not valid UTF-8 text", s.Text)
+	}
+	if w := s.SilentWord; w != "" && (!display.IsSilent(w, w) || utf8.RuneCountInString(w) > maxSilentWord) {
+		return check.Invalid("silent_word", fmt.Sprintf("must have a letter or a digit, and at most %d characters",
+			maxSilentWord), w)
 	}
 	if s.Thread != "" {
 		id, err := check.ThreadID(s.Thread)
@@ -321,9 +338,9 @@ func (s *Spec) Note() string {
 		fields[2], fields[4])
 }
 
-// NextTimes returns up to n occurrences after a time, without jitter.
+// NextTimes returns up to n occurrences after a time outside of the quiet window, without jitter.
 func (s *Spec) NextTimes(after time.Time, n int) (all []time.Time, err error) {
-	times, err := s.times()
+	times, err := s.loudTimes()
 	if err != nil {
 		return nil, err
 	}

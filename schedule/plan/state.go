@@ -76,6 +76,7 @@ type Reason string
 // Reasons of skips.
 const (
 	skipMissed     Reason = "missed"     // it was due before the window began
+	skipQuiet      Reason = "quiet"      // its time was in the quiet window, or it would have been late in it
 	skipSuperseded Reason = "superseded" // a later one was due too
 	skipOverlap    Reason = "overlap"    // a run of an earlier one was open
 	SkipPaused     Reason = "paused"     // the schedule was paused
@@ -316,7 +317,7 @@ func (m *Moves) skip(k Skip) {
 		return
 	}
 	if n := len(m.Skips); n > 0 && m.Skips[n-1].Reason == k.Reason &&
-		(k.Reason == skipMissed || k.Reason == skipSuperseded) {
+		(k.Reason == skipMissed || k.Reason == skipSuperseded || k.Reason == skipQuiet) {
 		last := &m.Skips[n-1]
 		last.Last, last.Count, last.More = k.Last, last.Count+k.Count, last.More || k.More
 		return

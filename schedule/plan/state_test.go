@@ -131,6 +131,10 @@ func anySpec(t *rapid.T, now time.Time) Spec {
 	s.CatchUp = rapid.SampledFrom([]CatchUp{catchUpOne, catchUpNone, catchUpAll}).Draw(t, "catch up")
 	s.Window = time.Duration(rapid.IntRange(1, 100).Draw(t, "window")) * time.Minute
 	s.PauseAfter = rapid.IntRange(0, 4).Draw(t, "pause after")
+	s.Quiet = rapid.SampledFrom([]string{"", "", "01:30-02:30", "23:00-07:00", "12:00-11:00"}).Draw(t, "quiet")
+	if s.Check(now) != nil {
+		s.Quiet = "" // it has all times
+	}
 	if err := s.Check(now); err != nil {
 		t.Fatal(err)
 	}

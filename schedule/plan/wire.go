@@ -13,6 +13,7 @@ func ReadSpec(s *api.ScheduleSpec, now time.Time) (out Spec, err error) {
 	out = Spec{
 		Cron: s.Cron, Zone: s.Zone, Thread: s.Thread, Agent: s.Agent, Text: s.Text, Priority: s.Priority,
 		Options: s.Options, Metadata: s.Metadata, Busy: Busy(s.Busy), Overlap: Overlap(s.Overlap),
+		Quiet: s.Quiet, SilentWord: s.SilentWord,
 		CatchUp: CatchUp(s.CatchUp), PauseAfter: DefaultPauseAfter,
 	}
 	for _, d := range []struct {
@@ -82,6 +83,7 @@ func showSpec(s *Spec) api.ScheduleSpec {
 	out := api.ScheduleSpec{
 		Cron: s.Cron, Zone: s.Zone, Thread: s.Thread, Agent: s.Agent, Text: s.Text, Priority: s.Priority,
 		Options: s.Options, Metadata: s.Metadata, Busy: string(s.Busy), Overlap: string(s.Overlap),
+		Quiet: s.Quiet, SilentWord: s.SilentWord,
 		CatchUp: string(s.CatchUp), PauseAfter: &s.PauseAfter,
 	}
 	if !s.At.IsZero() {

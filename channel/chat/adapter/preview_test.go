@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/outbound"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 // withPreviews enables previews with a second between edits.
@@ -276,6 +278,47 @@ func TestAConversationIsShownAgainAfterAPanic(t *testing.T) {
 		o.awaitSettled(3)
 		if n := len(o.platform.Sent()[1].Versions); n < 2 {
 			t.Errorf("the second reply was shown %d times, want a preview before it", n)
+		}
+	})
+}
+
+// TestTheSilentWordDoesNotFlash lets a message to the agent arrive while its user follows the conversation, and has the
+// agent write the word in pieces.
+func TestTheSilentWordDoesNotFlash(t *testing.T) {
+	beats := mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+		if s.Run().Metadata["silent_word"] == "" {
+			return slowWriter(10)(ctx, s)
+		}
+		for _, piece := range []string{"**HEART", "BEAT", "_OK", "**"} {
+			if err := s.Stream(ctx, piece); err != nil {
+				return err
+			}
+			<-time.After(4 * time.Second)
+		}
+		return nil
+	})
+	withServer(t, beats, func(o *serverFixture) {
+		withPreviews(o).start()
+		o.platform.SendPrivate("ann", "go")
+		<-time.After(2 * time.Second)
+		beat := func(key, word string) {
+			_, err := o.ledger.Submit(o.t.Context(), thread.Submit{Key: key, Thread: channel.ThreadID("c", BotID, "with-ann"),
+				Messages: []thread.NewMessage{{Parts: mailroom.Text("anything new?")}},
+				Metadata: map[string]string{"silent_word": word}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		beat("one", "HEARTBEAT_OK")
+		beat("two", "NOTHING")
+		<-time.After(2 * time.Minute)
+		o.expectSent(words(10), "**HEARTBEAT_OK**") // of the second one, for which it is no silent word
+		for _, s := range o.platform.Sent() {
+			for _, v := range s.Versions[:len(s.Versions)-1] {
+				if strings.Contains(v.Text, "HEART") {
+					t.Errorf("the chat showed %q", v.Text)
+				}
+			}
 		}
 	})
 }

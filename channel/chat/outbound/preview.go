@@ -9,6 +9,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/room"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 )
 
@@ -92,7 +93,8 @@ func (x *attempt) previewText(ctx context.Context, run string, doubt bool) (text
 	writing, over := x.delivery.Run.Metadata[labelPreviewMessage], false
 	err := x.conn.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Runs(store.RunQuery{IDs: []string{run}})
-		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning {
+		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning ||
+			rows[0].Metadata[reserved.SilentWord] != "" { // its text may become the word that no chat gets
 			over = true
 			return err
 		}
@@ -102,6 +104,7 @@ func (x *attempt) previewText(ctx context.Context, run string, doubt bool) (text
 		})
 	})
 	if err != nil || over {
+		x.view(func(v *room.State) { v.DropPreview(run) })
 		return ""
 	}
 	x.view(func(v *room.State) { text = v.PreviewText(run, &x.conn.caps) })
