@@ -15,7 +15,7 @@ type quietWindow struct {
 	zone     *time.Location
 }
 
-// parseQuiet reads a window such as 22:00-07:00. nil: there is none.
+// parseQuiet reads a window such as 22:00-07:00; it returns nil for an empty text.
 func parseQuiet(text string, zone *time.Location) (*quietWindow, error) {
 	if text == "" {
 		return nil, nil

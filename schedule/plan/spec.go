@@ -82,7 +82,7 @@ type Spec struct {
 	Zone   string        `json:"zone,omitempty"`  // name in the IANA database; "" is UTC
 	Start  time.Time     `json:"start,omitzero"`
 	End    time.Time     `json:"end,omitzero"`
-	// Quiet is a part of each day, in Zone, such as 22:00-07:00: occurrences in it are skipped. "": there is none.
+	// Quiet is a part of each day, in Zone, such as 22:00-07:00: occurrences in it are skipped.
 	Quiet string `json:"quiet,omitempty"`
 	// Jitter delays each occurrence by less than this, and less than half of the distance to the next, by the same
 	// amount whenever it is computed. It spreads schedules that have the same times.
