@@ -79,6 +79,8 @@ type Alert struct {
 	Repeated bool `json:"repeated,omitempty"`
 	// Words are the error, the reason or the reply, cut to MaxWords bytes.
 	Words string `json:"words,omitempty"`
+	// Host is the machine of the worker alone for which an agent is paused.
+	Host string `json:"host,omitempty"`
 	// Owner is the owner of the threads of all events that the alert combines. It is "" if they may have different
 	// owners.
 	Owner string `json:"owner,omitempty"`

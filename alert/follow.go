@@ -268,16 +268,37 @@ func pauses(r store.Reader, at *position) (events []Event, err error) {
 	}
 	now := map[string]bool{}
 	for _, p := range rows.Pauses {
-		if now[p.Agent] = true; !at.Paused[p.Agent] && !IsAgent(p.Agent) {
-			words := "by " + p.Pauser()
-			if p.Reason != "" {
-				words += ": " + p.Reason
-			}
-			events = append(events, Event{Kind: KindPaused, At: p.At, Subject: p.Agent, Agent: p.Agent, Words: words})
+		if now[p.Agent] = true; at.Paused[p.Agent] || IsAgent(p.Agent) {
+			continue
 		}
+		words := "by " + p.Pauser()
+		if p.Reason != "" {
+			words += ": " + p.Reason
+		}
+		agent, worker := p.Of()
+		host, err := hostOf(r, worker)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, Event{Kind: KindPaused, At: p.At, Subject: p.Agent, Agent: agent, Host: host,
+			Words: words})
 	}
 	at.Paused = now
 	return events, nil
+}
+
+// hostOf returns the machine of a worker, or its id if that is unknown; "" for no worker.
+func hostOf(r store.Reader, worker string) (string, error) {
+	if worker == "" {
+		return "", nil
+	}
+	found, err := r.Workers(worker)
+	for _, w := range found {
+		if w.Host != "" {
+			return w.Host, err
+		}
+	}
+	return worker, err
 }
 
 // reachable drops the targets of notifications whose threads the server does not own: a token created such a thread

@@ -130,7 +130,10 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		body = textOf(a, a.Words)
 		m.URL = c.page("channels")
 	case KindPaused:
-		title, body = "Agent "+display.Line(a.Agent)+" is paused", textOf(a, a.Words)
+		if title = "Agent " + display.Line(a.Agent) + " is paused"; a.Host != "" {
+			title += " on " + display.Line(a.Host) + ", and goes on elsewhere"
+		}
+		body = textOf(a, a.Words)
 		m.URL = c.page("agents")
 	case KindBudget:
 		title, body = "The budget of "+budgetOf(a)+" is low", textOf(a, a.Words)

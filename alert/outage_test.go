@@ -13,6 +13,7 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -40,6 +41,34 @@ func TestAFaultOfAnAgentIsOneAlert(t *testing.T) {
 				t.Errorf("sent %q, want one alert of the pause", got)
 			}
 		})
+}
+
+// While another worker serves the agent, the alert names the machine that does not.
+func TestAFaultOfOneWorkerIsOneAlertThatNamesIt(t *testing.T) {
+	provider := mailroom.AgentFunc(func(context.Context, mailroom.Session) error {
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("not logged in")}
+	})
+	more := func(*ledger.Ledger) map[string]mailroom.Agent { return map[string]mailroom.Agent{"provider": provider} }
+	inBubbleWith(t, []alert.Rule{rule(alert.KindPaused)}, []string{"phone", "mail"}, more, func(h *fixture) {
+		other := store.Worker{ID: "other", Host: "desk", Agents: []string{"provider"}}
+		_, err := h.ledger.Workers().Register(h.t.Context(), other)
+		h.must(err)
+		for n := range 3 {
+			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
+				Thread: fmt.Sprint("t", n), Agent: "provider", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
+			})
+			h.must(err)
+		}
+		h.after(10 * time.Second) // the lease of the other worker is longer
+		var got []string
+		for _, m := range h.targets["phone"].messages() {
+			got = append(got, m.Title+"|"+m.Body)
+		}
+		if len(got) != 1 || !strings.HasPrefix(got[0], "Agent provider is paused on ") ||
+			!strings.Contains(got[0], ", and goes on elsewhere|by the server: not logged in") {
+			t.Errorf("sent %q, want one alert that names the worker", got)
+		}
+	})
 }
 
 func TestAnOutageOfAnAgentAndItsEndAreAlerts(t *testing.T) {

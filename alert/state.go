@@ -63,6 +63,7 @@ type Event struct {
 	DeliverTo string
 	Delivery  string
 	Words     string // as in Alert
+	Host      string // as in Alert
 }
 
 // State is the state between two steps, by the id of the rule. Its size is bounded, see maxStoredGroups. It is stored
@@ -151,6 +152,7 @@ func (s *ruleStep) alertOf(e *Event) Alert {
 		Kind: e.Kind, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: e.At.UTC(), Count: 1,
 		Zone:  s.rule.Zone.String(),
 		Agent: e.Agent, Thread: e.Thread, Run: e.Run, Ended: e.Ended, Words: cutWords(e.Words),
+		Host: e.Host,
 	}
 	switch e.Kind {
 	case KindTicket:

@@ -166,6 +166,7 @@ type Agent struct {
 	Queued    int         `json:"queued" doc:"Runs of it that are queued, of your threads; an admin's are all."`
 	Waiting   int         `json:"waiting" doc:"Runs of it that wait, for example for a decision."`
 	Paused    *Pause      `json:"paused" doc:"Set while it is paused: its due runs wait."`
+	PausedOn  []PausedOn  `json:"paused_on,omitempty" nullable:"false" doc:"Workers that cannot work for it while others do."`
 	Retry     *AgentRetry `json:"retry" doc:"How its failures are retried; null if this server does not know the agent."`
 }
 
@@ -182,6 +183,15 @@ type AgentRetry struct {
 
 	PermanentExits   []int `json:"permanent_exits" nullable:"false" doc:"Exit statuses of its command that are not retried."`
 	UnavailableExits []int `json:"unavailable_exits" nullable:"false" doc:"Exit statuses of an outage. All others are failures."`
+}
+
+// PausedOn is a worker that starts no runs of an agent, because the agent cannot work there.
+type PausedOn struct {
+	Worker string     `json:"worker" doc:"Id of the worker."`
+	Host   string     `json:"host" doc:"Name of its machine."`
+	At     time.Time  `json:"at" doc:"When the pause began."`
+	Reason string     `json:"reason" doc:"Error of the run that showed it."`
+	Probe  *time.Time `json:"probe,omitempty" doc:"One run starts there then, and ends the pause if it goes well."`
 }
 
 // Pause says who paused an agent. No run of the agent starts until it is resumed; running ones go on.

@@ -158,7 +158,7 @@ func (c *committer) newTransaction(tx store.Tx) *transaction {
 	return &transaction{
 		options: &c.options, rows: newRows(tx, c), changes: newChanges(),
 		forecast: forecast{idle: maps.Clone(c.forecast.idle), nextFair: c.forecast.nextFair,
-			noticed: maps.Clone(c.forecast.noticed)},
+			noticed: maps.Clone(c.forecast.noticed), barred: maps.Clone(c.forecast.barred)},
 		clockStepped: &c.clockStepped,
 	}
 }

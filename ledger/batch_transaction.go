@@ -45,6 +45,25 @@ type forecast struct {
 	idle     map[store.Capacity]time.Time // earliest time at which work may be due
 	noticed  map[string]time.Time         // notices of budgets that are in the store, until the end of their period
 	nextFair time.Time                    // when claimFairSlots runs again at the latest
+	barred   map[string]time.Time         // until when a worker is kept from an agent, by store.PauseOn
+}
+
+// bar keeps the claims of one worker from an agent until a time. Unlike idle it concerns no other worker.
+func (f *forecast) bar(key string, until time.Time) {
+	if f.barred == nil {
+		f.barred = map[string]time.Time{}
+	}
+	f.barred[key] = until
+}
+
+// barredUntil returns until when a worker is kept from the runs of a want, if it is now.
+func (f *forecast) barredUntil(w store.Capacity, worker string, now time.Time) (until time.Time, barred bool) {
+	if len(f.barred) == 0 {
+		return time.Time{}, false
+	}
+	agent, _ := thread.ParseDueAgent(w.Agent)
+	until = f.barred[store.PauseOn(agent, worker)]
+	return until, until.After(now)
 }
 
 // now is the time of the transaction.

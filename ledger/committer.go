@@ -202,6 +202,7 @@ func (c *committer) forgetIdle() {
 	for agent := range c.nudged {
 		if agent == "" {
 			clear(c.forecast.idle)
+			clear(c.forecast.barred)
 		}
 		delete(c.forecast.idle, store.Capacity{Agent: agent})
 		delete(c.forecast.idle, store.Capacity{Agent: agent, LastAttempt: true})

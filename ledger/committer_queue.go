@@ -125,6 +125,7 @@ func (c *committer) nextDue(now time.Time) time.Time {
 	}
 	if !c.poll.After(now) {
 		clear(c.forecast.idle)
+		clear(c.forecast.barred)
 		c.poll = now.Add(c.options.Poll)
 	}
 	at := c.poll
@@ -136,6 +137,12 @@ func (c *committer) nextDue(now time.Time) time.Time {
 			continue
 		}
 		for _, w := range c.wants(o) {
+			if until, barred := c.forecast.barredUntil(w, o.claim.Worker, now); barred {
+				if until.Before(at) {
+					at = until
+				}
+				continue
+			}
 			known, ok := c.forecast.idle[w]
 			if !ok {
 				return now

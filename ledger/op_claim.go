@@ -142,7 +142,7 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 			return nil, err
 		}
 	}
-	noteProbes(tx, r.work)
+	noteProbes(tx, c.Worker, r.work)
 	return r.work, nil
 }
 

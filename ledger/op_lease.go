@@ -282,9 +282,14 @@ func (ws Workers) dropWorkers(ctx context.Context, workers []*store.Worker, now 
 		}
 	}
 	for some := range slices.Chunk(old, expireBatch) {
-		o := op{name: "end_workers", rank: rankRenew, workers: some}
+		o := op{name: "end_workers", rank: rankRenew, topics: []string{topicAgents}, workers: some, pauses: true}
 		err := perform(ctx, ws.ledger, o, func(tx *transaction) error {
 			tx.changes.dropWorkers(some)
+			for key, p := range tx.rows.pauses {
+				if _, worker := p.Of(); worker != "" && slices.Contains(some, worker) {
+					tx.dropPause(key)
+				}
+			}
 			return nil
 		})
 		if err != nil {

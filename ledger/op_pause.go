@@ -85,15 +85,21 @@ func (l *Ledger) liveWorkers(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// ResumeAgent ends the pause of an agent, whose due runs start. It returns CodeConflict if the agent is
+// ResumeAgent ends the pauses of an agent, also on workers. Its due runs start. It returns CodeConflict if the agent is
 // not paused.
 func (l *Ledger) ResumeAgent(ctx context.Context, agent string) error {
 	o := op{name: "resume", rank: rankPlain, topics: []string{topicAgents}, pauses: true, audits: true}
 	err := perform(ctx, l, o, func(tx *transaction) error {
-		if _, paused := tx.rows.pauses[agent]; !paused {
+		paused := false
+		for key, p := range tx.rows.pauses {
+			if of, _ := p.Of(); of == agent || key == agent {
+				tx.dropPause(key)
+				paused = true
+			}
+		}
+		if !paused {
 			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
 		}
-		tx.dropPause(agent)
 		return appendAudit(tx, entry.Audit{Action: "agent.resume", ObjectKind: "agent", Object: agent})
 	})
 	if err == nil {
@@ -127,12 +133,14 @@ func (tx *transaction) withoutPaused(c *thread.ClaimRequest) *thread.ClaimReques
 	open, paused := *c, *c
 	open.Agents, paused.Agents = map[string]int{}, map[string]int{}
 	for agent, most := range c.Agents {
-		p, ok := tx.rows.pauses[agent]
+		p, ok := pauseOf(tx, agent, c.Worker)
 		switch {
 		case !ok:
 			open.Agents[agent] = most
 		case mayProbe(p, tx.now()):
 			open.Agents[agent] = min(most, 1)
+		case p.Agent != agent: // other workers find runs of the agent
+			tx.forecast.bar(p.Agent, tx.now().Add(tx.options.Poll))
 		default:
 			paused.Agents[agent] = most
 		}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 // It is the cheapest probe that proves anything: a program's own status command does not notice an expired login, and
 // a probe with a text of its own would cost an answer. The pause ends when such a run goes well, or by hand. It is a
 // row of the store, so that it holds for all servers and remote workers, and after a restart.
+//
+// A fault is often one of a machine: its login, its PATH. While another worker serves the agent, the pause holds for
+// the faulty worker alone (store.PauseOn): the run goes to the other one. If that one fails too, the agent is paused.
 
 const (
 	// firstProbe is the time from a pause to its first probe, and lastProbe the longest time between two.
@@ -35,46 +39,77 @@ func nextProbe(p store.Pause, now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(p.At), firstProbe), lastProbe))
 }
 
-// noteProbes puts off the next probe of paused agents that have started a run.
-func noteProbes(tx *transaction, work []thread.ClaimedRun) {
+// pauseOf returns the pause that keeps a worker from an agent: the agent's own, or the one on that worker.
+func pauseOf(tx *transaction, agent, worker string) (p store.Pause, paused bool) {
+	if p, paused = tx.rows.pauses[agent]; !paused {
+		p, paused = tx.rows.pauses[store.PauseOn(agent, worker)]
+	}
+	return p, paused
+}
+
+// noteProbes puts off the next probe of paused agents of which a worker has started a run.
+func noteProbes(tx *transaction, worker string, work []thread.ClaimedRun) {
 	for _, w := range work {
-		if p, paused := tx.rows.pauses[w.Run.Agent]; paused && mayProbe(p, tx.now()) {
+		if p, paused := pauseOf(tx, w.Run.Agent, worker); paused && mayProbe(p, tx.now()) {
 			p.Probe = tx.now().Add(probeTime)
 			tx.putPause(p)
 		}
 	}
 }
 
-// afterAttempt pauses an agent whose own fault ended an attempt. It reports whether an attempt went well although the
-// agent is paused, so that the pause can end. What a person has paused stays paused.
-func afterAttempt(tx *transaction, agent string, s *thread.Settle) (works bool) {
-	p, paused := tx.rows.pauses[agent]
+// afterAttempt pauses an agent whose own fault ended an attempt: on the worker of the attempt alone, as long as another
+// live worker serves the agent without such a fault, else as a whole. It reports whether an attempt went well although
+// the agent is paused there, so that the pause can end. What a person has paused stays paused.
+func afterAttempt(tx *transaction, agent, worker string, s *thread.Settle) (works bool, err error) {
+	p, paused := pauseOf(tx, agent, worker)
 	own := s.Failure != nil && s.Failure.Agent
 	switch {
 	case paused && p.Probe.IsZero():
-	case own && paused:
-		p.Probe = nextProbe(p, tx.now())
-		tx.putPause(p)
-	case own:
-		row := store.Pause{Agent: agent, Reason: faultReason(s.Failure), At: tx.now()}
-		row.Probe = nextProbe(row, tx.now())
-		tx.putPause(row)
-	case paused:
-		return proves(s)
+		return false, nil
+	case !own:
+		return paused && proves(s), nil
 	}
-	return false
+	key := p.Agent
+	if key != agent {
+		key = agent
+		elsewhere, err := isServedElsewhere(tx, agent, worker)
+		if err != nil {
+			return false, err
+		}
+		if elsewhere {
+			key = store.PauseOn(agent, worker)
+		}
+	}
+	if p.Agent != key {
+		p = store.Pause{Agent: key, Reason: faultReason(s.Failure), At: tx.now()}
+	}
+	p.Probe = nextProbe(p, tx.now())
+	tx.putPause(p)
+	return false, nil
 }
 
-// endProbe ends the pause of an agent that works again, unless a person has paused it by now. It is an operation of its
-// own: the end of each attempt would otherwise have to lock the pauses. If it fails, the next probe ends the pause.
-func (l *Ledger) endProbe(ctx context.Context, agent string) {
+// isServedElsewhere reports whether a live worker other than the given one serves an agent, and is not paused for it.
+func isServedElsewhere(tx *transaction, agent, worker string) (bool, error) {
+	all, err := tx.allWorkers()
+	return slices.ContainsFunc(all, func(w *store.Worker) bool {
+		_, paused := tx.rows.pauses[store.PauseOn(agent, w.ID)]
+		return w.ID != worker && w.Live(tx.now()) && slices.Contains(w.Agents, agent) && !paused
+	}), err
+}
+
+// endProbe ends the pause of an agent that works again on a worker, unless a person has paused it by now. It is an
+// operation of its own: the end of each attempt would otherwise have to lock the pauses. If it fails, the next probe
+// ends the pause. Pauses on other workers stay, because each of them may have a fault of its own.
+func (l *Ledger) endProbe(ctx context.Context, agent, worker string) {
 	o := op{name: "end_probe", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
-	ended, err := run(ctx, l, o, func(tx *transaction) (bool, error) {
-		if p, paused := tx.rows.pauses[agent]; !paused || p.Probe.IsZero() {
-			return false, nil
+	ended, err := run(ctx, l, o, func(tx *transaction) (ended bool, err error) {
+		for _, key := range []string{agent, store.PauseOn(agent, worker)} {
+			if p, paused := tx.rows.pauses[key]; paused && !p.Probe.IsZero() {
+				tx.dropPause(key)
+				ended = true
+			}
 		}
-		tx.dropPause(agent)
-		return true, nil
+		return ended, nil
 	})
 	if err == nil && ended {
 		l.onResumed(agent)

@@ -410,7 +410,7 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 	if s.Failure != nil && s.Failure.Agent {
 		o.topics = []string{topicAgents} // the settle may pause the agent
 	}
-	resumed := "" // agent that works again
+	resumed, worker := "", "" // agent that works again, and on which worker
 	r, err := run(ctx, ws.ledger, o, func(tx *transaction) (*mailroom.Run, error) {
 		resumed = ""
 		t := tx.rows.thread(s.Thread)
@@ -425,14 +425,19 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 			}
 			in.Message = t.Partials.Text(s.Run, stored) // flushed text always ends in an entry
 		}
+		holder := t.Worker
 		r, err := t.Settle(&in, tx.now())
-		if err == nil && afterAttempt(tx, r.Agent, &in) {
-			resumed = r.Agent
+		if err != nil {
+			return copyRun(r), err
+		}
+		works, err := afterAttempt(tx, r.Agent, holder, &in)
+		if works {
+			resumed, worker = r.Agent, holder
 		}
 		return copyRun(r), err
 	})
 	if err == nil && resumed != "" {
-		ws.ledger.endProbe(ctx, resumed)
+		ws.ledger.endProbe(ctx, resumed, worker)
 	}
 	return r, err
 }

@@ -109,7 +109,8 @@ func (h *agentHandlers) names(rd store.Reader) ([]string, error) {
 	}
 	rows, err := rd.Agents()
 	for _, p := range rows.Pauses {
-		names = append(names, p.Agent)
+		agent, _ := p.Of()
+		names = append(names, agent)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), err
@@ -153,10 +154,18 @@ func addStored(rd store.Reader, who *auth.Token, agents map[string]*api.Agent) e
 		return err
 	}
 	for _, p := range rows.Pauses {
-		if agents[p.Agent] == nil {
-			agents[p.Agent] = &api.Agent{Name: p.Agent}
+		agent, worker := p.Of()
+		if agents[agent] == nil {
+			if worker != "" {
+				continue // nothing serves it, and the row of its last worker will be dropped
+			}
+			agents[agent] = &api.Agent{Name: agent}
 		}
-		agents[p.Agent].Paused = describePause(p)
+		if worker == "" {
+			agents[agent].Paused = describePause(p)
+		} else if err := addPausedOn(rd, who, agents[agent], worker, describePause(p)); err != nil {
+			return err
+		}
 	}
 	q := store.CountQuery{ByAgent: true}
 	if !who.SeesAll() {
@@ -166,6 +175,18 @@ func addStored(rd store.Reader, who *auth.Token, agents map[string]*api.Agent) e
 	for name, of := range counts.Agents {
 		if a := agents[name]; a != nil {
 			a.Queued, a.Waiting = of[mailroom.StatusQueued], of[mailroom.StatusWaiting]
+		}
+	}
+	return err
+}
+
+// addPausedOn adds a pause on a live worker that who sees to an agent.
+func addPausedOn(rd store.Reader, who *auth.Token, a *api.Agent, worker string, p *api.Pause) error {
+	rows, err := rd.Workers(worker)
+	for _, w := range rows {
+		if w.Live(rd.Now()) && (who.SeesAll() || w.Owner == who.Name) {
+			a.PausedOn = append(a.PausedOn, api.PausedOn{Worker: worker, Host: w.Host, At: p.At, Reason: p.Reason,
+				Probe: p.Probe})
 		}
 	}
 	return err

@@ -1,9 +1,12 @@
 package server_test
 
 import (
+	"errors"
 	"testing"
 
+	"mailroom"
 	"mailroom/api"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -61,5 +64,34 @@ func TestAPausedTargetIsNotListedAsAnAgent(t *testing.T) {
 	}
 	if got := f.call("POST /v1/agents/alert:phone/resume", ""); got.status != 204 {
 		t.Errorf("resume: %d %s", got.status, got.body)
+	}
+}
+
+// A worker whose machine has no login: the list names it while another worker serves the agent, and a resume by hand
+// ends its pause.
+func TestAnAgentThatOneWorkerCannotRunIsListedWithIt(t *testing.T) {
+	f := start(t)
+	_, err := f.ledger.Workers().Register(t.Context(), store.Worker{ID: "v", Host: "desk", Agents: []string{"echo"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.submit("a", "hello")
+	w := f.claim()
+	if _, err := f.ledger.Workers().Settle(t.Context(), thread.Settle{
+		Claim: w.Claim, Number: 1, Outcome: thread.OutcomeFail,
+		Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("not logged in")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	got := f.agent("echo")
+	if got.Paused != nil || len(got.PausedOn) != 1 || got.PausedOn[0].Worker != "w" || got.PausedOn[0].Probe == nil ||
+		got.PausedOn[0].Reason != "not logged in" {
+		t.Errorf("listed as %+v on %+v", got, got.PausedOn)
+	}
+	if got := f.call("POST /v1/agents/echo/resume", ""); got.status != 204 {
+		t.Errorf("resume: %d %s", got.status, got.body)
+	}
+	if got := f.agent("echo"); len(got.PausedOn) != 0 {
+		t.Errorf("still listed: %+v", got.PausedOn)
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -116,14 +117,26 @@ type Definition struct {
 }
 
 // Pause is the row of a paused agent. Its due runs wait until the row is dropped; runs that have started go on.
+//
+// The server pauses an agent on one worker alone if another worker may serve it, see [PauseOn]: each machine has a
+// login of its own.
 type Pause struct {
-	Agent  string
+	Agent  string // or what PauseOn returns; names of agents have no @
 	By     string // name of the token that paused it
 	Reason string
 	At     time.Time
 	// Probe is the time at which one run may start, to find out whether the agent works again. Only a pause that the
 	// server itself made has a Probe; its By is "".
 	Probe time.Time
+}
+
+// PauseOn returns the Agent of a pause that holds for one worker of an agent alone.
+func PauseOn(agent, worker string) string { return agent + "@" + worker }
+
+// Of returns the agent that p pauses, and the worker if p holds for that worker alone, else "".
+func (p Pause) Of() (agent, worker string) {
+	agent, worker, _ = strings.Cut(p.Agent, "@")
+	return agent, worker
 }
 
 // Pauser returns who paused the agent, as a text for people: the name of a token, or "the server".

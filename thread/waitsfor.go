@@ -111,8 +111,8 @@ func (s *Situation) blocker() *Blocker {
 // notClaimed returns why no worker has started the run of s, which is due.
 func (s *Situation) notClaimed() *Blocker {
 	agent := s.Run.Agent
-	if i := slices.IndexFunc(s.Pauses, func(p store.Pause) bool { return p.Agent == agent }); i >= 0 {
-		return &Blocker{Cause: CausePause, Until: s.Pauses[i].Probe, Pause: s.Pauses[i]}
+	if p, paused := s.pauseOf(agent); paused {
+		return &Blocker{Cause: CausePause, Until: p.Probe, Pause: p}
 	}
 	if i := slices.IndexFunc(s.Spent, func(b SpentBudget) bool { return b.Pool.Scope.Name == agent }); i >= 0 {
 		b := &Blocker{Cause: CauseBudget, Until: s.Spent[i].Pool.End, Budget: s.Spent[i]}
@@ -121,20 +121,44 @@ func (s *Situation) notClaimed() *Blocker {
 		}
 		return b
 	}
+	serving, first := s.workersOf(agent)
 	_, node := ParseDueAgent(dueAgent(s.Thread, agent))
-	n := 0
-	for _, w := range s.Workers {
-		if w.Live(s.Now) && slices.Contains(w.Agents, agent) && (node == "" || w.Node == node) {
-			n++
-		}
-	}
 	switch {
-	case n > 0:
-		return &Blocker{Cause: CauseSlot, Workers: n}
+	case serving > 0:
+		return &Blocker{Cause: CauseSlot, Workers: serving}
+	case first != nil:
+		return &Blocker{Cause: CausePause, Until: first.Probe, Pause: *first}
 	case node != "":
 		return &Blocker{Cause: CauseServer, Node: node}
 	}
 	return &Blocker{Cause: CauseWorker}
+}
+
+// pauseOf returns the pause of an agent on all workers.
+func (s *Situation) pauseOf(agent string) (store.Pause, bool) {
+	if i := slices.IndexFunc(s.Pauses, func(p store.Pause) bool { return p.Agent == agent }); i >= 0 {
+		return s.Pauses[i], true
+	}
+	return store.Pause{}, false
+}
+
+// workersOf returns how many live workers may start the run of s, and of the others, which are paused for its agent,
+// the pause that is probed first.
+func (s *Situation) workersOf(agent string) (serving int, first *store.Pause) {
+	_, node := ParseDueAgent(dueAgent(s.Thread, agent))
+	for _, w := range s.Workers {
+		if !w.Live(s.Now) || !slices.Contains(w.Agents, agent) || node != "" && w.Node != node {
+			continue
+		}
+		p, paused := s.pauseOf(store.PauseOn(agent, w.ID))
+		switch {
+		case !paused:
+			serving++
+		case first == nil || p.Probe.Before(first.Probe):
+			first = &p
+		}
+	}
+	return serving, first
 }
 
 // openWait returns what a parked run waits for, or nil if its wait has ended.
@@ -223,6 +247,9 @@ func (b *Blocker) Text() string {
 		text := fmt.Sprintf("agent %s, which %s has paused", b.Agent, b.Pause.Pauser())
 		if b.Pause.Reason != "" {
 			text += ": " + WaitsOn(b.Pause.Reason)
+		}
+		if b.Pause.By == "" {
+			text += "; mend it and run mailroom agent resume " + b.Agent + ", or wait for the run that tries it"
 		}
 		return text
 	case CauseBudget:

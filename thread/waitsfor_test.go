@@ -122,6 +122,31 @@ func blockedCases() []blockedCase {
 	}
 }
 
+// pausedCases are pauses of the server, on all workers and on some.
+func pausedCases() []blockedCase {
+	probe := time.Date(2026, 1, 2, 3, 6, 5, 0, time.UTC)
+	const mend = "agent echo, which the server has paused: no login; mend it and run mailroom agent resume echo, " +
+		"or wait for the run that tries it"
+	on := func(worker string) []store.Pause {
+		return []store.Pause{{Agent: store.PauseOn("echo", worker), Reason: "no login", Probe: probe}}
+	}
+	return []blockedCase{
+		{"paused by the server", func(s *thread.Situation) {
+			s.Pauses = []store.Pause{{Agent: "echo", Reason: "no login", Probe: probe}}
+		}, thread.CausePause, mend, &probe},
+		{"paused on its only worker", func(s *thread.Situation) { s.Pauses = on(s.Workers[0].ID) }, thread.CausePause, mend,
+			&probe},
+		{"paused on a worker beside another", func(s *thread.Situation) {
+			s.Pauses = on("w9")
+			w := *s.Workers[0]
+			w.ID, s.Workers = "w9", append(s.Workers, &w)
+		}, thread.CauseSlot, "a free slot of agent echo", nil},
+		{"a pause on a worker that has gone", func(s *thread.Situation) {
+			s.Workers[0].Dead, s.Pauses = true, on(s.Workers[0].ID)
+		}, thread.CauseWorker, "a worker: no live one serves agent echo", nil},
+	}
+}
+
 // spent returns a spent budget of an agent, and its question.
 func spent(agent string, end *time.Time) []thread.SpentBudget {
 	p := budget.Pool{Scope: budget.Scope{Kind: budget.Agent, Name: agent}, Period: budget.Day, End: *end,
@@ -130,7 +155,7 @@ func spent(agent string, end *time.Time) []thread.SpentBudget {
 }
 
 func TestARunWaitsForWhatComesFirst(t *testing.T) {
-	for _, c := range blockedCases() {
+	for _, c := range append(blockedCases(), pausedCases()...) {
 		t.Run(c.name, func(t *testing.T) {
 			b := thread.WaitsFor(situation(c.change))
 			if b == nil {

@@ -107,7 +107,7 @@ func printAgents(con *command.Console, agents []api.Agent, ended *api.Sums, outp
 func availability(con *command.Console, a api.Agent) string {
 	if a.Paused == nil {
 		if a.Available {
-			return "yes"
+			return "yes" + notOn(con, a.PausedOn)
 		}
 		return "no: " + deref(a.Reason)
 	}
@@ -117,6 +117,18 @@ func availability(con *command.Console, a api.Agent) string {
 	}
 	if a.Paused.Reason != "" {
 		text += ": " + command.Shorten(a.Paused.Reason, 60)
+	}
+	return text
+}
+
+// notOn names the workers that cannot work for an agent, such as ", not on laptop, probes in 2m: no login".
+func notOn(con *command.Console, workers []api.PausedOn) (text string) {
+	for _, w := range workers {
+		text += ", not on " + command.Shorten(cmp.Or(w.Host, w.Worker), 40)
+		if w.Probe != nil {
+			text += ", probes " + con.When(w.Probe)
+		}
+		text += ": " + command.Shorten(w.Reason, 60)
 	}
 	return text
 }

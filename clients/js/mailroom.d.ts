@@ -373,6 +373,8 @@ export interface Agent {
   waiting: number;
   /** probe is set if the server paused it: one run starts then, and its success ends the pause. */
   paused: { by: string; at: string; reason: string; probe?: string } | null;
+  /** Workers that cannot work for it, while others do. */
+  paused_on?: { worker: string; host: string; at: string; reason: string; probe?: string }[];
   /** How the server retries its runs. null: the server does not know the agent; absent: the server is older. */
   retry?: { attempts: number; first: string; factor?: number; most: string; outage_most?: string; outage?: string; max_crashes: number; permanent_exits: number[]; unavailable_exits: number[] } | null;
 }

@@ -56,8 +56,9 @@ function Present({ agent, runs, reload }) {
 }
 
 /** Whether runs of an agent start, and why not. */
-export function State({ agent: { paused, available, reason } }) {
-  if (!paused) return html`<${Status} of=${available ? 'available' : 'unavailable'} /> <span class="hint"><${Line} text=${reason ?? ''} /></span>`;
+export function State({ agent: { paused, paused_on: on = [], available, reason } }) {
+  const elsewhere = on.map(({ worker, host, probe, reason: why }) => html`<span class="hint">not on <${Line} text=${host || worker} />${probe && html`, one run probes it <${Time} at=${probe} />`}: <${Line} text=${why} /></span>`);
+  if (!paused) return html`<${Status} of=${available ? 'available' : 'unavailable'} /> <span class="hint"><${Line} text=${reason ?? ''} /></span> ${elsewhere}`;
   return html`<${Status} of="paused" /> <span class="hint">by <${Line} text=${paused.by} />, <${Time} at=${paused.at} />${paused.probe && html`, one run probes it <${Time} at=${paused.probe} />`} <${Line} text=${paused.reason} /></span>`;
 }
 
