@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/store"
@@ -82,21 +83,30 @@ func addUp(rd store.Reader, q store.SummaryQuery) ([]store.Summary, error) {
 			parts = []store.SummaryQuery{before, days, after}
 		}
 	}
+	type of struct {
+		agent  string
+		status mailroom.Status
+	}
 	var out []store.Summary
+	places := map[of]int{} // in out
 	for _, part := range parts {
 		if !part.From.Before(part.To) {
 			continue
 		}
 		rows, err := rd.Count(store.CountQuery{Summaries: &part})
-		if err != nil {
-			return nil, err
+		if err != nil || len(parts) == 1 {
+			return rows.Summaries, err
 		}
 		for _, row := range rows.Summaries {
-			row.Key.Step, row.Key.At = q.Step, q.From
-			out = append(out, row)
+			key := of{row.Key.Agent, row.Key.Status}
+			if place, found := places[key]; found {
+				out[place].Sums = out[place].Sums.Plus(row.Sums)
+			} else {
+				places[key], out = len(out), append(out, row)
+			}
 		}
 	}
-	return store.AddUp(out), nil
+	return out, nil
 }
 
 // wholeDays returns the query of the days within the hours of a query. The last one is whole, too, if no run has

@@ -136,7 +136,9 @@ func EachAdded(sum string) string {
 func AddAddedSums(out *store.Counts, q *store.SummaryQuery, agent string, v [AddedSums]int64) {
 	var all [store.NumberOfSums]int64
 	copy(all[1:], v[3:])
+	place := len(out.Summaries)
 	whole := store.Summary{Key: store.SummaryKey{Step: q.Step, Agent: agent, At: q.From}, Sums: store.SumsOf(all)}
+	out.Summaries = append(out.Summaries, whole)
 	for i, status := range store.SummedStatuses() {
 		if n := v[i]; n > 0 {
 			part := store.Summary{Key: whole.Key, Sums: store.Sums{Runs: n}}
@@ -145,7 +147,7 @@ func AddAddedSums(out *store.Counts, q *store.SummaryQuery, agent string, v [Add
 			whole.Sums = whole.Sums.Plus(part.Sums)
 		}
 	}
-	out.Summaries = append(out.Summaries, whole)
+	out.Summaries[place] = whole
 }
 
 // AddLastSummary adds the key of a row without its status.
