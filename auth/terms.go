@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/budget"
 	"mailroom/internal/check"
 )
 
@@ -44,6 +45,8 @@ type Terms struct {
 	// Via labels what is submitted with the token, as [mailroom.Origin.Via]: the gateway that holds it. "": the
 	// protocol of the request does. A derived row has the label of the token for which it acts.
 	Via string `json:"via,omitempty"`
+	// Budget is what the runs in the threads of a KindToken may use in a day or a month.
+	Budget budget.Limits `json:"budget,omitzero"`
 }
 
 const (

@@ -20,6 +20,8 @@ import (
 type Budgets struct {
 	Zone  *time.Location // in which days and months begin; nil: UTC
 	Agent map[string]budget.Limits
+
+	owners *ownerBudgets // set by New
 }
 
 // zone returns the zone of the periods.
@@ -32,16 +34,19 @@ func (b *Budgets) zone() *time.Location {
 
 // Of returns the pools of a scope at now, with nothing used.
 func (b *Budgets) Of(s budget.Scope, now time.Time) []budget.Pool {
-	if s.Kind != budget.Agent {
-		return nil
+	if s.Kind == budget.Agent {
+		return budget.PoolsOf(s, b.Agent[s.Name], now, b.zone())
 	}
-	return budget.PoolsOf(s, b.Agent[s.Name], now, b.zone())
+	return budget.PoolsOf(s, b.owners.get()[s.Name], now, b.zone())
 }
 
-// All returns the pools of the configuration at now, with nothing used, by agent and period.
+// All returns all pools at now, with nothing used: by agent and period, then by owner and period.
 func (b *Budgets) All(now time.Time) (pools []budget.Pool) {
 	for _, agent := range slices.Sorted(maps.Keys(b.Agent)) {
 		pools = append(pools, b.Of(budget.Scope{Kind: budget.Agent, Name: agent}, now)...)
+	}
+	for _, owner := range slices.Sorted(maps.Keys(b.owners.get())) {
+		pools = append(pools, b.Of(budget.Scope{Kind: budget.Owner, Name: owner}, now)...)
 	}
 	return pools
 }
@@ -102,7 +107,8 @@ func readPools(tx *transaction, pools []budget.Pool) error {
 // budgetChanges returns what this batch adds to the rows of budgets: the use of steps, and what people added.
 func budgetChanges(tx *transaction) []store.Summary {
 	all := slices.Clone(tx.changes.raised)
-	if len(tx.options.Budgets.Agent) == 0 {
+	budgets := &tx.options.Budgets
+	if len(budgets.Agent)+len(budgets.owners.get()) == 0 {
 		return all
 	}
 	for _, t := range tx.rows.order {
@@ -111,7 +117,9 @@ func budgetChanges(tx *transaction) []store.Summary {
 			if used == (mailroom.Amounts{}) {
 				continue
 			}
-			for _, p := range tx.options.Budgets.Of(budget.Scope{Kind: budget.Agent, Name: u.Agent}, tx.now()) {
+			pools := budgets.Of(budget.Scope{Kind: budget.Agent, Name: u.Agent}, tx.now())
+			pools = append(pools, budgets.Of(budget.Scope{Kind: budget.Owner, Name: t.Owner}, tx.now())...)
+			for _, p := range pools {
 				all = append(all, store.BudgetAmounts(stepOf(p.Period), p.Key(), p.Begin, used))
 			}
 		}

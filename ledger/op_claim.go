@@ -112,9 +112,12 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 	}
 	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{},
 		shares: newShares(c.Held, c.Slots)}
+	if r.shares.spent, err = spentOwners(tx); err != nil {
+		return nil, err
+	}
 	var passed []*thread.State
 	if r.slots > 0 {
-		due, err := tx.candidates(r, nil)
+		due, err := tx.candidates(r, r.shares.first(r.slots))
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +133,7 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 		if _, err := tx.start(r, due, r.shares.full); err != nil {
 			return nil, err
 		}
-		if _, err := tx.start(r, passed, nil); err != nil {
+		if _, err := tx.start(r, passed, r.shares.barred); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +157,7 @@ func (tx *transaction) claimFairSlots(r *round) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.start(r, due, func(owner string) bool { return r.shares.held[owner] > 0 })
+	_, err = tx.start(r, due, func(owner string) bool { return r.shares.held[owner] > 0 || r.shares.barred(owner) })
 	return err
 }
 

@@ -11,8 +11,9 @@ import (
 // still start one run for each owner without one, so that runs that never end cannot block other
 // owners.
 type shares struct {
-	held  map[string]int // runs on the worker by owner, without zeros
-	slots int            // slots of the worker, used and free
+	held  map[string]int  // runs on the worker by owner, without zeros
+	slots int             // slots of the worker, used and free
+	spent map[string]bool // owners whose budget is spent: none of their runs starts
 }
 
 // newShares returns the shares of a worker with held runs by owner, and free slots.
@@ -32,12 +33,31 @@ func newShares(held map[string]int, free int) *shares {
 func (s *shares) limit() int { return max(1, s.slots/(len(s.held)+1)) }
 
 // full reports whether an owner has its share.
-func (s *shares) full(owner string) bool { return s.held[owner] >= s.limit() }
+func (s *shares) full(owner string) bool { return s.spent[owner] || s.held[owner] >= s.limit() }
+
+// barred reports whether no run of an owner starts.
+func (s *shares) barred(owner string) bool { return s.spent[owner] }
 
 // add counts a started run.
 func (s *shares) add(owner string) { s.held[owner]++ }
 
 // remaining returns how many more runs each owner may get, out of most.
 func (s *shares) remaining(most int) *store.Share {
-	return &store.Share{Most: most, Held: maps.Clone(s.held)}
+	held := maps.Clone(s.held)
+	for owner := range s.spent {
+		held[owner] = max(held[owner], most)
+	}
+	return &store.Share{Most: most, Held: held}
+}
+
+// first returns the share of a claim's first look at the store: all may have all n slots, except the barred owners.
+func (s *shares) first(n int) *store.Share {
+	if len(s.spent) == 0 {
+		return nil
+	}
+	held := map[string]int{}
+	for owner := range s.spent {
+		held[owner] = n
+	}
+	return &store.Share{Most: n, Held: held}
 }

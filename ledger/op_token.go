@@ -42,7 +42,7 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
 	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}, audits: true}
-	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
+	made, err := run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
 		there, err := tx.rows.token(in.Name)
 		switch {
 		case err != nil:
@@ -70,6 +70,10 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 		tx.saveToken(row)
 		return plainToken(row), recordToken(tx, "token.create", row, rightsOf(row))
 	})
+	if err == nil {
+		_ = as.ledger.options.Budgets.owners.read(ctx, as.ledger.lanes[0].store) // else they are read again soon
+	}
+	return made, err
 }
 
 // SetQuotas replaces the quotas of a token's name.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/budget"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -32,7 +33,7 @@ func WaitsFor(
 	rd store.Reader, now time.Time, rows []*mailroom.Run, sees func(*mailroom.Run, *mailroom.Thread) bool,
 ) (map[string]Blocked, error) {
 	w := waits{rd: rd, now: now, sees: sees, threads: map[string]*mailroom.Thread{}, runs: map[string]*mailroom.Run{},
-		first: map[string]*mailroom.Run{}, blockers: map[string]*thread.Blocker{}, asked: map[string]bool{}}
+		first: map[string]*mailroom.Run{}, blockers: map[string]*thread.Blocker{}, asked: map[budget.Scope]bool{}}
 	next := rows
 	for range maxBlockers {
 		var err error
@@ -68,7 +69,7 @@ type waits struct {
 	pauses  []store.Pause
 	workers []*store.Worker
 
-	asked map[string]bool // agents whose budgets were read
+	asked map[budget.Scope]bool // whose budgets were read
 	spent []thread.SpentBudget
 }
 

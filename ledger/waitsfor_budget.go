@@ -15,13 +15,15 @@ import (
 func (w *waits) budgets(open []*mailroom.Run) error {
 	var ids []string
 	for _, r := range open {
-		if w.asked[r.Agent] {
-			continue
-		}
-		w.asked[r.Agent] = true
-		for _, p := range budget.Periods() {
-			one := budget.Pool{Scope: budget.Scope{Kind: budget.Agent, Name: r.Agent}, Period: p}
-			ids = append(ids, budgetThread(&one))
+		scopes := []budget.Scope{{Kind: budget.Agent, Name: r.Agent}, {Kind: budget.Owner, Name: w.threads[r.Thread].Owner}}
+		for _, s := range scopes {
+			if s.Name == "" || w.asked[s] {
+				continue
+			}
+			w.asked[s] = true
+			for _, p := range budget.Periods() {
+				ids = append(ids, budgetThread(&budget.Pool{Scope: s, Period: p}))
+			}
 		}
 	}
 	if len(ids) == 0 {

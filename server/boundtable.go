@@ -114,6 +114,7 @@ func boundsOfProjects() boundTable {
 		"NewLimitedToken.run": maxChars(maxID), "NewLimitedToken.threads[]": byRule(mailroom.MaxThreadID),
 		"NewToken.agents": maxItems(workers.MaxAgents), "NewToken.agents[]": maxChars(project.MaxName),
 		"NewToken.quotas":   {items: len(auth.AllQuotas()), byRule: true},
+		"NewToken.budget":   {items: 2, byRule: true},
 		"TokenPatch.quotas": {items: len(auth.AllQuotas()), byRule: true},
 	}
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"mailroom"
 	"mailroom/api"
@@ -63,6 +65,16 @@ func (h *budgetHandlers) raise(ctx context.Context, in *raiseBudgetInput) (*body
 	}
 	h.log.InfoContext(ctx, "budget raised", "budget", raised.Key(), "by", by.String(), "who", requestOf(ctx).who.Name)
 	return &body[api.PeriodBudget]{showBudget(&raised)}, nil
+}
+
+// readLimits reads the budgets of a token, by period.
+func readLimits(texts map[string]string) (l budget.Limits, err error) {
+	for _, period := range slices.Sorted(maps.Keys(texts)) {
+		if err := l.Set(period, texts[period]); err != nil {
+			return l, check.Invalid("body.budget", err.Error(), texts[period])
+		}
+	}
+	return l, nil
 }
 
 func showBudget(b *ledger.PeriodBudget) api.PeriodBudget {

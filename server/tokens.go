@@ -77,10 +77,14 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 	if err := h.checkMaker(requestOf(ctx).who, expires); err != nil {
 		return nil, request.Locate("body.", err)
 	}
+	limits, err := readLimits(b.Budget)
+	if err != nil {
+		return nil, err
+	}
 	secret := newSecret()
 	row, err := h.ledger.CreateToken(ctx, auth.Token{
 		Name: b.Name, Sum: sumOf(secret), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
-		Quotas: b.Quotas, Terms: auth.Terms{ExpiresAt: expires, Via: b.Via},
+		Quotas: b.Quotas, Terms: auth.Terms{ExpiresAt: expires, Via: b.Via, Budget: limits},
 	})
 	if err != nil {
 		return nil, request.Locate("body.", err)

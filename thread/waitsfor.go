@@ -27,7 +27,7 @@ const (
 	CauseJoin     Cause = "join"   // more messages of its sender may join it
 	CauseRetry    Cause = "retry"  // its next attempt is delayed
 	CausePause    Cause = "pause"  // its agent is paused
-	CauseBudget   Cause = "budget" // the budget of its agent is spent
+	CauseBudget   Cause = "budget" // the budget of its agent or owner is spent
 	CauseWorker   Cause = "worker" // no live worker serves its agent
 	// CauseServer: only the server that keeps its session starts it, and that server has no live worker for it.
 	CauseServer Cause = "server"
@@ -114,7 +114,8 @@ func (s *Situation) notClaimed() *Blocker {
 	if p, paused := s.pauseOf(agent); paused {
 		return &Blocker{Cause: CausePause, Until: p.Probe, Pause: p}
 	}
-	if i := slices.IndexFunc(s.Spent, func(b SpentBudget) bool { return b.Pool.Scope.Name == agent }); i >= 0 {
+	of := [2]budget.Scope{{Kind: budget.Agent, Name: agent}, {Kind: budget.Owner, Name: s.Thread.Owner}}
+	if i := slices.IndexFunc(s.Spent, func(b SpentBudget) bool { return slices.Contains(of[:], b.Pool.Scope) }); i >= 0 {
 		b := &Blocker{Cause: CauseBudget, Until: s.Spent[i].Pool.End, Budget: s.Spent[i]}
 		if q := s.Spent[i].Question; q != nil {
 			b.Tickets = []*mailroom.Ticket{q}

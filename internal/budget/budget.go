@@ -61,7 +61,7 @@ func (l Limits) Texts() map[string]any {
 	return out
 }
 
-// UsedBy returns what a usage counts of a budget.
+// UsedBy returns what the usage of a step counts of a budget. A step that reports a usage is a turn.
 func UsedBy(u mailroom.Usage) mailroom.Amounts {
 	tokens := func(n int64) int64 { return min(max(n, 0), math.MaxInt64/1_000_000) }
 	usd := u.CostUSD
@@ -70,13 +70,16 @@ func UsedBy(u mailroom.Usage) mailroom.Amounts {
 	}
 	a := mailroom.Dollars(min(usd, 1e9))
 	a.Tokens = tokens(u.InputTokens) + tokens(u.OutputTokens)
+	if u != (mailroom.Usage{}) {
+		a.Turns = 1
+	}
 	return a
 }
 
 // The kinds of scopes.
 const (
 	Agent = "agent"
-	owner = "owner" // of threads: a token
+	Owner = "owner" // of threads: a token
 )
 
 // Scope has a budget.
@@ -98,7 +101,7 @@ func ParseKey(key string) (s Scope, p Period, ok bool) {
 		return s, p, false
 	}
 	s, p = Scope{words[0], words[1]}, Period(words[2])
-	return s, p, (s.Kind == Agent || s.Kind == owner) && s.Name != "" && slices.Contains(Periods(), p)
+	return s, p, (s.Kind == Agent || s.Kind == Owner) && s.Name != "" && slices.Contains(Periods(), p)
 }
 
 // Pool is what a scope may use in one period, and what it has used.

@@ -4,6 +4,7 @@ package main
 func poolMutants() []mutant {
 	const night, kills = "^TestANightOfRunsStopsAtItsBudgetAndAsksOnce$", "^TestABudgetHoldsDespiteAKillAtAnyWrite$"
 	const refused, servers = "^TestARefusedRaiseWaitsForTheNextPeriod$", "^TestTwoServersSpendABudgetTogether$"
+	const owner = "^TestASpentOwnerLeavesItsSlotsToOthers$"
 	return []mutant{
 		{"a spent budget stops nothing", "ledger/op_budget.go",
 			"if p.State() != budget.Spent {", "if p.State() != budget.Spent || true {", "agent/raise", night},
@@ -34,6 +35,16 @@ func poolMutants() []mutant {
 			"	for !at(n + 1).After(now) {", "	for false {", "internal/budget", "^TestEachMomentIsInOnePeriod$"},
 		{"old periods are kept for ever", "ledger/op_summary.go",
 			"		if err == nil && len(old.Summaries) > 0 {", "		if false {", "ledger", "^TestOldPeriodsOfBudgetsAreDropped$"},
+		{"a spent owner keeps the slots", "ledger/op_claim_share.go",
+			"return s.spent[owner] || s.held[owner] >= s.limit()", "return s.held[owner] >= s.limit()", "ledger", owner},
+		{"what a spent owner left starts last", "ledger/op_claim.go",
+			"tx.start(r, passed, r.shares.barred)", "tx.start(r, passed, nil)", "ledger", owner},
+		{"a spent owner gets slots beyond the worker's", "ledger/op_claim.go",
+			"r.shares.held[owner] > 0 || r.shares.barred(owner)", "r.shares.held[owner] > 0", "ledger", owner},
+		{"a new token's budget is not known", "ledger/op_token.go",
+			"		_ = as.ledger.options.Budgets.owners.read(", "		_ = new(ownerBudgets).read(", "ledger", owner},
+		{"a server does not learn of budgets that others made", "ledger/owner_budgets.go",
+			"			_ = o.read(ctx, s)", "			_ = new(ownerBudgets).read(ctx, s)", "ledger", "^TestABudgetOfATokenHoldsOnOtherServers$"},
 		{"an agent forges the warning of a budget", "alert/logged.go",
 			"e.Kind == budget.KindLow && reserved.Prefix(e.Thread) == reserved.Budget:", "e.Kind == budget.KindLow:", "alert",
 			"^TestOnlyTheServerWarnsAboutABudget$"},

@@ -1,0 +1,93 @@
+package ledger
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"mailroom/auth"
+	"mailroom/internal/budget"
+	"mailroom/store"
+)
+
+// ownerBudgets are the budgets of tokens, as owners of threads. Transactions read them here, because few tokens have
+// one, and a step or a claim should not read a row of each owner. Another server that makes a token with a budget is
+// noticed after a few polls; what its runs use until then is not counted.
+type ownerBudgets struct {
+	mu  sync.Mutex
+	all map[string]budget.Limits // guarded by mu; replaced, never changed
+}
+
+// pollsOfBudgets is after how many polls a server reads the budgets of tokens again.
+const pollsOfBudgets = 5
+
+// get returns the budgets by owner. The caller must not change them.
+func (o *ownerBudgets) get() map[string]budget.Limits {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all
+}
+
+// read reads the budgets of tokens.
+func (o *ownerBudgets) read(ctx context.Context, s store.Store) error {
+	all := map[string]budget.Limits{}
+	err := s.View(ctx, func(r store.Reader) error {
+		rows, err := r.Tokens()
+		for _, t := range rows {
+			if t.Terms.Kind == auth.KindToken && !t.Terms.Budget.IsZero() {
+				all[t.Name] = t.Terms.Budget
+			}
+		}
+		return err
+	})
+	if err == nil {
+		o.mu.Lock()
+		o.all = all
+		o.mu.Unlock()
+	}
+	return err
+}
+
+// follow reads the budgets of tokens from time to time, until ctx ends.
+func (o *ownerBudgets) follow(ctx context.Context, s store.Store, every time.Duration) {
+	for {
+		select {
+		case <-time.After(every):
+			_ = o.read(ctx, s) // the budgets that are known hold until the store answers
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// spentOwners returns the owners whose budget is spent, and starts the runs of notices. It reads the rows of all owners
+// with a budget, in one query for each period.
+func spentOwners(tx *transaction) (map[string]bool, error) {
+	var pools []budget.Pool
+	limits := tx.options.Budgets.owners.get()
+	for _, owner := range slices.Sorted(maps.Keys(limits)) {
+		pools = append(pools, tx.options.Budgets.Of(budget.Scope{Kind: budget.Owner, Name: owner}, tx.now())...)
+	}
+	if len(pools) == 0 {
+		return nil, nil
+	}
+	if err := readPools(tx, pools); err != nil {
+		return nil, err
+	}
+	spent := map[string]bool{}
+	for i := range pools {
+		p := &pools[i]
+		if err := notice(tx, p); err != nil {
+			return nil, err
+		}
+		if p.State() == budget.Spent {
+			spent[p.Scope.Name] = true
+		}
+	}
+	return spent, nil
+}
