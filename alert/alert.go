@@ -26,7 +26,7 @@ const (
 	KindChannel Kind = "channel" // a channel is disconnected, or is connected again
 	KindPaused  Kind = "paused"  // an agent was paused
 	KindOutage  Kind = "outage"  // runs of an agent wait because what the agent needs is unavailable, or this is over
-	KindBudget  Kind = "budget"  // 80 % of the budget of a day or a month are used
+	KindBudget  Kind = "budget"  // 80 % of the budget of a day, a month or a run are used
 	KindDigest  Kind = "digest"  // what happened since the last digest
 
 	// Kinds that no rule can name.

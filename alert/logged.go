@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func readLogged(
 	runs := outageRuns(entries, outages)
 	var parents, places, owners []string
 	for _, e := range entries {
-		if e.Kind == entry.KindTicketOpened || e.Kind == entry.KindFailed {
+		if e.Kind == entry.KindTicketOpened || e.Kind == entry.KindFailed || e.Kind == entry.KindBudgetLow {
 			runs = append(runs, e.Run)
 		}
 	}
@@ -82,6 +83,8 @@ func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 			l.parents[run.Parent] != nil && IsAgent(l.parents[run.Parent].Agent):
 		case e.Kind == entry.KindTicketOpened:
 			found, ok, err = ticketEvent(e, run)
+		case e.Kind == entry.KindBudgetLow:
+			found, ok, err = runBudgetEvent(e, run)
 		case e.Kind == entry.KindFailed && run.Status == mailroom.StatusFailed:
 			found, ok, err = failedEvent(e, run)
 		}
@@ -173,6 +176,16 @@ func budgetEvent(e mailroom.Entry) (Event, bool, error) {
 		found.Owner = n.Name
 	}
 	return found, true, err
+}
+
+// runBudgetEvent returns the event of a run whose budget is low.
+func runBudgetEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
+	var n entry.BudgetState
+	err := e.Decode(&n)
+	return Event{
+		Kind: KindBudget, At: e.At, Subject: "run:" + e.Run, Agent: run.Agent, Thread: e.Thread, Run: e.Run,
+		Words: fmt.Sprintf("A run of agent %s has used %s of its budget of %s.", run.Agent, n.Budget.Of(n.Spent), n.Budget),
+	}, true, err
 }
 
 func failedEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {

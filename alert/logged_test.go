@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/internal/budget"
 )
 
@@ -38,5 +39,30 @@ func TestOnlyTheServerWarnsAboutABudget(t *testing.T) {
 	m := (&composer{target: "phone", body: MaxBody}).compose(&sent[0].Alert, subject{})
 	if m.Title != "The budget of agent coder is low" || m.Body != e.Words {
 		t.Errorf("got %q, %q", m.Title, m.Body)
+	}
+}
+
+func TestALowBudgetOfARunIsAnAlertAboutTheRun(t *testing.T) {
+	state := entry.BudgetState{Bound: "usd", Budget: mailroom.Budget{Amounts: mailroom.Dollars(2)},
+		Spent: mailroom.Amounts{MicroUSD: 1_700_000, Tokens: 9}}
+	body, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := logged{runs: map[string]*mailroom.Run{"r": {ID: "r", Agent: "claude"}}}
+	events, err := l.events([]mailroom.Entry{{Kind: entry.KindBudgetLow, Thread: "work", Run: "r", Body: body}})
+	if err != nil || len(events) != 1 {
+		t.Fatalf("got %+v, %v", events, err)
+	}
+	c := clock{t: t, rule: Rule{Name: "money", When: []Kind{KindBudget}, To: []string{"phone"}, Zone: berlin(t),
+		Text: TextFull}}
+	sent := c.step(events[0])
+	if len(sent) != 1 {
+		t.Fatalf("sent %+v", sent)
+	}
+	m := (&composer{target: "phone", body: MaxBody, url: "http://here"}).compose(&sent[0].Alert, subject{})
+	if m.Title != "The budget of a run of agent claude is low" || m.URL != "http://here/#/run/r" ||
+		m.Body != "A run of agent claude has used 1.70 usd of its budget of 2.00 usd." {
+		t.Errorf("got %+v", m)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
+	"mailroom/internal/reserved"
 )
 
 // Message is an alert as a target sends it. Its texts are plain: a target escapes what its format gives a
@@ -137,7 +138,9 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		m.URL = c.page("agents")
 	case KindBudget:
 		title, body = "The budget of "+budgetOf(a)+" is low", textOf(a, a.Words)
-		m.URL = c.page("agents")
+		if m.URL = c.page("agents"); isOfRun(a) {
+			m.URL = c.page("run/" + a.Run)
+		}
 	case KindOutage:
 		if title = "Runs of agent " + display.Line(a.Agent) + " wait because of an outage"; a.Ended {
 			title = "No run of agent " + display.Line(a.Agent) + " waits because of an outage any more"
@@ -165,11 +168,17 @@ func (c *composer) compose(a *Alert, about subject) Message {
 
 // budgetOf says whose budget an alert is about.
 func budgetOf(a *Alert) string {
+	if isOfRun(a) {
+		return "a run of agent " + display.Line(a.Agent)
+	}
 	if a.Agent != "" {
 		return "agent " + display.Line(a.Agent)
 	}
 	return "token " + display.Line(a.Owner)
 }
+
+// isOfRun reports whether an alert is about the budget of a run. The others have threads of their own.
+func isOfRun(a *Alert) bool { return reserved.Prefix(a.Thread) != reserved.Budget }
 
 // page returns the address of a page of the console.
 func (c *composer) page(path string) string {

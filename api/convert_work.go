@@ -75,7 +75,7 @@ func (s Step) Read(at string) (mailroom.Step, error) {
 func formatSend(s mailroom.Send) Send {
 	return Send{Name: s.Name, Thread: s.Thread, Agent: s.Agent, Parts: s.Parts, Answer: s.Answer, Mode: s.Mode,
 		Priority: s.Priority, NotBefore: formatWhen(s.NotBefore, s.Delay), Deadline: formatWhen(s.Deadline, s.Timeout),
-		Options: s.Options, Metadata: s.Metadata}
+		Options: s.Options, Metadata: s.Metadata, Budget: FormatBudget(s.Budget)}
 }
 
 // read converts the send from its wire type. Errors name a field below the path at.
@@ -89,6 +89,9 @@ func (s Send) read(at string) (mailroom.Send, error) {
 		return out, invalid(at+".parts", "comes with text: give one of them", nil)
 	}
 	var err error
+	if out.Budget, err = s.Budget.Read(at + ".budget"); err != nil {
+		return out, err
+	}
 	if out.NotBefore, out.Delay, err = ReadWhen(at+".not_before", s.NotBefore); err != nil {
 		return out, err
 	}
@@ -349,6 +352,9 @@ func (c Claim) Mailroom() *mailroom.Run {
 	}
 	if r.Usage != nil {
 		out.Usage = mailroom.Usage(*r.Usage)
+	}
+	if r.Budget != nil {
+		out.Budget = r.Budget.read(out)
 	}
 	for _, m := range c.Messages {
 		out.Inputs = append(out.Inputs, mailroom.Input{Message: m.ID, Seq: m.Seq})

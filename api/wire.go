@@ -31,6 +31,7 @@ type Run struct {
 	AvailableAt  time.Time          `json:"available_at" doc:"The run is not claimed before."`
 	NotBefore    *time.Time         `json:"not_before" doc:"Its submit wanted no start before; null: no such time."`
 	Deadline     *time.Time         `json:"deadline" doc:"The run ends then, whatever its status, with the reason deadline."`
+	Budget       *RunBudget         `json:"budget,omitempty" doc:"Bounds what it may use, with all that it sends. Absent: nothing does."`
 	Worker       *string            `json:"worker" doc:"Holds its claim, while it is running."`
 	LeaseUntil   *time.Time         `json:"lease_until" doc:"End of that worker's lease."`
 	Key          *string            `json:"key" doc:"Idempotency key it was submitted with."`
@@ -43,7 +44,7 @@ type Run struct {
 	Error        *mailroom.RunError `json:"error" doc:"Why it failed for good."`
 	LastError    *mailroom.RunError `json:"last_error" doc:"Why its last attempt failed, while it waits for the next one at available_at; else null."`
 	ErrorGroup   *string            `json:"error_group" doc:"Equal for failed runs whose errors differ only in ids, numbers, paths, addresses and quoted text."`
-	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
+	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled, or completed early: budget."`
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
 	WaitsOn      *WaitsOn           `json:"waits_on,omitempty" doc:"What its silent agent waits for."`
 	WaitsFor     []Blocker          `json:"waits_for,omitempty" nullable:"false" doc:"Why it does not run, while it is queued or waiting: what keeps it, then what keeps the run before it, and so on. The last one is the cause. Absent in the answers of a worker's calls."`
@@ -134,6 +135,7 @@ type Submit struct {
 	Priority     *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
 	NotBefore    *time.Time        `json:"not_before,omitempty" doc:"Start no earlier; absent or past: now. Modes queue, latest, collect."`
 	Deadline     string            `json:"deadline,omitempty" example:"30m" doc:"When the run ends if it has not ended before: a time (RFC 3339), or a duration from the acceptance of the submit such as 30m. A run that has not started then is never started; one that is at work is stopped. Retries, waits and restarts do not move it. It concerns the run that the submit creates, not one that its messages join."`
+	Budget       *Budget           `json:"budget,omitempty" doc:"What the new run may use, with all that it sends."`
 	ExpectRun    string            `json:"expect_run,omitempty" doc:"With mode steer: only into this run."`
 	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"After so many failures the run fails for good. Default: that of the worker, else of the agent, else of the server, which is 5 unless configured."`
 	Retry        *RetryPolicy      `json:"retry,omitempty" doc:"How its failures are retried, over what its worker or agent says."`

@@ -195,6 +195,7 @@ type Send struct {
 	Deadline  string            `json:"deadline,omitempty" doc:"When its run ends: a time, or a duration from the first send on."`
 	Options   json.RawMessage   `json:"options,omitempty" doc:"Handed to the agent unread."`
 	Metadata  map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`
+	Budget    *Budget           `json:"budget,omitempty" doc:"Its part of the run's budget. Default: a share of half of what is left."`
 }
 
 // Appended is the answer to a StepCommit.
@@ -202,6 +203,7 @@ type Appended struct {
 	Orders
 	Seq        int64 `json:"seq" doc:"The last entry of the step."`
 	DeadlineMS int64 `json:"deadline_ms,omitempty" doc:"With extend: as in the claim, from now on. Absent: no change."`
+	BudgetLeft *Left `json:"budget_left,omitempty" doc:"What is left of the run's budget after the step. Absent: it has none."`
 }
 
 // Text is a chunk of the message that a run is writing.

@@ -32,6 +32,8 @@ type session struct {
 	hints   *bus.Subscription // notices of its thread, from right behind the claim
 
 	row atomic.Pointer[mailroom.Run] // row as it was claimed, with the last checkpoint
+	// left is what was left of the budget of the run at the last step of the attempt; nil: no step said it.
+	left atomic.Pointer[mailroom.Budget]
 	// deadline is set by work before the agent is entered.
 	deadline *deadline
 	waitsOn  atomic.Pointer[string] // what the agent says that it waits for; nil: nothing
@@ -84,6 +86,9 @@ func (e *Engine) newSession(life context.Context, worker string, w thread.Claime
 
 func (s *session) Run() mailroom.RunView {
 	v := s.row.Load().View()
+	if left := s.left.Load(); left != nil {
+		v.BudgetLeft = left
+	}
 	if s.deadline != nil {
 		v.Ends = s.deadline.at()
 	}
@@ -249,6 +254,12 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry, chan
 	s.waitsOn.Store(nil)
 	if left := min(done.Left, step.Extend); left > 0 {
 		s.deadline.extend(left)
+	}
+	if done.Budget != nil {
+		s.left.Store(done.Budget)
+	}
+	if done.Stop != "" { // before the agent calls a model again
+		s.cancel(mailroom.ErrStopped)
 	}
 	if in.Message != nil {
 		s.text.next()

@@ -230,10 +230,18 @@ func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (thread.Appen
 		o.keys = append(o.keys, store.KeyRef{Thread: target, Key: key})
 	}
 	return run(ctx, ws.ledger, o, func(tx *transaction) (out thread.Appended, err error) {
-		if out.Seq, err = tx.append(&a); err != nil || a.Step.Extend == 0 {
+		if out.Seq, err = tx.append(&a); err != nil {
 			return out, err
 		}
-		if r := tx.rows.thread(a.Thread).Run(a.Run); r.Attempt == a.Attempt && r.Stop == "" {
+		r := tx.rows.thread(a.Thread).Run(a.Run)
+		if r.Attempt != a.Attempt {
+			return out, nil // the repeat of a step whose claim has ended
+		}
+		if r.Budget != nil {
+			out.Limit = &r.Budget.Limit
+		}
+		out.Budget, out.Stop = r.BudgetLeft(), r.Stop
+		if a.Step.Extend != 0 && r.Stop == "" {
 			out.Left = thread.TimeLeft(r, tx.now())
 		}
 		return out, nil

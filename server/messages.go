@@ -116,6 +116,9 @@ func (h *messageHandlers) submitMessages(
 	if b.MaxAttempts != nil {
 		sub.MaxAttempts = *b.MaxAttempts
 	}
+	if sub.Budget, err = b.Budget.Read("body.budget"); err != nil {
+		return nil, err
+	}
 	if sub.Retry, err = b.Retry.Read("body.retry"); err != nil {
 		return nil, err
 	}

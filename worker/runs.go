@@ -140,7 +140,12 @@ func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (thread.Append
 		return thread.Appended{}, err
 	}
 	l.forwardOrders(a.Claim, out.Orders)
-	return thread.Appended{Seq: out.Seq, Left: time.Duration(out.DeadlineMS) * time.Millisecond}, nil
+	done := thread.Appended{Seq: out.Seq, Left: time.Duration(out.DeadlineMS) * time.Millisecond,
+		Budget: out.BudgetLeft.Read()}
+	if out.Stop != nil {
+		done.Stop = *out.Stop
+	}
+	return done, nil
 }
 
 // refusesExtend reports whether err is the refusal of an older server that does not know the field extend. A worker

@@ -191,6 +191,9 @@ func printRun(con *command.Console, d runDetails) error {
 	if r.Deadline != nil {
 		rows = append(rows, []string{"deadline", con.When(r.Deadline)})
 	}
+	if r.Budget != nil {
+		rows = append(rows, budgetRows(r.Budget)...)
+	}
 	if r.Retry != nil {
 		rows = append(rows, []string{"retries", retriesOf(r.Retry)})
 	}
@@ -271,4 +274,24 @@ func duration(r api.Run) string {
 		return fmt.Sprintf("started after %s in the queue", queued)
 	}
 	return fmt.Sprintf("%s, after %s in the queue", took(r), queued)
+}
+
+// budgetRows formats the budget of a run, and what became of it.
+func budgetRows(b *api.RunBudget) [][]string {
+	limit, err := b.Limit.Read("")
+	if err != nil {
+		return nil // all of it went back to the run that lent it
+	}
+	text := func(a api.Amounts) string {
+		of := limit.Of(mailroom.Amounts{MicroUSD: mailroom.Dollars(a.USD).MicroUSD, Tokens: a.Tokens, Turns: a.Turns})
+		return of.String()
+	}
+	rows := [][]string{{"budget", limit.String()}, {"spent", text(b.Spent)}}
+	if b.Lent != (api.Amounts{}) {
+		rows = append(rows, []string{"lent", text(b.Lent)})
+	}
+	left := *b.Left.Read()
+	left.Until = time.Time{}
+	left.Amounts = left.Positive()
+	return append(rows, []string{"left", left.String()})
 }

@@ -29,7 +29,7 @@ const maxStdin = 8 << 20
 
 func sendCommand(con *command.Console) *cobra.Command {
 	var in api.Submit
-	var mode, at, deadline, retries string
+	var mode, at, deadline, budget, retries string
 	var metadata, files []string
 	var priority, attempts, crashes int
 	var detach bool
@@ -49,6 +49,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
   mailroom send --thread review --file notes.md "Is this complete?"
   mailroom send --thread night --notify phone --detach "tidy up the tests"
   mailroom send --deadline 30m "what do the logs of today say?"
+  mailroom send --budget "1usd, 30 turns" "find the slow tests and fix one"
   mailroom send --max-attempts 1 --max-crashes 0 "pay the bill"
   mailroom send --retry first=1m,most=1h,outage=72h --deadline 96h "build the archive"
   mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
@@ -70,8 +71,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	flags.StringVar(&at, "at", "",
 		"start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a "+
 			"duration from now such as 2h")
-	flags.StringVar(&deadline, "deadline", "",
-		"end the run then if it has not ended before: a time or a duration from now, as for --at")
+	endFlags(flags, &deadline, &budget)
 	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
 	retryFlags(flags, &attempts, &retries, &crashes)
 	flags.StringArrayVar(&metadata, "metadata", nil, "label of the run, as NAME=VALUE; may be repeated")
@@ -90,7 +90,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 		if in.NotBefore, err = parseTime("at", at, time.Now()); err != nil {
 			return command.UsageErrorf(cmd, "%w", err)
 		}
-		if in.Deadline, err = parseDeadline(deadline, time.Now()); err != nil {
+		if err := parseEnds(&in, deadline, budget); err != nil {
 			return command.UsageErrorf(cmd, "%w", err)
 		}
 		if in.Metadata, err = parseMetadata(metadata); err != nil {
@@ -112,6 +112,23 @@ func setIfChanged(cmd *cobra.Command, flag string, field **int, value *int) {
 	if cmd.Flags().Changed(flag) {
 		*field = value
 	}
+}
+
+// endFlags adds the flags that end a run before its agent is done.
+func endFlags(flags *pflag.FlagSet, deadline, budget *string) {
+	flags.StringVar(deadline, "deadline", "",
+		"end the run then if it has not ended before: a time or a duration from now, as for --at")
+	flags.StringVar(budget, "budget", "",
+		"what the run may use, with all that it sends: 1.50usd, 200k tokens, 30 turns, until a time, or several of them")
+}
+
+// parseEnds sets what the flags of endFlags say.
+func parseEnds(in *api.Submit, deadline, budget string) (err error) {
+	if in.Deadline, err = parseDeadline(deadline, time.Now()); err != nil {
+		return err
+	}
+	in.Budget, err = parseBudget(budget)
+	return err
 }
 
 // retryFlags adds the flags of retries.
@@ -145,6 +162,18 @@ func parseDeadline(text string, now time.Time) (string, error) {
 		return "", err
 	}
 	return at.Format(time.RFC3339), nil
+}
+
+// parseBudget returns --budget as the server takes it, nil for "".
+func parseBudget(text string) (*api.Budget, error) {
+	if text == "" {
+		return nil, nil
+	}
+	b, err := mailroom.ParseBudget(text)
+	if err != nil {
+		return nil, fmt.Errorf("--budget: %w", err)
+	}
+	return api.FormatBudget(b), nil
 }
 
 // parseTime parses the time at, the value of the flag named flag. It returns nil for "".

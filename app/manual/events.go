@@ -88,6 +88,13 @@ func events() []eventGroup {
 			{entry.KindTicketExpired, "The time of the question has passed without a decision.",
 				`{"ticket":"01994d2e-8c00-7000-8000-000000000004"}`},
 		}},
+		{"Budgets", []event{
+			{entry.KindBudgetLow, "80 % of the budget of the run are spent.",
+				`{"bound":"usd","budget":{"usd":2},"spent":{"usd":1.7,"tokens":90000,"turns":12},"lent":{}}`},
+			{entry.KindBudgetSpent, "The budget is spent: the attempt is asked to stop.",
+				`{"bound":"usd","budget":{"usd":2},"spent":{"usd":2.1,"tokens":110000,"turns":15},"lent":{}}`},
+			{entry.KindBudgetRaised, "Someone has approved a raise.", `{"by":"ann","raise":{"usd":2},"budget":{"usd":4}}`},
+		}},
 		{"Effects", []event{
 			{entry.KindEffectIntended, "The agent is about to call the effect.", effectBody},
 			{entry.KindEffectSettled, "The call has a result, or an error.", doneBody},

@@ -60,6 +60,8 @@ func TestEachKindOfEntryHasAnExampleThatIsOne(t *testing.T) {
 		entry.KindCancelled: &entry.RunStop{},
 		entry.KindRetried:   &entry.RunRetried{}, entry.KindTicketOpened: &mailroom.Ticket{},
 		entry.KindTicketDecided: &entry.TicketDecision{}, entry.KindTicketExpired: &entry.TicketRef{},
+		entry.KindBudgetLow: &entry.BudgetState{}, entry.KindBudgetSpent: &entry.BudgetState{},
+		entry.KindBudgetRaised:   &entry.BudgetRaised{},
 		entry.KindEffectIntended: &entry.EffectEntry{}, entry.KindEffectSettled: &entry.EffectEntry{},
 		entry.KindEffectUnknown: &entry.EffectEntry{}, entry.KindReserved: &store.Reservation{},
 		entry.KindChannel: &channel.Change{}, entry.KindAudit: &entry.Audit{},

@@ -12,6 +12,31 @@ export type RunStatus = 'queued' | 'running' | 'waiting' | 'completed' | 'failed
 export type Finished = 'completed' | 'failed' | 'cancelled';
 export type Mode = 'queue' | 'steer' | 'interrupt' | 'latest' | 'collect' | 'reject';
 
+/** Bounds of what a run may use. An absent one is no bound. */
+export interface Budget {
+  /** US dollars, exact to a millionth. */
+  usd?: number;
+  /** Input and output tokens. */
+  tokens?: number;
+  /** Steps that report a usage, as of one call of a model. */
+  turns?: number;
+  /** Nothing begins from then on. */
+  until?: string;
+}
+
+/** What is left of the bounds of a budget; 0 or less: nothing. */
+export type BudgetLeft = Budget;
+
+export interface RunBudget {
+  /** With what it lends, and with what people added. */
+  limit: Budget;
+  /** By the run, and by the runs that it sent and that have ended. */
+  spent: { usd: number; tokens: number; turns: number };
+  /** To runs that it sent and that are open. */
+  lent: { usd: number; tokens: number; turns: number };
+  left: BudgetLeft;
+}
+
 /** What it leaves out is as the next level says: a submit, then the worker, the agent, the server. */
 export interface RetryPolicy {
   /** Failures after which a run fails for good. */
@@ -189,6 +214,8 @@ export interface Submit {
   not_before?: string;
   /** When the run ends, whatever its status: a time, or a duration such as '30m' from the acceptance of the submit. */
   deadline?: string;
+  /** Bounds what the run may use, with all that it sends. Once it is spent, a person raises it, or the run ends. */
+  budget?: Budget;
   expect_run?: string;
   max_attempts?: number;
   /** How its failures are retried, over the worker, the agent and the server. Its attempts are those of max_attempts. */
@@ -296,6 +323,8 @@ export interface Run {
   available_at: string;
   /** When the run ends, whatever its status, with the reason deadline. */
   deadline: string | null;
+  /** Absent: nothing bounds what it uses. */
+  budget?: RunBudget;
   messages: string[];
   reply: string | null;
   error: { class: string; message: string } | null;

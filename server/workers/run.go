@@ -61,8 +61,14 @@ func (ops *Operations) Append(ctx context.Context, in *appendInput) (*Body[api.A
 	if err != nil {
 		return nil, request.Locate("body.step.", err)
 	}
-	return &Body[api.Appended]{
-		api.Appended{Orders: h.orders(), Seq: done.Seq, DeadlineMS: done.Left.Milliseconds()}}, nil
+	out := api.Appended{Orders: h.orders(), Seq: done.Seq, DeadlineMS: done.Left.Milliseconds()}
+	if done.Stop != "" {
+		out.Stop = &done.Stop
+	}
+	if done.Budget != nil {
+		out.BudgetLeft = api.FormatLeft(*done.Limit, done.Budget)
+	}
+	return &Body[api.Appended]{out}, nil
 }
 
 // readEffects validates the effect entries of a step. In-process agents write them through a

@@ -117,6 +117,18 @@ function tokens(usage) {
     + `${number(usage.output_tokens)} out${part(usage.reasoning_tokens, 'to reason')}`;
 }
 
+/** The members of a budget that its limit bounds, in words. */
+function amounts(of, limit) {
+  const parts = [];
+  if (limit.usd !== undefined) parts.push(`$${(of.usd ?? 0).toFixed(4).replace(/0{1,2}$/, '')}`);
+  if (limit.tokens !== undefined) parts.push(`${number(of.tokens ?? 0)} tokens`);
+  if (limit.turns !== undefined) parts.push(of.turns === 1 ? '1 turn' : `${number(of.turns ?? 0)} turns`);
+  if (limit.until !== undefined && of.until !== undefined) parts.push(`until ${new Date(of.until).toLocaleString()}`);
+  return parts.join(', ') || 'nothing but a time';
+}
+
+const lends = (lent) => lent.usd > 0 || lent.tokens > 0 || lent.turns > 0;
+
 function Details({ run, children, nextChildren }) {
   const { usage } = run;
   const labels = Object.entries(run.metadata ?? {});
@@ -128,6 +140,7 @@ function Details({ run, children, nextChildren }) {
     ${usage && html`<${Detail} name="Tokens">${tokens(usage)}<//>`}
     ${usage?.model && html`<${Detail} name="Model"><${Line} text=${usage.model} /><//>`}
     ${usage?.cost_usd > 0 && html`<${Detail} name="Cost">$${usage.cost_usd.toFixed(4)}<//>`}
+    ${run.budget && html`<${Detail} name="Budget">${amounts(run.budget.limit, run.budget.limit)}. Spent: ${amounts(run.budget.spent, run.budget.limit)}. ${lends(run.budget.lent) ? `Lent: ${amounts(run.budget.lent, run.budget.limit)}. ` : ''}Left: ${amounts(run.budget.left, run.budget.limit)}.${run.reason === 'budget' ? ' It was not raised: the run ended with what it had.' : ''}<//>`}
     ${run.parent && html`<${Detail} name="Parent"><${RunLink} id=${run.parent} /><//>`}
     ${children.length > 0 && html`<${Detail} name="Children">${children.slice(0, CHILDREN).map((child) => html`<span class="child" key=${child.id}><${Status} of=${child.status} /> <${RunLink} id=${child.id} /></span>`)}${(children.length > CHILDREN || nextChildren) && html`<a href=${link('runs', '', { q: term('parent', run.id) })}>all of them</a>`}<//>`}
     ${labels.map(([name, value]) => html`<${Detail} key=${name} name=${displayLine(name)}><${Line} text=${value} /><//>`)}

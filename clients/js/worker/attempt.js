@@ -50,6 +50,7 @@ export class Attempt {
     this.state = claim.state ?? null;
     this.checkpoint = claim.checkpoint ?? null;
     this.tickets = new Map((claim.tickets ?? []).map((ticket) => [ticket.name, ticket]));
+    this.budgetLeft = claim.run.budget?.left ?? null; // as of the last step
     this.steered = (claim.steers ?? []).length > 0;
     this.#number = claim.run.steps + 1;
     this.#path = `v1/claims/${encodeURIComponent(claim.claim)}`;
@@ -159,6 +160,7 @@ export class Attempt {
         if (this.over && !this.lost) throw new LeaseLost('the attempt has ended');
         const answer = await this.#write({ number: this.#number, ...body, message, covers: this.handed || undefined });
         if (body.step?.extend && answer.deadline_ms > 0) this.#moveDeadline(performance.now() + answer.deadline_ms);
+        this.budgetLeft = answer.budget_left ?? this.budgetLeft;
         ended = message !== undefined;
         this.#number++;
       } finally {

@@ -2,7 +2,7 @@
 //
 // Wire shapes (sends, usage, parts, tickets) have the names of the HTTP API; /openapi.json describes them.
 
-import type { Message, MailroomError, Part, RetryPolicy, Run, Ticket } from '../mailroom.js';
+import type { Budget, BudgetLeft, Message, MailroomError, Part, RetryPolicy, Run, Ticket } from '../mailroom.js';
 
 /**
  * Serves one agent, or several by name. It returns at once and works until it is stopped.
@@ -88,6 +88,8 @@ export interface Session {
   readonly state: any;
   /** The run's last checkpoint, null at first. */
   readonly checkpoint: any;
+  /** What was left of the run's budget at the last step; null: nothing bounds the run. */
+  readonly budgetLeft: BudgetLeft | null;
   /**
    * Aborts when the attempt has to end: give it to everything that takes long. Its reason is Stopped, LeaseLost or
    * Failure.
@@ -263,6 +265,8 @@ export interface Send {
   /** A time, or a duration from the first send on, such as '10m'. */
   not_before?: string;
   deadline?: string;
+  /** The part of the run's budget that the new run gets; what that leaves comes back with its end. */
+  budget?: Budget;
   options?: unknown;
   metadata?: Record<string, string>;
 }

@@ -35,6 +35,8 @@ export class Session {
 
   get checkpoint() { return this.#attempt.checkpoint; }
 
+  get budgetLeft() { return this.#attempt.budgetLeft; }
+
   write(text) {
     return this.#show(text, 'the text', () => this.#attempt.text.write(text));
   }

@@ -135,6 +135,7 @@ func showRun(r *mailroom.Run) api.Run {
 		u := api.Usage(r.Usage)
 		out.Usage = &u
 	}
+	out.Budget = api.FormatRunBudget(r)
 	for _, in := range r.Inputs {
 		out.Messages = append(out.Messages, in.Message)
 	}

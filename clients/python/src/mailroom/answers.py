@@ -67,7 +67,8 @@ def ask_row(name: str, kind: str, *, prompt: str = "", action: str = "", argumen
 
 def send_row(name: str, text: str, **more: Any) -> Row:
     """Builds the row of a message to another thread. `more` has further fields of a submit."""
-    known = {"agent", "thread", "answer", "mode", "priority", "not_before", "deadline", "options", "metadata", "parts"}
+    known = {"agent", "thread", "answer", "mode", "priority", "not_before", "deadline", "budget", "options", "metadata",
+             "parts"}
     unknown = sorted(more.keys() - known)
     if unknown:
         raise TypeError(f"unknown {unknown[0]!r} of a message; use {', '.join(sorted(known - {'answer'}))}")

@@ -54,6 +54,7 @@ class Attempt:
         self.waits_on = ""  # what the silent handler says it waits for; the next text or step clears it
         self.on_end: Callable[[], None] = lambda: None
         self.names = {"run": self.run["id"], "thread": self.run["thread"], "agent": self.run["agent"]}  # in the log
+        self.budget_left: Row | None = (self.run.get("budget") or {}).get("left")  # as of the last step
         self._log = log
         self._refused = refused  # is called when the server refuses the worker
         self._why: Ended | None = None
@@ -139,6 +140,7 @@ class Attempt:
             found = self._commit(body)
             self.number += 1
             self._extend(step, found)
+            self.budget_left = found.get("budget_left", self.budget_left)
             self.orders(found)
             if "state" in step:
                 self.state.clear()

@@ -80,6 +80,12 @@ class Session:
         return self._attempt.claim.get("options")
 
     @property
+    def budget_left(self) -> Row | None:
+        """What was left of the run's budget at the last step, such as {"usd": 0.4, "turns": 12}; None: it has none."""
+        left = self._attempt.budget_left
+        return None if left is None else dict(left)
+
+    @property
     def stopping(self) -> bool:
         """Whether the attempt has to end. A handler that computes for long looks at it now and then, and returns."""
         return self._attempt.why is not None
@@ -266,7 +272,8 @@ class Session:
              **more: Any) -> None:
         """Sends a message to another thread, once per name. `wake`: its run's end sends a message back.
 
-        `more` is what a submit can have: mode, priority, not_before, deadline, options, metadata, parts.
+        `more` is what a submit can have: mode, priority, not_before, deadline, budget, options, metadata, parts.
+        `budget` is the part of the run's budget that the new run gets, such as {"usd": 0.5, "turns": 10}.
         """
         row = send_row(name, text, agent=agent, thread=thread, answer="wake" if wake else None, **more)
         self._step(sends=[row])
