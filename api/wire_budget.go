@@ -22,13 +22,6 @@ type RunBudget struct {
 	Left  Left    `json:"left" doc:"What is left of each bound; 0 or less: nothing."`
 }
 
-// Amounts are quantities of what runs use.
-type Amounts struct {
-	USD    float64 `json:"usd" doc:"US dollars."`
-	Tokens int64   `json:"tokens" doc:"Input and output tokens."`
-	Turns  int64   `json:"turns" doc:"Steps that reported a usage."`
-}
-
 // Left is what is left of the bounds of a budget.
 type Left struct {
 	USD    *float64   `json:"usd,omitempty" doc:"US dollars. Absent: not bounded."`

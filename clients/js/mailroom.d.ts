@@ -31,9 +31,9 @@ export interface RunBudget {
   /** With what it lends, and with what people added. */
   limit: Budget;
   /** By the run, and by the runs that it sent and that have ended. */
-  spent: { usd: number; tokens: number; turns: number };
+  spent: { usd?: number; tokens?: number; turns?: number };
   /** To runs that it sent and that are open. */
-  lent: { usd: number; tokens: number; turns: number };
+  lent: { usd?: number; tokens?: number; turns?: number };
   left: BudgetLeft;
 }
 
