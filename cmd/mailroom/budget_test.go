@@ -175,7 +175,8 @@ func (h *fixture) judgeTree(t *testing.T, root, calls string, kills int) {
 	}
 	used, attempts := int64(0), 0
 	for _, r := range runs {
-		if crashed := r.Error != nil && r.Error.Class == mailroom.ClassCrashed; r.Status != mailroom.StatusCompleted && !crashed {
+		crashed := r.Error != nil && r.Error.Class == mailroom.ClassCrashed
+		if r.Status != mailroom.StatusCompleted && !crashed {
 			t.Errorf("run %s of %s is %s: %v", r.ID, r.Agent, r.Status, r.Error)
 		}
 		if r.Usage != nil {
