@@ -28,7 +28,7 @@ func poolMutants() []mutant {
 			"		if p.End.Before(again) {", "		if false {", "ledger", "^TestRunsStartWhenThePeriodBegins$"},
 		{"a midnight that comes twice begins two days", "internal/budget/period.go",
 			"if last := change.Add(-1); !wall(last).Before(date) {", "if last := change.Add(-1); false {", "internal/budget",
-			"^TestADayIsThatOfTheZone$"},
+			"^TestEachMomentIsInOnePeriod$"},
 		{"a day without a midnight begins an hour late or early", "internal/budget/period.go",
 			"shown.Before(date) {", "false && shown.Before(date) {", "internal/budget", "^TestEachMomentIsInOnePeriod$"},
 		{"the hour before midnight comes twice in two days", "internal/budget/period.go",

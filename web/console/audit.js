@@ -26,7 +26,7 @@ const COLUMNS = [
 // ACTIONS has words for actions, with what they act on.
 const ACTIONS = {
   'sign-in': 'Signed in', 'sign-out': 'Signed out', 'sign-in.refused': 'Refused secrets', 'token.create': 'Made', 'token.revoke': 'Revoked',
-  'token.quotas': 'Set the quotas of', 'agent.pause': 'Paused', 'agent.resume': 'Resumed', 'channel.resume': 'Resumed', 'ticket.approve': 'Approved',
+  'token.quotas': 'Set the quotas of', 'budget.raise': 'Raised', 'agent.pause': 'Paused', 'agent.resume': 'Resumed', 'channel.resume': 'Resumed', 'ticket.approve': 'Approved',
   'ticket.deny': 'Denied', 'ticket.answer': 'Answered', 'run.cancel': 'Cancelled', 'run.retry': 'Retried', 'thread.interrupt': 'Interrupted',
   'thread.change': 'Changed', 'thread.delete': 'Deleted', 'reservation.release': 'Ended', 'rule.put': 'Set', 'rule.delete': 'Deleted',
   'push.subscribe': 'Subscribed', 'pairing.approve': 'Let in', 'pairing.revoke': 'Shut out',
