@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
@@ -41,6 +42,27 @@ func (h *Host) Answer(ctx context.Context, a Answer) error {
 	}
 	defer done()
 	return SendAnswer(ctx, h.runner.options.Ledger, h.Name(), a)
+}
+
+// AskSchedules submits a request of a sender to the schedules of a thread of the channel, once for each key. The
+// request is the JSON of a plan.ServerRequest.
+func (h *Host) AskSchedules(ctx context.Context, key, of, sender string, request []byte) error {
+	ctx, done, err := h.operationContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	first := 0
+	_, err = h.runner.options.Ledger.Submit(ctx, thread.Submit{
+		By: operatorToken(), ByServer: true, Owner: auth.Operator, Thread: reserved.BookID(auth.Operator, of),
+		Key: key, Priority: &first, Agent: reserved.Scheduler, Sender: sender,
+		Messages: []thread.NewMessage{{Parts: mailroom.Text(string(request))}},
+		Origin:   mailroom.Origin{Via: reserved.ViaSchedule, Sender: sender, RequestID: key},
+	})
+	if mailroom.CodeOf(err) == mailroom.CodeConflict {
+		return nil // it was submitted before, with a time that was read then
+	}
+	return err
 }
 
 // SendAnswer is [Host.Answer] for a channel that need not be running.

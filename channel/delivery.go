@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mailroom"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -28,7 +29,8 @@ type Delivery struct {
 // readDelivery decodes the content of a delivery run.
 func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
 	run := s.Run()
-	own := run.Origin.Via == Via(r.Name())
+	// A schedule that sends here is one of the operator, or a reminder of the chat: see AskSchedules.
+	own := run.Origin.Via == Via(r.Name()) || run.Origin.Via == "run" && run.Origin.Sender == reserved.Scheduler
 	if !own && !thread.IsDelivery(run) {
 		return d, permanent("this agent delivers replies only; submit the message to the conversation's thread")
 	}

@@ -39,10 +39,18 @@ type viewer interface {
 type Agent struct {
 	ledger   viewer
 	operator *auth.Token
+	admits   func(ctx context.Context, user string) (bool, error) // see Admit
 }
 
 // New returns the agent. operator is the operator's present token; see [auth.NewOperator].
-func New(l viewer, operator *auth.Token) *Agent { return &Agent{l, operator} }
+func New(l viewer, operator *auth.Token) *Agent { return &Agent{ledger: l, operator: operator} }
+
+// Admit sets how the agent finds out whether the user of a chat who made a schedule still has access. Without it such
+// schedules are paused.
+func (a *Agent) Admit(f func(ctx context.Context, user string) (bool, error)) *Agent {
+	a.admits = f
+	return a
+}
 
 // Run implements [mailroom.Agent]. A run is a command, the end of a run that the schedule sent, or a message of the
 // schedule to itself. With each, the schedule accounts for all occurrences up to now and for all ends, so it does not
@@ -140,9 +148,16 @@ func (t *turn) look(ctx context.Context) error {
 	if t.state == nil {
 		return nil
 	}
+	barred, err := t.agent.bars(ctx, t.state.Own)
+	if err != nil {
+		return err
+	}
 	return t.agent.ledger.View(ctx, func(r store.Reader) (err error) {
 		if t.gone, err = t.agent.rightsEnded(r, t.state, t.now); err != nil {
 			return err
+		}
+		if barred {
+			t.gone = "the user who made it may not use the chat any more"
 		}
 		if t.orphan, err = threadEnded(r, t.state.Own); err == nil {
 			t.runs, err = runsByID(r, t.state.OpenRuns())

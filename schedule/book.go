@@ -148,6 +148,18 @@ func (a *Agent) sourceOf(r store.Reader, owner string, now time.Time) (id string
 	return id, err
 }
 
+// bars reports whether a schedule was made by the user of a chat who has no access any more.
+func (a *Agent) bars(ctx context.Context, own *plan.Own) (bool, error) {
+	if own == nil || own.User == "" {
+		return false, nil
+	}
+	if a.admits == nil {
+		return true, nil
+	}
+	ok, err := a.admits(ctx, own.User)
+	return !ok, err
+}
+
 // threadEnded reports whether the thread to which a schedule of a book belongs was deleted since it was made.
 func threadEnded(r store.Reader, own *plan.Own) (bool, error) {
 	if own == nil || own.Born.IsZero() {

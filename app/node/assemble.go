@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/webhook"
 	"mailroom/engine"
 	"mailroom/internal/budget"
@@ -162,11 +164,22 @@ func (a *assembly) newDeliveries() *engine.Engine {
 	agents := deliveryAgents(n.channels)
 	maps.Copy(agents, a.alertAgents())
 	agents[reserved.Scheduler] = engine.Agent{
-		Agent: schedule.New(n.ledger, n.operator), Deadline: deliveryDeadline, Limit: maxSchedules,
+		Agent: a.newScheduler(), Deadline: deliveryDeadline, Limit: maxSchedules,
 	}
 	agents[reserved.Asker] = engine.Agent{Agent: raise.Agent(), Deadline: deliveryDeadline, Limit: maxAskers}
 	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules + maxAskers
 	return engine.New(n.ledger.LaneWorkers(0), a.bus, a.engineOptions(agents, runs))
+}
+
+// newScheduler returns the agent of schedules.
+func (a *assembly) newScheduler() *schedule.Agent {
+	policies := map[string]*chat.AccessPolicy{}
+	for _, name := range a.config.ChannelNames() {
+		policies[name] = &a.config.Channels[name].Chat.Access
+	}
+	return schedule.New(a.node.ledger, a.node.operator).Admit(func(ctx context.Context, user string) (bool, error) {
+		return chat.Admits(ctx, a.node.ledger, policies, user)
+	})
 }
 
 // engineOptions returns the options of an engine in this process.

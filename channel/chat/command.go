@@ -17,10 +17,14 @@ const (
 	CommandHelp    = "help"
 	CommandNew     = "new"
 	CommandQueue   = "queue"
-	CommandStart   = "start" // sent by some platforms for a new user
-	CommandStatus  = "status"
-	CommandSteer   = "steer"
-	CommandStop    = "stop"
+	CommandRemind  = "remind"
+	// CommandSchedule sends to the agent again and again, CommandSchedules lists and cancels.
+	CommandSchedule  = "schedule"
+	CommandSchedules = "schedules"
+	CommandStart     = "start" // sent by some platforms for a new user
+	CommandStatus    = "status"
+	CommandSteer     = "steer"
+	CommandStop      = "stop"
 )
 
 // Command is a command as the menu and the help text show it.
@@ -39,6 +43,9 @@ func CommandMenu() []Command {
 		{CommandNew, "", "start a new conversation", TierGuest},
 		{CommandQueue, " TEXT", "send it after the current run", TierGuest},
 		{CommandSteer, " TEXT", "send it to the current run", TierGuest},
+		{CommandRemind, " TIME TEXT", "remind this chat: in 20m, 17:30 or tomorrow 9:00", TierGuest},
+		{CommandSchedule, " CRON TEXT", "send it to the agent again and again: 0 7 * * 1-5 or every 90m", TierGuest},
+		{CommandSchedules, "", "list what is scheduled, cancel NUMBER, or set the zone", TierGuest},
 		{CommandApprove, " [WORD]", "approve a request", TierAdmin},
 		{CommandDeny, " [WORD] [REASON]", "deny a request", TierAdmin},
 		{CommandHelp, "", "list the commands", TierGuest},

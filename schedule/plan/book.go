@@ -58,7 +58,7 @@ type Request struct {
 // Operations of a Request.
 const (
 	RequestSet    = "set"    // makes a schedule, or changes the one of the name
-	requestCancel = "cancel" // ends one
+	RequestCancel = "cancel" // ends one
 	requestList   = "list"
 )
 
@@ -115,7 +115,7 @@ func (b *Book) Do(id string, l *Look) (sends []Sent, answer api.OwnSchedules) {
 	switch l.Asked.Op {
 	case RequestSet:
 		sends, answer, err = b.set(id, l)
-	case requestCancel:
+	case RequestCancel:
 		sends, answer, err = b.cancel(id, l)
 	case requestList:
 		for _, s := range b.Slots {

@@ -51,6 +51,8 @@ func scheduleMutants() []mutant {
 		{"a silent word flashes in a chat", "channel/chat/outbound/preview.go",
 			"			rows[0].Metadata[reserved.SilentWord] != \"\" {", "			false {", "channel/chat/adapter",
 			"^TestTheSilentWordDoesNotFlash$"},
+		{"the schedule of an unpaired user goes on", "schedule/book.go", "	return !ok, err\n", "	return !ok && false, err\n",
+			"channel/chat/adapter", "^TestTheSchedulesOfAnUnpairedUserArePaused$"},
 		{"a schedule outlives its thread", "schedule/agent.go", "if t.orphan && !t.state.Ended {", "if false && t.orphan {",
 			"schedule", "^TestAReminderEndsWithItsThread$"},
 		{"a thread has more schedules of its own than 20", "schedule/plan/book.go", "len(b.Slots) >= MaxOwn {", "false {",

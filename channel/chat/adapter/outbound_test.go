@@ -18,13 +18,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/outbound"
 	"mailroom/engine"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
+	"mailroom/schedule"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
@@ -94,11 +97,17 @@ func (o *serverFixture) start() *serverFixture {
 		Agents: map[string]engine.Agent{
 			"codex":                {Agent: o.agent, Limit: 8},
 			channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected, Limit: channel.MaxDeliveries},
+			reserved.Scheduler:     {Agent: schedule.New(l, auth.NewOperator("secret")).Admit(o.admits), Limit: 4},
 		},
 		Local: true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
 	})
 	_, o.stop = channeltest.StartServer(o.t, o.ledger, e, runner)
 	return o
+}
+
+// admits reports whether the user of a schedule may use the chat.
+func (o *serverFixture) admits(ctx context.Context, user string) (bool, error) {
+	return chat.Admits(ctx, o.ledger, map[string]*chat.AccessPolicy{"c": &o.options.Access}, user)
 }
 
 // out is ann's delivery thread.

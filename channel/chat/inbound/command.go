@@ -69,6 +69,12 @@ func (c *commands) handle(ctx context.Context, e *event, p chat.ParsedText) erro
 			words += "\nA reply is being sent. " + c.text(chat.CommandStop) + " ends it."
 		}
 		return c.answers.send(ctx, e, words, nil)
+	case chat.CommandRemind:
+		return c.remind(ctx, e, p.Rest)
+	case chat.CommandSchedule:
+		return c.repeat(ctx, e, p.Rest)
+	case chat.CommandSchedules:
+		return c.schedules(ctx, e, p.Rest)
 	case chat.CommandApprove:
 		return c.decisions.command(ctx, e, mailroom.VerdictApprove, p.Rest)
 	default:

@@ -25,6 +25,7 @@ type conversation struct {
 	Earlier []string       `json:"before,omitempty"` // Since of earlier conversations, the newest first
 	Command *pinnedCommand `json:"doing,omitempty"`  // last command of the conversation
 	Album   string         `json:"album,omitempty"`  // digest of the last album with a piece that addressed the bot
+	Zone    string         `json:"zone,omitempty"`   // time zone of the room's schedules; "" is UTC
 	// digests of the last edits, so that a repeated one does not undo a later one
 	Edits []string `json:"edits,omitempty"`
 }
