@@ -15,7 +15,8 @@ type ScheduleUser struct {
 	Room    Room   `json:"room"`
 }
 
-// Admits reports whether the user of a schedule may talk in its room now. policies has the policy of each channel by its name.
+// Admits reports whether the user of a schedule may talk in its room now.
+// policies has the policy of each channel by its name.
 func Admits(
 	ctx context.Context, l channel.Viewer, policies map[string]*AccessPolicy, encoded string,
 ) (bool, error) {
