@@ -11,7 +11,8 @@ import (
 const remindForms = "use \"in 20m TEXT\", \"17:30 TEXT\", \"tomorrow 9:00 TEXT\" or \"2030-01-31 18:00 TEXT\""
 
 // ReadReminder reads the time at the begin of a reminder, on the clock of zone, and returns the rest, its text.
-// A time of day without a day is the next one. Other words are refused with the forms, because a wrong guess is noticed too late.
+// A time of day without a day is the next one. Other words are refused with the forms, because a wrong guess is noticed
+// too late.
 func ReadReminder(text string, now time.Time, zone *time.Location) (at time.Time, rest string, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
