@@ -50,6 +50,9 @@ type Thread struct {
 	// Uploads are the uploads of the current attempt that no step has written as a blob yet. Their Name is an id, and
 	// Digest is "" until the last piece is stored.
 	Uploads []Blob
+	// Meters are the keys of the meters that count the claim of Worker as a running run, because something bounded
+	// their number when it began. A claim without bounds has none.
+	Meters []string
 
 	// DeletedAt is when the thread was deleted, zero if it was not. A deleted thread is in no list
 	// and never changes; its rows are dropped in steps.

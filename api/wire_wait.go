@@ -109,7 +109,7 @@ type Waits struct {
 
 // WaitGroup is a cause for which queued runs wait, themselves or behind other runs.
 type WaitGroup struct {
-	Cause  thread.Cause `json:"cause" enum:"decision,event,child,timer,run,time,join,retry,pause,budget,worker,server,slot" doc:"As in waits_for of a run. run or child: that run works."`
+	Cause  thread.Cause `json:"cause" enum:"decision,event,child,timer,run,time,join,retry,pause,budget,worker,server,rate,limit,slot" doc:"As in waits_for of a run. run or child: that run works."`
 	Agent  string       `json:"agent" doc:"Agent of the runs that wait for it themselves."`
 	Text   string       `json:"text" doc:"In words, of the oldest of the runs; it continues: waits for." example:"a decision: Deploy release 7?"`
 	Runs   int          `json:"runs" doc:"Queued runs that wait for it."`

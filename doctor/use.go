@@ -2,19 +2,22 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"mailroom/auth"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // use compares the usage of each token with the sums of the rows. It reads the rows of all threads in one view. It
 // reads no log, because the rows were compared with their logs before.
 func (w *scan) use(r store.Reader) error {
 	tokens, err := r.Tokens()
-	if err != nil || len(tokens) == 0 {
+	if err != nil {
 		return err
 	}
-	sums := map[string]auth.Use{}
+	sums, running := map[string]auth.Use{}, map[string]int64{}
 	for from := int64(0); ; {
 		rows, err := r.Threads(store.ThreadQuery{From: from, Oldest: true, Limit: batch})
 		if err != nil {
@@ -28,6 +31,9 @@ func (w *scan) use(r store.Reader) error {
 			sums[t.Owner] = sums[t.Owner].Plus(auth.Use{Threads: 1, Bytes: t.Bytes})
 			for by, n := range t.Unread {
 				sums[by] = sums[by].Plus(auth.Use{Notifications: n})
+			}
+			for _, key := range t.Meters {
+				running[key]++
 			}
 		}
 	}
@@ -46,7 +52,38 @@ func (w *scan) use(r store.Reader) error {
 				inWords(t.Used))})
 		}
 	}
+	return limits(w, r, running)
+}
+
+// limits compares the meters of limits with the numbers of threads that they count. A thread counts for meters only
+// while its run is claimed.
+func limits(w *scan, r store.Reader, running map[string]int64) error {
+	q := store.MeterQuery{Prefix: thread.MeterPrefix, Limit: batch}
+	for {
+		rows, err := r.Count(store.CountQuery{Meters: &q})
+		if err != nil {
+			return err
+		}
+		for _, m := range rows.Meters {
+			q.After = m.Key
+			limit(w, m.Key, m.Count, running[m.Key])
+			delete(running, m.Key)
+		}
+		if len(rows.Meters) < batch {
+			break
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(running)) {
+		limit(w, key, 0, running[key])
+	}
 	return nil
+}
+
+func limit(w *scan, key string, says, runs int64) {
+	if says != runs {
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("%d running runs count for %q, its meter says %d",
+			runs, key, says)})
+	}
 }
 
 func inWords(u auth.Use) string {

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/internal/recovery"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // commit runs a batch as one transaction. If a rule refuses an operation, only that operation fails. An operation
@@ -134,7 +135,7 @@ func (b *batch) run(tx store.Tx) error {
 	if err := b.c.labels.load(tx); err != nil {
 		return err
 	}
-	if err := b.tx.rows.loadOperations(all, b.tx.expectedWants(all)); err != nil {
+	if err := b.tx.rows.loadOperations(all, b.tx.expectedWants(all), expectedMeters(b.tx, all)); err != nil {
 		return err
 	}
 	// What an operation drops is known only after it: the names of a step may be those of blobs of any size.
@@ -145,6 +146,9 @@ func (b *batch) run(tx store.Tx) error {
 			return err
 		}
 		dropped += b.tx.droppedBytes(o) - before
+	}
+	if err := recount(b.tx); err != nil {
+		return err
 	}
 	b.written = b.tx.collect()
 	b.hint()
@@ -157,8 +161,10 @@ func (b *batch) run(tx store.Tx) error {
 func (c *committer) newTransaction(tx store.Tx) *transaction {
 	return &transaction{
 		options: &c.options, rows: newRows(tx, c), changes: newChanges(),
-		forecast: forecast{idle: maps.Clone(c.forecast.idle), nextFair: c.forecast.nextFair,
-			noticed: maps.Clone(c.forecast.noticed), barred: maps.Clone(c.forecast.barred)},
+		forecast: forecast{idle: maps.Clone(c.forecast.idle), limited: maps.Clone(c.forecast.limited),
+			noticed: maps.Clone(c.forecast.noticed), barred: maps.Clone(c.forecast.barred),
+			nextFair: c.forecast.nextFair},
+		freed: map[string]bool{}, full: map[string]bool{},
 		clockStepped: &c.clockStepped,
 	}
 }
@@ -225,6 +231,10 @@ func (b *batch) hint() {
 			continue
 		}
 		w := store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}
+		agent, _ := thread.ParseDueAgent(d.Agent)
+		if b.tx.forecast.limited[agent].After(b.tx.now()) || b.tx.full[t.Owner] {
+			continue // it starts no run now, and restFull and leaveOutLimited have noted when it may
+		}
 		if known, ok := b.tx.forecast.idle[w]; ok && d.At.Before(known) {
 			b.tx.forecast.idle[w] = d.At
 		}
@@ -252,6 +262,9 @@ func (b *batch) publish() {
 		if d := t.Due; !d.At.IsZero() && !d.At.After(b.tx.now()) {
 			b.c.announceDue(d.Agent)
 		}
+	}
+	for agent := range b.tx.freed { // another server or lane may have a slot for the next run
+		b.c.announceDue(agent)
 	}
 }
 

@@ -29,6 +29,8 @@ type rows struct {
 	keys     map[store.KeyRef]bool     // submit keys that were loaded
 	threadOf map[string]string         // of loaded runs, which may belong to threads that are not locked
 	pauses   map[string]store.Pause    // pauses by agent, if an operation reads them
+	meters   map[string]*meter         // locked ones, by key
+	counts   bool                      // a thread holds meters, or a claim has taken some
 	projects map[string]*project.State // loaded ones, by thread
 	tokens   []*auth.Token             // all rows, once an operation needed them
 	// tokensByName are the rows of tokens loaded by name. A nil row means that no token has the name.
@@ -39,6 +41,7 @@ type rows struct {
 type lockedRow struct {
 	version store.Version
 	use     threadUse
+	holds   []string // as they were counted last, see recount
 }
 
 // loader locks rows and returns them with what their next transitions read. It is a [store.Tx] without its Write.
@@ -52,14 +55,14 @@ func newRows(tx store.Tx, c *committer) rows {
 		stored: tx, loader: tx, cache: &c.cache, reservations: c.reservations, begun: c.begun, label: c.labels.find(),
 		threads: map[string]*thread.State{}, before: map[string]lockedRow{}, threadOf: map[string]string{},
 		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, pauses: map[string]store.Pause{},
-		projects: map[string]*project.State{}, tokensByName: map[string]*auth.Token{},
+		meters: map[string]*meter{}, projects: map[string]*project.State{}, tokensByName: map[string]*auth.Token{},
 	}
 }
 
 // loadOperations loads all that the operations name, in one step, and the due threads that they will
 // probably ask for.
-func (r *rows) loadOperations(ops []*op, due []store.Capacity) error {
-	n := store.Need{Known: r.cache.version, Due: due}
+func (r *rows) loadOperations(ops []*op, due []store.Capacity, meters []string) error {
+	n := store.Need{Known: r.cache.version, Due: due, Meters: meters}
 	for _, o := range ops {
 		n.Topics = append(n.Topics, o.topics...)
 		n.Pauses = n.Pauses || o.pauses || o.claim != nil
@@ -75,7 +78,7 @@ func (r *rows) loadOperations(ops []*op, due []store.Capacity) error {
 		}
 		n.Runs = append(n.Runs, o.missingRuns(r.cache.hasRun)...)
 	}
-	for _, list := range []*[]string{&n.Topics, &n.Workers, &n.Threads, &n.Tokens} {
+	for _, list := range []*[]string{&n.Topics, &n.Workers, &n.Threads, &n.Tokens, &n.Meters} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
@@ -126,6 +129,7 @@ func (r *rows) load(n store.Need) error {
 		r.pauses[p.Agent] = p
 	}
 	r.addTokens(n.Tokens, l.Tokens)
+	r.addMeters(l.Meters)
 	r.add(l)
 	return nil
 }
@@ -139,7 +143,8 @@ func (r *rows) add(l *store.Loaded) {
 		t.Label = r.label
 		r.threads[row.ID] = t
 		r.order = append(r.order, t)
-		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0)}
+		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0), t.Meters}
+		r.counts = r.counts || len(t.Meters) > 0
 	}
 	r.addRuns(l.Runs, l.Tickets)
 	for _, h := range l.Heads {

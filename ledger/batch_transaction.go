@@ -34,6 +34,10 @@ type transaction struct {
 	actor *Caller
 
 	forecast forecast
+	// freed are the agents with a limit of which a running run has ended.
+	freed map[string]bool
+	// full are the owners that the claims of the batch have left out.
+	full map[string]bool
 	// clockStepped is set when a worker's row shows that the clock stepped back.
 	clockStepped *atomic.Bool
 }
@@ -44,6 +48,7 @@ type transaction struct {
 type forecast struct {
 	idle     map[store.Capacity]time.Time // earliest time at which work may be due
 	noticed  map[string]time.Time         // notices of budgets that are in the store, until the end of their period
+	limited  map[string]time.Time         // until when agents are left out of claims, which have no start left
 	nextFair time.Time                    // when claimFairSlots runs again at the latest
 	barred   map[string]time.Time         // until when a worker is kept from an agent, by store.PauseOn
 }
@@ -81,6 +86,7 @@ func (tx *transaction) collect() *store.Changes {
 	}
 	all.Cursors = tx.changes.cursors.collect()
 	all.Summaries = append(store.SumUp(all.Summaries), budgetChanges(tx)...)
+	collectMeters(tx, &all)
 	return &all
 }
 

@@ -109,7 +109,8 @@ func newCommitter(st store.Store, o Options) *committer {
 	return &committer{
 		store: st, options: o, begun: &firstRead{}, labels: newLabels(o), epoch: st.Epoch(),
 		wake: make(chan struct{}, 1), nudged: map[string]struct{}{},
-		forecast: forecast{idle: map[store.Capacity]time.Time{}}, cache: newThreadCache(), reservations: reservationCache{},
+		forecast: forecast{idle: map[store.Capacity]time.Time{}, limited: map[string]time.Time{}},
+		cache:    newThreadCache(), reservations: reservationCache{},
 		apply: func(o *op, tx *transaction) error { return o.apply(tx) },
 	}
 }

@@ -56,6 +56,14 @@ func (r *threadCache) version(id string) store.Version {
 	return store.Version{}
 }
 
+// meters returns the meters that count the claim of a cached thread.
+func (r *threadCache) meters(id string) []string {
+	if t := r.get(id); t != nil {
+		return t.Meters
+	}
+	return nil
+}
+
 func (r *threadCache) get(id string) *thread.State {
 	if t, ok := r.young[id]; ok {
 		return t

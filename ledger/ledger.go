@@ -23,6 +23,7 @@ import (
 	"mailroom/internal/recovery"
 	"mailroom/internal/retry"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Options configure a Ledger. The zero value works.
@@ -73,6 +74,11 @@ type Options struct {
 	// Reserved lists prefixes of thread ids that only the operator may create. Otherwise a token
 	// could create a thread in advance and receive what is meant for another.
 	Reserved []string
+	// Limits bound the starts and the running runs of an agent, over all servers of the store. They may differ between
+	// servers, each of which keeps its own. A nil function bounds nothing. It must not block.
+	Limits func(agent string) Limits
+	// OwnerLimit bounds the starts and the running runs of each owner but the operator, over all servers.
+	OwnerLimit thread.Limit
 	// Label is the metadata key by whose values ended runs are summed up too, up to store.MaxLabelValues of them. "":
 	// none. It has no "=".
 	Label string
@@ -150,6 +156,9 @@ func New(st store.Store, o Options) *Ledger {
 	if o.StickyGrace == 0 {
 		o.StickyGrace = 5 * time.Minute
 	}
+	if o.Limits == nil {
+		o.Limits = func(string) Limits { return Limits{} }
+	}
 	if o.Poll == 0 {
 		o.Poll = time.Second
 	}
@@ -204,7 +213,7 @@ func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // View reads one consistent snapshot.
 func (l *Ledger) View(ctx context.Context, f func(store.Reader) error) error {
-	return l.lanes[0].store.View(ctx, f)
+	return l.lanes[0].store.View(ctx, func(r store.Reader) error { return f(reader{r, &l.options}) })
 }
 
 // run passes an operation to the committer and waits for its result.

@@ -105,8 +105,14 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 	if _, err := tx.rows.worker(c.Worker); err != nil {
 		return nil, err
 	}
+	if err := recount(tx); err != nil {
+		return nil, err
+	}
 	c = tx.withoutPaused(c)
 	c, err := withoutSpent(tx, c)
+	if err == nil {
+		c, err = withinLimits(tx, c)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +131,13 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 			return nil, err
 		}
 	}
-	if len(passed) > 0 && r.slots > 0 { // owners below their share first, then the rest
-		due, err := tx.candidates(r, r.shares.remaining(r.shares.limit()))
+	if len(r.full.owners) > 0 && r.slots > 0 {
+		if err := r.full.findAll(tx); err != nil {
+			return nil, err
+		}
+	}
+	if len(passed)+len(r.full.owners) > 0 && r.slots > 0 { // owners below their share first, then the rest
+		due, err := tx.candidates(r, r.full.without(r.shares.remaining(r.shares.limit())))
 		if err != nil {
 			return nil, err
 		}
@@ -145,6 +156,9 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 			return nil, err
 		}
 	}
+	if len(r.full.owners) > 0 && len(r.work) == 0 {
+		restFull(tx, c, r.full.next)
+	}
 	noteProbes(tx, c.Worker, r.work)
 	return r.work, nil
 }
@@ -153,7 +167,7 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 func (tx *transaction) claimFairSlots(r *round) error {
 	tx.forecast.nextFair = tx.now().Add(tx.options.Poll)
 	r.slots = r.FairSlots
-	due, err := tx.candidates(r, r.shares.remaining(1))
+	due, err := tx.candidates(r, r.full.without(r.shares.remaining(1)))
 	if err != nil {
 		return err
 	}
@@ -168,6 +182,7 @@ type round struct {
 	lastAttempt bool           // a run on its last attempt may still be started
 	agents      map[string]int // started runs, by agent
 	shares      *shares
+	full        fullOwners // left out
 	work        []thread.ClaimedRun
 }
 
@@ -175,6 +190,9 @@ type round struct {
 // reported that their owner has its share.
 func (tx *transaction) start(r *round, due []*thread.State,
 	over func(owner string) bool) (passed []*thread.State, err error) {
+	if err := loadOwnerMeters(tx, due); err != nil {
+		return nil, err
+	}
 	for _, t := range due {
 		d := t.Due
 		agent, _ := thread.ParseDueAgent(d.Agent)
@@ -185,6 +203,9 @@ func (tx *transaction) start(r *round, due []*thread.State,
 			r.agents[agent] >= r.Agents[agent] || d.LastAttempt && !r.lastAttempt {
 			continue
 		}
+		if isFull(tx, r, t.Owner) {
+			continue
+		}
 		if over != nil && over(t.Owner) {
 			passed = append(passed, t)
 			continue
@@ -192,10 +213,14 @@ func (tx *transaction) start(r *round, due []*thread.State,
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		run := t.Claim(tx.options.claimant(r.ClaimRequest, agent), d.Agent, d.LastAttempt, tx.now())
+		by := tx.options.claimant(r.ClaimRequest, agent)
+		by.Meters = holds(tx, agent, t.Owner)
+		run := t.Claim(by, d.Agent, d.LastAttempt, tx.now())
 		if run == nil {
 			continue
 		}
+		tx.rows.counts = tx.rows.counts || len(by.Meters) > 0
+		take(tx, t, agent)
 		r.slots--
 		r.agents[agent]++
 		r.lastAttempt = r.lastAttempt && !d.LastAttempt

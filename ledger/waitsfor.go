@@ -24,6 +24,13 @@ const (
 // the run before waits for.
 type Blocked []thread.Blocker
 
+// reader is a snapshot with the limits by which the ledger claims, from which WaitsFor reads them. So what asks why a
+// run waits need not know where limits come from.
+type reader struct {
+	store.Reader
+	options *Options
+}
+
 // WaitsFor returns why open runs do not run, by the ids of the runs. Runs that are running or have ended are left out.
 // rd is a snapshot that has the rows. At most maxBlockers are followed, and only to runs that sees accepts: of another
 // run, the blocker before it has no Run. A nil sees accepts all.
@@ -32,8 +39,13 @@ type Blocked []thread.Blocker
 func WaitsFor(
 	rd store.Reader, now time.Time, rows []*mailroom.Run, sees func(*mailroom.Run, *mailroom.Thread) bool,
 ) (map[string]Blocked, error) {
-	w := waits{rd: rd, now: now, sees: sees, threads: map[string]*mailroom.Thread{}, runs: map[string]*mailroom.Run{},
-		first: map[string]*mailroom.Run{}, blockers: map[string]*thread.Blocker{}, asked: map[budget.Scope]bool{}}
+	w := waits{options: &Options{}, rd: rd, now: now, sees: sees,
+		threads: map[string]*mailroom.Thread{}, runs: map[string]*mailroom.Run{},
+		first: map[string]*mailroom.Run{}, blockers: map[string]*thread.Blocker{}, asked: map[budget.Scope]bool{},
+		meters: map[string]store.Meter{}}
+	if of, ok := rd.(reader); ok {
+		w.options = of.options
+	}
 	next := rows
 	for range maxBlockers {
 		var err error
@@ -55,6 +67,8 @@ func WaitsFor(
 
 // waits has the rows that one WaitsFor has read, and the blockers that it has found.
 type waits struct {
+	options *Options
+
 	rd   store.Reader
 	now  time.Time
 	sees func(*mailroom.Run, *mailroom.Thread) bool
@@ -69,8 +83,9 @@ type waits struct {
 	pauses  []store.Pause
 	workers []*store.Worker
 
-	asked map[budget.Scope]bool // whose budgets were read
-	spent []thread.SpentBudget
+	asked  map[budget.Scope]bool // whose budgets were read
+	spent  []thread.SpentBudget
+	meters map[string]store.Meter // of limits
 }
 
 // follow returns the blockers of a run and of the runs before it.
@@ -113,6 +128,9 @@ func (w *waits) look(rows []*mailroom.Run) ([]*mailroom.Run, error) {
 		return nil, nil
 	}
 	tickets, err := w.read(open)
+	if err == nil {
+		err = w.readMeters(open)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +139,7 @@ func (w *waits) look(rows []*mailroom.Run) ([]*mailroom.Run, error) {
 		t := w.threads[r.Thread]
 		b := thread.WaitsFor(thread.Situation{
 			Now: w.now, Run: r, Thread: t, First: w.first[t.ID], Tickets: tickets[r.ID],
-			Pauses: w.pauses, Workers: w.workers, Spent: w.spent,
+			Pauses: w.pauses, Workers: w.workers, Spent: w.spent, Bounds: w.bounds(r, t),
 		})
 		if w.blockers[r.ID] = b; b != nil && b.Run != "" && w.runs[b.Run] == nil {
 			before = append(before, b.Run)
@@ -178,6 +196,35 @@ func (w *waits) read(open []*mailroom.Run) (tickets map[string][]*mailroom.Ticke
 		tickets[k.Run] = append(tickets[k.Run], k)
 	}
 	return tickets, err
+}
+
+// bounds returns the limits of a run. Their meters were read with readMeters.
+func (w *waits) bounds(r *mailroom.Run, t *mailroom.Thread) (all []thread.Bound) {
+	for _, l := range w.options.limitsOf(r.Agent, t.Owner) {
+		all = append(all, thread.Bound{Of: l.of, Limit: l.limit, Meter: w.meters[l.key]})
+	}
+	return all
+}
+
+// readMeters reads the meters of the limits of runs.
+func (w *waits) readMeters(open []*mailroom.Run) error {
+	var keys []string
+	for _, r := range open {
+		for _, l := range w.options.limitsOf(r.Agent, w.threads[r.Thread].Owner) {
+			if _, known := w.meters[l.key]; !known {
+				w.meters[l.key] = store.Meter{Key: l.key}
+				keys = append(keys, l.key)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	rows, err := w.rd.Count(store.CountQuery{Meters: &store.MeterQuery{Keys: keys}})
+	for _, m := range rows.Meters {
+		w.meters[m.Key] = m
+	}
+	return err
 }
 
 // readThreads reads threads and the runs whose turn it is there.

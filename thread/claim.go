@@ -17,6 +17,7 @@ type Claimant struct {
 	Longest   time.Duration // longest time of one claim, with what its steps add; below Limit: steps add nothing
 	StopGrace time.Duration // time left after a stop; 0: unchanged
 	Retry     retry.Policy  // retries of the attempt; a zero field: the default
+	Meters    []string      // see mailroom.Thread.Meters
 }
 
 // Sweep is the request of a worker's engine for a sweep.
@@ -63,7 +64,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
 	boundClaim(r)
 	setRetry(r, by.Retry.Over(retry.Default()))
-	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
+	t.Current, t.Worker, t.Round, t.Meters = r.ID, by.Worker, by.Round, by.Meters
 	t.known.takeInputText(r)
 	t.touchRun(r)
 	t.append(kind, r, now, body)

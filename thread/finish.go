@@ -98,7 +98,7 @@ func countEnd(t *State, r *mailroom.Run) {
 // release removes the claim from the thread's row, and the limits of the claim and the flushed text from the run. It
 // drops the uploads of the attempt.
 func (t *State) release(r *mailroom.Run) {
-	t.Worker, t.Round = "", 0
+	t.Worker, t.Round, t.Meters = "", 0, nil
 	dropUploads(t)
 	r.ClaimEnds, r.StopGrace, r.ClaimSpare = time.Time{}, 0, 0
 	r.WaitsOn, r.WaitsSince = "", time.Time{}

@@ -31,6 +31,10 @@ const (
 	CauseWorker   Cause = "worker" // no live worker serves its agent
 	// CauseServer: only the server that keeps its session starts it, and that server has no live worker for it.
 	CauseServer Cause = "server"
+	// CauseRate: its agent or its owner starts so many runs in a time, and the next start is at Until.
+	CauseRate Cause = "rate"
+	// CauseLimit: as many runs of its agent or its owner are running as may.
+	CauseLimit Cause = "limit"
 	// CauseSlot: it is due, and workers serve its agent. They start it next, or have no free slot.
 	CauseSlot Cause = "slot"
 )
@@ -49,7 +53,15 @@ type Blocker struct {
 	Budget  SpentBudget // of CauseBudget
 	Node    string      // of CauseServer: id of the server
 	Pause   store.Pause // of CausePause
+	Bound   Bound       // of CauseRate and CauseLimit
 	Workers int         // of CauseSlot: number of live workers that may start the run
+}
+
+// Bound is a limit that a run is under, with what counts for it now.
+type Bound struct {
+	Of    string // what it bounds, such as "agent codex"
+	Limit Limit
+	Meter store.Meter
 }
 
 // Situation has the rows that decide why a run does not run, all of one moment.
@@ -65,6 +77,7 @@ type Situation struct {
 	Pauses  []store.Pause
 	Workers []*store.Worker
 	Spent   []SpentBudget
+	Bounds  []Bound // of Run
 }
 
 // SpentBudget is a budget of a day or a month that is spent.
@@ -126,6 +139,9 @@ func (s *Situation) notClaimed() *Blocker {
 	_, node := ParseDueAgent(dueAgent(s.Thread, agent))
 	switch {
 	case serving > 0:
+		if b := s.bounded(); b != nil {
+			return b
+		}
 		return &Blocker{Cause: CauseSlot, Workers: serving}
 	case first != nil:
 		return &Blocker{Cause: CausePause, Until: first.Probe, Pause: *first}
@@ -160,6 +176,19 @@ func (s *Situation) workersOf(agent string) (serving int, first *store.Pause) {
 		}
 	}
 	return serving, first
+}
+
+// bounded returns the first limit that lets the run of s not start, or nil.
+func (s *Situation) bounded() *Blocker {
+	for _, b := range s.Bounds {
+		if b.Limit.Running > 0 && b.Meter.Count >= int64(b.Limit.Running) {
+			return &Blocker{Cause: CauseLimit, Bound: b}
+		}
+		if n, next := b.Limit.Rate.Starts(b.Meter.At, s.Now, 1); n == 0 {
+			return &Blocker{Cause: CauseRate, Until: next, Bound: b}
+		}
+	}
+	return nil
 }
 
 // openWait returns what a parked run waits for, or nil if its wait has ended.
@@ -259,6 +288,11 @@ func (b *Blocker) Text() string {
 		return fmt.Sprintf("a worker: no live one serves agent %s", b.Agent)
 	case CauseServer:
 		return fmt.Sprintf("the server that keeps its session: it has no live worker for agent %s", b.Agent)
+	case CauseRate:
+		return fmt.Sprintf("its turn: %s starts %s", b.Bound.Of, b.Bound.Limit.Rate.Text())
+	case CauseLimit:
+		return fmt.Sprintf("the end of a run: %d of %d runs of %s are running", b.Bound.Meter.Count,
+			b.Bound.Limit.Running, b.Bound.Of)
 	case CauseSlot:
 		return fmt.Sprintf("a free slot of agent %s", b.Agent)
 	}

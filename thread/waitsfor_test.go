@@ -1,6 +1,7 @@
 package thread_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,25 @@ type blockedCase struct {
 	cause  thread.Cause
 	text   string
 	until  *time.Time
+}
+
+// limitedCases are situations of a run under a limit.
+func limitedCases() []blockedCase {
+	limited := func(running int64, used int) func(s *thread.Situation) {
+		l := thread.Limit{Running: 3, Rate: thread.Rate{N: 30, Per: time.Minute, Burst: 1}}
+		return func(s *thread.Situation) {
+			m := store.Meter{Count: running, At: s.Now.Add(time.Duration(used) * time.Second)}
+			s.Bounds = []thread.Bound{{Of: "agent echo", Limit: l, Meter: m}}
+		}
+	}
+	twoSeconds := time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC)
+	return []blockedCase{
+		{"below its limits", limited(2, 0), thread.CauseSlot, "a free slot of agent echo", nil},
+		{"at a rate", limited(2, 2), thread.CauseRate, "its turn: agent echo starts 30 a minute", &twoSeconds},
+		{"at a limit", limited(3, 2), thread.CauseLimit, "the end of a run: 3 of 3 runs of agent echo are running", nil},
+		{"at a limit without a worker", func(s *thread.Situation) { limited(3, 2)(s); s.Workers = nil },
+			thread.CauseWorker, "a worker: no live one serves agent echo", nil},
+	}
 }
 
 func blockedCases() []blockedCase {
@@ -155,7 +175,7 @@ func spent(agent string, end *time.Time) []thread.SpentBudget {
 }
 
 func TestARunWaitsForWhatComesFirst(t *testing.T) {
-	for _, c := range append(blockedCases(), pausedCases()...) {
+	for _, c := range slices.Concat(blockedCases(), pausedCases(), limitedCases()) {
 		t.Run(c.name, func(t *testing.T) {
 			b := thread.WaitsFor(situation(c.change))
 			if b == nil {

@@ -100,6 +100,7 @@ type Agent struct {
 	Deadline time.Duration // longest time of one attempt
 	Retry    retry.Policy  // how failed attempts are retried, unless a worker or a submit says otherwise
 	Budget   budget.Limits // what it may use in a day or a month
+	Starts   starts        // over all servers
 
 	// For agents of kinds echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
@@ -186,7 +187,7 @@ const (
 
 // newAgent returns an agent with the defaults of its kind.
 func newAgent(kind string) *Agent {
-	a := &Agent{Kind: kind}
+	a := &Agent{Kind: kind, Starts: starts{Burst: 1}}
 	switch kind {
 	case KindEcho, KindTour:
 		a.Pace = builtin.DefaultPace
@@ -361,7 +362,7 @@ func (a *Agent) settings() []setting.Setting {
 		`What its runs may use in a day or a month, such as { day = "5usd", month = "100usd, 50m tokens" }. Then no run `+
 			`starts until a person raises the budget or the next day or month begins.`, budgets(&a.Budget)))
 	if a.Kind == KindRemote { // the workers of a remote agent know its other settings
-		return append(all, agentRetrySettings(&a.Retry)...)
+		return append(append(all, a.agentStarts()...), agentRetrySettings(&a.Retry)...)
 	}
 	all = append(all,
 		setting.New("limit",
@@ -369,7 +370,7 @@ func (a *Agent) settings() []setting.Setting {
 				"claude with the permissions edit or all, which change files in one folder.", setting.Int(&a.Limit, 1, 100_000)),
 		setting.New("deadline", "Maximum time of one attempt.", setting.Duration(&a.Deadline, 10*time.Millisecond, most)),
 	)
-	all = append(all, agentRetrySettings(&a.Retry)...)
+	all = append(append(all, a.agentStarts()...), agentRetrySettings(&a.Retry)...)
 	profile := program.Find(a.Kind)
 	if profile != nil {
 		all = append(all,

@@ -21,7 +21,8 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 	if got.Lease != 15*time.Second || got.Renew != 5*time.Second || got.Runs != 64 || got.Listen != "127.0.0.1:8420" {
 		t.Errorf("unexpected defaults: %+v", got)
 	}
-	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(), Pace: builtin.DefaultPace}
+	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(), Starts: starts{Burst: 1},
+		Pace: builtin.DefaultPace}
 	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
 		t.Errorf("the echo agent (-want +got):\n%s", diff)
 	}
@@ -83,13 +84,16 @@ func TestAgentsHaveDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	retries := retry.Default()
+	retries, once := retry.Default(), starts{Burst: 1}
 	want := map[string]*Agent{
-		"echo":  {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Pace: 10 * time.Millisecond},
-		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute, Retry: retries},
-		"tour":  {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Pace: builtin.DefaultPace},
+		"echo": {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once,
+			Pace: 10 * time.Millisecond},
+		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once},
+		"tour": {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once,
+			Pace: builtin.DefaultPace},
 		"coder": {
-			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Retry: retries, Command: []string{"cat", "-u"}, Dir: "/tmp",
+			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Retry: retries, Starts: once,
+			Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
 			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75},
 			Confinement: Confinement{Isolation: IsolationAuto},
@@ -107,13 +111,13 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 		},
 		"unknown key with nothing near": {
 			"[agents.echo]\ncolour = 1",
-			`f.toml:2: agents.echo.colour: unknown key; known keys: kind, budget, limit, deadline, attempts, ` +
-				delayKeys + `, pace`,
+			`f.toml:2: agents.echo.colour: unknown key; known keys: kind, budget, limit, deadline, ` + startKeys +
+				`, attempts, ` + delayKeys + `, pace`,
 		},
 		"key of another kind": {
 			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]",
-			`f.toml:3: agents.x.command: unknown key; known keys: kind, budget, limit, deadline, attempts, ` +
-				delayKeys + `, pace`,
+			`f.toml:3: agents.x.command: unknown key; known keys: kind, budget, limit, deadline, ` + startKeys +
+				`, attempts, ` + delayKeys + `, pace`,
 		},
 		"table with a typing error": {
 			"[agent.x]\nkind = \"echo\"", `f.toml:1: agent: unknown key (did you mean "agents"?)`,

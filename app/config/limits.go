@@ -33,6 +33,7 @@ type Limits struct {
 	Stored        int // size of their logs
 	Notifications int // sent and still unread
 	Workers       int // alive at a time
+	Starts        starts
 }
 
 func defaultLimits() Limits {
@@ -43,11 +44,12 @@ func defaultLimits() Limits {
 		WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute,
 		Streams: 256, Unread: 64 << 20, TokenUnread: 16 << 20, Submits: 1000, SubmitBurst: 2000,
 		Threads: 100_000, Stored: 10 << 30, Notifications: 1_000_000, Workers: 100,
+		Starts: starts{Burst: 1},
 	}
 }
 
 func (l *Limits) settings() []setting.Setting {
-	return []setting.Setting{
+	return append([]setting.Setting{
 		setting.New("connections", "Maximum number of open connections.", setting.Int(&l.Connections, 16, 1_000_000)),
 		setting.New("connections_per_address",
 			"Maximum number of open connections from one address; loopback addresses and a proxy are exempt.",
@@ -83,7 +85,7 @@ func (l *Limits) settings() []setting.Setting {
 			setting.Int(&l.Notifications, 0, 1_000_000_000)),
 		setting.New("workers", "Maximum number of live workers of a token; 0 is unlimited.",
 			setting.Int(&l.Workers, 0, 1_000_000)),
-	}
+	}, ownerStarts(&l.Starts)...)
 }
 
 // hosts is the value of a setting that lists host names or addresses without a port.

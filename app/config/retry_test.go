@@ -140,10 +140,12 @@ func TestBadRetriesAreRefused(t *testing.T) {
 		"[agents.echo]\nretry_most = \"10s\"\nretry_first = \"1m\"":   `f.toml:2: agents.echo.retry_most: 10s is shorter than retry_first, 1m; use at least that`,
 		"[agents.codex]\nretry_pause = \"10s\"\nretry_first = \"1m\"": `f.toml:2: agents.codex.retry_pause: is the older name of retry_first; remove it`,
 		"[agents.codex]\nretry_pause = \"10s\"\nretry_most = \"1s\"":  `f.toml:3: agents.codex.retry_most: 1s is shorter than retry_first, 10s; use at least that`,
-		"[agents.echo]\nretry_pause = \"1s\"": `f.toml:2: agents.echo.retry_pause: unknown key; known keys: kind, budget, limit, deadline, attempts, ` +
+		"[agents.echo]\nretry_pause = \"1s\"": `f.toml:2: agents.echo.retry_pause: unknown key; ` +
+			`known keys: kind, budget, limit, deadline, ` + startKeys + `, attempts, ` +
 			delayKeys + `, pace`,
-		"[agents.x]\nkind = \"remote\"\nlimit = 3": `f.toml:3: agents.x.limit: unknown key; known keys: kind, budget, attempts, ` + delayKeys,
-		"[agents.remote]\nattempts = 3":            `f.toml:1: agents.remote: missing kind; use one of echo, exec, inbox, tour, remote, claude, codex`,
+		"[agents.x]\nkind = \"remote\"\nlimit = 3": `f.toml:3: agents.x.limit: unknown key; ` +
+			`known keys: kind, budget, ` + startKeys + `, attempts, ` + delayKeys,
+		"[agents.remote]\nattempts = 3": `f.toml:1: agents.remote: missing kind; use one of echo, exec, inbox, tour, remote, claude, codex`,
 	} {
 		t.Run(file, func(t *testing.T) { refused(t, file, want) })
 	}

@@ -11,15 +11,16 @@ import (
 	"mailroom/internal/setting"
 )
 
-// Definition returns the settings that decide what a run of the agent does, as JSON with sorted keys for [Rebuild].
-// It omits limit, deadline, the retry settings, call_timeout, options, the exit statuses and Confinement, because
-// they decide only when, how long, how often and how isolated the agent runs. The variables of env are included as
-// digests, because their values can be secrets. Pass a secret that changes often through env_allow, which is included
-// by name only.
+// Definition returns the settings that decide what a run of the agent does, as JSON with sorted keys for [Rebuild]. It
+// omits limit, the bounds of starts, deadline, the retry settings, call_timeout, options, the exit statuses and
+// Confinement, because they decide only when, how long, how often and how isolated the agent runs. The variables of env
+// are included as digests, because their values can be secrets. Pass a secret that changes often through env_allow,
+// which is included by name only.
 func (a *Agent) Definition() (json.RawMessage, error) {
 	definition := map[string]any{}
 	outside := map[string]bool{"limit": true, "deadline": true, oldRetryFirst: true, "call_timeout": true}
-	for _, s := range slices.Concat(agentRetrySettings(&a.Retry), a.outcomeSettings(nil), a.Confinement.settings()) {
+	for _, s := range slices.Concat(agentRetrySettings(&a.Retry), a.agentStarts(), a.outcomeSettings(nil),
+		a.Confinement.settings()) {
 		outside[s.Key] = true
 	}
 	for _, s := range a.settings() {
@@ -72,7 +73,7 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 		return nil, fmt.Errorf("the definition has no kind")
 	}
 	a := newAgent(kind)
-	a.Limit, a.Deadline, a.Retry = present.Limit, present.Deadline, present.Retry
+	a.Limit, a.Deadline, a.Retry, a.Starts = present.Limit, present.Deadline, present.Retry, present.Starts
 	if a.IsProgram() && present.IsProgram() {
 		a.Confinement, a.CallTimeout = present.Confinement, present.CallTimeout
 		a.Options, a.PermanentExits, a.UnavailableExits = present.Options, present.PermanentExits, present.UnavailableExits

@@ -93,6 +93,8 @@ func (a *assembly) newLedger() *ledger.Ledger {
 		Quotas:         defaultQuotas(c),
 		MaxQueued:      unlimitedIfZero(c.MaxQueued),
 		Reserved:       reservedPrefixes(c),
+		Limits:         func(agent string) ledger.Limits { return limitsOf(c.Agents[agent]) },
+		OwnerLimit:     c.Limits.Starts.Limit(),
 		Label:          c.Label,
 		Budgets:        budgetsOf(c),
 		Observe: ledger.Observe{
@@ -246,6 +248,14 @@ func defaultQuotas(c *config.Config) auth.Quotas {
 		auth.QuotaThreads: int64(c.Limits.Threads), auth.QuotaBytes: int64(c.Limits.Stored),
 		auth.QuotaWorkers: int64(c.Limits.Workers), auth.QuotaNotifications: int64(c.Limits.Notifications),
 	}
+}
+
+// limitsOf returns the limits of an agent, which has none if it is not configured.
+func limitsOf(a *config.Agent) ledger.Limits {
+	if a == nil {
+		return ledger.Limits{}
+	}
+	return ledger.Limits{Agent: a.Starts.Limit()}
 }
 
 // unlimitedIfZero maps the setting 0 (no limit) to -1, because 0 means the default in the ledger.

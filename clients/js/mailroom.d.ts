@@ -266,7 +266,7 @@ export interface Message {
 
 /** What keeps an open run from running. text continues "waits for". */
 export interface Blocker {
-  cause: 'decision' | 'event' | 'child' | 'timer' | 'run' | 'time' | 'join' | 'retry' | 'pause' | 'budget' | 'worker' | 'server' | 'slot' | string;
+  cause: 'decision' | 'event' | 'child' | 'timer' | 'run' | 'time' | 'join' | 'retry' | 'pause' | 'budget' | 'worker' | 'server' | 'rate' | 'limit' | 'slot' | string;
   text: string;
   until?: string;
   /** With the causes run and child: the run that has to end first, if the token sees it. */

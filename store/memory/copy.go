@@ -49,6 +49,7 @@ func copyThread(t *mailroom.Thread) *mailroom.Thread {
 	c.Unread = maps.Clone(t.Unread)
 	c.BlobBytes = maps.Clone(t.BlobBytes)
 	c.Uploads = slices.Clone(t.Uploads)
+	c.Meters = slices.Clone(t.Meters)
 	for i := range c.Uploads {
 		cut(&c.Uploads[i].WrittenAt)
 	}

@@ -101,6 +101,7 @@ func (p *packer) thread(t *mailroom.Thread) {
 	pairs(p, &t.Nodes, text[string])
 	pairs(p, &t.BlobBytes, number[int64])
 	list(p, &t.Uploads, (*packer).upload)
+	list(p, &t.Meters, text[string])
 	p.newer(&t.Newer)
 }
 
