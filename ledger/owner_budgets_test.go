@@ -103,3 +103,24 @@ func TestABudgetOfATokenHoldsOnOtherServers(t *testing.T) {
 		wantEqual(t, "budget of the row", row.Terms.Budget, limitsOf("0.10usd"))
 	})
 }
+
+// TestASubmitOfASpentOwnerStartsNothingInItsBatch has the claim in the batch of the submit, which made the run due.
+func TestASubmitOfASpentOwnerStartsNothingInItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := newControlledStore(nil)
+		d := open(t, rows, ledger.Options{Poll: time.Hour})
+		createWithBudget(t, d, "alice", "0.10usd")
+		d.register("w")
+		d.submit(of("alice", "a"))
+		d.spend(10)
+		errs := gatherBatch(t, d, rows, submitFunc(d, of("alice", "b")), func() error {
+			for _, work := range d.claim("w", 2) {
+				if work.Thread.Owner == "alice" {
+					t.Error("a run of the spent owner started")
+				}
+			}
+			return nil
+		})
+		wantEqual(t, "answers", codes(errs), make([]mailroom.Code, 2))
+	})
+}
