@@ -159,6 +159,9 @@ func (tx *transaction) resolve(t *thread.State, in *thread.Submit, limited bool)
 	if len(in.Options) > 0 {
 		found.BadOptions = tx.options.CheckOptions(found.Agent, in.Options)
 	}
+	if !in.Budget.IsZero() {
+		found.BadBudget = tx.options.CheckBudget(found.Agent, in.Budget)
+	}
 	if in.AgentVersion != "" {
 		if found.BadVersion, err = checkVersion(tx, found.Agent, in.AgentVersion); err != nil {
 			return found, err

@@ -93,6 +93,7 @@ type Resolved struct {
 	ForeignNamespace bool             // as auth.Token.InForeignNamespace says of a new thread's id
 	Reserved         []string         // prefixes of thread ids that only the operator may create
 	BadVersion       error            // why the submit's AgentVersion is refused; nil: the agent has that version
+	BadBudget        error            // why the submit's budget cannot bound the agent; nil: it can
 	BadOptions       error            // why the agent refuses the submit's options; nil: it accepts them
 }
 
@@ -173,6 +174,9 @@ func (t *State) Submit(in Submit, found Resolved, now time.Time) (store.Submitte
 	}
 	if found.BadOptions != nil { // not for a repeat, whose options were taken
 		return store.Submitted{}, check.Invalid("options", found.BadOptions.Error(), "")
+	}
+	if found.BadBudget != nil {
+		return store.Submitted{}, check.Invalid("budget", found.BadBudget.Error(), in.Budget.String())
 	}
 	if err := s.check(); err != nil {
 		return store.Submitted{}, err

@@ -218,6 +218,19 @@ func (r *agentSet) checkOptions(agent string, options json.RawMessage) error {
 	return exec.CheckOptions("agent "+agent, r.options[agent], options)
 }
 
+// checkBudget returns why a budget cannot bound an agent: it would never be spent, because the agent does not report
+// what it bounds. Workers elsewhere report what they want.
+func (r *agentSet) checkBudget(agent string, b mailroom.Budget) error {
+	switch {
+	case r.kinds[agent] == config.KindExec && b.Amounts != (mailroom.Amounts{}):
+		return fmt.Errorf("cannot bound agent %s, a command that reports no usage: use until, or a deadline", agent)
+	case r.kinds[agent] == "codex" && b.MicroUSD > 0:
+		return fmt.Errorf("cannot bound agent %s in dollars, because codex reports tokens only: "+
+			"use tokens, such as 2m tokens", agent)
+	}
+	return nil
+}
+
 // rebuild builds an agent from a definition in the store.
 func (r *agentSet) rebuild(d store.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
 	a, err := config.Rebuild(d.Body, present)

@@ -87,6 +87,7 @@ func (a *assembly) newLedger() *ledger.Ledger {
 		Retry:          func(agent string) retry.Policy { return a.agents.retryOf(agent, c.Retry) },
 		StopGrace:      c.StopGrace,
 		CheckOptions:   a.agents.checkOptions,
+		CheckBudget:    a.agents.checkBudget,
 		KnowsVersion:   a.agents.knowsVersion,
 		Sticky:         func(agent string) bool { return agents[agent].Sticky },
 		StickyGrace:    c.Node.StickyGrace,
