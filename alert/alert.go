@@ -27,7 +27,9 @@ const (
 	KindPaused  Kind = "paused"  // an agent was paused
 	KindOutage  Kind = "outage"  // runs of an agent wait because what the agent needs is unavailable, or this is over
 	KindBudget  Kind = "budget"  // 80 % of the budget of a day, a month or a run are used
-	KindDigest  Kind = "digest"  // what happened since the last digest
+	// KindSchedule: a schedule paused itself, because its runs failed or its token ended
+	KindSchedule Kind = "schedule"
+	KindDigest   Kind = "digest" // what happened since the last digest
 
 	// Kinds that no rule can name.
 	KindReply Kind = "reply" // a reply in a thread that delivers to a target, or how the run ended
@@ -36,7 +38,7 @@ const (
 
 // Kinds returns the kinds of rules.
 func Kinds() []Kind {
-	return []Kind{KindTicket, KindFailed, KindChannel, KindPaused, KindOutage, KindBudget, KindDigest}
+	return []Kind{KindTicket, KindFailed, KindChannel, KindPaused, KindOutage, KindBudget, KindSchedule, KindDigest}
 }
 
 // Text says how much of what agents and users wrote leaves the server.

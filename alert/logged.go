@@ -11,6 +11,8 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/budget"
 	"mailroom/internal/reserved"
+	"mailroom/schedule"
+	"mailroom/schedule/plan"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -79,6 +81,8 @@ func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 			found, ok, err = channelEvent(e)
 		case e.Kind == budget.KindLow && reserved.Prefix(e.Thread) == reserved.Budget:
 			found, ok, err = budgetEvent(e)
+		case e.Kind == schedule.KindPaused && reserved.Prefix(e.Thread) == reserved.Schedule:
+			found, ok, err = scheduleEvent(e)
 		case run == nil || IsAgent(run.Agent) || isChatAlert(run) ||
 			l.parents[run.Parent] != nil && IsAgent(l.parents[run.Parent].Agent):
 		case e.Kind == entry.KindTicketOpened:
@@ -163,6 +167,16 @@ func ticketEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
 	err := e.Decode(&k)
 	asked := k.Kind == mailroom.TicketApproval || k.Kind == mailroom.TicketInput
 	return Event{Kind: KindTicket, At: e.At, Subject: k.ID, Agent: run.Agent, Thread: e.Thread, Run: e.Run}, asked, err
+}
+
+// scheduleEvent returns the event of a schedule that paused itself. Only the server writes to its thread. That the
+// configuration has it no more is the operator's doing, and no event.
+func scheduleEvent(e mailroom.Entry) (Event, bool, error) {
+	var p plan.Pause
+	err := e.Decode(&p)
+	owner, _ := reserved.SchedulePlace(e.Thread)
+	return Event{Kind: KindSchedule, At: e.At, Subject: e.Thread, Thread: e.Thread, Run: e.Run, Owner: owner,
+		Words: p.Note}, p.Cause != plan.CauseRemoved, err
 }
 
 // budgetEvent returns the event of a budget that is low. Only the server writes to its thread.

@@ -141,6 +141,8 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		if m.URL = c.page("agents"); isOfRun(a) {
 			m.URL = c.page("run/" + a.Run)
 		}
+	case KindSchedule:
+		title, body, m.URL = paused(a, c.page)
 	case KindOutage:
 		if title = "Runs of agent " + display.Line(a.Agent) + " wait because of an outage"; a.Ended {
 			title = "No run of agent " + display.Line(a.Agent) + " waits because of an outage any more"
@@ -164,6 +166,18 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		c.decide(&m, a, about.ticket, about.thread)
 	}
 	return m
+}
+
+// paused says which schedule paused itself, and the page that resumes it.
+func paused(a *Alert, page func(string) string) (title, body, link string) {
+	owner, name := reserved.SchedulePlace(a.Thread)
+	title, body, link = "Schedule "+display.Line(name)+" is paused", textOf(a, a.Words),
+		page("schedule/"+url.PathEscape(owner+":"+name))
+	if a.Count > 1 {
+		title = fmt.Sprintf("%d schedules%s are paused, the first one is %s", a.Count, ofOwner(a), display.Line(name))
+		link = page("schedules?show=paused")
+	}
+	return title, body, link
 }
 
 // budgetOf says whose budget an alert is about.

@@ -209,6 +209,8 @@ func (s *ruleStep) accept(e *Event) {
 		s.notify(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
 	case KindBudget:
 		s.notify(s.alertOf(e), s.quietEnd(), e.Thread, e.Run)
+	case KindSchedule: // one fault may pause all schedules of an owner
+		s.gather("schedules"+ownerKey(e), e, s.now.Add(gather))
 	case KindChannel:
 		s.acceptChannel(e)
 	case KindOutage:

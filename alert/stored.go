@@ -150,7 +150,7 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	case !validName(in.Name):
 		return check.Invalid("name", "must be 1 to 64 letters, digits, dots, dashes and underscores", in.Name)
 	case len(in.When) == 0:
-		return check.Invalid("when", "is missing: give at least one of ticket, failed, channel, paused, outage, digest", nil)
+		return check.Invalid("when", "is missing: give at least one of "+kindNames(), nil)
 	case len(in.To) == 0:
 		return check.Invalid("to", "is missing: name a target", nil)
 	case ofToken && len(in.To) > 1:
@@ -161,9 +161,9 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	for _, k := range in.When {
 		switch kind := Kind(k); {
 		case !slices.Contains(Kinds(), kind):
-			return check.Invalid("when", "must be of ticket, failed, channel, paused, outage, digest", k)
-		case ofToken && kind != KindTicket && kind != KindFailed:
-			return check.Invalid("when", "must be ticket or failed: the others are about the server", k)
+			return check.Invalid("when", "must be of "+kindNames(), k)
+		case ofToken && kind != KindTicket && kind != KindFailed && kind != KindSchedule:
+			return check.Invalid("when", "must be ticket, failed or schedule: the others are about the server", k)
 		}
 	}
 	for i, name := range in.To {
@@ -182,6 +182,15 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 		}
 	}
 	return nil
+}
+
+// kindNames lists the kinds of rules.
+func kindNames() string {
+	var names []string
+	for _, k := range Kinds() {
+		names = append(names, string(k))
+	}
+	return strings.Join(names, ", ")
 }
 
 // validName reports whether s may be the name of a stored rule. Names are ASCII, because they are a part of an

@@ -27,7 +27,7 @@ type Target struct {
 // AlertRule selects events and the targets that get alerts about them.
 type AlertRule struct {
 	Name    string   `json:"name" example:"night" doc:"1 to 64 letters, digits, dots, dashes and underscores."`
-	When    []string `json:"when" example:"ticket" nullable:"false" doc:"ticket, failed, channel, paused, outage and digest."`
+	When    []string `json:"when" example:"ticket" nullable:"false" doc:"ticket, failed, channel, paused, outage, budget, schedule, digest."`
 	To      []string `json:"to" example:"phone" nullable:"false" doc:"Targets: alerts go to the first one, the others are its fallbacks."`
 	Agents  []string `json:"agents,omitempty" nullable:"false" doc:"Only about these agents; empty: all."`
 	Threads []string `json:"threads,omitempty" nullable:"false" doc:"Only about threads whose ids begin with one of these; empty: all."`

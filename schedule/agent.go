@@ -23,7 +23,7 @@ import (
 const (
 	kindSent    = "x.schedule.sent"    // plan.Fire
 	kindSkipped = "x.schedule.skipped" // plan.Skip
-	kindPaused  = "x.schedule.paused"  // plan.Pause
+	KindPaused  = "x.schedule.paused"  // plan.Pause
 	kindChanged = "x.schedule.changed" // plan.Command
 )
 
@@ -176,7 +176,7 @@ func (t *turn) account() {
 	}
 	if t.gone != "" && t.state.Paused == nil && !t.state.Ended {
 		t.state.EndRights(t.gone, t.now)
-		t.add(kindPaused, t.state.Paused)
+		t.add(KindPaused, t.state.Paused)
 	}
 	if p := t.state.Account(t.runs, t.now); p != nil {
 		t.moves.Paused = p
@@ -281,7 +281,7 @@ func (t *turn) logMoves() {
 		t.add(kindSkipped, k)
 	}
 	if t.moves.Paused != nil {
-		t.add(kindPaused, t.moves.Paused)
+		t.add(KindPaused, t.moves.Paused)
 	}
 	t.moves = plan.Moves{}
 }

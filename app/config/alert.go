@@ -89,10 +89,11 @@ func (r *Rule) settings() []setting.Setting {
 	return []setting.Setting{
 		setting.New("when",
 			"What causes alerts: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), "+
-				"paused (an agent is), outage (runs wait because of one), budget (80 % of one are used), digest (each day).",
+				"paused (an agent is), outage (runs wait because of one), budget (80 % of one are used), "+
+				"schedule (one paused itself), digest (each day).",
 			listOf(&r.When, alert.Kinds())).
 			Require("missing when; set it to one or more of " +
-				`"ticket", "failed", "channel", "paused", "outage", "budget", "digest"`),
+				`"ticket", "failed", "channel", "paused", "outage", "budget", "schedule", "digest"`),
 		setting.New("to",
 			"Targets. Alerts go to the first one; the others are its fallbacks, in this order, when it is down.",
 			setting.Each(&r.To, "a target name", setting.ValidName)).
@@ -226,7 +227,7 @@ func (r *reader) rules(tables map[string]any) {
 		switch {
 		case len(rule.When) == 0:
 			r.report(key, `missing when; set it to one or more of `+
-				`"ticket", "failed", "channel", "paused", "outage", "budget", "digest"`)
+				`"ticket", "failed", "channel", "paused", "outage", "budget", "schedule", "digest"`)
 		case len(rule.To) == 0:
 			r.report(key, `missing to; set the name of a target, such as to = ["phone"]`)
 		default:

@@ -44,10 +44,11 @@ func (s *State) configure(c Command, accepted, now time.Time) (m Moves, why stri
 			return m, "the schedule is not of the configuration file"
 		}
 		s.Configured = &configured{Revision: c.Revision, Removed: true}
-		s.pauseFor(causeRemoved, Server, "mailroom.toml does not have it any more: delete it, or resume it to keep it", now)
+		const note = "mailroom.toml does not have it any more: delete it, or resume it to keep it"
+		s.pauseFor(CauseRemoved, Server, note, now)
 		return Moves{Paused: s.Paused}, ""
 	}
-	back := s.Paused != nil && (s.Paused.Cause == causeRemoved || s.Paused.Cause == causeRights)
+	back := s.Paused != nil && (s.Paused.Cause == CauseRemoved || s.Paused.Cause == causeRights)
 	if !s.Follows(c.Spec) {
 		if why := c.prepare(s, accepted); why != "" {
 			return m, why

@@ -58,7 +58,7 @@ type cause string
 // Causes of pauses.
 const (
 	causeRights   cause = "rights"   // its token ended
-	causeRemoved  cause = "removed"  // the configuration file has it no more
+	CauseRemoved  cause = "removed"  // the configuration file has it no more
 	causeFailures cause = "failures" // too many runs in a row failed
 	causeTimes    cause = "times"    // its times cannot be read any more
 )

@@ -5,7 +5,6 @@ func scheduleMutants() []mutant {
 	const times, clocks = "^TestTimesWhereClocksChange$", "^TestTimesAreThoseOfTheClock$"
 	const history = "^TestEachOccurrenceIsSentOnceOrSkippedWithAReason$"
 	const alive = "^TestNothingEndsAScheduleWithoutAWord$"
-	const inFile = "^TestTheConfigurationMakesChangesAndRemovesSchedules$"
 	return []mutant{
 		{"a schedule sends with the rights of the server", "thread/step.go",
 			"reserved.IsAgent(r.Agent) && r.Agent != reserved.Scheduler", "reserved.IsAgent(r.Agent)", "schedule",
@@ -66,6 +65,16 @@ func scheduleMutants() []mutant {
 		{"a repeated attempt plans again", "schedule/agent.go",
 			"	if s.Run().Checkpoint == nil {", "	if true {", "schedule",
 			"^TestACommandIsCarriedOutOnceDespiteAKillAtAnyWrite$"},
+		{"a skip of a busy thread is a failure", "schedule/agent.go",
+			"		reason = plan.SkipBusy\n", "", "schedule", "^TestABusyThreadIsNotDisturbed$"},
+	}
+}
+
+// scheduleFileMutants break what the configuration, doctor and alerts do with schedules.
+func scheduleFileMutants() []mutant {
+	const told = "^TestASchedulesPauseIsToldToItsOwner$"
+	const inFile = "^TestTheConfigurationMakesChangesAndRemovesSchedules$"
+	return []mutant{
 		{"an older configuration wins", "schedule/file.go",
 			"	case revision.Before(newest):\n", "	case false:\n", "schedule", "^TestTheNewestConfigurationWins$"},
 		{"each start writes all schedules of the configuration", "schedule/plan/configured.go",
@@ -77,7 +86,14 @@ func scheduleMutants() []mutant {
 		{"a new token of the operator ends the schedules of the configuration", "schedule/plan/configured.go",
 			"s.Paused.Cause == causeRights)", "false)", "schedule",
 			"^TestAScheduleOfTheConfigurationHasTheRightsOfThePresentOperator$"},
-		{"a skip of a busy thread is a failure", "schedule/agent.go",
-			"		reason = plan.SkipBusy\n", "", "schedule", "^TestABusyThreadIsNotDisturbed$"},
+		{"an agent alerts about the pause of a schedule", "alert/logged.go",
+			"schedule.KindPaused && reserved.Prefix(e.Thread) == reserved.Schedule:", "schedule.KindPaused:", "alert", told},
+		{"a schedule that left the configuration alerts", "alert/logged.go",
+			"p.Cause != plan.CauseRemoved, err", "true, err", "alert", told},
+		{"doctor misses a schedule that nothing wakes", "doctor/thread.go",
+			"if err := checkSchedule(p); err != nil {", "if err := error(nil); err != nil {", "schedule",
+			"^TestDoctorNamesAScheduleThatNothingWakes$"},
+		{"a repeated run of a schedule sends again", "server/schedules.go",
+			`strings.Join(key, "")`, `strings.Join(nil, "")`, "server", "^TestARepeatedRunOfAScheduleSendsOnce$"},
 	}
 }

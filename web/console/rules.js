@@ -8,7 +8,8 @@ import { number } from './words.js';
 
 const WHEN = [
   ['ticket', 'an agent asks'], ['failed', 'a run failed for good'], ['channel', 'a channel is not connected'],
-  ['paused', 'an agent was paused'], ['outage', 'runs of an agent wait because of an outage'], ['digest', 'what happened, each day'],
+  ['paused', 'an agent was paused'], ['outage', 'runs of an agent wait because of an outage'],
+  ['budget', '80 % of a budget are used'], ['schedule', 'a schedule paused itself'], ['digest', 'what happened, each day'],
 ];
 const EVENTS = new Map(/** @type {[string, string][]} */ (WHEN));
 const TEXTS = [['none', 'only that something happened, and where'], ['title', 'the first line'], ['full', 'all that the target can show']];
@@ -85,7 +86,7 @@ const list = (text) => String(text).split(/[\s,]+/).filter(Boolean);
 function Edit({ rule, taken, targets, close }) {
   const [error, setError] = useState(null);
   const [quietFrom = '', quietTo = ''] = (rule.quiet ?? '').split('-');
-  const kinds = WHEN.filter(([kind]) => may('admin') || kind === 'ticket' || kind === 'failed');
+  const kinds = WHEN.filter(([kind]) => may('admin') || ['ticket', 'failed', 'schedule'].includes(kind));
   const save = async (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
