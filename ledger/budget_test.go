@@ -140,6 +140,7 @@ func TestARepeatedSendLendsNothingMore(t *testing.T) {
 		s := mailroom.Send{Name: "a", Thread: "a", Budget: mailroom.Budget{Amounts: mailroom.Amounts{Turns: 10}},
 			Delay: time.Hour}
 		d.mustSend(p.Claim, s)
+		d.mustSend(p.Claim, s) // nothing is left, and it needs nothing
 		d.settle(failure(p.Claim, mailroom.ClassTransient))
 		<-time.After(10 * time.Second)
 		d.renew("w", 1)
