@@ -289,7 +289,8 @@ func (tx *transaction) append(a *thread.StepCommit) (int64, error) {
 	var ended []*thread.ChildEnd
 	for i, in := range sends {
 		s := a.Step.Sends[i]
-		res, err := tx.submit(in, false)
+		// What a schedule sends is a submit of its owner; its own timer must not end by a quota.
+		res, err := tx.submit(in, in.Sender == reserved.Scheduler && reserved.Prefix(in.Thread) != reserved.Schedule)
 		if err != nil {
 			return 0, tx.abortAfter(i, err)
 		}
