@@ -166,7 +166,7 @@ type budgetJSON struct {
 func (a Amounts) MarshalJSON() ([]byte, error) { return Budget{Amounts: a}.MarshalJSON() }
 
 func (b Budget) MarshalJSON() ([]byte, error) {
-	return json.Marshal(budgetJSON{b.USD(), b.Tokens, b.Turns, b.Until})
+	return json.Marshal(budgetJSON{b.USD(), b.Tokens, b.Turns, b.Until.UTC().Truncate(time.Microsecond)})
 }
 
 func (a *Amounts) UnmarshalJSON(raw []byte) error {

@@ -62,7 +62,9 @@ const (
 // Stored returns the terms as every store keeps them: in UTC and whole microseconds, without empty lists. Call it
 // when terms are made, so that the answer has the same times as a later read.
 func (t Terms) Stored() Terms {
-	t.ExpiresAt = t.ExpiresAt.UTC().Truncate(time.Microsecond)
+	for _, at := range []*time.Time{&t.ExpiresAt, &t.Budget.Day.Until, &t.Budget.Month.Until} {
+		*at = at.UTC().Truncate(time.Microsecond)
+	}
 	if len(t.Scopes) == 0 {
 		t.Scopes = nil
 	}

@@ -135,6 +135,9 @@ func (b *batch) run(tx store.Tx) error {
 	if err := b.c.labels.load(tx); err != nil {
 		return err
 	}
+	if err := b.c.options.Budgets.owners.refresh(tx, b.c.options.Budgets.Reread); err != nil {
+		return err
+	}
 	if err := b.tx.rows.loadOperations(all, b.tx.expectedWants(all), expectedMeters(b.tx, all)); err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ import (
 type Budgets struct {
 	Zone  *time.Location // in which days and months begin; nil: UTC
 	Agent map[string]budget.Limits
+	// Reread is after what time a batch reads the budgets of tokens again, which another server may have changed.
+	// 0: five polls.
+	Reread time.Duration
 
 	owners *ownerBudgets // set by New
 }

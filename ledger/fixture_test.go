@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -56,6 +57,9 @@ func open(t *testing.T, s store.Store, o ledger.Options) *fixture {
 func start(t *testing.T, s store.Store, o ledger.Options) *fixture {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
+	if o.Budgets.Reread == 0 {
+		o.Budgets.Reread = time.Hour // tests count what a batch reads
+	}
 	l := ledger.New(s, o)
 	ledger.CheckRefusals(l, func(change string) { t.Error(change) })
 	d := &fixture{Ledger: l, Workers: l.Workers(), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}

@@ -178,6 +178,9 @@ func New(st store.Store, o Options) *Ledger {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Budgets.owners = &ownerBudgets{}
+	if o.Budgets.Reread == 0 {
+		o.Budgets.Reread = 5 * o.Poll
+	}
 	o.Observe.fill()
 	l := &Ledger{lane: anyLane, seed: maphash.MakeSeed(), options: o, freed: &freedWorkers{ids: map[string]bool{}},
 		watch: &watch{}}
@@ -282,16 +285,10 @@ func (o *op) checkNames() error {
 // nil. Otherwise it returns the error that closed the store. A panic of the committer itself ends
 // Run in the same way, because its memory may be inconsistent; a restart reads the store again.
 func (l *Ledger) Run(ctx context.Context) error {
-	owners, first := l.options.Budgets.owners, l.lanes[0].store
-	if err := owners.read(ctx, first); err != nil {
+	if err := l.options.Budgets.owners.read(ctx, l.lanes[0].store); err != nil {
 		l.options.Log.Warn("budgets of tokens not read; they hold once the store answers", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		defer recovery.Error(l.options.Log, "budgets of tokens", &err)
-		owners.follow(ctx, first, pollsOfBudgets*l.options.Poll)
-		return nil
-	})
 	for _, c := range l.lanes {
 		group.Go(func() (err error) {
 			defer recovery.Error(l.options.Log, "committer", &err)

@@ -14,14 +14,12 @@ import (
 
 // ownerBudgets are the budgets of tokens, as owners of threads. Transactions read them here, because few tokens have
 // one, and a step or a claim should not read a row of each owner. Another server that makes a token with a budget is
-// noticed after a few polls; what its runs use until then is not counted.
+// noticed by the first batch after Budgets.Reread; what its runs use until then is not counted.
 type ownerBudgets struct {
-	mu  sync.Mutex
-	all map[string]budget.Limits // guarded by mu; replaced, never changed
+	mu   sync.Mutex
+	all  map[string]budget.Limits // guarded by mu; replaced, never changed
+	last time.Time                // guarded by mu: when they were read
 }
-
-// pollsOfBudgets is after how many polls a server reads the budgets of tokens again.
-const pollsOfBudgets = 5
 
 // get returns the budgets by owner. The caller must not change them.
 func (o *ownerBudgets) get() map[string]budget.Limits {
@@ -33,36 +31,34 @@ func (o *ownerBudgets) get() map[string]budget.Limits {
 	return o.all
 }
 
-// read reads the budgets of tokens.
-func (o *ownerBudgets) read(ctx context.Context, s store.Store) error {
-	all := map[string]budget.Limits{}
-	err := s.View(ctx, func(r store.Reader) error {
-		rows, err := r.Tokens()
-		for _, t := range rows {
-			if t.Terms.Kind == auth.KindToken && !t.Terms.Budget.IsZero() {
-				all[t.Name] = t.Terms.Budget
-			}
-		}
-		return err
-	})
-	if err == nil {
-		o.mu.Lock()
-		o.all = all
-		o.mu.Unlock()
+// refresh reads the budgets of tokens, unless they were read within the time of every.
+func (o *ownerBudgets) refresh(r store.Reader, every time.Duration) error {
+	now := time.Now()
+	o.mu.Lock()
+	known := now.Sub(o.last) < every
+	o.mu.Unlock()
+	if known {
+		return nil
 	}
-	return err
+	rows, err := r.Tokens()
+	if err != nil {
+		return err
+	}
+	all := map[string]budget.Limits{}
+	for _, t := range rows {
+		if t.Terms.Kind == auth.KindToken && !t.Terms.Budget.IsZero() {
+			all[t.Name] = t.Terms.Budget
+		}
+	}
+	o.mu.Lock()
+	o.all, o.last = all, now
+	o.mu.Unlock()
+	return nil
 }
 
-// follow reads the budgets of tokens from time to time, until ctx ends.
-func (o *ownerBudgets) follow(ctx context.Context, s store.Store, every time.Duration) {
-	for {
-		select {
-		case <-time.After(every):
-			_ = o.read(ctx, s) // the budgets that are known hold until the store answers
-		case <-ctx.Done():
-			return
-		}
-	}
+// read reads the budgets of tokens now.
+func (o *ownerBudgets) read(ctx context.Context, s store.Store) error {
+	return s.View(ctx, func(r store.Reader) error { return o.refresh(r, 0) })
 }
 
 // spentOwners returns the owners whose budget is spent, and starts the runs of notices. It reads the rows of all owners

@@ -84,7 +84,8 @@ func askAbout(t *testing.T, d *fixture, id string) {
 func TestABudgetOfATokenHoldsOnOtherServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memory.New()
-		here, there := open(t, rows, ledger.Options{}), open(t, rows, ledger.Options{})
+		o := ledger.Options{Budgets: ledger.Budgets{Reread: 5 * time.Second}}
+		here, there := open(t, rows, o), open(t, rows, o)
 		createWithBudget(t, here, "alice", "0.10usd")
 		<-time.After(6 * time.Second)
 		there.register("w")

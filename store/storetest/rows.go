@@ -167,6 +167,9 @@ func (f *filler) fill(v reflect.Value, depth int) {
 				v.Type() != reflect.TypeFor[mailroom.Run]() {
 				continue // only stores that keep these rows as bodies keep it; see Rewrite
 			}
+			if v.Type() == reflect.TypeFor[store.Submitted]() && v.Type().Field(i).Name == "Lent" {
+				continue // not stored
+			}
 			if v.Type() == reflect.TypeFor[store.Worker]() && v.Type().Field(i).Name == "Tables" {
 				continue // only stores that several servers share keep it
 			}

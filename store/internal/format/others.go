@@ -1,8 +1,11 @@
 package format
 
 import (
+	"encoding/json"
+
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/budget"
 	"mailroom/store"
 )
 
@@ -90,7 +93,23 @@ func (p *packer) token(t *auth.Token) {
 	p.terms(&t.Terms)
 	text(p, &t.Terms.Source)
 	text(p, &t.Terms.Via)
+	p.limits(&t.Terms.Budget)
 	p.newer(&t.Newer)
+}
+
+// limits packs budgets of periods as JSON, so that their format may grow: few tokens have any.
+func (p *packer) limits(l *budget.Limits) {
+	var body []byte
+	if !p.reading && !l.IsZero() {
+		var err error
+		if body, err = json.Marshal(l); err != nil {
+			panic(err) // numbers and times of the years that Budget.Check allows
+		}
+	}
+	text(p, &body)
+	if p.reading && len(body) > 0 {
+		p.broken = p.broken || json.Unmarshal(body, l) != nil
+	}
 }
 
 func (p *packer) terms(t *auth.Terms) {
