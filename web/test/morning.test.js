@@ -67,8 +67,13 @@ class Morning {
     }
   }
 
-  /** The open tickets. */
-  async open() { return (await this.client.tickets({})).items.filter(({ state }) => state === 'open'); }
+  /** The open tickets, once there are any: an alert that a kill has repeated says nothing about the next question. */
+  async open() {
+    for (;;) {
+      const open = (await this.client.tickets({})).items.filter(({ state }) => state === 'open');
+      if (open.length > 0) return open;
+    }
+  }
 
   async until(run) {
     for await (const _ of this.client.follow({ run }));
