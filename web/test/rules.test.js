@@ -122,7 +122,7 @@ describe('the rules of alerts', () => {
     await page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
     await page.evaluate(() => { location.hash = '#/alerts'; });
     await page.getByRole('button', { name: 'New rule…' }).click();
-    assert.deepEqual(await page.getByRole('checkbox').evaluateAll((boxes) => boxes.map(({ value }) => value)), ['ticket', 'failed']);
+    assert.deepEqual(await page.getByRole('checkbox').evaluateAll((boxes) => boxes.map(({ value }) => value)), ['ticket', 'failed', 'schedule']);
     assert.deepEqual(await page.getByLabel('To', { exact: true }).locator('option').allTextContents(), ['phone']);
     await page.getByLabel('Name').fill('mine');
     await page.getByRole('button', { name: 'Save' }).click();
