@@ -16,6 +16,7 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/entry"
+	"mailroom/internal/retry"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
@@ -49,7 +50,8 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 		Publish: func(thread string, entries []mailroom.Entry) {
 			h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
-		Log: slog.New(slog.DiscardHandler),
+		Log:   slog.New(slog.DiscardHandler),
+		Retry: func(string) retry.Policy { return retry.Delivery() }, // short delays
 	})
 	o := h.options(does)
 	for _, f := range change {

@@ -10,6 +10,7 @@ import (
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/engine"
+	"mailroom/internal/retry"
 	"mailroom/ledger"
 	"mailroom/store"
 )
@@ -32,10 +33,14 @@ func (l *LogBuffer) String() string {
 	return l.text.String()
 }
 
-// NewLedger returns a ledger on a store, and the bus that announces its commits.
+// NewLedger returns a ledger on a store, and the bus that announces its commits. All agents have the retries that a
+// server gives to a channel's.
 func NewLedger(on store.Store, o ledger.Options) (*ledger.Ledger, *bus.Bus) {
 	b := bus.New()
 	o.Publish = func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) }
+	if o.Retry == nil {
+		o.Retry = func(string) retry.Policy { return retry.Delivery() }
+	}
 	return ledger.New(on, o), b
 }
 
