@@ -104,7 +104,7 @@ func (b Budget) Over(used Amounts) string {
 	return ""
 }
 
-// Low returns the name of the first bound of which used has reached 80 %, or "".
+// Low returns the name of the first bound that used has reached to 80 %, or "".
 func (b Budget) Low(used Amounts) string {
 	for _, x := range b.bounds(used) {
 		if x.used >= (x.most*lowPercent+99)/100 {

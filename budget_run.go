@@ -36,8 +36,8 @@ func (r *Run) UsedInAll() Amounts {
 	return r.Used().Plus(r.Budget.Below)
 }
 
-// BudgetLeft returns the budget of which the run may still use and lend something, with what is left of each of its
-// bounds: 0 or less means that nothing is. It returns nil if the run has no budget.
+// BudgetLeft returns what the run may still use and lend, for each bound of its budget: 0 or less means nothing. It
+// returns nil if the run has no budget.
 func (r *Run) BudgetLeft() *Budget {
 	b := r.Budget
 	if b == nil {

@@ -34,7 +34,7 @@ type transaction struct {
 	actor *Caller
 
 	forecast forecast
-	// freed are the agents with a limit of which a running run has ended.
+	// freed are the limited agents whose running runs have become fewer.
 	freed map[string]bool
 	// full are the owners that the claims of the batch have left out.
 	full map[string]bool

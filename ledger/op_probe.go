@@ -47,7 +47,7 @@ func pauseOf(tx *transaction, agent, worker string) (p store.Pause, paused bool)
 	return p, paused
 }
 
-// noteProbes puts off the next probe of paused agents of which a worker has started a run.
+// noteProbes puts off the next probe of paused agents, once a worker has started a run of theirs.
 func noteProbes(tx *transaction, worker string, work []thread.ClaimedRun) {
 	for _, w := range work {
 		if p, paused := pauseOf(tx, w.Run.Agent, worker); paused && mayProbe(p, tx.now()) {

@@ -35,9 +35,9 @@ func (o *ownerBudgets) get() map[string]budget.Limits {
 func (o *ownerBudgets) refresh(r store.Reader, every time.Duration) error {
 	now := time.Now()
 	o.mu.Lock()
-	known := now.Sub(o.last) < every
+	before := o.last
 	o.mu.Unlock()
-	if known {
+	if now.Sub(before) < every {
 		return nil
 	}
 	rows, err := r.Tokens()
@@ -51,8 +51,10 @@ func (o *ownerBudgets) refresh(r store.Reader, every time.Duration) error {
 		}
 	}
 	o.mu.Lock()
-	o.all, o.last = all, now
-	o.mu.Unlock()
+	defer o.mu.Unlock()
+	if every == 0 || o.last.Equal(before) { // else a read after a change has newer rows
+		o.all, o.last = all, now
+	}
 	return nil
 }
 

@@ -152,7 +152,7 @@ func TestARemovedScheduleIsKeptByWhoResumesIt(t *testing.T) {
 	})
 }
 
-// TestTheNewestConfigurationWins has two servers, of which the one with the older file starts again later.
+// TestTheNewestConfigurationWins has two servers; the one with the older file starts again later.
 func TestTheNewestConfigurationWins(t *testing.T) {
 	withFixture(t, func(h *fixture) {
 		older := h.file("nightly", "other")

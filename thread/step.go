@@ -53,7 +53,7 @@ type Appended struct {
 	// Left is how long the attempt may go on, if the step asked for time and the run was not asked to stop; 0: no
 	// change.
 	Left time.Duration
-	// Budget is what is left of the budget of the run, of which Limit has the bounds; nil: it has none.
+	// Budget is what is left of the run's budget, and Limit has its bounds; nil: the run has none.
 	Budget, Limit *mailroom.Budget
 	// Stop is why the attempt was asked to stop, "" if it was not. With [mailroom.ReasonBudget] the budget is spent.
 	Stop mailroom.Reason

@@ -71,7 +71,7 @@ func (l loud) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// checkQuiet refuses a window that has all occurrences, of which the first comes after now.
+// checkQuiet refuses a window that has all occurrences. The first one comes after now.
 func (s *Spec) checkQuiet(now time.Time) error {
 	l, err := s.loudTimes()
 	if err == nil && l.Next(now).IsZero() {

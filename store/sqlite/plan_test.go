@@ -275,7 +275,7 @@ func TestNewestFailuresAreReadInTheOrderOfAnIndex(t *testing.T) {
 }
 
 // The rows of an agent are read in the order of the primary key, once, and each value of a row is added once: a status
-// has its own sum of runs, of which a row reaches one.
+// has its own sum of runs, and a row reaches one of them.
 func TestSumsOfAgentsReadEachRowOnceWithoutASort(t *testing.T) {
 	s := openTest(t, Options{})
 	want := "SCAN u VIRTUAL TABLE INDEX 1:; CORRELATED SCALAR SUBQUERY 1; " +

@@ -45,7 +45,7 @@ func poolMutants() []mutant {
 		{"a new token's budget is not known", "ledger/op_token.go",
 			"		_ = as.ledger.options.Budgets.owners.read(", "		_ = new(ownerBudgets).read(", "ledger", owner},
 		{"a server does not learn of budgets that others made", "ledger/owner_budgets.go",
-			"	known := now.Sub(o.last) < every", "	known := !o.last.IsZero() && every > 0", "ledger", "^TestABudgetOfATokenHoldsOnOtherServers$"},
+			"	if now.Sub(before) < every {", "	if !before.IsZero() && every > 0 {", "ledger", "^TestABudgetOfATokenHoldsOnOtherServers$"},
 		{"an agent forges the warning of a budget", "alert/logged.go",
 			"e.Kind == budget.KindLow && reserved.Prefix(e.Thread) == reserved.Budget:", "e.Kind == budget.KindLow:", "alert",
 			"^TestOnlyTheServerWarnsAboutABudget$"},
