@@ -140,11 +140,12 @@ func TestAPausedTransactionReleasesItsLocksAndRunsAgain(t *testing.T) {
 		rows[0].NextPlace += 10
 		return tx.Write(&store.Changes{Threads: rows})
 	})
-	if err != nil || calls != 2 {
-		t.Errorf("got error %v after %d calls, want none after 2", err, calls)
+	// A process that gets no processor for 50 ms is silent too, so the second call can be ended as well.
+	if err != nil || calls < 2 {
+		t.Errorf("got error %v after %d calls, want none after a second one", err, calls)
 	}
 	if got := counted(t, other, "t"); got != 11 {
-		t.Errorf("got count %d, want 11: one of the other handle and ten of the second call", got)
+		t.Errorf("got count %d, want 11: one of the other handle and ten of the call that was not silent", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -76,8 +77,9 @@ func TestATransactionThatReadATokenCommitsBeforeTheTokenEndsOrNotAtAll(t *testin
 				}
 				return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
 			})
-			if err != nil || fmt.Sprint(seen) != "[true false]" {
-				t.Errorf("got error %v, and the token was valid in the tries %v; want a second try without it", err, seen)
+			// A process that gets no processor for 50 ms is silent too, so the second try can have to run again.
+			if err != nil || len(seen) < 2 || !seen[0] || slices.Contains(seen[1:], true) {
+				t.Errorf("got error %v, and the token was valid in the tries %v; want later tries, without it", err, seen)
 			}
 			update(t, other, func(tx store.Tx) error {
 				found, err := tx.Threads(store.ThreadQuery{})
