@@ -104,8 +104,9 @@ func TestAWorkerReleasesWhatDoesNotFinishWithinItsGrace(t *testing.T) {
 		t.Errorf("the run is %s after %d failures (%v), want it queued without one", r.Status, r.Failures, err)
 	}
 	h.serve(t, worker.Options{}, agents("slow", shout))
-	if r := h.waitRun(t, run); r.Attempt != 2 || *r.Reply != "ONE" {
-		t.Errorf("attempt %d has the reply %q, want the second worker's", r.Attempt, *r.Reply)
+	// A request of the first worker that is under way may claim the run once more, and gives that claim back too.
+	if r := h.waitRun(t, run); r.Attempt < 2 || *r.Reply != "ONE" || r.Failures != 0 {
+		t.Errorf("attempt %d after %d failures has the reply %q, want the second worker's", r.Attempt, r.Failures, *r.Reply)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestAPausedTransactionReleasesItsLocksAndRunsAgain(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if calls == 1 {
+		if others == 0 { // also in a later call, if this process got no processor for 50 ms before
 			if err := tx.Write(&store.Changes{Threads: rows}); err != nil {
 				return err
 			}
