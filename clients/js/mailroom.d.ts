@@ -37,6 +37,31 @@ export interface RunBudget {
   left: BudgetLeft;
 }
 
+/** The budget of an agent or a token, in the day or month that has begun. */
+export interface PeriodBudget {
+  /** An agent, or a token as the owner of threads. */
+  kind: 'agent' | 'owner';
+  name: string;
+  period: 'day' | 'month';
+  begin: string;
+  /** When the next period begins, with the whole budget. */
+  end: string;
+  /** Time zone in which days and months begin. */
+  zone: string;
+  /** What may be used, without what people added. An absent member is not bounded. */
+  budget: { usd?: number; tokens?: number; turns?: number };
+  /** Added by people until the end. */
+  raised: { usd?: number; tokens?: number; turns?: number };
+  used: { usd?: number; tokens?: number; turns?: number };
+  left: { usd?: number; tokens?: number; turns?: number };
+  /** low: 80 % of a bound are used. spent: a bound is reached, and nothing starts. */
+  state: 'open' | 'low' | 'spent';
+  /** Id of the ticket that asks whether to raise it, while it is open. */
+  question?: string;
+  /** The budget in words. */
+  text: string;
+}
+
 /** What it leaves out is as the next level says: a submit, then the worker, the agent, the server. */
 export interface RetryPolicy {
   /** Failures after which a run fails for good. */
@@ -651,6 +676,8 @@ export class Mailroom {
   alerts(options?: Abortable): Promise<{ targets: AlertTarget[]; rules: AlertRule[] }>;
   putRule(rule: Partial<AlertRule> & Pick<AlertRule, 'name' | 'when' | 'to'>, options?: Abortable): Promise<AlertRule>;
   deleteRule(name: string, options?: Abortable): Promise<void>;
+  budgets(options?: Abortable): Promise<Page<PeriodBudget>>;
+  raiseBudget(raise: Abortable & Pick<PeriodBudget, 'kind' | 'name' | 'period'> & { by: string }): Promise<PeriodBudget>;
   schedules(query?: Abortable & { owner?: string; cursor?: string; limit?: number }): Promise<Page<Schedule>>;
   schedule(name: string, options?: Abortable & { owner?: string }): Promise<Schedule>;
   putSchedule(name: string, spec: ScheduleSpec, options?: Abortable): Promise<ScheduleChanged>;

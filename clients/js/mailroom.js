@@ -222,6 +222,16 @@ export class Mailroom {
     return this.#call('DELETE', at('v1', 'alerts', 'rules', name), { signal, repeat: false });
   }
 
+  /** The budgets of days and months that the token sees: `{ items, next }`, in one page. */
+  budgets({ signal } = {}) {
+    return this.#call('GET', 'v1/budgets', { signal });
+  }
+
+  /** Adds to a budget until its day or month ends, such as `{ kind: 'agent', name: 'coder', period: 'day', by: '5usd' }`. Needs the scope admin. */
+  raiseBudget({ kind, name, period, by, signal }) {
+    return this.#call('POST', 'v1/budgets/raise', { body: { kind, name, period, by }, signal, repeat: false });
+  }
+
   /** A page of schedules, by owner and name; an admin reads those of all owners with "*". */
   schedules({ owner, cursor, limit, signal } = {}) {
     return this.#call('GET', 'v1/schedules', { query: { owner, cursor, limit }, signal });

@@ -3,6 +3,7 @@
 import { html, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
 import { link, term } from './address.js';
+import { OfAgent } from './budgets.js';
 import { useLoad } from './load.js';
 import { Action, Detail, Empty, Line, Modal, Problem, RunLink, Status, Time } from './parts.js';
 import { Trends } from './trends.js';
@@ -13,12 +14,13 @@ const GROUPS = 10; // errors that are shown, the commonest first
 
 async function readAll(name, signal) {
   const q = term('agent', name);
-  const [agents, workers, failures, waits] = await Promise.all([
-    client.agents({ signal }), client.workers({ signal }), client.failures({ q, limit: 200, signal }), client.waits({ q, signal }),
+  const [agents, workers, failures, waits, budgets] = await Promise.all([
+    client.agents({ signal }), client.workers({ signal }), client.failures({ q, limit: 200, signal }), client.waits({ q, signal }), client.budgets({ signal }),
   ]);
   return {
     agent: agents.find((one) => one.name === name) ?? null, workers: workers.filter(({ agents: served }) => served.includes(name)),
     errors: failures.items.sort((a, b) => b.runs - a.runs), waits,
+    budgets: budgets.items.filter((budget) => budget.kind === 'agent' && budget.name === name),
   };
 }
 
@@ -31,6 +33,7 @@ export function AgentPage({ id }) {
     <${Problem} error=${error} retry=${reload} />
     ${data && !data.agent && html`<p class="hint">No agent of this name is configured or served now. Its earlier runs are listed.</p>`}
     ${data?.agent && html`<${Present} agent=${data.agent} runs=${runs} reload=${reload} />`}
+    ${data && html`<${OfAgent} budgets=${data.budgets} />`}
     <p><a href=${runs()}>All its runs</a></p>
     ${data && html`<${Waits} waits=${data.waits} queued=${data.waits.runs} />
       <h2>Errors</h2>

@@ -7,6 +7,7 @@ import { AgentPage } from './agent.js';
 import { Agents } from './agents.js';
 import { Alerts } from './alerts.js';
 import { Audit } from './audit.js';
+import { Budgets } from './budgets.js';
 import { Channels } from './channels.js';
 import { Failures } from './failures.js';
 import { Inbox } from './inbox.js';
@@ -39,6 +40,7 @@ const PAGES = [
   { name: 'tail', title: 'Tail', key: 'l', scope: 'read', page: Tail },
   { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
   { name: 'schedules', title: 'Schedules', key: 'h', scope: 'read', page: Schedules },
+  { name: 'budgets', title: 'Budgets', key: 'm', scope: 'read', page: Budgets },
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },
   { name: 'alerts', title: 'Alerts', key: 'n', scope: 'read', page: Alerts },

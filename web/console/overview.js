@@ -14,12 +14,12 @@ const AT_REST = new Set(['connected', 'starting', 'standby']);
 const MANY = 4; // rows of one kind of trouble, before they are one row
 
 async function readAll(signal) {
-  const [stats, waits, agents, channels, tickets, failures, groups] = await Promise.all([
-    client.stats({ signal }), client.waits({ q: 'delivery:no', signal }), client.agents({ signal }), client.channels({ signal }),
+  const [stats, waits, agents, channels, budgets, tickets, failures, groups] = await Promise.all([
+    client.stats({ signal }), client.waits({ q: 'delivery:no', signal }), client.agents({ signal }), client.channels({ signal }), client.budgets({ signal }),
     client.tickets({ q: 'state:open', limit: 500, signal }), client.runs({ q: 'status:failed', limit: 5, signal }), client.failures({ limit: 200, signal }),
   ]);
   const questions = tickets.items.filter(({ kind }) => kind === 'approval' || kind === 'input');
-  return { stats, waits, agents, channels, questions, more: Boolean(tickets.next), failures: failures.items, groups: groups.items };
+  return { stats, waits, agents, channels, budgets: budgets.items, questions, more: Boolean(tickets.next), failures: failures.items, groups: groups.items };
 }
 
 export function Overview() {
@@ -58,8 +58,8 @@ function First({ data, error, retry }) {
   </section>`;
 }
 
-// trouble returns the agents and channels that do not work although something waits for them.
-function trouble({ agents, channels }) {
+// trouble returns the agents and channels that do not work although something waits for them, and the budgets that stop something.
+function trouble({ agents, channels, budgets }) {
   const one = (of, name, href, note, key) => ({ key, of, text: name, href, note });
   const down = channels.filter(({ state }) => !AT_REST.has(state))
     .map((channel) => ({ ...one(channel.state, channel.name, link('channels'), channel.reason, `c ${channel.name}`), kind: 'channel' }));
@@ -68,7 +68,10 @@ function trouble({ agents, channels }) {
   }));
   const gone = agents.filter((agent) => !agent.paused && !agent.available && agent.queued > 0)
     .map((agent) => ({ ...one('unavailable', agent.name, link('agent', agent.name), `${number(agent.queued)} queued, ${agent.reason}`, `g ${agent.name}`), kind: 'agent' }));
-  return [[down, link('channels'), 'channels'], [paused, link('agents', '', { show: 'trouble' }), 'agents'], [gone, link('agents', '', { show: 'trouble' }), 'agents']]
+  const spent = budgets.filter(({ state }) => state === 'spent').map(({ kind, name, period, text, end }) => ({
+    ...one('spent', `budget of ${kind === 'agent' ? 'agent' : 'token'} ${name}`, link('budgets', '', { show: 'spent' }), `${text}: nothing of it starts until it is raised or the next ${period} begins`, `b ${kind} ${name} ${period}`), kind: '', at: end,
+  }));
+  return [[down, link('channels'), 'channels'], [paused, link('agents', '', { show: 'trouble' }), 'agents'], [gone, link('agents', '', { show: 'trouble' }), 'agents'], [spent, link('budgets', '', { show: 'spent' }), 'budgets']]
     .flatMap(([list, href, kind]) => (list.length <= MANY ? list : [{ key: `${kind} ${list[0].of}`, of: list[0].of, kind: '', text: `${number(list.length)} ${kind}`, href, note: `${list.slice(0, MANY).map(({ text }) => text).join(', ')}, …` }]));
 }
 
@@ -86,7 +89,7 @@ function Needs({ data, now }) {
       ${questions.length > 0 && html`<li><${Status} of="waiting" text="to decide" /><a href=${link('inbox')}>${number(questions.length)}${more ? '+' : ''} open ${questions.length === 1 && !more ? 'question' : 'questions'}</a><span class="note">the oldest for ${age(questions, more, now)}</span></li>`}
       ${stats.runs.failed > 0 && html`<li><${Status} of="failed" /><a href=${link('failures')}>${number(stats.runs.failed)} ${stats.runs.failed === 1 ? 'run' : 'runs'} failed for good</a><span class="note">${worst && html`last <${Time} at=${groups[0].last_at} />`}</span>
         ${worst && html`<span class="note most">${number(worst.runs)} of them: <${Line} text=${worst.message || 'an error that is gone'} /></span>`}</li>`}
-      ${rows.map((row) => html`<li key=${row.key}><${Status} of=${row.of} text=${row.kind === 'agent' || row.of === 'paused' || row.of === 'unavailable' ? row.of : 'down'} tone=${row.of === 'queued' ? 'warn' : undefined} /><a href=${row.href}>${row.kind && `${row.kind} `}<${Line} text=${row.text} /></a><span class="note">${row.at && html`<${Time} at=${row.at} />`}</span><span class="note most"><${Line} text=${row.note} /></span></li>`)}
+      ${rows.map((row) => html`<li key=${row.key}><${Status} of=${row.of} text=${row.kind === 'agent' || row.of === 'paused' || row.of === 'unavailable' || row.of === 'spent' ? row.of : 'down'} tone=${row.of === 'queued' ? 'warn' : undefined} /><a href=${row.href}>${row.kind && `${row.kind} `}<${Line} text=${row.text} /></a><span class="note">${row.at && html`<${Time} at=${row.at} />`}</span><span class="note most"><${Line} text=${row.note} /></span></li>`)}
     </ul>
     ${stats.oldest_due_ms > 60_000 && html`<p class="hint">The oldest run that could start has waited for ${duration(stats.oldest_due_ms)}.</p>`}`;
 }

@@ -33,6 +33,7 @@ export function Time({ at }) {
 const STATUS = {
   queued: 'idle', running: 'busy', waiting: 'warn', completed: 'good', failed: 'bad', cancelled: 'idle',
   connected: 'good', starting: 'busy', silent: 'warn', parked: 'bad', gave_up: 'bad', standby: 'idle', paused: 'warn', available: 'good', unavailable: 'bad',
+  open: 'good', low: 'warn', spent: 'bad',
 };
 
 /** A status: a dot and its name. */

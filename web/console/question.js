@@ -59,9 +59,11 @@ export function Row({ ticket, own, selected, select }) {
   </li>`;
 }
 
-// Decide has the buttons of a question, then how long its decision can be undone, then its outcome. reason shows a field
-// for one. The second click of a double click counts for nothing: it would hit what the first one put there.
-function Decide({ ticket, reason = false }) {
+/**
+ * The buttons of a question, then how long its decision can be undone, then its outcome. reason shows a field for one. The
+ * second click of a double click counts for nothing: it would hit what the first one put there.
+ */
+export function Decide({ ticket, reason = false }) {
   const [text, setText] = useState('');
   const [refused, setRefused] = useState('');
   const { id, kind } = ticket;

@@ -13,6 +13,7 @@ import { Markdown } from './markdown.js';
 import { Action, Block, Detail, Line, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
 import { Ticket } from './question.js';
 import { Retry } from './retry.js';
+import { RunBudget } from './run-budget.js';
 import { useLogs } from './runlog.js';
 import { ended } from './spans.js';
 import { Waterfall } from './waterfall.js';
@@ -65,6 +66,7 @@ function Page({ logs, run, reload }) {
     ${run.error && html`<div class="card failure"><p class="meta"><strong>${cause(run.error.class)[0].toUpperCase()}${cause(run.error.class).slice(1)}</strong>${run.error_group && html` <a href=${link('runs', '', { q: term('group', run.error_group) })}>All runs with this error</a>`}</p><${Block} value=${run.error.message} label="Error" /></div>`}
     ${run.last_error && html`<div class="card retrying"><p class="meta"><strong>${cause(run.last_error.class)[0].toUpperCase()}${cause(run.last_error.class).slice(1)}</strong> <span>The last attempt failed. Next try <${Time} at=${run.available_at} />.</span></p><${Block} value=${run.last_error.message} label="Error of the last attempt" /></div>`}
     ${log.entries.length > 0 && html`<${Timed} logs=${logs} running=${!run.finished_at} show=${(seq) => setWanted({ seq })} />`}
+    <${RunBudget} run=${run} children=${log.children} more=${log.nextChildren} />
     <${Attempts} logs=${logs} />
     <div class="columns">
       <div>
@@ -117,18 +119,6 @@ function tokens(usage) {
     + `${number(usage.output_tokens)} out${part(usage.reasoning_tokens, 'to reason')}`;
 }
 
-/** The members of a budget that its limit bounds, in words. */
-function amounts(of, limit) {
-  const parts = [];
-  if (limit.usd !== undefined) parts.push(`$${(of.usd ?? 0).toFixed(4).replace(/0{1,2}$/, '')}`);
-  if (limit.tokens !== undefined) parts.push(`${number(of.tokens ?? 0)} tokens`);
-  if (limit.turns !== undefined) parts.push(of.turns === 1 ? '1 turn' : `${number(of.turns ?? 0)} turns`);
-  if (limit.until !== undefined && of.until !== undefined) parts.push(`until ${new Date(of.until).toLocaleString()}`);
-  return parts.join(', ') || 'nothing but a time';
-}
-
-const lends = (lent) => lent.usd > 0 || lent.tokens > 0 || lent.turns > 0;
-
 function Details({ run, children, nextChildren }) {
   const { usage } = run;
   const labels = Object.entries(run.metadata ?? {});
@@ -140,7 +130,6 @@ function Details({ run, children, nextChildren }) {
     ${usage && html`<${Detail} name="Tokens">${tokens(usage)}<//>`}
     ${usage?.model && html`<${Detail} name="Model"><${Line} text=${usage.model} /><//>`}
     ${usage?.cost_usd > 0 && html`<${Detail} name="Cost">$${usage.cost_usd.toFixed(4)}<//>`}
-    ${run.budget && html`<${Detail} name="Budget">${amounts(run.budget.limit, run.budget.limit)}. Spent: ${amounts(run.budget.spent, run.budget.limit)}. ${lends(run.budget.lent) ? `Lent: ${amounts(run.budget.lent, run.budget.limit)}. ` : ''}Left: ${amounts(run.budget.left, run.budget.limit)}.${run.reason === 'budget' ? ' It was not raised: the run ended with what it had.' : ''}<//>`}
     ${run.parent && html`<${Detail} name="Parent"><${RunLink} id=${run.parent} /><//>`}
     ${children.length > 0 && html`<${Detail} name="Children">${children.slice(0, CHILDREN).map((child) => html`<span class="child" key=${child.id}><${Status} of=${child.status} /> <${RunLink} id=${child.id} /></span>`)}${(children.length > CHILDREN || nextChildren) && html`<a href=${link('runs', '', { q: term('parent', run.id) })}>all of them</a>`}<//>`}
     ${labels.map(([name, value]) => html`<${Detail} key=${name} name=${displayLine(name)}><${Line} text=${value} /><//>`)}

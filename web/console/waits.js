@@ -16,4 +16,4 @@ export function Waits({ waits, queued }) {
 
 // CAUSES has the page on which a person can end a cause. Other causes link to the page of a run that waits.
 const agent = (group) => (group.agent ? link('agent', group.agent) : link('agents'));
-const CAUSES = { decision: ({ behind, run }) => (behind > 1 ? link('inbox') : link('run', run)), pause: agent, worker: agent, server: () => link('agents') };
+const CAUSES = { decision: ({ behind, run }) => (behind > 1 ? link('inbox') : link('run', run)), pause: agent, budget: () => link('budgets', '', { show: 'spent' }), worker: agent, server: () => link('agents') };
