@@ -187,7 +187,7 @@ func SortSummaries(list []Summary) {
 func (s Sums) Plus(t Sums) Sums {
 	a, b := s.Values(), t.Values()
 	for i := range a {
-		a[i] = add(a[i], b[i])
+		a[i] = AddSum(a[i], b[i])
 	}
 	return SumsOf(a)
 }
@@ -201,8 +201,8 @@ func (s Sums) Minus(part Sums) Sums {
 	return SumsOf(a)
 }
 
-// add adds numbers that are not negative. A sum beyond the range of an int64 is its maximum.
-func add(a, b int64) int64 {
+// AddSum adds numbers that are not negative. A sum beyond the range of an int64 is its maximum.
+func AddSum(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}

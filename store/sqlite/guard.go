@@ -124,9 +124,11 @@ func mark(ctx context.Context, writer *session) error {
 	return nil
 }
 
+const readRevision = "SELECT revision FROM given WHERE one = 1"
+
 // commitsOf reads the revision from the database.
 func commitsOf(ctx context.Context, s *session) (int64, error) {
-	value, err := s.value(ctx, "SELECT revision FROM given WHERE one = 1")
+	value, err := s.value(ctx, readRevision)
 	if err != nil {
 		return 0, fmt.Errorf("read the revision of the store: %w", err)
 	}

@@ -10,6 +10,7 @@ type reader struct {
 	ctx     context.Context
 	session *session
 	now     time.Time
+	sums    *sumCache // nil: the transaction may have written
 }
 
 // Now implements [store.Reader].

@@ -48,6 +48,8 @@ type Store struct {
 	writer *session
 	args   []any  // buffer for the arguments of a statement
 	body   []byte // buffer for a body
+	// summed are the writes to the summary of the running Update.
+	summed []summaryWrite
 
 	shrinker *format.Shrinker
 	// seen has the threads that the transaction has locked or written, by key.
@@ -69,6 +71,7 @@ type Store struct {
 	failed chan error // capacity 1: the cause of broken, if no Update returned it
 
 	idle sqlstore.Idle[*session] // readers
+	sums sumCache
 
 	// wake gives the keeper the length of a long WAL, in pages; Close waits for it.
 	wake   chan int
@@ -189,6 +192,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		}
 	}()
 	s.forgetRows()
+	s.summed = s.summed[:0]
 	s.recall()
 	t := &tx{
 		reader: reader{ctx: context.WithoutCancel(ctx), session: s.writer, now: now()},
@@ -208,6 +212,9 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	}
 	committed = true
 	s.memorize()
+	if t.given.revision != 0 { // t has written
+		s.sums.committed(t.before, t.given.revision, s.summed)
+	}
 	tooLong = s.measure()
 	return s.noteCommit(t)
 }
@@ -247,7 +254,7 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) (err error
 	if _, err := session.exec(ctx, "BEGIN"); err != nil {
 		return fail("begin", err)
 	}
-	return f(reader{ctx: ctx, session: session, now: now()})
+	return f(reader{ctx: ctx, session: session, now: now(), sums: &s.sums})
 }
 
 func (s *Store) takeReader(ctx context.Context) (*session, error) {

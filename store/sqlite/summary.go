@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"mailroom/store"
 	"mailroom/store/internal/sqlstore"
@@ -46,7 +48,18 @@ func writeSummary(t *tx, s store.Summary) error {
 		args = append(args, v)
 	}
 	t.store.args = args
+	noteSummary(t, s.Key.Step, s.Key.At, false)
 	return t.run(addSummary, args...)
+}
+
+func dropSummary(t *tx, old store.SummariesBefore) error {
+	noteSummary(t, old.Step, old.At, true)
+	return t.run(dropSummaries, old.Step.Microseconds(), old.At.UnixMicro())
+}
+
+// noteSummary notes a write for the cache of sums.
+func noteSummary(t *tx, step time.Duration, at time.Time, drop bool) {
+	t.store.summed = append(t.store.summed, summaryWrite{step, at.UnixMicro(), drop})
 }
 
 func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error) {
@@ -62,48 +75,113 @@ func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error
 }
 
 func readSummariesOf(r reader, q *store.SummaryQuery) (out store.Counts, err error) {
-	agents, err := json.Marshal(q.Of)
-	if err != nil {
-		return out, err
-	}
 	if q.Last {
-		err = r.query("read the latest summaries", lastSummaries, []any{q.Step.Microseconds(), string(agents)},
+		var agents string
+		if agents, err = jsonList(q.Of); err != nil {
+			return out, err
+		}
+		err = r.query("read the latest summaries", lastSummaries, []any{q.Step.Microseconds(), agents},
 			func(c *columns) (bool, error) {
 				sqlstore.AddLastSummary(&out, q.Step, c)
 				return true, nil
 			})
 	} else {
-		err = r.addUp(q, string(agents), &out)
+		var rows []addedSums
+		rows, err = sumsOf(r, q)
+		for _, row := range rows {
+			sqlstore.AddAddedSums(&out, q, row.agent, row.sums)
+		}
 	}
 	store.SortSummaries(out.Summaries)
 	return out, err
 }
 
-// addUp adds up the rows of each agent of a JSON list.
-func (r reader) addUp(q *store.SummaryQuery, agents string, out *store.Counts) (err error) {
-	args := []any{agents, q.Step.Microseconds(), q.From.UnixMicro(), q.To.UnixMicro()}
+func jsonList(names []string) (string, error) {
+	list, err := json.Marshal(names)
+	return string(list), err
+}
+
+// sumsOf adds up the rows of the agents of a query. It keeps the sums over the periods that have ended, if they are
+// at least two, and a View reads only the rest again.
+func sumsOf(r reader, q *store.SummaryQuery) ([]addedSums, error) {
+	all := sumRange{q.Step, q.From.UnixMicro(), q.To.UnixMicro()}
+	period := q.Step.Truncate(store.StepMinute) // a step of labels is longer than its day
+	ended := all
+	ended.to = min(all.to, r.now.Truncate(period).UnixMicro())
+	if r.sums == nil || ended.to-ended.from < 2*period.Microseconds() {
+		return r.addUp(all, q.Of)
+	}
+	revision := int64(0)
+	err := r.query("read the revision", readRevision, nil, func(c *columns) (bool, error) {
+		revision = c.Int64()
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows, ok := r.sums.get(ended, q.Of, revision)
+	if !ok {
+		if rows, err = r.addUp(ended, q.Of); err != nil {
+			return nil, err
+		}
+		r.sums.put(ended, q.Of, revision, rows)
+	}
+	if ended.to == all.to {
+		return rows, nil
+	}
+	rest, err := r.addUp(sumRange{q.Step, ended.to, all.to}, q.Of)
+	return plus(rows, rest), err
+}
+
+// plus adds up the sums of each agent of two lists.
+func plus(a, b []addedSums) []addedSums {
+	out := slices.Clone(a)
+	places := make(map[string]int, len(a))
+	for i, row := range a {
+		places[row.agent] = i
+	}
+	for _, row := range b {
+		place, found := places[row.agent]
+		if !found {
+			out = append(out, row)
+			continue
+		}
+		sums := &out[place].sums
+		for i, v := range row.sums {
+			sums[i] = store.AddSum(sums[i], v)
+		}
+	}
+	return out
+}
+
+// addUp adds up the rows of each agent, without those that have none.
+func (r reader) addUp(of sumRange, agents []string) (out []addedSums, err error) {
+	list, err := jsonList(agents)
+	if err != nil {
+		return nil, err
+	}
+	args := []any{list, of.step.Microseconds(), of.from, of.to}
 	for _, text := range [2]string{addedSummaries, boundedSummaries} {
-		out.Summaries = nil
+		out = nil
 		err = r.query("add up the summary of agents", text, args, func(c *columns) (bool, error) {
-			agent, list := c.Text(), c.Text()
-			var v [sqlstore.AddedSums]int64
-			if strings.Count(list, ",") < len(v)-1 { // no rows
+			row, list := addedSums{agent: c.Text()}, c.Text()
+			if strings.Count(list, ",") < len(row.sums)-1 { // no rows
 				return true, nil
 			}
-			for i := range v {
+			for i := range row.sums {
 				number, rest, _ := strings.Cut(list, ",")
 				n, err := strconv.ParseInt(number, 10, 64)
 				if err != nil {
-					return false, fmt.Errorf("read the sums of %q: %w", agent, err)
+					return false, fmt.Errorf("read the sums of %q: %w", row.agent, err)
 				}
-				v[i], list = n, rest
+				row.sums[i], list = n, rest
 			}
-			sqlstore.AddAddedSums(out, q, agent, v)
+			out = append(out, row)
 			return true, nil
 		})
 		if err == nil || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "integer overflow") {
 			break
 		}
 	}
-	return err
+	return out, err
 }

@@ -11,6 +11,7 @@ type tx struct {
 	store  *Store
 	failed error // error of a failed call; the transaction must not commit
 	given  given // as the transaction leaves it; read by Write
+	before int64 // revision of the store when the first Write began; 0 without one
 
 	tallies map[tallyKey]int // pending changes of counts
 }

@@ -25,6 +25,9 @@ func (t *tx) write(c *store.Changes) error {
 	if err := t.readGiven(); err != nil {
 		return err
 	}
+	if t.before == 0 {
+		t.before = t.given.revision
+	}
 	among, err := t.writeThreads(c)
 	err = each(t, err, c.Runs, func(t *tx, r *mailroom.Run) error { return t.writeRun(r, among) })
 	err = each(t, err, c.Entries, func(t *tx, list []mailroom.Entry) error { return t.appendEntries(list, among) })
@@ -67,9 +70,7 @@ func (t *tx) drop(c *store.Changes) error {
 	err = each(t, err, c.DropMeters, dropNamed(dropMeter))
 	err = each(t, err, c.DropBlobs, removeBlob)
 	err = each(t, err, c.DropUploads, removeUpload)
-	return each(t, err, c.DropSummaries, func(t *tx, old store.SummariesBefore) error {
-		return t.run(dropSummaries, old.Step.Microseconds(), old.At.UnixMicro())
-	})
+	return each(t, err, c.DropSummaries, dropSummary)
 }
 
 // each calls write for each row, until one fails. After an error it does nothing.

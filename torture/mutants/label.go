@@ -1,6 +1,6 @@
 package main
 
-// labelMutants miscount the sums by the value of a label.
+// labelMutants miscount the sums by the value of a label, and the sums that a store keeps.
 func labelMutants() []mutant {
 	return []mutant{
 		{"the values of a label grow without a limit", "ledger/labels.go",
@@ -13,5 +13,14 @@ func labelMutants() []mutant {
 			"key.Step == StepLabelDay {", "false {", "store/memory", "^TestStore$"},
 		{"the doctor does not add up the days of a label", "doctor/summary.go",
 			"if ever[key] != added[key] {", "if false {", "doctor", "^TestASummaryThatDiffersIsFound$"},
+		{"kept sums stay after a commit of another handle", "store/sqlite/sumcache.go",
+			"	if before != c.last {", "	if false {", "store/sqlite", "^TestKeptSumsAreThoseOfTheSnapshot$"},
+		{"kept sums are given to an older snapshot", "store/sqlite/sumcache.go",
+			"min(e.revision, revision), max(e.revision, revision)", "e.revision, max(e.revision, revision)",
+			"store/sqlite", "^TestKeptSumsAreThoseOfTheSnapshot$"},
+		{"kept sums stay after an end of an old period", "store/sqlite/sumcache.go",
+			"		w.older = revision\n", "", "store/sqlite", "^TestKeptSumsAreThoseOfTheSnapshot$"},
+		{"kept sums stay after a drop of their rows", "store/sqlite/sumcache.go",
+			"	if r.from < w.dropped {", "	if false {", "store/sqlite", "^TestKeptSumsAreThoseOfTheSnapshot$"},
 	}
 }
