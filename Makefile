@@ -79,7 +79,7 @@ module: ## set the path under which other Go programs import this module, everyw
 
 modules:
 	@export $(WORK); for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -vet=off .) || exit 1; done
-	@export GOWORK=off; for m in tools/release tools/deploy; do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -count 1 -vet=off .) || exit 1; done
+	@export GOWORK=off; for m in tools/release tools/deploy tools/prices; do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -count 1 -vet=off .) || exit 1; done
 
 # Code with dependencies that nothing else needs is a separate module. bench/peers has
 # its own target, because it takes minutes to build.

@@ -19,6 +19,11 @@ type RunBudget struct {
 	// Closed reports that nothing is left, whatever Limit says, because what was left went back to the lender.
 	Closed bool `json:",omitempty"`
 	Asks   int  `json:",omitempty"` // number of questions whether to raise it
+	// Unpriced reports that the run has used a model whose price is not known since people last raised its budget, which
+	// counts dollars. So it asks, and what it has used of its dollars is not known.
+	Unpriced bool `json:",omitempty"`
+	// WasUnpriced reports the same of the time before: nothing of the lender's dollars comes back.
+	WasUnpriced bool `json:",omitempty"`
 }
 
 // Used returns what the run itself has used, without the runs that it sent.
@@ -61,6 +66,8 @@ func (r *Run) OverBudget(now time.Time) string {
 		return "lease"
 	case !b.Limit.Until.IsZero() && !b.Limit.Until.After(now):
 		return "until"
+	case b.Unpriced:
+		return "usd"
 	}
 	return b.Limit.Over(r.UsedInAll().Plus(b.Lent))
 }

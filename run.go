@@ -195,6 +195,9 @@ type Usage struct {
 	CacheWriteTokens int64  `json:"cache_write_tokens,omitempty"` // part of InputTokens: written to the cache
 	ReasoningTokens  int64  `json:"reasoning_tokens,omitempty"`   // part of OutputTokens: not in the answer
 	Model            string `json:"model,omitempty"`              // the last one that was called, as its provider names it
+
+	// ComputedUSD is the part of CostUSD that the server computed from tokens and the prices of models.
+	ComputedUSD float64 `json:"computed_usd,omitempty"`
 }
 
 // Plus returns the sum of u and a later usage.
@@ -206,6 +209,7 @@ func (u Usage) Plus(later Usage) Usage {
 	u.CacheWriteTokens += later.CacheWriteTokens
 	u.ReasoningTokens += later.ReasoningTokens
 	u.Model = cmp.Or(later.Model, u.Model)
+	u.ComputedUSD += later.ComputedUSD
 	return u
 }
 

@@ -82,12 +82,14 @@ type Wait struct {
 type Usage struct {
 	InputTokens  int64   `json:"input_tokens" doc:"All tokens that models read, from a cache or not."`
 	OutputTokens int64   `json:"output_tokens" doc:"All tokens that models wrote."`
-	CostUSD      float64 `json:"cost_usd" doc:"In US dollars, as the agent reports it."`
+	CostUSD      float64 `json:"cost_usd" doc:"In US dollars, as the agent reports it, else computed from tokens."`
 
 	CacheReadTokens  int64  `json:"cache_read_tokens,omitempty" doc:"Part of input_tokens: read from the provider's cache."`
 	CacheWriteTokens int64  `json:"cache_write_tokens,omitempty" doc:"Part of input_tokens: written to the cache."`
 	ReasoningTokens  int64  `json:"reasoning_tokens,omitempty" doc:"Part of output_tokens: not in the answer."`
 	Model            string `json:"model,omitempty" doc:"The model that was called last, as its provider names it."`
+
+	ComputedUSD float64 `json:"computed_usd,omitempty" doc:"Part of cost_usd that the server computed from prices of models."`
 }
 
 // Settled reports whether the run has finished or waits: it does not change by itself.

@@ -20,6 +20,8 @@ type RunBudget struct {
 	Spent Amounts `json:"spent" doc:"Used by the run, and by the runs that it sent and that have ended."`
 	Lent  Amounts `json:"lent" doc:"To runs that it sent and that are open. What they leave comes back."`
 	Left  Left    `json:"left" doc:"What is left of each bound; 0 or less: nothing."`
+	// Unpriced is set for as long as the run is known.
+	Unpriced bool `json:"unpriced,omitempty" doc:"It has used a model whose price is not known: spent and left lack those dollars."`
 }
 
 // Left is what is left of the bounds of a budget.
@@ -72,7 +74,7 @@ func FormatRunBudget(r *mailroom.Run) *RunBudget {
 		limit = &Budget{}
 	}
 	return &RunBudget{Limit: *limit, Spent: formatAmounts(r.UsedInAll()), Lent: formatAmounts(b.Lent),
-		Left: *FormatLeft(b.Limit, r.BudgetLeft())}
+		Left: *FormatLeft(b.Limit, r.BudgetLeft()), Unpriced: b.Unpriced || b.WasUnpriced}
 }
 
 // FormatLeft returns what is left of the bounds of a limit, nil if left is nil.

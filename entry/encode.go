@@ -125,6 +125,9 @@ func (c RunCompleted) AppendJSON(b []byte) []byte {
 	if c.Usage.Model != "" {
 		b = jsontext.AppendString(jsontext.AppendName(b, "model"), c.Usage.Model)
 	}
+	if c.Usage.ComputedUSD != 0 {
+		b = jsontext.AppendAny(jsontext.AppendName(b, "computed_usd"), c.Usage.ComputedUSD)
+	}
 	b = append(b, '}')
 	if c.Reason != "" {
 		b = jsontext.AppendString(jsontext.AppendName(b, "reason"), string(c.Reason))

@@ -135,6 +135,8 @@ type (
 		Budget mailroom.Budget  `json:"budget"`
 		Spent  mailroom.Amounts `json:"spent"` // by the run, and by the runs that it sent and that have ended
 		Lent   mailroom.Amounts `json:"lent"`  // to runs that are open
+		// Unpriced is the model whose price is not known, or "unknown": the run has used dollars that Spent does not have.
+		Unpriced string `json:"unpriced,omitempty"`
 	}
 	// BudgetRaised is a raise of a budget, which someone has approved.
 	BudgetRaised struct {

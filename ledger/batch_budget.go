@@ -116,14 +116,13 @@ func budgetChanges(tx *transaction) []store.Summary {
 	}
 	for _, t := range tx.rows.order {
 		for _, u := range t.Attempts.Used {
-			used := budget.UsedBy(u.Usage)
-			if used == (mailroom.Amounts{}) {
+			if budget.UsedBy(u.Usage) == (mailroom.Amounts{}) {
 				continue
 			}
 			pools := budgets.Of(budget.Scope{Kind: budget.Agent, Name: u.Agent}, tx.now())
 			pools = append(pools, budgets.Of(budget.Scope{Kind: budget.Owner, Name: t.Owner}, tx.now())...)
 			for _, p := range pools {
-				all = append(all, store.BudgetAmounts(stepOf(p.Period), p.Key(), p.Begin, used))
+				all = append(all, store.BudgetAmounts(stepOf(p.Period), p.Key(), p.Begin, p.UsedOf(u.Usage, u.Unpriced)))
 			}
 		}
 	}

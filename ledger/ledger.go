@@ -20,6 +20,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
+	"mailroom/internal/price"
 	"mailroom/internal/recovery"
 	"mailroom/internal/retry"
 	"mailroom/store"
@@ -58,9 +59,11 @@ type Options struct {
 	// CheckOptions returns why an agent does not take the options of a submit, which is then refused. A nil
 	// function takes all options. It must not block.
 	CheckOptions func(agent string, options json.RawMessage) error
-	// CheckBudget returns why the budget of a submit cannot bound an agent, which is then refused. A nil function takes
-	// all budgets. It must not block.
-	CheckBudget func(agent string, b mailroom.Budget) error
+	// CheckBudget returns why the budget of a submit with options cannot bound an agent, which is then refused. A nil
+	// function takes all budgets. It must not block.
+	CheckBudget func(agent string, options json.RawMessage, b mailroom.Budget) error
+	// Prices are what the tokens of models cost, for steps that report no cost. nil: their cost counts as 0.
+	Prices *price.List
 	// Sticky reports whether the State of an agent is of use only on the server that wrote it, so that a thread's
 	// next run must start there. A nil function means that no agent is sticky.
 	Sticky func(agent string) bool
@@ -133,7 +136,7 @@ func New(st store.Store, o Options) *Ledger {
 		o.CheckOptions = func(string, json.RawMessage) error { return nil }
 	}
 	if o.CheckBudget == nil {
-		o.CheckBudget = func(string, mailroom.Budget) error { return nil }
+		o.CheckBudget = func(string, json.RawMessage, mailroom.Budget) error { return nil }
 	}
 	if o.Publish == nil {
 		o.Publish = func(string, []mailroom.Entry) {}

@@ -160,7 +160,7 @@ func (tx *transaction) resolve(t *thread.State, in *thread.Submit, limited bool)
 		found.BadOptions = tx.options.CheckOptions(found.Agent, in.Options)
 	}
 	if !in.Budget.IsZero() {
-		found.BadBudget = tx.options.CheckBudget(found.Agent, in.Budget)
+		found.BadBudget = tx.options.CheckBudget(found.Agent, in.Options, in.Budget)
 	}
 	if in.AgentVersion != "" {
 		if found.BadVersion, err = checkVersion(tx, found.Agent, in.AgentVersion); err != nil {
@@ -306,7 +306,11 @@ func (tx *transaction) append(a *thread.StepCommit) (int64, error) {
 	if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 		return 0, err
 	}
-	if seq, err = t.Append(a, sent, tx.now()); err != nil {
+	priced := *a // a repeat of the batch begins with what the agent reported
+	var known bool
+	priced.Step.Usage, known = tx.options.Prices.Charge(a.Step.Usage, t.Run(a.Run).Usage.Model)
+	priced.Unpriced = !known
+	if seq, err = t.Append(&priced, sent, tx.now()); err != nil {
 		return 0, err
 	}
 	for _, e := range ended {

@@ -33,6 +33,7 @@ type AttemptUse struct {
 	Agent          string
 	Usage          mailroom.Usage
 	UnknownEffects int
+	Unpriced       bool // see [StepCommit]
 }
 
 // Attempts are the attempts that the transitions of a transaction started and ended, for metrics. A repeat
@@ -54,7 +55,7 @@ func (s *Attempts) end(r *mailroom.Run, how Outcome, class mailroom.Class) {
 
 // use adds a step, unless it used nothing.
 func (s *Attempts) use(r *mailroom.Run, step *StepCommit) {
-	used := AttemptUse{Agent: r.Agent, Usage: step.Step.Usage}
+	used := AttemptUse{Agent: r.Agent, Usage: step.Step.Usage, Unpriced: step.Unpriced}
 	for _, e := range step.Effects {
 		if e.Kind == entry.KindEffectUnknown {
 			used.UnknownEffects++

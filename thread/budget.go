@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -158,11 +159,16 @@ func lent(t *State, r *mailroom.Run, sent []store.Submitted) {
 // and asks the attempt to stop when it is spent.
 //
 // A step without usage never stops an attempt: a run that has lent all that it had may wait for what comes back.
-func spend(t *State, r *mailroom.Run, used mailroom.Usage, now time.Time) {
-	if used == (mailroom.Usage{}) {
+//
+// A step whose cost is not known spends a budget in dollars: otherwise the bound would never be reached.
+func spend(t *State, r *mailroom.Run, a *StepCommit, now time.Time) {
+	if a.Step.Usage == (mailroom.Usage{}) {
 		return
 	}
 	r.Turns++
+	if a.Unpriced && r.Budget != nil && r.Budget.Limit.MicroUSD > 0 {
+		changeBudget(t, r, func(b *mailroom.RunBudget) { b.Unpriced = true })
+	}
 	noteLow(t, r, now)
 	if bound := r.OverBudget(now); bound != "" {
 		stopForBudget(t, r, bound, now)
@@ -181,7 +187,11 @@ func noteLow(t *State, r *mailroom.Run, now time.Time) {
 }
 
 func budgetState(r *mailroom.Run, bound string) entry.BudgetState {
-	return entry.BudgetState{Bound: bound, Budget: r.Budget.Limit, Spent: r.UsedInAll(), Lent: r.Budget.Lent}
+	s := entry.BudgetState{Bound: bound, Budget: r.Budget.Limit, Spent: r.UsedInAll(), Lent: r.Budget.Lent}
+	if r.Budget.Unpriced {
+		s.Unpriced = cmp.Or(r.Usage.Model, "unknown")
+	}
+	return s
 }
 
 // stopForBudget asks the running attempt of r to stop, unless it was asked to stop before.
@@ -237,10 +247,23 @@ func askRaise(t *State, r *mailroom.Run, now time.Time) {
 	ask := mailroom.Ask{
 		Name: fmt.Sprint(BudgetTicket, r.Budget.Asks), Kind: mailroom.TicketApproval, Action: BudgetAction,
 		Arguments: args, After: budgetAnswer,
-		Prompt: fmt.Sprintf("The budget of this run of agent %s is spent: it has used %s of %s. Raise it by %s?",
-			r.Agent, r.Budget.Limit.Of(r.UsedInAll()), r.Budget.Limit, by),
+		Prompt: fmt.Sprintf("%s Raise it by %s?", whySpent(r), by),
 	}
 	t.park(r, &Settle{Wait: &mailroom.Wait{Names: []string{ask.Name}}, asks: digestAsks([]mailroom.Ask{ask})}, now)
+}
+
+// whySpent returns why the run asks, as people read it.
+func whySpent(r *mailroom.Run) string {
+	used := fmt.Sprintf("it has used %s of %s.", r.Budget.Limit.Of(r.UsedInAll()), r.Budget.Limit)
+	switch {
+	case !r.Budget.Unpriced:
+		return fmt.Sprintf("The budget of this run of agent %s is spent: %s", r.Agent, used)
+	case r.Usage.Model == "":
+		return fmt.Sprintf("The budget of this run of agent %s counts dollars, and the agent does not say which model it "+
+			"uses, so that its cost is not known. Without that %s", r.Agent, used)
+	}
+	return fmt.Sprintf("The budget of this run of agent %s counts dollars, and the price of the model %q is not known: "+
+		"add [prices.%q] to the configuration. Without its cost %s", r.Agent, r.Usage.Model, r.Usage.Model, used)
 }
 
 // nextRaise returns by how much the question asks to raise the budget of r: by its grant, as often as the run needs it
@@ -257,6 +280,9 @@ func nextRaise(r *mailroom.Run) mailroom.Amounts {
 		if x[1] > 0 && x[0] >= 0 {
 			times = max(times, x[0]/x[1]+1)
 		}
+	}
+	if b.Unpriced {
+		times = max(times, 1)
 	}
 	return mailroom.Amounts{MicroUSD: g.MicroUSD * times, Tokens: g.Tokens * times, Turns: g.Turns * times}
 }
@@ -296,7 +322,8 @@ func decideBudget(t *State, r *mailroom.Run, k *mailroom.Ticket, now time.Time) 
 		if asked.ExtendS > 0 {
 			b.Limit.Until = now.Add(time.Duration(asked.ExtendS) * time.Second)
 		}
-		b.Low, b.Closed = false, false
+		b.WasUnpriced = b.WasUnpriced || b.Unpriced
+		b.Low, b.Closed, b.Unpriced = false, false, false
 	})
 	t.append(entry.KindBudgetRaised, r, now,
 		entry.BudgetRaised{By: k.DecidedBy, Raise: asked.Raise, Budget: r.Budget.Limit})
@@ -319,6 +346,9 @@ func returnLease(t *State, r *mailroom.Run) {
 		return
 	}
 	used := r.UsedInAll().Plus(b.Lent).Minus(b.Raised).Positive()
+	if b.Unpriced || b.WasUnpriced { // perhaps all of its dollars
+		used.MicroUSD = max(used.MicroUSD, b.Part.MicroUSD)
+	}
 	if wakes {
 		used = atLeast(used, b.Part)
 	}
@@ -344,7 +374,7 @@ func heir(r *mailroom.Run) *mailroom.RunBudget {
 		return nil
 	}
 	b := &mailroom.RunBudget{Limit: *left, Grant: r.Budget.Grant}
-	if r.Budget.Closed || r.Budget.Limit.Over(r.UsedInAll().Plus(r.Budget.Lent)) != "" {
+	if r.Budget.Closed || r.Budget.Unpriced || r.Budget.Limit.Over(r.UsedInAll().Plus(r.Budget.Lent)) != "" {
 		b.Limit, b.Closed = r.Budget.Grant, true
 	}
 	return b

@@ -29,6 +29,8 @@ type StepCommit struct {
 	Blobs   []BlobChange          // changes of the agent's blobs, in the order of their names
 	// Node is the only server that can use the State of the Step, see [mailroom.Thread]. If it is "", any server can.
 	Node string
+	// Unpriced reports that it says no cost, and used tokens of a model whose price is not known.
+	Unpriced bool
 
 	// Set by Check, which does the expensive work before the transaction.
 	sum   string   // digest
@@ -309,7 +311,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 	applyStep(&t.Thread, r, &a.Step)
 	t.Attempts.use(r, a)
 	lent(t, r, sent)
-	spend(t, r, a.Step.Usage, now)
+	spend(t, r, a, now)
 	writeBlobs(t, r, a.Blobs, now)
 	if a.Step.State != nil {
 		keepSession(&t.Thread, r.Agent, a.Node)

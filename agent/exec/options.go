@@ -43,9 +43,9 @@ func CheckOptions(name string, takes []string, options json.RawMessage) error {
 // maxModel bounds the name of a model, in bytes.
 const maxModel = 200
 
-// modelOption returns the model that options ask for, or "" if they ask for none. It refuses a name that begins with
+// ModelOption returns the model that options ask for, or "" if they ask for none. It refuses a name that begins with
 // a dash, because the program would take the name for a flag.
-func modelOption(options json.RawMessage) (string, error) {
+func ModelOption(options json.RawMessage) (string, error) {
 	var given struct {
 		Model *string `json:"model"`
 	}

@@ -190,7 +190,7 @@ func (a *programAgent) model(run mailroom.RunView) (string, error) {
 	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
 		return "", err
 	}
-	return modelOption(run.Options)
+	return ModelOption(run.Options)
 }
 
 // attempt is the state of one attempt. It belongs to the goroutine of Run, except that saved and
@@ -393,6 +393,9 @@ func (t *attempt) append(ctx context.Context, st mailroom.Step) (err error) {
 // conclude writes the end of the turn, and parks the run if the program has asked a question.
 func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	used, totals := l.fold.UsageSince(t.state.Totals)
+	if used != (mailroom.Usage{}) { // codex does not say which model it used
+		used.Model = cmp.Or(used.Model, t.model, t.agent.turn.Model)
+	}
 	before := t.state.Totals
 	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
 	var err error

@@ -11,9 +11,9 @@ import (
 	"mailroom/app/command"
 )
 
-// licenseTable has a line for each module that programs contain on any platform, and for each script in the pages: its
-// name, its version if it is a script, and the licence as an expression of SPDX, between tabs. The texts are in the
-// file NOTICES of a release.
+// licenseTable has a line for each module that programs contain on any platform, for each script in the pages, and for
+// the table of prices: its name, its version unless it is a linked module, and the licence as an expression of SPDX,
+// between tabs. The texts are in the file NOTICES of a release.
 //
 //go:embed licenses.tsv
 var licenseTable string // archtest: the compiler writes it, no code does.
@@ -57,8 +57,8 @@ func licensesCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "licenses",
 		Short: "Print the licences of what this program contains",
-		Long: `Print the modules and the scripts of pages that this program contains, with their licences as
-expressions of SPDX. Each archive and package of a release has the texts in the file NOTICES.`,
+		Long: `Print the modules, the scripts of pages and the table of prices that this program contains, with
+their licences as expressions of SPDX. Each archive and package of a release has the texts in the file NOTICES.`,
 		Args: cobra.NoArgs,
 	}
 	output := command.FormatFlag(cmd)

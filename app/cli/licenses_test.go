@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mailroom/internal/price"
 )
 
 // identify returns the licences in a text, as an expression of SPDX, by the sentences that only they have.
@@ -35,8 +37,8 @@ func identify(text string) string {
 	return strings.Join(found, " AND ")
 }
 
-// Every module that a program contains on some platform, and every script in the pages, has a line, and no other thing
-// has; each licence is the one that its own file says.
+// Every module that a program contains on some platform, every script in the pages and the table of prices has a line,
+// and no other thing has; each licence is the one that its own file says.
 func TestTheTableOfLicencesIsWhatTheFilesSay(t *testing.T) {
 	want := map[string]string{}
 	for _, system := range []string{"linux", "darwin", "windows"} {
@@ -62,6 +64,11 @@ func TestTheTableOfLicencesIsWhatTheFilesSay(t *testing.T) {
 		name, text, _ := strings.Cut(section, "\n\n")
 		want[name] = identify(text)
 	}
+	prices, err := os.ReadFile("../../internal/price/LICENSE.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[price.Source] = identify(string(prices))
 	got := map[string]string{}
 	for line := range strings.Lines(licenseTable) {
 		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")

@@ -293,5 +293,8 @@ func budgetRows(b *api.RunBudget) [][]string {
 	left := *b.Left.Read()
 	left.Until = time.Time{}
 	left.Amounts = left.Positive()
+	if b.Unpriced {
+		rows = append(rows, []string{"not priced", "a model without a price was used: see `mailroom prices`"})
+	}
 	return append(rows, []string{"left", left.String()})
 }

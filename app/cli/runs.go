@@ -370,7 +370,14 @@ func usage(u *api.Usage) string {
 	if u.ReasoningTokens > 0 {
 		out += fmt.Sprintf(" (%d to reason)", u.ReasoningTokens)
 	}
-	return strings.Join(slices.DeleteFunc([]string{in, out, fmt.Sprintf("%.4f USD", u.CostUSD), u.Model},
+	cost := fmt.Sprintf("%.4f USD", u.CostUSD)
+	switch {
+	case u.ComputedUSD == u.CostUSD && u.CostUSD > 0:
+		cost += " (computed)"
+	case u.ComputedUSD > 0:
+		cost += fmt.Sprintf(" (%.4f computed)", u.ComputedUSD)
+	}
+	return strings.Join(slices.DeleteFunc([]string{in, out, cost, u.Model},
 		func(s string) bool { return s == "" }), ", ")
 }
 

@@ -67,6 +67,7 @@ type Config struct {
 	Targets   map[string]*Target
 	Rules     map[string]*Rule
 	Schedules map[string]*scheduleTable
+	prices    map[string]*priceTable
 
 	ReconnectSettings        // defaults of channels that set none
 	WhenAllDown       string // AllDownStay or AllDownExit
@@ -283,6 +284,7 @@ func Default(kinds *target.Kinds) *Config {
 		Targets:           map[string]*Target{},
 		Rules:             map[string]*Rule{},
 		Schedules:         map[string]*scheduleTable{},
+		prices:            map[string]*priceTable{},
 		ReconnectSettings: defaultReconnect(),
 		Search:            true,
 		BudgetZone:        time.UTC,
@@ -468,6 +470,7 @@ func (c *Config) check() []problem {
 	found = append(found, c.checkChats()...)
 	found = append(found, c.checkRules()...)
 	found = append(found, c.checkSchedules()...)
+	found = append(found, c.checkBudgets()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
 		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {

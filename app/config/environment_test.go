@@ -20,7 +20,8 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 		"MAILROOM_CHANNELS_RETRY_FIRST": "3s", "MAILROOM_CHANNELS_RETRY_MOST": "", "MAILROOM_AGENTS_MY_TOOL_KIND": "echo",
 		"MAILROOM_DEFAULT_AGENT": "my-tool",
 	}
-	file := "runs = 3\nretention = \"1h\"\n[agents.my-tool]\nkind = \"exec\"\ncommand = [\"cat\"]\n[channels.hook]\nkind = \"webhook\"\ntoken_env = \"S\"\nagent = \"echo\"\n"
+	file := "runs = 3\nretention = \"1h\"\n[agents.my-tool]\nkind = \"exec\"\ncommand = [\"cat\"]\n" +
+		"[channels.hook]\nkind = \"webhook\"\ntoken_env = \"S\"\nagent = \"echo\"\n"
 	c, err := Parse("a.toml", []byte(file), Kinds(), env.get)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +29,8 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 	switch {
 	case c.Runs != 7, c.Agents["echo"].Limit != 7, c.LogLevel.String() != "DEBUG", !c.BehindProxy,
 		!slices.Equal(c.Hosts, []string{"a.example", "b.example"}),
-		c.Agents["echo"].Pace != time.Second, c.Agents["my-tool"].Kind != KindExec, c.Agents["my-tool"].TotalTimeout != 2*time.Minute,
+		c.Agents["echo"].Pace != time.Second, c.Agents["my-tool"].Kind != KindExec,
+		c.Agents["my-tool"].TotalTimeout != 2*time.Minute,
 		c.Retention != time.Hour, c.Channels["hook"].RetryFirst != 3*time.Second, c.DefaultAgent != "my-tool":
 		t.Errorf("settings:\n%s", c.TOML(false))
 	}

@@ -190,6 +190,7 @@ func (r *reader) top(doc map[string]any) {
 		{"targets", "[targets.NAME]", r.targets},
 		{"rules", "[rules.NAME]", r.rules},
 		{"schedules", "[schedules.NAME]", r.schedules},
+		{"prices", `[prices."MODEL"]`, r.prices},
 	}
 	rest, known := maps.Clone(doc), []string{}
 	for _, t := range tables {

@@ -95,6 +95,9 @@ func (c *Config) allSections() []section {
 	for _, name := range sorted(c.Schedules) {
 		all = append(all, section{[]string{"schedules", name}, c.Schedules[name].settings()})
 	}
+	for _, model := range sorted(c.prices) {
+		all = append(all, section{[]string{"prices", model}, c.prices[model].settings()})
+	}
 	return all
 }
 

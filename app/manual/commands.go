@@ -111,6 +111,7 @@ func settingList() (string, error) {
 		return "", fmt.Errorf("describe the settings of an agent: %w", err)
 	}
 	c.AddSchedule("NAME")
+	c.AddPrice("MODEL")
 	one := settingsIn(c.TOML(false))
 	c = config.Default(nil)
 	c.Store.Kind = config.StorePostgres
@@ -127,6 +128,7 @@ func settingList() (string, error) {
 	show("agents.NAME", "`[agents.NAME]`, for a command", one)
 	show("channels", "`[channels]`, for all channels", one)
 	show("schedules.NAME", "`[schedules.NAME]`, for a [schedule](../guides/schedules.md)", one)
+	show("prices.MODEL", "`[prices.\"MODEL\"]`, for the [price](../guides/budgets.md#prices) of a model", one)
 	return b.String(), nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"mailroom/api"
 	"mailroom/app/config"
 	"mailroom/engine"
+	"mailroom/internal/price"
 	"mailroom/internal/reserved"
 	"mailroom/internal/retry"
 	"mailroom/internal/setting"
@@ -29,17 +30,19 @@ import (
 // agentSet holds the configured agents with their current definitions, and the older versions to which open runs may
 // still be pinned.
 type agentSet struct {
-	agents   map[string]engine.Agent
-	kinds    map[string]string
-	retries  map[string]retry.Policy // retries of the configured agents, by name
-	exits    map[string]exitClasses  // exit codes of the agents that run a command, by name
-	remote   []string                // agents that only workers elsewhere serve
-	options  map[string][]string     // by agent: the submit options that it accepts; an agent not in it accepts all
-	programs *programs
-	sandbox  *sandbox
-	versions *versions
-	present  []store.Definition // current, sorted by agent
-	old      []store.Definition // kept in the store, no longer current
+	agents     map[string]engine.Agent
+	kinds      map[string]string
+	retries    map[string]retry.Policy // retries of the configured agents, by name
+	exits      map[string]exitClasses  // exit codes of the agents that run a command, by name
+	remote     []string                // agents that only workers elsewhere serve
+	prices     *price.List
+	configured map[string]*config.Agent // with the programs that were found
+	options    map[string][]string      // by agent: the submit options that it accepts; an agent not in it accepts all
+	programs   *programs
+	sandbox    *sandbox
+	versions   *versions
+	present    []store.Definition // current, sorted by agent
+	old        []store.Definition // kept in the store, no longer current
 }
 
 // newAgentSet builds the agents of c and the older versions in kept. A version that cannot be rebuilt is left out:
@@ -51,7 +54,7 @@ func newAgentSet(
 	r := &agentSet{
 		agents: map[string]engine.Agent{}, kinds: map[string]string{}, retries: map[string]retry.Policy{},
 		exits: map[string]exitClasses{}, options: map[string][]string{}, programs: newPrograms(log),
-		sandbox: newSandbox(c, log),
+		sandbox: newSandbox(c, log), prices: c.Prices(),
 	}
 	r.sandbox.shareFiles(shared)
 	configured := maps.Clone(c.Agents)
@@ -68,6 +71,7 @@ func newAgentSet(
 			configured[p.Name] = offered
 		}
 	}
+	r.configured = configured
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		a := configured[name]
 		r.kinds[name], r.retries[name] = a.Kind, a.Retry
@@ -218,17 +222,17 @@ func (r *agentSet) checkOptions(agent string, options json.RawMessage) error {
 	return exec.CheckOptions("agent "+agent, r.options[agent], options)
 }
 
-// checkBudget returns why a budget cannot bound an agent: it would never be spent, because the agent does not report
-// what it bounds. Workers elsewhere report what they want.
-func (r *agentSet) checkBudget(agent string, b mailroom.Budget) error {
-	switch {
-	case r.kinds[agent] == config.KindExec && b.Amounts != (mailroom.Amounts{}):
-		return fmt.Errorf("cannot bound agent %s, a command that reports no usage: use until, or a deadline", agent)
-	case r.kinds[agent] == "codex" && b.MicroUSD > 0:
-		return fmt.Errorf("cannot bound agent %s in dollars, because codex reports tokens only: "+
-			"use tokens, such as 2m tokens", agent)
+// checkBudget returns why the budget of a submit cannot bound an agent of this server.
+func (r *agentSet) checkBudget(agent string, options json.RawMessage, b mailroom.Budget) error {
+	a := r.configured[agent]
+	if a == nil {
+		return nil
 	}
-	return nil
+	model, err := exec.ModelOption(options)
+	if err != nil {
+		model = "" // the options are refused for it
+	}
+	return a.CheckBudget(agent, model, b.Amounts, r.prices)
 }
 
 // rebuild builds an agent from a definition in the store.

@@ -88,6 +88,7 @@ func (a *assembly) newLedger() *ledger.Ledger {
 		StopGrace:      c.StopGrace,
 		CheckOptions:   a.agents.checkOptions,
 		CheckBudget:    a.agents.checkBudget,
+		Prices:         a.agents.prices,
 		KnowsVersion:   a.agents.knowsVersion,
 		Sticky:         func(agent string) bool { return agents[agent].Sticky },
 		StickyGrace:    c.Node.StickyGrace,

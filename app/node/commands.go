@@ -9,5 +9,6 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(con *command.Console) []*cobra.Command {
-	return append(moreCommands(con), bridgeCommand(con), configCommand(con), serveCommand(con), workCommand(con))
+	return append(moreCommands(con), bridgeCommand(con), configCommand(con), pricesCommand(con), serveCommand(con),
+		workCommand(con))
 }

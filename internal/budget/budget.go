@@ -76,6 +76,16 @@ func UsedBy(u mailroom.Usage) mailroom.Amounts {
 	return a
 }
 
+// UsedOf returns what the usage of a step counts of a pool. If its cost is not known, it counts as all dollars of the
+// configuration: otherwise the bound would never be reached.
+func (p *Pool) UsedOf(u mailroom.Usage, unpriced bool) mailroom.Amounts {
+	a := UsedBy(u)
+	if unpriced {
+		a.MicroUSD = max(a.MicroUSD, p.Budget.MicroUSD)
+	}
+	return a
+}
+
 // The kinds of scopes.
 const (
 	Agent = "agent"

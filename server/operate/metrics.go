@@ -71,7 +71,8 @@ func NewMetrics() *Metrics {
 		registry: r,
 		backlog:  newBacklog(),
 
-		cost: counters(r, "cost_usd_total", "Cost that agents reported with their steps.", "agent"),
+		cost: counters(r, "cost_usd_total", "Cost that agents reported with their steps, or that was computed from their tokens.",
+			"agent"),
 		tokens: counters(r, "tokens_total", "Tokens of models that agents reported with their steps: input and output; "+
 			"cache_read and cache_write are parts of input, reasoning of output.", "agent", "kind"),
 		unknown: counters(r, "effects_unknown_total",

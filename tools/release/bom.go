@@ -49,7 +49,7 @@ func (r *release) bomOf(b program) (*cdx.BOM, error) {
 	for _, s := range r.licenses.scripts {
 		components = append(components, cdx.Component{
 			Type: cdx.ComponentTypeLibrary, Name: s.name, Version: s.version, Scope: cdx.ScopeRequired,
-			BOMRef: "pkg:npm/" + s.name + "@" + s.version, PackageURL: "pkg:npm/" + s.name + "@" + s.version,
+			BOMRef: s.packageURL(), PackageURL: s.packageURL(),
 			Licenses: licenseOf(r.licenses.byPath[s.name]),
 		})
 	}

@@ -25,10 +25,22 @@ type licenses struct {
 	byPath  map[string]string
 	scripts []script // that the pages contain, as mailroom licenses lists them
 	texts   []byte   // of the scripts
+	prices  []byte   // text of the licence of the table of prices
 }
 
-// script is a package of npm in the pages.
+// script is a package of npm in the pages, or the module with the table of prices, which no program links.
 type script struct{ name, version string }
+
+// priceSource is the module from which tools/prices makes the table of prices.
+const priceSource = "charm.land/catwalk"
+
+// packageURL returns where the script comes from.
+func (s script) packageURL() string {
+	if s.name == priceSource {
+		return "pkg:golang/" + s.name + "@" + s.version
+	}
+	return "pkg:npm/" + s.name + "@" + s.version
+}
 
 func readLicenses(root string) (licenses, error) {
 	l := licenses{byPath: map[string]string{}}
@@ -46,7 +58,9 @@ func readLicenses(root string) (licenses, error) {
 		}
 		l.byPath[words[0]] = words[2]
 	}
-	l.texts, err = os.ReadFile(filepath.Join(root, "web/vendor/LICENSES.txt"))
+	if l.texts, err = os.ReadFile(filepath.Join(root, "web/vendor/LICENSES.txt")); err == nil {
+		l.prices, err = os.ReadFile(filepath.Join(root, "internal/price/LICENSE.txt"))
+	}
 	return l, err
 }
 
@@ -95,6 +109,8 @@ func (r *release) writeNotices(ctx context.Context, built []program) ([]byte, er
 			return nil, fmt.Errorf("licence of module %s: %w", path, err)
 		}
 	}
+	section("Prices of "+priceSource, "in internal/price", r.licenses.byPath[priceSource])
+	text.Write(r.licenses.prices)
 	fmt.Fprintf(&text, "\n%s\nScripts in the pages\n\n%s", strings.Repeat("=", 80), r.licenses.texts)
 	return text.Bytes(), r.create("NOTICES", func(w io.Writer) error { _, err := w.Write(text.Bytes()); return err })
 }

@@ -15,7 +15,7 @@ import (
 // the id of a new session, asks before it uses a tool, and reads further messages while it works.
 func claude() *Profile {
 	return &Profile{
-		Name: "claude", Program: "claude", Version: []string{"--version"},
+		Name: "claude", Program: "claude", Version: []string{"--version"}, ReportsCost: true,
 		EnvAllow: append(network(),
 			"CLAUDE_CONFIG_DIR", "IS_SANDBOX", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
 			"ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",

@@ -33,6 +33,8 @@ type Profile struct {
 	// Decode returns the events of one line of stdout. An unknown line has none; a line that is not
 	// in the program's format is an error.
 	Decode func(line []byte) ([]Event, error)
+	// ReportsCost is set if the program says what a turn costs, and not only its tokens.
+	ReportsCost bool
 
 	// Texts on stderr or in the final line, in lower case, that say: the session cannot be resumed; the session is in
 	// use; the program rejects its arguments or environment.

@@ -180,6 +180,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.retry(r)
 	number(p, &r.Turns)
 	p.budget(r)
+	p.float(&r.Usage.ComputedUSD)
 	p.newer(&r.Newer)
 }
 
@@ -308,10 +309,7 @@ func (p *packer) ofClaim(r *mailroom.Run) {
 
 // retry packs what a version before did not know of the retries of a run.
 func (p *packer) retry(r *mailroom.Run) {
-	bits := p.uint(math.Float64bits(r.RetryFactor))
-	if p.reading {
-		r.RetryFactor = math.Float64frombits(bits)
-	}
+	p.float(&r.RetryFactor)
 	number(p, &r.RetryOutageMost)
 	number(p, &r.RetryOutage)
 	text(p, &r.SubmitRetry)
@@ -346,9 +344,14 @@ func (p *packer) wait(w *mailroom.Wait) {
 func (p *packer) usage(in, out *int64, cost *float64) {
 	number(p, in)
 	number(p, out)
-	bits := p.uint(math.Float64bits(*cost))
+	p.float(cost)
+}
+
+// float packs all bits of a number.
+func (p *packer) float(v *float64) {
+	bits := p.uint(math.Float64bits(*v))
 	if p.reading {
-		*cost = math.Float64frombits(bits)
+		*v = math.Float64frombits(bits)
 	}
 }
 

@@ -1,0 +1,3 @@
+module mailroom/tools/prices
+
+go 1.26.0

@@ -1,0 +1,171 @@
+// Prices writes the table of the prices of models in internal/price, from the files of charm.land/catwalk. It reads the
+// files of one version and checks their sum, and does not link the module: its packages bring a server and metrics.
+package main
+
+import (
+	"archive/zip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The source of the table.
+const (
+	module  = "charm.land/catwalk"
+	version = "v0.52.86"
+	sum     = "h1:NEP2RXZWj8amSaywrhf2TGWPxHEKCxSdJZdnATGFQ4A="
+	folder  = module + "@" + version + "/internal/providers/configs/"
+)
+
+// table is the file that the command writes.
+const table = "../../internal/price/table.go"
+
+// vendors returns the files whose prices are used: the makers of models. Resellers sell the same names at
+// other prices.
+func vendors() []string {
+	return []string{"anthropic", "deepseek", "gemini", "minimax", "moonshot", "openai", "xai", "zai"}
+}
+
+func main() {
+	text, err := generate(context.Background())
+	if err == nil {
+		err = os.WriteFile(table, text, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "prices:", err)
+		os.Exit(1)
+	}
+}
+
+// generate returns the table as a file of Go.
+func generate(ctx context.Context) ([]byte, error) {
+	path, err := download(ctx)
+	if err != nil {
+		return nil, err
+	}
+	archive, err := zip.OpenReader(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = archive.Close() }() // it was only read
+	lines := map[string]string{}
+	for _, vendor := range vendors() {
+		models, err := read(&archive.Reader, folder+vendor+".json")
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range models {
+			line, ok, err := m.line()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", vendor, err)
+			}
+			if before := lines[m.ID]; ok && before != "" && before != line {
+				return nil, fmt.Errorf("%s: %s has two prices", vendor, m.ID)
+			}
+			if ok {
+				lines[m.ID] = line
+			}
+		}
+	}
+	return format(lines), nil
+}
+
+// download returns the path of the module's archive in the cache of Go. The command line of Go also refuses a module
+// that needs a newer Go, after it has downloaded and checked the archive, which is all that is needed here.
+func download(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@"+version)
+	cmd.Env, cmd.Dir = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod"), os.TempDir()
+	out, failed := cmd.Output()
+	var got struct{ Zip, Sum, Error string }
+	if err := json.Unmarshal(out, &got); err != nil {
+		return "", errors.Join(failed, err)
+	}
+	if got.Sum != sum || got.Zip == "" {
+		return "", fmt.Errorf("%s@%s has the sum %q, want %q: %s", module, version, got.Sum, sum, got.Error)
+	}
+	return got.Zip, nil
+}
+
+// model has what the table needs of a model. Prices are US dollars for a million tokens.
+type model struct {
+	ID     string  `json:"id"`
+	Input  float64 `json:"cost_per_1m_in"`
+	Output float64 `json:"cost_per_1m_out"`
+	// What a cache costs. The files are not of one mind which one is for writing.
+	CachedIn  float64 `json:"cost_per_1m_in_cached"`
+	CachedOut float64 `json:"cost_per_1m_out_cached"`
+}
+
+func read(archive *zip.Reader, name string) ([]model, error) {
+	f, err := archive.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	var provider struct {
+		Models []model `json:"models"`
+	}
+	if err := json.NewDecoder(f).Decode(&provider); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(provider.Models) == 0 {
+		return nil, fmt.Errorf("%s has no models", name)
+	}
+	return provider.Models, nil
+}
+
+// line returns the line of a model; ok is false if its price is not known. An unknown price of the cache is the one of
+// input, so that no cost is too low: reading costs less than input, and writing not less.
+func (m model) line() (line string, ok bool, err error) {
+	for _, price := range []float64{m.Input, m.Output, m.CachedIn, m.CachedOut} {
+		if !(price >= 0 && price <= 10_000) {
+			return "", false, fmt.Errorf("%s has the price %g", m.ID, price)
+		}
+	}
+	if m.ID == "" || strings.ContainsAny(m.ID, " `\n") {
+		return "", false, fmt.Errorf("invalid name %q", m.ID)
+	}
+	if m.Input == 0 || m.Output == 0 { // part of a subscription
+		return "", false, nil
+	}
+	read, write := m.Input, m.Input
+	for _, price := range []float64{m.CachedIn, m.CachedOut} {
+		if price > 0 && price < m.Input {
+			read = price
+		}
+	}
+	if m.CachedIn > m.Input {
+		write = m.CachedIn
+	}
+	words := []string{m.ID}
+	for _, price := range []float64{m.Input, m.Output, read, write} {
+		words = append(words, strconv.FormatFloat(math.Ceil(price*1e6-1e-6)/1e6, 'f', -1, 64))
+	}
+	return strings.Join(words, " "), true, nil
+}
+
+func format(lines map[string]string) []byte {
+	var all []string
+	for _, line := range lines {
+		all = append(all, line+"\n")
+	}
+	slices.Sort(all)
+	return fmt.Appendf(nil, `// Code generated by tools/prices from %[1]s %[2]s (licence: LICENSE.txt); DO NOT EDIT.
+
+package price
+
+// Source is where the prices of the table come from.
+const Source = "%[1]s %[2]s"
+
+// table has a line for each model: its name, and US dollars for a million tokens of input, of output, of input that was
+// read from the provider's cache, and of input that was written to it.
+const table = %[3]s
+`, module, version, "`"+strings.Join(all, "")+"`")
+}
