@@ -6,6 +6,7 @@ import "time"
 const (
 	MaxThreadID   = 200  // characters
 	MaxSubmitKey  = 200  // characters
+	MaxKey        = 200  // characters of a concurrency key
 	MaxMessages   = 100  // in one submit
 	MaxParts      = 1000 // of one message
 	MaxText       = 1 << 20

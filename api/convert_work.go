@@ -339,7 +339,7 @@ func (c Claim) Mailroom() *mailroom.Run {
 	for _, s := range []struct {
 		to   *string
 		from *string
-	}{{&out.SubmitKey, r.Key}, {&out.Parent, r.Parent}} {
+	}{{&out.SubmitKey, r.Key}, {&out.Parent, r.Parent}, {&out.LimitKey, r.LimitKey}} {
 		if s.from != nil {
 			*s.to = *s.from
 		}

@@ -195,6 +195,9 @@ func due(d mailroom.Due) string {
 	if node != "" {
 		where = fmt.Sprintf(" on server %q", node)
 	}
+	if _, waits := thread.GateAgent(d.Agent); waits {
+		where = " at the gate of its key"
+	}
 	return fmt.Sprintf("a run of agent %q with priority %d%s is due%s at %s", agent, d.Priority, alone, where, at(d.At))
 }
 

@@ -17,7 +17,7 @@ func (w *scan) use(r store.Reader) error {
 	if err != nil {
 		return err
 	}
-	sums, running := map[string]auth.Use{}, map[string]int64{}
+	sums, counted := map[string]auth.Use{}, map[string]metered{}
 	for from := int64(0); ; {
 		rows, err := r.Threads(store.ThreadQuery{From: from, Oldest: true, Limit: batch})
 		if err != nil {
@@ -32,8 +32,14 @@ func (w *scan) use(r store.Reader) error {
 			for by, n := range t.Unread {
 				sums[by] = sums[by].Plus(auth.Use{Notifications: n})
 			}
-			for _, key := range t.Meters {
-				running[key]++
+			places, waits := thread.Counted(t)
+			for _, key := range places {
+				of := counted[key]
+				counted[key] = metered{of.places + 1, of.waits}
+			}
+			if waits != "" {
+				of := counted[waits]
+				counted[waits] = metered{of.places, of.waits + 1}
 			}
 		}
 	}
@@ -52,12 +58,15 @@ func (w *scan) use(r store.Reader) error {
 				inWords(t.Used))})
 		}
 	}
-	return limits(w, r, running)
+	return limits(w, r, counted)
 }
 
-// limits compares the meters of limits with the numbers of threads that they count. A thread counts for meters only
-// while its run is claimed.
-func limits(w *scan, r store.Reader, running map[string]int64) error {
+// metered is what a meter of a limit counts: the threads that have a place, and those that wait for one.
+type metered struct{ places, waits int64 }
+
+// limits compares the meters of limits with the numbers of threads that they count. A thread counts while its run is
+// claimed, or while a place of its key is kept for it.
+func limits(w *scan, r store.Reader, counted map[string]metered) error {
 	q := store.MeterQuery{Prefix: thread.MeterPrefix, Limit: batch}
 	for {
 		rows, err := r.Count(store.CountQuery{Meters: &q})
@@ -66,23 +75,30 @@ func limits(w *scan, r store.Reader, running map[string]int64) error {
 		}
 		for _, m := range rows.Meters {
 			q.After = m.Key
-			limit(w, m.Key, m.Count, running[m.Key])
-			delete(running, m.Key)
+			limit(w, m.Key, metered{m.Count, m.Turns}, counted[m.Key])
+			delete(counted, m.Key)
 		}
 		if len(rows.Meters) < batch {
 			break
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(running)) {
-		limit(w, key, 0, running[key])
+	for _, key := range slices.Sorted(maps.Keys(counted)) {
+		limit(w, key, metered{}, counted[key])
 	}
 	return nil
 }
 
-func limit(w *scan, key string, says, runs int64) {
-	if says != runs {
+func limit(w *scan, key string, says, is metered) {
+	switch {
+	case says.places != is.places:
 		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("%d running runs count for %q, its meter says %d",
-			runs, key, says)})
+			is.places, key, says.places)})
+	case says.waits != is.waits:
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("%d threads wait for a place of %q, its meter says %d",
+			is.waits, key, says.waits)})
+	case is.waits > 0 && is.places == 0:
+		w.report.Add(Finding{Invariant: Due, Text: fmt.Sprintf("%d threads wait for a place of %q, which no run has",
+			is.waits, key)})
 	}
 }
 

@@ -181,6 +181,13 @@ func runViolations() []violation {
 			doctor.Count, `0 running runs count for "limit:agent:a", its meter says 2`},
 		{"a running run is not counted", func(r *rows) { r.thread("t").Meters = []string{"limit:owner:ann"} },
 			doctor.Count, `1 running runs count for "limit:owner:ann", its meter says 0`},
+		{"a thread that waits is not counted", func(r *rows) { r.thread("kid").Gate = "#gate b" },
+			doctor.Count, `1 threads wait for a place of "limit:key:#gate b", its meter says 0`},
+		{"a thread waits for a place that is free", func(r *rows) {
+			r.thread("kid").Gate, r.Meters = "#gate b", []store.Meter{{Key: "limit:key:#gate b", Turns: 1}}
+		}, doctor.Due, `1 threads wait for a place of "limit:key:#gate b", which no run has`},
+		{"a kept place is not counted", func(r *rows) { r.thread("kid").Gate, r.thread("kid").Kept = "#gate b", true },
+			doctor.Count, `1 running runs count for "limit:key:#gate b", its meter says 0`},
 		{"a use forgotten", func(r *rows) { r.Tokens = []*auth.Token{{Name: "admin"}} }, doctor.Use, "its row says 0 threads of 0 bytes, 0 unread notifications"},
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
 		{"a first delay without a longest", func(r *rows) { r.run("off").RetryFirst = time.Second }, doctor.Limit, "its retries are delayed by 1s to 0s"},

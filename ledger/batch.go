@@ -167,7 +167,8 @@ func (c *committer) newTransaction(tx store.Tx) *transaction {
 		forecast: forecast{idle: maps.Clone(c.forecast.idle), limited: maps.Clone(c.forecast.limited),
 			noticed: maps.Clone(c.forecast.noticed), barred: maps.Clone(c.forecast.barred),
 			nextFair: c.forecast.nextFair},
-		freed: map[string]bool{}, full: map[string]bool{},
+		freed: map[string]bool{}, gates: map[string]bool{}, missed: map[string]int{}, tried: map[string]int{},
+		full:         map[string]bool{},
 		clockStepped: &c.clockStepped,
 	}
 }
@@ -247,6 +248,7 @@ func (b *batch) hint() {
 // keep keeps the rows that the next batches may use, after the commit.
 func (b *batch) keep() {
 	b.c.forecast = b.tx.forecast
+	tryMissed(b.c, b.tx)
 	for _, t := range b.tx.rows.order {
 		b.c.cache.put(t)
 	}
@@ -262,7 +264,8 @@ func (b *batch) publish() {
 			continue
 		}
 		b.c.options.Publish(t.ID, e)
-		if d := t.Due; !d.At.IsZero() && !d.At.After(b.tx.now()) {
+		_, waits := thread.GateAgent(t.Due.Agent)
+		if d := t.Due; !waits && !d.At.IsZero() && !d.At.After(b.tx.now()) {
 			b.c.announceDue(d.Agent)
 		}
 	}

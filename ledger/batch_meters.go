@@ -61,9 +61,29 @@ func isSpent(tx *transaction, m store.Meter) bool {
 	return m.Blank()
 }
 
-// recount brings the meters of running runs up to the claims of the batch's threads. It adds the difference between the
-// rows as they were locked, or last counted, and as they are: so whatever begins or ends a claim is counted, and a
-// transition that forgets to count cannot exist.
+// counted has the meters that count a thread.
+type counted struct {
+	places []string // in their Count: the run of the thread is running, or a place is kept for it
+	waits  string   // in its Turns: the thread waits at the gate of a key; "": it does not
+}
+
+func countedOf(t *thread.State) (c counted) {
+	c.places, c.waits = thread.Counted(&t.Thread)
+	return c
+}
+
+func (c counted) is(o counted) bool { return c.waits == o.waits && slices.Equal(c.places, o.places) }
+
+func (c counted) keys() []string {
+	if c.waits == "" {
+		return c.places
+	}
+	return append(slices.Clone(c.places), c.waits)
+}
+
+// recount brings the meters of limits up to the threads of the batch. It adds the difference between the rows as they
+// were locked, or last counted, and as they are: so whatever begins or ends a claim is counted, and a transition that
+// forgets to count cannot exist. Freed places of keys go to the threads that wait for them.
 func recount(tx *transaction) error {
 	if !tx.rows.counts {
 		return nil
@@ -71,35 +91,55 @@ func recount(tx *transaction) error {
 	var changed []string // threads
 	var keys []string
 	for id, was := range tx.rows.before {
-		if now := tx.rows.threads[id].Meters; !slices.Equal(was.holds, now) {
+		if now := countedOf(tx.rows.threads[id]); !was.counted.is(now) {
 			changed = append(changed, id)
-			keys = append(append(keys, was.holds...), now...)
+			keys = append(append(keys, was.counted.keys()...), now.keys()...)
 		}
+	}
+	if len(changed)+len(tx.gates) == 0 {
+		return nil
 	}
 	if err := tx.rows.loadMeters(keys...); err != nil {
 		return err
 	}
 	for _, id := range changed {
-		countHolds(tx, tx.rows.threads[id])
+		count(tx, tx.rows.threads[id])
 	}
-	return nil
+	return openGates(tx)
 }
 
-// countHolds counts the change of what one thread holds. The meters are loaded.
-func countHolds(tx *transaction, t *thread.State) {
+// count counts the change of one thread. The meters are loaded.
+func count(tx *transaction, t *thread.State) {
 	was := tx.rows.before[t.ID]
-	for _, key := range was.holds {
+	for _, key := range was.counted.places {
 		tx.rows.meter(key).Count--
-		if agent, ok := agentOf(key); ok {
-			tx.forecast.look(agent, tx.options)
-			tx.freed[agent] = true
-		} else {
-			clear(tx.forecast.idle) // of an owner, whose runs may be any agent's
-		}
+		freePlace(tx, key)
 	}
-	for _, key := range t.Meters {
+	if key := was.counted.waits; key != "" {
+		tx.rows.meter(key).Turns--
+	}
+	now := countedOf(t)
+	for _, key := range now.places {
 		tx.rows.meter(key).Count++
 	}
-	was.holds = t.Meters
+	if now.waits != "" {
+		tx.rows.meter(now.waits).Turns++
+	}
+	was.counted = now
 	tx.rows.before[t.ID] = was
+}
+
+// freePlace makes those look again who may wait for a place of a limit.
+func freePlace(tx *transaction, key string) {
+	agent, ofAgent := agentOf(key)
+	gate, ofKey := thread.MeterGate(key)
+	switch {
+	case ofAgent:
+		tx.forecast.look(agent, tx.options)
+		tx.freed[agent] = true
+	case ofKey:
+		tx.gates[gate] = true
+	default:
+		clear(tx.forecast.idle) // of an owner, whose runs may be any agent's
+	}
 }

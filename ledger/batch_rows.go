@@ -30,7 +30,7 @@ type rows struct {
 	threadOf map[string]string         // of loaded runs, which may belong to threads that are not locked
 	pauses   map[string]store.Pause    // pauses by agent, if an operation reads them
 	meters   map[string]*meter         // locked ones, by key
-	counts   bool                      // a thread holds meters, or a claim has taken some
+	counts   bool                      // meters count a thread
 	projects map[string]*project.State // loaded ones, by thread
 	tokens   []*auth.Token             // all rows, once an operation needed them
 	// tokensByName are the rows of tokens loaded by name. A nil row means that no token has the name.
@@ -41,7 +41,7 @@ type rows struct {
 type lockedRow struct {
 	version store.Version
 	use     threadUse
-	holds   []string // as they were counted last, see recount
+	counted counted // as it was counted last, see recount
 }
 
 // loader locks rows and returns them with what their next transitions read. It is a [store.Tx] without its Write.
@@ -143,8 +143,9 @@ func (r *rows) add(l *store.Loaded) {
 		t.Label = r.label
 		r.threads[row.ID] = t
 		r.order = append(r.order, t)
-		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0), t.Meters}
-		r.counts = r.counts || len(t.Meters) > 0
+		of := countedOf(t)
+		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0), of}
+		r.counts = r.counts || !of.is(counted{})
 	}
 	r.addRuns(l.Runs, l.Tickets)
 	for _, h := range l.Heads {

@@ -36,6 +36,10 @@ type transaction struct {
 	forecast forecast
 	// freed are the limited agents whose running runs have become fewer.
 	freed map[string]bool
+	// gates have places that became free. missed are those at which threads wait that another server has locked, with
+	// how often they were tried, and tried has how often before this batch.
+	gates         map[string]bool
+	missed, tried map[string]int
 	// full are the owners that the claims of the batch have left out.
 	full map[string]bool
 	// clockStepped is set when a worker's row shows that the clock stepped back.

@@ -56,10 +56,10 @@ func (r *threadCache) version(id string) store.Version {
 	return store.Version{}
 }
 
-// meters returns the meters that count the claim of a cached thread.
+// meters returns the meters that count a cached thread.
 func (r *threadCache) meters(id string) []string {
 	if t := r.get(id); t != nil {
-		return t.Meters
+		return countedOf(t).keys()
 	}
 	return nil
 }

@@ -111,6 +111,8 @@ type Ledger struct {
 	fence *fence // nil: no restriction
 	freed *freedWorkers
 	watch *watch
+	// limitsWalk is where the sweeps of this process are in the meters of limits.
+	limitsWalk *limitsWalk
 }
 
 // freedWorkers are dead workers without claims.
@@ -186,7 +188,7 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	o.Observe.fill()
 	l := &Ledger{lane: anyLane, seed: maphash.MakeSeed(), options: o, freed: &freedWorkers{ids: map[string]bool{}},
-		watch: &watch{}}
+		watch: &watch{}, limitsWalk: &limitsWalk{}}
 	for _, handle := range append([]store.Store{st}, o.Lanes...) {
 		l.lanes = append(l.lanes, newCommitter(handle, o))
 	}

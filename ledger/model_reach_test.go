@@ -67,13 +67,13 @@ func TestTheHistoriesReachEveryOperation(t *testing.T) {
 }
 
 // apart returns the operations that the histories do not run. Ids that differ between the stores are drawn in some; the
-// others need a clock that steps back, a program that fails, a server that is gone, or a thread of thousands of
-// entries. Each is in a test of its own, with the same check of refusals.
+// others need a clock that steps back, a program that fails, a server that is gone, a changed limit, or a thread of
+// thousands of entries. Each is in a test of its own, with the same check of refusals.
 func apart() []string {
 	return []string{
 		"sign_in", "sign_out", "end_replaced", "cancel revoked", "check_clock", "replan", "end_probe", "drop",
 		"drop_summaries", "raise_budget",
-		"release_sticky",
+		"release_sticky", "open_gates", "sweep_limits",
 	}
 }
 

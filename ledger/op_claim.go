@@ -121,30 +121,9 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 	if r.shares.spent, err = spentOwners(tx); err != nil {
 		return nil, err
 	}
-	var passed []*thread.State
-	if r.slots > 0 {
-		due, err := tx.candidates(r, r.shares.first(r.slots))
-		if err != nil {
-			return nil, err
-		}
-		if passed, err = tx.start(r, due, r.shares.full); err != nil {
-			return nil, err
-		}
-	}
-	if len(r.full.owners) > 0 && r.slots > 0 {
-		if err := r.full.findAll(tx); err != nil {
-			return nil, err
-		}
-	}
-	if len(passed)+len(r.full.owners) > 0 && r.slots > 0 { // owners below their share first, then the rest
-		due, err := tx.candidates(r, r.full.without(r.shares.remaining(r.shares.limit())))
-		if err != nil {
-			return nil, err
-		}
-		if _, err := tx.start(r, due, r.shares.full); err != nil {
-			return nil, err
-		}
-		if _, err := tx.start(r, passed, r.shares.barred); err != nil {
+	for ; r.slots > 0 && r.looks < maxGateLooks && (r.looks == 0 || r.gated > 0); r.looks++ {
+		r.gated = 0
+		if err := look(tx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -156,11 +135,40 @@ func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.ClaimedRun, error
 			return nil, err
 		}
 	}
-	if len(r.full.owners) > 0 && len(r.work) == 0 {
+	if len(r.full.owners) > 0 && len(r.work) == 0 && r.gated == 0 {
 		restFull(tx, c, r.full.next)
 	}
 	noteProbes(tx, c.Worker, r.work)
 	return r.work, nil
+}
+
+// look starts due runs while slots are free: of owners below their share first, then of the rest. Threads that it sends
+// to the gates of their keys use no slot, and the threads behind them need another look.
+func look(tx *transaction, r *round) error {
+	due, err := tx.candidates(r, r.shares.first(r.slots))
+	if err != nil {
+		return err
+	}
+	passed, err := tx.start(r, due, r.shares.full)
+	if err != nil {
+		return err
+	}
+	if len(r.full.owners) > 0 && r.slots > 0 {
+		if err := r.full.findAll(tx); err != nil {
+			return err
+		}
+	}
+	if len(passed)+len(r.full.owners) == 0 || r.slots <= 0 {
+		return nil
+	}
+	if due, err = tx.candidates(r, r.full.without(r.shares.remaining(r.shares.limit()))); err != nil {
+		return err
+	}
+	if _, err := tx.start(r, due, r.shares.full); err != nil {
+		return err
+	}
+	_, err = tx.start(r, passed, r.shares.barred)
+	return err
 }
 
 // claimFairSlots starts runs beyond the slots for owners that have none on the worker.
@@ -183,6 +191,8 @@ type round struct {
 	agents      map[string]int // started runs, by agent
 	shares      *shares
 	full        fullOwners // left out
+	gated       int        // threads that the last look has sent to the gate of their key
+	looks       int        // so far
 	work        []thread.ClaimedRun
 }
 
@@ -193,11 +203,17 @@ func (tx *transaction) start(r *round, due []*thread.State,
 	if err := loadOwnerMeters(tx, due); err != nil {
 		return nil, err
 	}
+	if err := loadKeyMeters(tx, due); err != nil {
+		return nil, err
+	}
 	for _, t := range due {
 		d := t.Due
 		agent, _ := thread.ParseDueAgent(d.Agent)
 		if r.slots <= 0 {
 			break
+		}
+		if _, waits := thread.GateAgent(d.Agent); waits { // since this claim found it due
+			continue
 		}
 		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, tx.now()) ||
 			r.agents[agent] >= r.Agents[agent] || d.LastAttempt && !r.lastAttempt {
@@ -215,11 +231,15 @@ func (tx *transaction) start(r *round, due []*thread.State,
 		}
 		by := tx.options.claimant(r.ClaimRequest, agent)
 		by.Meters = holds(tx, agent, t.Owner)
+		door := admitKeys(tx, r, &by, agent)
 		run := t.Claim(by, d.Agent, d.LastAttempt, tx.now())
+		if door.err != nil {
+			return nil, door.err
+		}
 		if run == nil {
 			continue
 		}
-		tx.rows.counts = tx.rows.counts || len(by.Meters) > 0
+		tx.rows.counts = tx.rows.counts || len(t.Meters) > 0
 		take(tx, t, agent)
 		r.slots--
 		r.agents[agent]++
@@ -256,17 +276,23 @@ func (tx *transaction) candidates(r *round, share *store.Share) ([]*thread.State
 		if w.Slots <= 0 {
 			continue
 		}
+		if r.looks > 0 {
+			w.Slots = max(w.Slots, gateLook)
+		}
 		stored, err := tx.dueThreads(w)
 		if err != nil {
 			return nil, err
 		}
 		due = append(due, stored...)
 	}
-	slices.SortStableFunc(due, func(x, y *thread.State) int {
-		newest := cmp.Compare(uint64(x.Key-1), uint64(y.Key-1)) // an unwritten thread has key 0 and sorts last
-		return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), newest)
-	})
+	slices.SortStableFunc(due, byDue)
 	return due, nil
+}
+
+// byDue orders threads as claims start them.
+func byDue(x, y *thread.State) int {
+	newest := cmp.Compare(uint64(x.Key-1), uint64(y.Key-1)) // an unwritten thread has key 0 and sorts last
+	return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), newest)
 }
 
 func matches(d mailroom.Due, w store.Capacity, now time.Time) bool {

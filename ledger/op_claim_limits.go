@@ -21,6 +21,9 @@ import (
 // Limits bound the runs of an agent, over all servers.
 type Limits struct {
 	Agent thread.Limit // all its runs
+	Key   int          // running runs of one owner with one concurrency key; 0: no bound
+	// KeyFrom is the metadata whose value is the concurrency key of a submit that gives none; "": it has none then.
+	KeyFrom string
 }
 
 // agentOf returns the agent whose meter a key names.
@@ -191,7 +194,7 @@ func take(tx *transaction, t *thread.State, agent string) {
 		m := tx.rows.meter(of.key)
 		m.At = of.limit.Rate.Take(m.At, tx.now())
 	}
-	countHolds(tx, t)
+	count(tx, t)
 }
 
 // keyedLimit is a limit with its meter.

@@ -234,6 +234,9 @@ func (ws Workers) Sweep(ctx context.Context, self string) error {
 	if err := ws.freeSessions(ctx, self, workers, now); err != nil {
 		return err
 	}
+	if err := ws.sweepLimits(ctx, now); err != nil {
+		return err
+	}
 	if err := ws.dropWorkers(ctx, workers, now); err != nil {
 		return err
 	}

@@ -152,7 +152,7 @@ func (tx *transaction) resolve(t *thread.State, in *thread.Submit, limited bool)
 		AgentVersion: in.AgentVersion,
 		Reserved:     tx.options.Reserved,
 	}
-	found.MaxAttempts = tx.options.Retry(found.Agent).Attempts
+	found.MaxAttempts, found.KeyFrom = tx.options.Retry(found.Agent).Attempts, tx.options.Limits(found.Agent).KeyFrom
 	if found.AgentVersion == "" {
 		found.AgentVersion = tx.options.Version(found.Agent)
 	}

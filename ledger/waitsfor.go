@@ -200,7 +200,7 @@ func (w *waits) read(open []*mailroom.Run) (tickets map[string][]*mailroom.Ticke
 
 // bounds returns the limits of a run. Their meters were read with readMeters.
 func (w *waits) bounds(r *mailroom.Run, t *mailroom.Thread) (all []thread.Bound) {
-	for _, l := range w.options.limitsOf(r.Agent, t.Owner) {
+	for _, l := range w.options.boundsOf(r, t) {
 		all = append(all, thread.Bound{Of: l.of, Limit: l.limit, Meter: w.meters[l.key]})
 	}
 	return all
@@ -210,7 +210,7 @@ func (w *waits) bounds(r *mailroom.Run, t *mailroom.Thread) (all []thread.Bound)
 func (w *waits) readMeters(open []*mailroom.Run) error {
 	var keys []string
 	for _, r := range open {
-		for _, l := range w.options.limitsOf(r.Agent, w.threads[r.Thread].Owner) {
+		for _, l := range w.options.boundsOf(r, w.threads[r.Thread]) {
 			if _, known := w.meters[l.key]; !known {
 				w.meters[l.key] = store.Meter{Key: l.key}
 				keys = append(keys, l.key)

@@ -100,7 +100,7 @@ func (h *messageHandlers) submitMessages(
 		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.Name, By: who,
 		Origin: mailroom.Origin{Via: cmp.Or(who.Terms.Via, requestOf(ctx).via), Sender: sender, RequestID: requestOf(ctx).id},
 		Agent:  b.Agent, AgentVersion: b.AgentVersion,
-		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
+		Mode: b.Mode, Key: key, LimitKey: b.LimitKey, Priority: b.Priority, ExpectRun: b.ExpectRun,
 		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata, MaxCrashes: b.MaxCrashes,
 		Decisions: readDecisions(b.Decisions, sender),
 	}

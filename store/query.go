@@ -9,6 +9,13 @@ import (
 	"mailroom"
 )
 
+// GatePrefix begins a Due.Agent that is no agent, of threads that no worker asks for: see package thread on gates. No
+// agent that a configuration can have has a name that comes before AfterGates.
+const (
+	GatePrefix = "#"
+	AfterGates = "$" // the smallest text after all that begin with GatePrefix
+)
+
 // ThreadQuery selects threads that match all fields that are set. The order is newest first (by
 // Key, descending), ascending with Oldest.
 type ThreadQuery struct {
@@ -24,9 +31,9 @@ type ThreadQuery struct {
 	// combines with Limit and Bytes only.
 	Prefix string
 	After  string
-	// OnePerAgent selects one thread for each Due.Agent, due now or later, ordered by Due.Agent. No other field may
-	// be set. It is a field and not a method, although it asks for agents, because a Reader should not get more
-	// methods.
+	// OnePerAgent selects one thread for each Due.Agent, due now or later, ordered by Due.Agent, but for names that begin
+	// with GatePrefix. Its cost must not grow with their number. No other field may be set. It is a field and not a
+	// method, although it asks for agents, because a Reader should not get more methods.
 	OnePerAgent bool
 	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest      bool

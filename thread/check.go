@@ -80,6 +80,10 @@ func (in *Submit) checkOptions() error {
 	if utf8.RuneCountInString(in.Key) > mailroom.MaxSubmitKey || !check.IsClean(in.Key) {
 		return check.Invalid("key", fmt.Sprintf("must be text of at most %d characters", mailroom.MaxSubmitKey), in.Key)
 	}
+	if utf8.RuneCountInString(in.LimitKey) > mailroom.MaxKey || !check.IsClean(in.LimitKey) {
+		return check.Invalid("concurrency_key", fmt.Sprintf("must be text of at most %d characters", mailroom.MaxKey),
+			in.LimitKey)
+	}
 	if p := in.priority(); p < 0 || p > 255 {
 		return check.Invalid("priority", "must be between 0 and 255", p)
 	}

@@ -18,6 +18,9 @@ type Claimant struct {
 	StopGrace time.Duration // time left after a stop; 0: unchanged
 	Retry     retry.Policy  // retries of the attempt; a zero field: the default
 	Meters    []string      // see mailroom.Thread.Meters
+	// Admit says whether a run may start whose key has this gate, and the meter that then counts it, "" for none. kept
+	// says that a place is kept for it. Nil: no key is bounded.
+	Admit func(gate string, kept bool) (meter string, ok bool)
 }
 
 // Sweep is the request of a worker's engine for a sweep.
@@ -31,7 +34,7 @@ type Sweep struct {
 
 // Claim starts the next attempt of the thread's due run, for a worker that asks for runs with the Due.Agent due. If
 // alone is true, only a run on its last attempt is claimed; if it is false, only a run that is not on its last
-// attempt. Claim returns nil, and updates Due, if no such run is due.
+// attempt. Claim returns nil, and updates Due, if no such run is due, or if its key is full.
 func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailroom.Run {
 	since := t.Due.At
 	r := t.nextRun(now)
@@ -44,6 +47,18 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 		t.schedule(now)
 		return nil
 	}
+	meters := by.Meters
+	if gate := gateOf(&t.Thread, r); gate != "" && by.Admit != nil {
+		meter, ok := by.Admit(gate, t.Kept && t.Gate == gate)
+		if !ok {
+			waitAtGate(t, gate, now)
+			return nil
+		}
+		if meter != "" {
+			meters = append(meters[:len(meters):len(meters)], meter)
+		}
+	}
+	t.Gate, t.Kept = "", false
 	kind, body := entry.KindStarted, entry.RunStarted{Worker: by.Worker, Messages: markRead(r)}
 	if r.Resumes {
 		kind = entry.KindResumed
@@ -64,7 +79,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
 	boundClaim(r)
 	setRetry(r, by.Retry.Over(retry.Default()))
-	t.Current, t.Worker, t.Round, t.Meters = r.ID, by.Worker, by.Round, by.Meters
+	t.Current, t.Worker, t.Round, t.Meters = r.ID, by.Worker, by.Round, meters
 	t.known.takeInputText(r)
 	t.touchRun(r)
 	t.append(kind, r, now, body)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/store"
 )
 
 // A sticky agent keeps the conversation of a thread in a session on one machine. The step that writes the agent's
@@ -21,14 +22,19 @@ const dueSeparator = " @ "
 // DueAgent returns the Due.Agent of runs of agent that only the server node starts. With node "", any server starts
 // them. Different arguments give different results, because the id of a node contains no dueSeparator.
 func DueAgent(agent, node string) string {
-	if node == "" && !strings.Contains(agent, dueSeparator) {
+	if node == "" && !strings.Contains(agent, dueSeparator) && !strings.HasPrefix(agent, store.GatePrefix) {
 		return agent
 	}
 	return agent + dueSeparator + node
 }
 
 // ParseDueAgent returns the arguments of DueAgent.
+//
+// Of a gate, it returns the agent whose runs wait there.
 func ParseDueAgent(due string) (agent, node string) {
+	if agent, ok := GateAgent(due); ok {
+		return agent, ""
+	}
 	i := strings.LastIndex(due, dueSeparator)
 	if i < 0 {
 		return due, ""
@@ -42,6 +48,15 @@ func withNode(row *mailroom.Thread, d mailroom.Due) mailroom.Due {
 		d.Agent = dueAgent(row, d.Agent)
 	}
 	return d
+}
+
+// withPlace adds where the due run waits: at the gate of its key, or for workers of any server or of one.
+func withPlace(row *mailroom.Thread, d mailroom.Due) mailroom.Due {
+	if row.Gate != "" && !row.Kept {
+		d.Agent = row.Gate
+		return d
+	}
+	return withNode(row, d)
 }
 
 func dueAgent(row *mailroom.Thread, agent string) string { return DueAgent(agent, row.Nodes[agent]) }

@@ -26,6 +26,8 @@ type queue struct {
 	// head describes the first run of the queue as the thread's row has it, so a submit need not load that run. Its
 	// Agent names no server. head is zero once the first run is unknown.
 	head mailroom.Due
+	// newHead is the run that head describes, if it is not the one of the row.
+	newHead *mailroom.Run
 }
 
 // newQueue returns the queue of a thread with this row. No run is loaded.
@@ -67,32 +69,35 @@ func (q *queue) place(r *mailroom.Run) {
 	q.scheduled.place(r)
 	switch { // a new run precedes a head that is not loaded only by priority
 	case r.Key != 0 || !isReady(r):
-		q.head = mailroom.Due{}
+		q.head, q.newHead = mailroom.Due{}, nil
 	case !q.head.At.IsZero() && r.Priority < q.head.Priority:
-		q.head = dueOf(r, q.head.At)
+		q.head, q.newHead = dueOf(r, q.head.At), r
 	}
 }
 
-// due returns the Due of a thread without a current run. Its Agent names no server, see withNode. row has the
-// previous Due, whose time is kept while runs are queued.
-func (q *queue) due(row *mailroom.Thread, now time.Time) mailroom.Due {
+// due returns the Due of a thread without a current run, and the gate of the run that a claim would start. Its Agent
+// names no server, see withNode. row has the previous Due, whose time is kept while runs are queued.
+func (q *queue) due(row *mailroom.Thread, now time.Time) (due mailroom.Due, gate string) {
 	if r := q.ready.first(); r != nil {
 		at := now
 		if row.Due.Agent != "" && row.Due.At.Before(now) {
 			at = row.Due.At // keep the time, so that threads with a backlog take turns
 		}
-		return dueOf(r, at)
+		return dueOf(r, at), gateOf(row, r)
 	}
 	if !q.ready.whole && !q.head.At.IsZero() {
-		return q.head
+		if q.newHead != nil {
+			return q.head, gateOf(row, q.newHead)
+		}
+		return q.head, row.Gate
 	}
 	if !q.ready.whole {
 		panic("mailroom: the queue of thread " + row.ID + " is not loaded")
 	}
 	if r := q.scheduled.first(); r != nil {
-		return dueOf(r, r.NotBefore)
+		return dueOf(r, r.NotBefore), ""
 	}
-	return mailroom.Due{}
+	return mailroom.Due{}, ""
 }
 
 // heldAt returns the earliest NotBefore of the loaded scheduled runs, or zero.
@@ -162,7 +167,7 @@ const (
 
 // trim drops the loaded runs behind the start of each window, and returns the runs that stay.
 func (q *queue) trim() []*mailroom.Run {
-	q.head = mailroom.Due{}
+	q.head, q.newHead = mailroom.Due{}, nil
 	q.ready.trim()
 	q.scheduled.trim()
 	return slices.Concat(q.ready.runs, q.scheduled.runs)

@@ -186,30 +186,42 @@ func (t *State) schedule(now time.Time) {
 	if w := &t.Runs.queue.scheduled; w.whole || len(w.runs) > 0 {
 		t.HeldAt = t.Runs.queue.heldAt()
 	}
-	t.Due = t.nextDue(now)
+	due, gate := t.nextDue(now)
+	settleGate(t, gate, due.At, now)
+	t.Due = withPlace(&t.Thread, due)
 }
 
-func (t *State) nextDue(now time.Time) mailroom.Due {
+// nextDue returns the scheduling columns as if the thread could start anywhere, and the gate of the run that a claim
+// would start.
+func (t *State) nextDue(now time.Time) (due mailroom.Due, gate string) {
 	c := t.current()
 	if c == nil {
-		return withNode(&t.Thread, t.Runs.queue.due(&t.Thread, now))
+		return t.Runs.queue.due(&t.Thread, now)
 	}
 	at := c.AvailableAt
 	switch c.Status {
 	case mailroom.StatusRunning:
-		return mailroom.Due{At: c.ClaimEnds} // due for the ledger, which ends the claim
+		return mailroom.Due{At: c.ClaimEnds}, "" // due for the ledger, which ends the claim
 	case mailroom.StatusWaiting:
 		at = t.Tickets.expiry(c.ID)
+	default:
+		gate = gateOf(&t.Thread, c)
 	}
 	if at.IsZero() {
-		return mailroom.Due{}
+		return mailroom.Due{}, ""
 	}
-	return withNode(&t.Thread, dueOf(c, at))
+	return dueOf(c, at), gate
 }
 
 // ExpectedDue computes the scheduling columns at now, for consistency checks. All runs that never
 // started must be loaded. The time of a queued thread is not derivable: it keeps the one of the
 // row.
 func (t *State) ExpectedDue(now time.Time) (due mailroom.Due, heldAt time.Time) {
-	return t.nextDue(now), t.Runs.queue.heldAt()
+	due, gate := t.nextDue(now)
+	if t.Gate != gate {
+		due = withNode(&t.Thread, due)
+	} else {
+		due = withPlace(&t.Thread, due)
+	}
+	return due, t.Runs.queue.heldAt()
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/check"
+	"mailroom/internal/digest"
 	"mailroom/store"
 )
 
@@ -239,6 +241,9 @@ func (s *submission) newRun() *mailroom.Run {
 		CrashLimit: in.MaxCrashes, AgentAttempts: own == 0, SubmitRetry: delays.String(),
 		Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now, FirstSeq: t.LastSeq + 1,
 	}
+	if r.LimitKey = in.LimitKey; r.LimitKey == "" && s.found.KeyFrom != "" {
+		r.LimitKey = cutKey(in.Metadata[s.found.KeyFrom])
+	}
 	r.Deadline, _ = s.deadline() // checked before
 	r.Budget, _ = s.budget()     // too
 	if in.From != nil {
@@ -248,6 +253,14 @@ func (s *submission) newRun() *mailroom.Run {
 		hold(t, r, in.NotBefore)
 	}
 	return r
+}
+
+// cutKey returns a concurrency key for a text of any length, which differs for different texts.
+func cutKey(text string) string {
+	if utf8.RuneCountInString(text) <= mailroom.MaxKey {
+		return text
+	}
+	return string([]rune(text)[:mailroom.MaxKey/2]) + "…" + digest.Short(text)
 }
 
 // hold keeps a new run out of the queue until at.

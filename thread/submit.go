@@ -55,7 +55,10 @@ type Submit struct {
 	Budget   mailroom.Budget // of the run that the submit creates, see Run.Budget; zero: none
 	// NoRetry fails the run on any error of its agent, outages included. A lost claim is still
 	// retried.
-	NoRetry  bool
+	NoRetry bool
+	// LimitKey is the key of the run that the submit creates, see mailroom.Run.LimitKey. "": as
+	// Resolved.KeyFrom says.
+	LimitKey string
 	Options  json.RawMessage
 	Metadata map[string]string
 	Parent   string   // run that the new one descends from, or ""
@@ -87,6 +90,7 @@ type Resolved struct {
 	Agent            string // agent of the run, never ""
 	AgentVersion     string
 	MaxAttempts      int              // of the agent; 0: mailroom.DefaultAttempts
+	KeyFrom          string           // metadata whose value is the concurrency key of a run without one; "": none
 	DeliverTo        *mailroom.Thread // row of the submit's DeliverTo, which may not exist
 	Queued           int              // current number of runs in the thread's queue
 	MaxQueued        int              // most queued runs; 0: no limit

@@ -188,6 +188,9 @@ func printRun(con *command.Console, d runDetails) error {
 		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)},
 			[]string{"next try", con.When(&r.AvailableAt)})
 	}
+	if r.LimitKey != nil {
+		rows = append(rows, []string{"concurrency key", *r.LimitKey})
+	}
 	if r.Deadline != nil {
 		rows = append(rows, []string{"deadline", con.When(r.Deadline)})
 	}

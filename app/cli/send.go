@@ -67,7 +67,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
 	flags.StringVar(&mode, "mode", "",
 		"what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
-	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
+	keyFlags(flags, &in)
 	flags.StringVar(&at, "at", "",
 		"start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a "+
 			"duration from now such as 2h")
@@ -129,6 +129,13 @@ func parseEnds(in *api.Submit, deadline, budget string) (err error) {
 	}
 	in.Budget, err = parseBudget(budget)
 	return err
+}
+
+// keyFlags adds the flags of keys.
+func keyFlags(flags *pflag.FlagSet, in *api.Submit) {
+	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
+	flags.StringVar(&in.LimitKey, "concurrency-key", "",
+		"what the key_limit of the agent counts the run under, such as a customer (default: as its key_from says)")
 }
 
 // retryFlags adds the flags of retries.

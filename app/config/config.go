@@ -102,6 +102,8 @@ type Agent struct {
 	Retry    retry.Policy  // how failed attempts are retried, unless a worker or a submit says otherwise
 	Budget   budget.Limits // what it may use in a day or a month
 	Starts   starts        // over all servers
+	KeyLimit int           // running runs of an owner with the same concurrency key, over all servers; 0: no bound
+	KeyFrom  string        // metadata that is the concurrency key of a run without one; "": none
 
 	// For agents of kinds echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
@@ -475,6 +477,10 @@ func (c *Config) check() []problem {
 		a := c.Agents[name]
 		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {
 			found = append(found, problem{key: "agents." + name, what: "missing command; set one such as command = [\"cat\"]"})
+		}
+		if a.KeyFrom != "" && a.KeyLimit == 0 {
+			key := "agents." + name + ".key_from"
+			found = append(found, problem{key: key, what: "bounds nothing without key_limit; set both"})
 		}
 		if program.Find(a.Kind) != nil && a.Program == "" {
 			found = append(found, problem{key: "agents." + name + ".program", what: "empty; use a path, or a name in PATH"})

@@ -35,6 +35,12 @@ func (a *Agent) agentStarts() []setting.Setting {
 			"Maximum number of running runs of this agent, on all servers and workers together; a run that waits for "+
 				"a person, a child or a time counts as none. 0 is unlimited. limit is for one process.",
 			setting.Int(&a.Starts.Running, 0, thread.MaxLimit)),
+		setting.New("key_limit",
+			"Maximum number of running runs with the same concurrency key and owner, on all servers and workers "+
+				"together; 0 is unlimited.", setting.Int(&a.KeyLimit, 0, thread.MaxLimit)),
+		setting.New("key_from",
+			"Metadata whose value is the concurrency key of a run whose submit gives none; empty: such a run has none.",
+			setting.Text(&a.KeyFrom)),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // startKeys are the keys of the bounds of starts of an agent, as an error lists them.
-const startKeys = "rate, burst, concurrency"
+const startKeys = "rate, burst, concurrency, key_limit, key_from"
 
 func TestBoundsOfStartsAreRead(t *testing.T) {
 	c, err := parse("f.toml", []byte(`
@@ -54,5 +54,21 @@ func TestAWrongRateIsRefusedWithTheRightForm(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "agents.echo.rate") {
 			t.Errorf("%s: got error %v, want one with %s", value, err, want)
 		}
+	}
+}
+
+func TestTheLimitOfKeysIsRead(t *testing.T) {
+	c, err := parse("f.toml", []byte("[agents.far]\nkind = \"remote\"\nkey_limit = 2\nkey_from = \"customer\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := c.Agents["far"]; a.KeyLimit != 2 || a.KeyFrom != "customer" {
+		t.Errorf("got key_limit %d and key_from %q", a.KeyLimit, a.KeyFrom)
+	}
+	for file, want := range map[string]string{
+		`key_from = "customer"`: "f.toml:3: agents.echo.key_from: bounds nothing without key_limit; set both",
+		`key_limit = -1`:        "f.toml:3: agents.echo.key_limit: -1 is not a whole number from 0 to 100000",
+	} {
+		refused(t, "[agents.echo]\nkind = \"echo\"\n"+file, want)
 	}
 }

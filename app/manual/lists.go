@@ -104,6 +104,7 @@ func limits() []limit {
 	count := func(n int64) string { return humanize.Comma(n) }
 	return []limit{
 		{"MaxThreadID", count(mailroom.MaxThreadID), "characters of the id of a thread"},
+		{"MaxKey", count(mailroom.MaxKey), "characters of a concurrency key"},
 		{"MaxSubmitKey", count(mailroom.MaxSubmitKey), "characters of an idempotency key"},
 		{"MaxMessages", count(mailroom.MaxMessages), "messages in one submit"},
 		{"MaxParts", count(mailroom.MaxParts), "parts of one message"},

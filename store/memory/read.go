@@ -536,6 +536,9 @@ func (r reader) Workers(ids ...string) ([]*store.Worker, error) {
 func (r reader) dueEach() []*mailroom.Thread {
 	one := map[string]*mailroom.Thread{}
 	for _, t := range r.threads.all() {
+		if strings.HasPrefix(t.Due.Agent, store.GatePrefix) {
+			continue
+		}
 		if old := one[t.Due.Agent]; !t.Due.At.IsZero() && (old == nil || t.Key < old.Key) {
 			one[t.Due.Agent] = t
 		}

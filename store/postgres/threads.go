@@ -34,6 +34,15 @@ const (
 			SELECT key, id, owner, agent, nullif(worker, ''), nullif(due_at, 0), CASE WHEN due_at <> 0 THEN due_agent END,
 			CASE WHEN due_at <> 0 THEN due_priority END, CASE WHEN due_at <> 0 THEN due_alone END, nullif(current_run, ''),
 			nullif(deliver_to, ''), nullif(deleted, false), revision, body FROM new ORDER BY id RETURNING key)` + checkKeys
+	// dueEach seeks one thread for each Due.Agent, and skips the gates in one seek.
+	dueEach = `WITH RECURSIVE each (key, agent) AS (
+		(SELECT t.key, t.due_agent FROM thread t WHERE t.due_at IS NOT NULL ORDER BY t.due_agent LIMIT 1)
+		UNION ALL SELECT n.key, n.due_agent FROM each e CROSS JOIN LATERAL (
+			SELECT t.key, t.due_agent FROM thread t WHERE t.due_at IS NOT NULL AND t.due_agent >
+				CASE WHEN e.agent < '#' OR e.agent >= '$' THEN e.agent ELSE '$' END
+			ORDER BY t.due_agent LIMIT 1) n)
+		SELECT t.key, t.body FROM each e JOIN thread t ON t.key = e.key
+			WHERE e.agent < '#' OR e.agent >= '$' ORDER BY e.agent`
 	dropThreads = "SELECT drop_threads($1, $2::text[])"
 )
 
@@ -46,7 +55,7 @@ func scanThread(c *columns) (*mailroom.Thread, error) {
 func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var s sqlstore.Select
 	if q.OnePerAgent {
-		s.Add("SELECT t.key, t.body FROM due_each() WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key ORDER BY u.n")
+		s.Add(dueEach)
 		return list(r, "read due agents", &s, 0, 0, scanThread)
 	}
 	s.Add("SELECT t.key, t.body FROM thread t")

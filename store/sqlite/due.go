@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -180,5 +181,8 @@ func (r reader) dueEach() ([]*mailroom.Thread, error) {
 			return found, err
 		}
 		from = found[n].Due.Agent + "\x00" // the smallest name after this agent's
+		if strings.HasPrefix(from, store.GatePrefix) {
+			found, from = found[:n], store.AfterGates
+		}
 	}
 }

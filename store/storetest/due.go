@@ -123,6 +123,7 @@ func dueFollowsWrites(t *testing.T, s *handle) {
 	s.write(&store.Changes{Threads: []*mailroom.Thread{
 		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
 		dueThread("t4", "a", 4, base(), false),
+		dueThread("t5", store.GatePrefix+"1 a", 1, base(), false), dueThread("t6", store.GatePrefix+"2 a", 1, base(), false),
 	}})
 	ask := func(tx store.Tx) []string {
 		due, _, err := Due(tx, base(), []store.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})

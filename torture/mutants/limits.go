@@ -15,7 +15,7 @@ func limitMutants() []mutant {
 			"ledger", owner},
 		{"claims of full owners do not rest", "ledger/op_claim_limits.go", "		tx.full[owner] = true\n", "", "ledger",
 			"^TestClaimsOfAnOwnerAtItsLimitRest$"},
-		{"a freed place is found by the next poll only", "ledger/batch_meters.go", "			clear(tx.forecast.idle) //", "			//",
+		{"a freed place is found by the next poll only", "ledger/batch_meters.go", "		clear(tx.forecast.idle) //", "		//",
 			"ledger", "^TestAFreedPlaceOfAnOwnerIsFoundAtOnce$"},
 		{"an idle rate saves up starts", "thread/rate.go", "	case used.Before(now):\n		return now\n", "", "thread",
 			"^TestAnIdleRateSavesNoMoreThanItsBurst$"},
@@ -24,7 +24,44 @@ func limitMutants() []mutant {
 			"^TestATimeFarAheadDelaysNoLongerThanTheRateItself$"},
 		{"a run at its limit is said to wait for a slot", "thread/waitsfor.go", "		if b := s.bounded(); b != nil {", "		if b := s.bounded(); b != nil && false {",
 			"thread", "^TestARunWaitsForWhatComesFirst$"},
-		{"the doctor does not count what limits count", "doctor/use.go", "	if says != runs {", "	if says != runs && false {", "doctor",
+		{"the doctor does not count what limits count", "doctor/use.go", "	case says.places != is.places:", "	case says.places != is.places && false:", "doctor",
+			"^TestEachViolationIsFound$"},
+	}
+}
+
+// keyMutants let more runs of a concurrency key start than its limit allows, or leave threads at its gate.
+func keyMutants() []mutant {
+	const leaves = "^TestAThreadThatGoesGivesUpItsPlaceOfAKey$"
+	return []mutant{
+		{"a full key admits runs", "ledger/op_claim_keys.go", "if kept || tx.rows", "if true || tx.rows", "ledger",
+			"^TestAKeyHasNoMoreRunningRunsThanItsLimit$"},
+		{"a freed place of a key is given to no thread", "ledger/batch_meters.go", "	return openGates(tx)\n", "	return nil\n",
+			"ledger", "^TestAFreedPlaceOfAKeyIsFoundAtOnce$"},
+		{"a place that is kept counts for nothing", "thread/gate.go", "return []string{GateMeter(row.Gate)}, \"\"", "return row.Meters, \"\"",
+			"ledger", leaves},
+		{"a thread keeps the place of a run that is gone", "thread/gate.go", "t.Gate != next || at.After(now)", "at.After(now)",
+			"ledger", leaves},
+		{"a key counts for all owners", "thread/gate.go", "[]byte(owner + \"\\x00\" + key)", "[]byte(key)", "ledger",
+			"^TestAKeyOfOneOwnerBlocksNoOtherOwner$"},
+		{"an urgent run waits for the key of the run behind it", "thread/queue.go", "return q.head, gateOf(row, q.newHead)",
+			"return q.head, row.Gate", "ledger", "^TestAnUrgentRunPassesTheGateOfItsThread$"},
+		{"threads behind those at a gate wait for the next claim", "ledger/op_claim.go", "r.looks == 0 || r.gated > 0", "r.looks == 0",
+			"ledger", "^TestAKeyHasNoMoreRunningRunsThanItsLimit$"},
+		{"a thread at a gate loses its turn", "ledger/op_claim_keys.go", "	slices.SortStableFunc(first, byDue)\n", "	slices.Reverse(first)\n",
+			"ledger", "^TestThreadsLeaveAGateByPriorityThenTime$"},
+		{"a removed limit keeps threads waiting", "ledger/op_claim_keys.go", "o.Limits(agent).Key > 0 {\n\t\tn =", "true {\n\t\tn =",
+			"ledger", "^TestAChangedLimitOfKeysLetsWaitingThreadsOut$"},
+		{"a raised limit is seen at the end of a run only", "ledger/sweep_limits.go", "ofKey && ws", "false && ofKey && ws",
+			"ledger", "^TestAChangedLimitOfKeysLetsWaitingThreadsOut$"},
+		{"rates of owners that never return stay", "ledger/sweep_limits.go", "m.At = time.Time{} //", "//", "ledger",
+			"^TestMetersOfOwnersThatNeverReturnAreDropped$"},
+		{"a look at each agent reads all gates", "store/sqlite/due.go", "found, from = found[:n], store.AfterGates", "_ = n",
+			"store/sqlite", "^TestStore$"},
+		{"a long value of the metadata is cut", "thread/submission.go", "\"…\" + digest.Short(text)", "\"…\"", "ledger",
+			"^TestAKeyIsReadFromTheMetadataThatTheAgentNames$"},
+		{"the doctor does not see that a thread waits for nothing", "doctor/use.go", "case is.waits > 0 && is.places == 0:",
+			"case false:", "doctor", "^TestEachViolationIsFound$"},
+		{"the doctor does not count waiting threads", "doctor/use.go", "case says.waits != is.waits:", "case false:", "doctor",
 			"^TestEachViolationIsFound$"},
 	}
 }

@@ -121,7 +121,7 @@ func showRun(r *mailroom.Run) api.Run {
 		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, MaxCrashes: &crashes,
 		Retry:       shownRetry(r),
 		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore), Deadline: shownDeadline(r),
-		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
+		Key: Given(r.SubmitKey), LimitKey: Given(r.LimitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
 		Reply: r.Reply, Error: r.Error, LastError: r.LastError, ErrorGroup: Given(r.ErrorGroup), Reason: Given(r.Reason),
 		Steps: r.Step,

@@ -102,6 +102,8 @@ func (p *packer) thread(t *mailroom.Thread) {
 	pairs(p, &t.BlobBytes, number[int64])
 	list(p, &t.Uploads, (*packer).upload)
 	list(p, &t.Meters, text[string])
+	text(p, &t.Gate)
+	p.flag(&t.Kept)
 	p.newer(&t.Newer)
 }
 
@@ -181,6 +183,7 @@ func (p *packer) run(r *mailroom.Run) {
 	number(p, &r.Turns)
 	p.budget(r)
 	p.float(&r.Usage.ComputedUSD)
+	text(p, &r.LimitKey)
 	p.newer(&r.Newer)
 }
 

@@ -34,12 +34,14 @@ class Mailroom:
              key: str | None = None, priority: int | None = None, not_before: str | None = None,
              deadline: str | None = None, max_attempts: int | None = None, options: Any = None,
              metadata: Mapping[str, str] | None = None, parts: list[Row] | None = None,
-             retry: Mapping[str, Any] | None = None, budget: Mapping[str, Any] | None = None) -> Run:
+             retry: Mapping[str, Any] | None = None, budget: Mapping[str, Any] | None = None,
+             concurrency_key: str | None = None) -> Run:
         """Submits a message to a thread (default: a new one) and returns its run.
 
         The same key is one submit, also across processes; the default is a key of this call's own. `not_before` and
         `deadline` are times (RFC 3339); `deadline` also a duration such as "30m". `parts` are sent after the text.
         `retry` says how failures are retried, such as {"first": "10s", "factor": 2, "outage": "1h"}.
+        `concurrency_key` is what the agent's `key_limit` counts the run under, such as a customer.
         `budget` bounds what the run may use with all that it sends, such as {"usd": 1.5, "tokens": 200_000, "turns": 30}.
         """
         body: Row = {"key": key or uuid.uuid4().hex}
@@ -51,7 +53,7 @@ class Mailroom:
         if options is not None:
             check("options", options, 64 << 10)
         given = {"agent": agent, "thread": thread, "mode": mode, "priority": priority, "not_before": not_before,
-                 "deadline": deadline, "max_attempts": max_attempts, "options": options,
+                 "concurrency_key": concurrency_key, "deadline": deadline, "max_attempts": max_attempts, "options": options,
                  "budget": None if budget is None else dict(budget),
                  "retry": None if retry is None else dict(retry),
                  "metadata": None if metadata is None else dict(metadata)}

@@ -1,0 +1,106 @@
+package thread
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// A run can have a concurrency key, and an agent a number of runs that may run at once for each key of an owner. A
+// thread whose next run finds its key full waits at the gate of the key: its Due.Agent is the gate's name, so no claim
+// looks at it. The commit that frees a place of the key takes the first threads from the gate and keeps the freed
+// places for them, until their runs are claimed. So a claim costs the same however many keys there are and however many
+// threads wait, and a place cannot get lost: a thread that no longer wants its place, because it was deleted or another
+// run is next there, gives it up in the commit that says so.
+//
+// The other way, to keep no place, needs no count of waiting threads. But then the thread that was let out may be
+// deleted before a worker takes it, and no later commit would let out the next one.
+
+// KeyGate returns the name of the gate of an owner's key: the Due.Agent of the threads that wait there. It is short
+// whatever the key is. "" means that there is no gate: the run has no key, or its agent a name that no configuration
+// can have.
+func KeyGate(agent, owner, key string) string {
+	if key == "" || strings.Contains(agent, dueSeparator) {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(owner + "\x00" + key))
+	return store.GatePrefix + base64.RawURLEncoding.EncodeToString(sum[:15]) + " " + agent
+}
+
+// GateAgent returns the agent of a gate. ok is false if due is the Due.Agent of threads that are at no gate.
+func GateAgent(due string) (agent string, ok bool) {
+	if !strings.HasPrefix(due, store.GatePrefix) || strings.Contains(due, dueSeparator) {
+		return "", false
+	}
+	_, agent, ok = strings.Cut(due, " ")
+	return agent, ok
+}
+
+// KeyMeterPrefix begins the keys of the meters of gates. Their Count is the number of places that are taken or kept,
+// and their Turns the number of threads that wait.
+const KeyMeterPrefix = MeterPrefix + "key:"
+
+// GateMeter returns the key of the meter of a gate.
+func GateMeter(gate string) string { return KeyMeterPrefix + gate }
+
+// MeterGate returns the gate whose meter has this key.
+func MeterGate(key string) (gate string, ok bool) { return strings.CutPrefix(key, KeyMeterPrefix) }
+
+// Counted returns the meters whose Count has a thread, and the one whose Turns has it, or "".
+func Counted(row *mailroom.Thread) (places []string, waits string) {
+	switch {
+	case row.Gate == "":
+		return row.Meters, ""
+	case row.Kept:
+		return []string{GateMeter(row.Gate)}, ""
+	}
+	return row.Meters, GateMeter(row.Gate)
+}
+
+// gateOf returns the gate of a run of a thread, "" if it has no key.
+func gateOf(row *mailroom.Thread, r *mailroom.Run) string {
+	if r == nil || r.LimitKey == "" {
+		return ""
+	}
+	return KeyGate(r.Agent, row.Owner, r.LimitKey)
+}
+
+// NextGate returns the gate of the run that a claim would probably start, if it is loaded.
+func NextGate(t *State) string {
+	if c := t.current(); c != nil {
+		return gateOf(&t.Thread, c)
+	}
+	if r := t.Runs.queue.ready.first(); r != nil {
+		return gateOf(&t.Thread, r)
+	}
+	return gateOf(&t.Thread, t.Runs.queue.scheduled.first())
+}
+
+// waitAtGate makes the thread wait until a place of its next run's key is free.
+func waitAtGate(t *State, gate string, now time.Time) {
+	t.Gate, t.Kept = gate, false
+	t.schedule(now)
+}
+
+// LeaveGate keeps a place of the key for the thread, and makes its run due for workers again. It returns false if the
+// thread does not wait at this gate.
+func LeaveGate(t *State, gate string, now time.Time) bool {
+	if t.Gate != gate || t.Kept {
+		return false
+	}
+	t.Kept = true
+	t.schedule(now)
+	return t.Kept
+}
+
+// settleGate ends the wait at a gate, or gives up the kept place, of a run that is no longer the next one or is not due
+// yet.
+func settleGate(t *State, next string, at, now time.Time) {
+	if t.Gate != "" && (t.Gate != next || at.After(now)) {
+		t.Gate, t.Kept = "", false
+	}
+}
