@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"mailroom"
@@ -39,7 +38,11 @@ func (m *model) waitsFor(t *rapid.T) map[string]ledger.Blocked {
 			if err != nil {
 				return err
 			}
-			if diff := cmp.Diff(said, all, sameRows()); said != nil && diff != "" {
+			if said == nil {
+				said = all
+				return nil
+			}
+			if diff := diffOf(said, all); diff != "" {
 				t.Fatalf("%s says something else of waiting runs than the store before (-before +it):\n%s", s.name, diff)
 			}
 			said = all
@@ -71,8 +74,10 @@ func (m *model) checkWaitsFor(t *rapid.T) {
 		}
 		m.checkBlocker(t, r, row, said[0])
 		if next := said[0].Run; next != "" {
-			diff := cmp.Diff(said[1:], all[next], sameRows())
-			if diff != "" && len(said) < 8 && m.after.Runs[next] != nil && len(said)+len(all[next]) > 1 {
+			if len(said) >= 8 || m.after.Runs[next] == nil || len(said)+len(all[next]) == 1 {
+				continue // the list is cut, or the run before needs nothing
+			}
+			if diff := diffOf(said[1:], all[next]); diff != "" {
 				t.Fatalf("run %s comes after run %s, which waits for other things (-said +itself):\n%s", id, next, diff)
 			}
 		}

@@ -22,6 +22,14 @@ func difference(a, b contents) string {
 	return cmp.Diff(a, b, sameRows())
 }
 
+// diffOf is cmp.Diff with sameRows, for values that are nearly always deeply equal.
+func diffOf(a, b any) string {
+	if reflect.DeepEqual(a, b) {
+		return ""
+	}
+	return cmp.Diff(a, b, sameRows())
+}
+
 // without returns c without the rows and logs that other has as well.
 func (c contents) without(other contents) contents {
 	is := c

@@ -280,7 +280,7 @@ func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T,
 			value, err = v, e
 			continue
 		}
-		if diff := cmp.Diff(value, v, sameRows()); diff != "" {
+		if diff := diffOf(value, v); diff != "" {
 			t.Fatalf("results of %s differ (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
 		}
 		if fmt.Sprint(err) != fmt.Sprint(e) || mailroom.CodeOf(err) != mailroom.CodeOf(e) {
