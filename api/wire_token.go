@@ -49,7 +49,7 @@ type NewToken struct {
 	Agents    []string          `json:"agents,omitempty" nullable:"false" doc:"With the scope work: the agents that it may run."`
 	Quotas    auth.Quotas       `json:"quotas,omitempty" doc:"Limits of threads, bytes, notifications, workers and streams, where they differ from the server's; 0 is unlimited."`
 	ExpiresAt *time.Time        `json:"expires_at,omitempty" doc:"When it ends; default: never."`
-	Budget    map[string]string `json:"budget,omitempty" doc:"What the runs in its threads may use in a day and a month, such as 5usd."`
+	Budget    map[string]string `json:"budget,omitempty" doc:"What the runs in its threads may use: in a day and a month, such as 5usd, and each run."`
 	Via       string            `json:"via,omitempty" example:"gateway" doc:"Labels the runs that it creates, in origin.via: 1 to 64 lower-case letters, digits or any of . _ -. Names that the server uses itself, such as user, run or mcp, are refused. Tokens and sessions that act for it have its label."`
 }
 

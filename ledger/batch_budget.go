@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/budget"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 )
 
@@ -41,6 +42,15 @@ func (b *Budgets) Of(s budget.Scope, now time.Time) []budget.Pool {
 		return budget.PoolsOf(s, b.Agent[s.Name], now, b.zone())
 	}
 	return budget.PoolsOf(s, b.owners.get()[s.Name], now, b.zone())
+}
+
+// ofRun returns the budget of each run of an agent in a thread of an owner: the smaller one of their amounts. Parts of
+// the server have none.
+func (b *Budgets) ofRun(agent, owner string) mailroom.Budget {
+	if reserved.IsAgent(agent) {
+		return mailroom.Budget{}
+	}
+	return budget.Smaller(b.Agent[agent].Run, b.owners.get()[owner].Run)
 }
 
 // All returns all pools at now, with nothing used: by agent and period, then by owner and period.

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/budget"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/thread"
 )
 
@@ -269,4 +271,48 @@ func TestAnAgentCannotAskInPlaceOfTheServer(t *testing.T) {
 	_, err := d.Append(d.ctx, thread.StepCommit{Claim: p.Claim, Number: 1, Step: mailroom.Step{Tickets: []mailroom.Ask{
 		{Name: thread.BudgetTicket + "1", Kind: mailroom.TicketEvent}}}})
 	wantCode(t, err, mailroom.CodeInvalid)
+}
+
+func TestARunHasTheBudgetThatItsAgentAndItsOwnerGiveEachRun(t *testing.T) {
+	agent := budget.Limits{Run: must(mailroom.ParseBudget("$2, 1000 tokens"))(t)}
+	d := open(t, nil, ledger.Options{Budgets: ledger.Budgets{Agent: map[string]budget.Limits{"echo": agent}}})
+	in := account("alice", "secret")
+	in.Terms.Budget.Run = must(mailroom.ParseBudget("$1, 5 turns"))(t)
+	must(d.Accounts().CreateToken(d.ctx, in))(t)
+	given := of("alice", "given")
+	given.Budget = must(mailroom.ParseBudget("7 turns"))(t)
+	other := of("alice", "other")
+	other.Agent = "other"
+	notice := of("alice", "note")
+	notice.Agent = "alert:phone"
+	for _, test := range []struct {
+		in   thread.Submit
+		want string
+	}{
+		{of("alice", "both"), "1.00 usd, 1k tokens, 5 turns"},
+		{of("bob", "agent"), "2.00 usd, 1k tokens"},
+		{other, "1.00 usd, 5 turns"},
+		{given, "7 turns"},
+	} {
+		r := d.run(d.submit(test.in).Run)
+		wantEqual(t, "budget in "+test.in.Thread, []string{r.Budget.Limit.String(), r.Budget.Grant.String()},
+			[]string{test.want, test.want})
+	}
+	if b := d.run(d.submit(notice).Run).Budget; b != nil {
+		t.Errorf("a part of the server has the budget %+v", b)
+	}
+	must(d.Register(d.ctx, store.Worker{ID: "w", Agents: []string{"echo", "other"}}))(t)
+	d.round++
+	claimed := must(d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: d.round, Slots: 9,
+		Agents: map[string]int{"echo": 9, "other": 9}}))(t)
+	for _, c := range claimed {
+		if c.Run.Thread != "both" {
+			continue
+		}
+		s := mailroom.Send{Name: "a", Thread: "a", Agent: "other"}
+		d.mustSend(c.Claim, s) // a part of the sender's, in place of its own
+		wantEqual(t, "part of a sent run", d.run(d.sent(c, s)).Budget.Limit.String(), "0.50 usd, 500 tokens, 2 turns")
+		return
+	}
+	t.Error("no run started")
 }

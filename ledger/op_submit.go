@@ -159,7 +159,9 @@ func (tx *transaction) resolve(t *thread.State, in *thread.Submit, limited bool)
 	if len(in.Options) > 0 {
 		found.BadOptions = tx.options.CheckOptions(found.Agent, in.Options)
 	}
-	if !in.Budget.IsZero() {
+	if in.Budget.IsZero() {
+		found.Budget = tx.options.Budgets.ofRun(found.Agent, cmp.Or(t.Owner, in.Owner))
+	} else {
 		found.BadBudget = tx.options.CheckBudget(found.Agent, in.Options, in.Budget)
 	}
 	if in.AgentVersion != "" {

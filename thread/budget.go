@@ -51,6 +51,9 @@ func (s *submission) budget() (*mailroom.RunBudget, error) {
 		return in.lease, nil
 	}
 	if in.Budget.IsZero() {
+		if b := s.found.Budget; !b.IsZero() {
+			return &mailroom.RunBudget{Limit: b, Grant: b}, nil
+		}
 		return nil, nil
 	}
 	switch at := in.Budget.Until; {

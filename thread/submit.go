@@ -97,6 +97,7 @@ type Resolved struct {
 	ForeignNamespace bool             // as auth.Token.InForeignNamespace says of a new thread's id
 	Reserved         []string         // prefixes of thread ids that only the operator may create
 	BadVersion       error            // why the submit's AgentVersion is refused; nil: the agent has that version
+	Budget           mailroom.Budget  // of a run whose submit says none
 	BadBudget        error            // why the submit's budget cannot bound the agent; nil: it can
 	BadOptions       error            // why the agent refuses the submit's options; nil: it accepts them
 }

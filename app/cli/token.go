@@ -54,7 +54,7 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 		"label of the runs that it creates, such as the name of a gateway: shown as via, and found by the filter via:")
 	quotas := quotaFlag(cmd)
 	cmd.Flags().StringToStringVar(&in.Budget, "budget", nil,
-		"what the runs in its threads may use: day=AMOUNT, month=AMOUNT, such as day=5usd")
+		"what the runs in its threads may use: day=AMOUNT, month=AMOUNT, and each: run=AMOUNT, such as run=1usd")
 	var life time.Duration
 	cmd.Flags().DurationVar(&life, "expires", 0, "how long it is valid (default: until it is revoked)")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {

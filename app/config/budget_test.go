@@ -15,7 +15,7 @@ func TestBudgetsOfAgentsAreRead(t *testing.T) {
 		budget_zone = "Europe/Berlin"
 		[agents.coder]
 		kind = "echo"
-		budget = { day = "5usd", month = "$100, 2m tokens" }
+		budget = { day = "5usd", month = "$100, 2m tokens", run = "9 turns" }
 		[agents.far]
 		kind = "remote"
 		[agents.far.budget]
@@ -30,7 +30,8 @@ func TestBudgetsOfAgentsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	month := mailroom.Budget{Amounts: mailroom.Amounts{MicroUSD: 100_000_000, Tokens: 2_000_000}}
-	want := budget.Limits{Day: mailroom.Budget{Amounts: mailroom.Dollars(5)}, Month: month}
+	want := budget.Limits{Day: mailroom.Budget{Amounts: mailroom.Dollars(5)}, Month: month,
+		Run: mailroom.Budget{Amounts: mailroom.Amounts{Turns: 9}}}
 	if got := c.Agents["coder"].Budget; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -43,7 +44,8 @@ func TestBudgetsOfAgentsAreRead(t *testing.T) {
 	if when := c.Rules["money"].When; len(when) != 1 || when[0] != alert.KindBudget {
 		t.Errorf("the rule is about %v", when)
 	}
-	if shown := c.TOML(false); !strings.Contains(shown, `budget = { day = "5.00 usd", month = "100.00 usd, 2m tokens" }`) {
+	const table = `budget = { day = "5.00 usd", month = "100.00 usd, 2m tokens", run = "9 turns" }`
+	if shown := c.TOML(false); !strings.Contains(shown, table) {
 		t.Error("the printed configuration does not have the budget")
 	}
 }
@@ -54,7 +56,7 @@ func TestBadBudgetsAreRefused(t *testing.T) {
 		`budget = { day = 5 }`:                                 `budget of a day: not a text such as "5usd" or "2m tokens"`,
 		`budget = { day = "5" }`:                               `5 has no unit; write 5usd, 5 tokens or 5 turns`,
 		`budget = { day = "5€" }`:                              `money is counted in US dollars; write 5usd`,
-		`budget = { dya = "5usd"}`:                             `unknown period "dya" of a budget; use day or month`,
+		`budget = { dya = "5usd"}`:                             `unknown period "dya" of a budget; use day, month or run`,
 		`budget = { day = "5usd until 2027-01-01T00:00:00Z" }`: `has a time; leave it out`,
 	} {
 		_, err := parse("f.toml", []byte("[agents.echo]\n"+text))

@@ -100,7 +100,7 @@ type Agent struct {
 	Limit    int           // concurrent runs in this process
 	Deadline time.Duration // longest time of one attempt
 	Retry    retry.Policy  // how failed attempts are retried, unless a worker or a submit says otherwise
-	Budget   budget.Limits // what it may use in a day or a month
+	Budget   budget.Limits // what it may use in a day or a month, and each run
 	Starts   starts        // over all servers
 	KeyLimit int           // running runs of an owner with the same concurrency key, over all servers; 0: no bound
 	KeyFrom  string        // metadata that is the concurrency key of a run without one; "": none
@@ -364,7 +364,8 @@ func (a *Agent) settings() []setting.Setting {
 	}
 	all = append(all, setting.New("budget",
 		`What its runs may use in a day or a month, such as { day = "5usd", month = "100usd, 50m tokens" }. Then no run `+
-			`starts until a person raises the budget or the next day or month begins.`, budgets(&a.Budget)))
+			`starts until a person raises the budget or the next day or month begins. run = "1usd" is the budget of each run `+
+			`whose message says none.`, budgets(&a.Budget)))
 	if a.Kind == KindRemote { // the workers of a remote agent know its other settings
 		return append(append(all, a.agentStarts()...), agentRetrySettings(&a.Retry)...)
 	}

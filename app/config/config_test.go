@@ -302,10 +302,11 @@ func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 		t.Errorf("version is %q, want 12 hex digits", first)
 	}
 	for same, file := range map[string]string{
-		"other order and spelling":   "total_timeout = \"0m\"\ncommand = ['cat']",
-		"empty list":                 "command = [\"cat\"]\nenv = {}",
-		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"\nattempts = 9\nretry_first = \"3m\"\nretry_most = \"4m\"",
-		"the older name of a delay":  "command = [\"cat\"]\nretry_pause = \"3m\"",
+		"other order and spelling": "total_timeout = \"0m\"\ncommand = ['cat']",
+		"empty list":               "command = [\"cat\"]\nenv = {}",
+		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"\nattempts = 9\n" +
+			"retry_first = \"3m\"\nretry_most = \"4m\"",
+		"the older name of a delay": "command = [\"cat\"]\nretry_pause = \"3m\"",
 	} {
 		if got := version(file); got != first {
 			t.Errorf("%s: version is %s, want %s as before", same, got, first)

@@ -106,7 +106,8 @@ func platformCases(closed, open string) map[string]platformCase {
 		"webhook, all settings": {
 			"webhook",
 			inFile +
-				"url = \"http://10.1.2.3/hook\"\ninsecure = true\nallow = [\"10.0.0.0/8\", \"::1\"]\nedits = true\nanybody = false\nusers = [\"ann\"]",
+				"url = \"http://10.1.2.3/hook\"\ninsecure = true\nallow = [\"10.0.0.0/8\", \"::1\"]\n" +
+				"edits = true\nanybody = false\nusers = [\"ann\"]",
 			&webhook.Options{URL: "http://10.1.2.3/hook", Insecure: true, Edits: true, Policy: allow("10.0.0.0/8", "::1/128")},
 			[]string{"hush hush"}, pace(-1, 0), 0,
 		},

@@ -141,7 +141,7 @@ func (c *Config) checkBudgets() (found []problem) {
 	prices := c.Prices()
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
-		for _, b := range []mailroom.Budget{a.Budget.Day, a.Budget.Month} {
+		for _, b := range []mailroom.Budget{a.Budget.Day, a.Budget.Month, a.Budget.Run} {
 			if err := a.CheckBudget(name, "", b.Amounts, prices); err != nil {
 				found = append(found, problem{key: "agents." + name + ".budget", what: err.Error()})
 				break

@@ -71,6 +71,7 @@ func TestABudgetThatAnAgentNeverReachesIsRefusedInTheFile(t *testing.T) {
 		{"kind = \"exec\"\ncommand = [\"cat\"]\nbudget = { day = \"1 turn\" }", "a command that reports no usage"},
 		{"model = \"gpt-5\"\n" + ofDay, ""},
 		{"model = \"own\"\n" + ofDay, ""},
+		{`budget = { run = "5usd" }`, `f.toml:2: agents.codex.budget: cannot bound agent codex in dollars`},
 		{`budget = { day = "1m tokens" }`, ""},
 		{"kind = \"claude\"\n" + ofDay, ""},
 		{"kind = \"remote\"\n" + ofDay, ""},

@@ -16,7 +16,11 @@ import (
 type Limits struct {
 	Day   mailroom.Budget `json:"day,omitzero"`
 	Month mailroom.Budget `json:"month,omitzero"`
+	Run   mailroom.Budget `json:"run,omitzero"` // of each run whose submit says none
 }
+
+// ofRun is the name of the budget of each run, as a period is the name of another one.
+const ofRun = "run"
 
 // Of returns the budget of a period.
 func (l Limits) Of(p Period) mailroom.Budget {
@@ -27,9 +31,9 @@ func (l Limits) Of(p Period) mailroom.Budget {
 }
 
 // IsZero reports whether l limits nothing.
-func (l Limits) IsZero() bool { return l.Day.IsZero() && l.Month.IsZero() }
+func (l Limits) IsZero() bool { return l.Day.IsZero() && l.Month.IsZero() && l.Run.IsZero() }
 
-// Set sets the budget of a period by its name.
+// Set sets the budget of a period, or of each run, by its name.
 func (l *Limits) Set(name, text string) error {
 	b, err := mailroom.ParseBudget(text)
 	if err != nil {
@@ -39,13 +43,15 @@ func (l *Limits) Set(name, text string) error {
 		return mailroom.Errorf(mailroom.CodeInvalid, "budget of a %s: %q has a time; leave it out: the budget begins again "+
 			"with each %s", name, text, name)
 	}
-	switch Period(name) {
-	case Day:
+	switch name {
+	case string(Day):
 		l.Day = b
-	case Month:
+	case string(Month):
 		l.Month = b
+	case ofRun:
+		l.Run = b
 	default:
-		return mailroom.Errorf(mailroom.CodeInvalid, "unknown period %q of a budget; use day or month", name)
+		return mailroom.Errorf(mailroom.CodeInvalid, "unknown period %q of a budget; use day, month or run", name)
 	}
 	return nil
 }
@@ -58,7 +64,23 @@ func (l Limits) Texts() map[string]any {
 			out[string(p)] = b.String()
 		}
 	}
+	if !l.Run.IsZero() {
+		out[ofRun] = l.Run.String()
+	}
 	return out
+}
+
+// Smaller returns the budget that bounds what a or b bounds: the smaller one of two amounts.
+func Smaller(a, b mailroom.Budget) mailroom.Budget {
+	least := func(a, b int64) int64 {
+		if a == 0 || b > 0 && b < a {
+			return b
+		}
+		return a
+	}
+	a.Amounts = mailroom.Amounts{MicroUSD: least(a.MicroUSD, b.MicroUSD), Tokens: least(a.Tokens, b.Tokens),
+		Turns: least(a.Turns, b.Turns)}
+	return a
 }
 
 // UsedBy returns what the usage of a step counts of a budget. A step that reports a usage is a turn.

@@ -8,6 +8,7 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 )
 
@@ -51,8 +52,10 @@ func (h *StatsHandlers) Sums(ctx context.Context, in *sumsInput) (*body[api.Sums
 		}
 		q.Of = []string{""}
 		for _, name := range names {
-			// The runs of an agent that sends alerts are among the others, as in the list of agents.
-			if name != "" && !alert.IsAgent(name) && len(q.Of) <= maxSummed {
+			// The runs of an agent that sends alerts, or of schedules and budgets, are among the others, as in the list of
+			// agents.
+			hidden := alert.IsAgent(name) || name == reserved.Scheduler || name == reserved.Asker
+			if name != "" && !hidden && len(q.Of) <= maxSummed {
 				q.Of = append(q.Of, name)
 			}
 		}

@@ -5,6 +5,7 @@ func budgetMutants() []mutant {
 	const once, again = "^TestAPartOfABudgetIsLentOnceAndComesBackOnce$", "^TestARepeatedSendLendsNothingMore$"
 	const asks, keeps = "^TestASpentBudgetStopsTheAttemptAndAsksForARaise$", "^TestARetriedChildHasNothingLeftUntilItIsRaised$"
 	const late = "^TestTheTimeOfABudgetEndsTheRunLikeItsAmount$"
+	const each = "^TestARunHasTheBudgetThatItsAgentAndItsOwnerGiveEachRun$"
 	return []mutant{
 		{"a send takes nothing from what is left", "thread/step.go", "	lent(t, r, sent)\n", "", "ledger", once},
 		{"a part does not come back", "thread/finish.go", "	returnLease(t, r)\n", "", "ledger", once},
@@ -22,6 +23,11 @@ func budgetMutants() []mutant {
 		{"a run starts after the time of its budget", "thread/claim.go", `	if r.OverBudget(now) != "" {`, "	if false {",
 			"ledger", late},
 		{"a budget does not bound the claim", "thread/claim.go", "	boundClaim(r)\n", "", "ledger", late},
+		{"the budget of each run counts for none", "ledger/op_submit.go", "		found.Budget = tx.options", "		_ = tx.options", "ledger",
+			each},
+		{"the budget of each run is the agent's alone", "ledger/batch_budget.go", "b.owners.get()[owner].Run)",
+			"mailroom.Budget{})", "ledger", each},
+		{"the larger one of two budgets bounds a run", "internal/budget/budget.go", "b > 0 && b < a {", "b > a {", "ledger", each},
 		{"an agent opens the server's question", "thread/ask.go",
 			"if isBudgetTicket(&mailroom.Ticket{Name: asks[i].Name}) {", "if false {", "ledger",
 			"^TestAnAgentCannotAskInPlaceOfTheServer$"},
