@@ -178,6 +178,16 @@ func (bs PeriodBudgets) List(ctx context.Context) (all []PeriodBudget, err error
 	return all, err
 }
 
+// Pools returns the budgets of the configuration and of tokens in their present periods, by scope and period, without
+// their questions.
+func (bs PeriodBudgets) Pools(ctx context.Context) (pools []budget.Pool, err error) {
+	err = bs.Ledger.View(ctx, func(r store.Reader) error {
+		pools = bs.Ledger.options.Budgets.All(r.Now())
+		return ReadPools(r, pools)
+	})
+	return pools, err
+}
+
 // read returns pools with what was used of them, and their questions.
 func (bs PeriodBudgets) read(r store.Reader, pools []budget.Pool) ([]PeriodBudget, error) {
 	if err := ReadPools(r, pools); err != nil {

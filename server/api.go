@@ -81,6 +81,7 @@ func (s *Server) registerGroups(rt router) {
 		Ledger: operate.Ledger{
 			Viewer: o.Ledger.Viewer, Runs: o.Ledger.Runs, Search: o.Ledger.Search, Tokens: o.Ledger.Accounts,
 			Cursors: o.Ledger.Cursors, Subscribers: o.Ledger.Subscribers, Threads: o.Ledger.Threads,
+			Budgets: o.Ledger.Budgets,
 		},
 		Secret: o.Access.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Parts.Metrics,
 		Meters: quotas, Agents: agents.names,

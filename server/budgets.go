@@ -12,10 +12,12 @@ import (
 	"mailroom/internal/budget"
 	"mailroom/internal/check"
 	"mailroom/ledger"
+	"mailroom/server/operate"
 )
 
 // Budgets is the part of a ledger with the budgets of days and months.
 type Budgets interface {
+	operate.Budgets
 	List(ctx context.Context) ([]ledger.PeriodBudget, error)
 	Raise(ctx context.Context, s budget.Scope, p budget.Period, by mailroom.Amounts) (ledger.PeriodBudget, error)
 }

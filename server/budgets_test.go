@@ -27,6 +27,9 @@ func TestBudgetsAreSeenByWhomTheyConcern(t *testing.T) {
 	if err := json.Unmarshal([]byte(f.call("GET /v1/budgets", "").body), &all); err != nil || len(all.Items) != 2 {
 		t.Fatalf("got %+v, %v", all, err)
 	}
+	if left := f.metricOf(`mailroom_budget_left{agent="codex",bound="usd",period="month"}`); left != "100" {
+		t.Errorf("the metric says that %q are left", left)
+	}
 	b := all.Items[1]
 	want := api.PeriodBudget{Kind: "agent", Name: "codex", Period: "month", Begin: b.Begin, End: b.End, Zone: "UTC",
 		Budget: api.Amounts{USD: 100, Tokens: 2_000_000}, Left: api.Amounts{USD: 100, Tokens: 2_000_000},

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/budget"
 	"mailroom/thread"
 )
 
@@ -29,6 +30,8 @@ func TestTheListOfMetricsIsTrue(t *testing.T) {
 	m.present(map[mailroom.Status]int{mailroom.StatusQueued: 1}, 1, 1)
 	m.uses(map[auth.Quota]quotaLevel{auth.QuotaThreads: {}})
 	m.waiting([]waitingAlerts{{Target: "t"}})
+	m.budgets.set([]budget.Pool{{Scope: budget.Scope{Kind: budget.Agent, Name: "a"}, Period: budget.Day,
+		Budget: mailroom.Budget{Amounts: mailroom.Dollars(1)}}})
 	m.backlog.levels.Store(&backlogLevels{queue: map[queueKey]int{{"a", thread.CauseRun}: 1},
 		tickets: map[mailroom.TicketKind]ticketLevel{mailroom.TicketInput: {}}})
 	families, err := m.registry.Gather()

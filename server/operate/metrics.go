@@ -51,6 +51,7 @@ type Metrics struct {
 	unknown *family[prometheus.Counter] // agent
 	agents  agentLabels
 	backlog *backlog
+	budgets budgetMetrics
 
 	used, fullest    *prometheus.GaugeVec // quota
 	alerts, alertAge *prometheus.GaugeVec // target
@@ -70,6 +71,7 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry: r,
 		backlog:  newBacklog(),
+		budgets:  newBudgetMetrics(r),
 
 		cost: counters(r, "cost_usd_total", "Cost that agents reported with their steps, or that was computed from their tokens.",
 			"agent"),

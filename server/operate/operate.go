@@ -65,6 +65,7 @@ type Ledger struct {
 	Cursors     Cursors
 	Subscribers Subscribers
 	Threads     Threads
+	Budgets     Budgets
 }
 
 // Runs is the part of a ledger that changes runs. Its methods refuse a run that is in no state for the change with the
@@ -138,7 +139,7 @@ func New(o Options) *Handlers {
 		Search: &SearchHandlers{ledger: o.Ledger.Search, find: find, pages: pages, noSearch: o.NoSearch},
 		Stats: &StatsHandlers{
 			alerts: alerts, tokens: o.Ledger.Tokens, find: find, quotas: o.Quotas, metrics: o.Metrics, meters: o.Meters,
-			agents: o.Agents, label: o.Label, started: time.Now().UTC(),
+			budgets: o.Ledger.Budgets, agents: o.Agents, label: o.Label, started: time.Now().UTC(),
 		},
 		Alerts: alerts,
 		Audit:  &AuditHandlers{find: find, maxPage: o.MaxPage},

@@ -21,6 +21,7 @@ type StatsHandlers struct {
 	quotas  auth.Quotas // see Options.Quotas
 	metrics *Metrics
 	meters  Meters
+	budgets Budgets
 	agents  func(store.Reader) ([]string, error) // see Options.Agents
 	label   string                               // see Options.Label
 	started time.Time
@@ -146,6 +147,10 @@ func (h *StatsHandlers) Measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	pools, err := h.budgets.Pools(ctx)
+	if err != nil {
+		return err
+	}
 	var backlog *backlogLevels
 	err = h.find.View(ctx, func(rd store.Reader) (err error) {
 		backlog, err = readBacklog(rd, h.metrics.agents.of)
@@ -158,6 +163,7 @@ func (h *StatsHandlers) Measure(ctx context.Context) error {
 	h.metrics.present(runs, h.meters.OpenStreams(), h.meters.UnreadBytes())
 	h.metrics.uses(h.quotaLevels(tokens))
 	h.metrics.waiting(waiting)
+	h.metrics.budgets.set(pools)
 	return nil
 }
 
