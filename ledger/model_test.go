@@ -261,6 +261,9 @@ func (m *model) submit(t *rapid.T) {
 	if values := labelValues(); m.n%(2*len(values)) < len(values) { // no draw, which would change all histories
 		in.Metadata = map[string]string{labelOf(m.n / 3): values[m.n%len(values)]}
 	}
+	if m.limited {
+		in.LimitKey = []string{"k", "k", "", "k", "l"}[m.n%5] // no draw, as above
+	}
 	if chance(t, 15, "child") {
 		in.Parent = "elsewhere"
 	}

@@ -82,6 +82,7 @@ type twin struct {
 	coverage coverage // results of the operations
 	quick    bool     // compare without a check of invariants
 	looks    int
+	limited  bool // the ledgers have the limits of limitsOfHistories
 
 	before, after contents // rows before and after the last operation
 
@@ -202,8 +203,13 @@ func (s *interrupted) Update(ctx context.Context, f func(store.Tx) error) error 
 
 // newTwin opens a number of ledgers over each side; close stops them.
 func newTwin(doors int, sides ...*side) (*twin, error) {
-	w := &twin{ctx: context.Background(), clock: newClock(), sides: sides, coverage: coverage{}, operations: coverage{}}
+	w := closedTwin(sides)
 	return w, w.open(doors)
+}
+
+// closedTwin is newTwin without ledgers.
+func closedTwin(sides []*side) *twin {
+	return &twin{ctx: context.Background(), clock: newClock(), sides: sides, coverage: coverage{}, operations: coverage{}}
 }
 
 func (w *twin) open(doors int) error {
@@ -218,6 +224,9 @@ func (w *twin) open(doors int) error {
 			o := ledger.Options{Version: func(agent string) string {
 				return agent + "-2"
 			}, MaxQueued: twinQueue, Sticky: isSticky, Label: labelOf(door)}
+			if w.limited {
+				o.Limits, o.OwnerLimit = limitsOfHistories, thread.Limit{Running: ownerPlaces}
+			}
 			o.Observe.Operation = w.onOperation
 			var failed error
 			for range s.lanes {
