@@ -40,10 +40,11 @@ const (
 	Partial Invariant = "partial" // only a running run has flushed text, in adjacent pieces
 	// a reservation row is in the log as open, and no other holds the same names
 	Reserve           = Invariant(fold.RuleReservation)
-	Owner   Invariant = "owner"  // a thread has an owner, without which no caller can see it
-	Use     Invariant = "use"    // usage columns of threads and tokens match the rows
-	Count   Invariant = "count"  // the store's counts and error groups match its rows
-	Budget  Invariant = "budget" // what a run has lent is what the open runs that it sent have of it
+	Owner   Invariant = "owner" // a thread has an owner, without which no caller can see it
+	Use     Invariant = "use"   // usage columns of threads and tokens match the rows
+	Count   Invariant = "count" // the store's counts and error groups match its rows
+	// what a run has lent is what the open runs that it sent have of it; the sums of a period have what its log says
+	Budget Invariant = "budget"
 	// a schedule that waits for its next time has a message to itself on its way
 	Schedule Invariant = "schedule"
 	Limit    Invariant = "limit" // rows are within the limits of the system

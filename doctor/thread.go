@@ -79,6 +79,9 @@ func (p *checker) whole() error {
 	if err := checkSchedule(p); err != nil {
 		return err
 	}
+	if err := checkPeriods(p); err != nil {
+		return err
+	}
 	if p.t.Current != "" && current == nil {
 		return nil // the checks below need the current run
 	}
