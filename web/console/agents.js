@@ -60,7 +60,7 @@ function sorted(agents, column, ended = new Map()) {
 
 export function Agents({ params }) {
   const { data, error, reload } = useLoad(readAll, [], ['run.']);
-  const show = SHOW[params.show] ? params.show : '';
+  const show = Object.hasOwn(SHOW, params.show) ? params.show : '';
   const range = SPANS.includes(params.range) ? params.range : 'day';
   const sums = useSums(range, may('metrics'));
   const ended = sums.data && new Map(sums.data.items.map((item) => [item.name, item]));

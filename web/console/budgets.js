@@ -34,7 +34,7 @@ const SHOW = {
 
 export function Budgets({ params }) {
   const { data, error, reload } = useLoad(readAll, [], ['step', 'ticket.', 'run.', 'x.budget.']);
-  const show = SHOW[params.show] ? params.show : '';
+  const show = Object.hasOwn(SHOW, params.show) ? params.show : '';
   const choose = (more) => go('budgets', '', { ...address.value.params, ...more }, { replace: true });
   const parts = (params.q ?? '').toLowerCase().split(' ').filter(Boolean);
   const named = (data?.items ?? []).filter((budget) => parts.every((part) => `${titleOf(budget)} ${budget.period}`.toLowerCase().includes(part)));

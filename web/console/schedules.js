@@ -40,7 +40,7 @@ const SHOW = {
 export function Schedules({ params }) {
   const { data, error, reload } = useLoad(readAll, [], ['x.schedule.', 'thread.']);
   const [making, setMaking] = useState(false);
-  const show = SHOW[params.show] ? params.show : '';
+  const show = Object.hasOwn(SHOW, params.show) ? params.show : '';
   const choose = (more) => go('schedules', '', { ...address.value.params, ...more }, { replace: true });
   const parts = (params.q ?? '').toLowerCase().split(' ').filter(Boolean);
   const named = (data?.items ?? []).filter(({ name, owner, spec }) => {

@@ -192,3 +192,16 @@ test('of 500 budgets one is found, with few requests', async (t) => {
   assert.match(await page.getByRole('region', { name: 'Budgets' }).innerText(), /a77.*low 80 % used\s+\$70\.00 of \$78\.00 \$8\.00 left/s);
   assert.ok(asked.length <= 30, `${asked.length} requests`);
 });
+
+test('an address with an unknown filter shows all', async (t) => {
+  const server = await open(t, config);
+  const operator = await visit(t, server);
+  await operator.enter('budgets');
+  for (const name of ['Budgets', 'Agents', 'Schedules']) {
+    for (const show of ['constructor', '__proto__']) {
+      await operator.go(`${name.toLowerCase()}?show=${show}`);
+      await operator.page.getByRole('heading', { name, exact: true }).waitFor({ timeout: 10_000 });
+      if (name !== 'Schedules') await operator.page.locator('tbody').getByText('calm').first().waitFor({ timeout: 10_000 });
+    }
+  }
+});
