@@ -71,7 +71,7 @@ func (h *fixture) serve(st store.Store) {
 	h.must(err)
 	b := bus.New()
 	l := ledger.New(st, ledger.Options{
-		Poll:    time.Minute,
+		Poll:    10 * time.Minute, // as seldom as the engine sweeps
 		Budgets: ledger.Budgets{Zone: zone, Agent: map[string]budget.Limits{"coder": h.limits}},
 		Publish: func(thread string, entries []mailroom.Entry) {
 			b.Publish(bus.Notice{Thread: thread, Entries: entries})
