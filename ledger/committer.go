@@ -94,10 +94,12 @@ type committer struct {
 	// Owned by the goroutine of run.
 	inFlight []*op // operations of the current batch, answered if the committer panics
 	// wasLarge reports that the last batch had large operations.
-	wasLarge     bool
-	forecast     forecast  // forecast after the last batch
-	poll         time.Time // when forecast.idle is cleared
-	epoch        int64     // epoch of the store when the cached rows were read
+	wasLarge bool
+	forecast forecast  // forecast after the last batch
+	poll     time.Time // when forecast.idle is cleared
+	epoch    int64     // epoch of the store when the cached rows were read
+	// unpriced are the agents and models that logUnpriced has logged.
+	unpriced     map[[2]string]bool
 	cache        threadCache
 	reservations reservationCache
 

@@ -1,9 +1,12 @@
 package ledger
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/budget"
 	"mailroom/internal/recovery"
 	"mailroom/thread"
 )
@@ -78,6 +81,29 @@ func (c *committer) logFailed(r *mailroom.Run) {
 	c.options.Log.Warn("run failed for good", args...)
 }
 
+// maxUnpriced bounds the models that one committer logs.
+const maxUnpriced = 100
+
+// logUnpriced logs once that a model has no price, if a step spent the dollars of a day or a month for that. The
+// question whether to raise that budget names amounts only.
+func (c *committer) logUnpriced(u thread.AttemptUse, owner string, now time.Time) {
+	of := [2]string{u.Agent, u.Usage.Model}
+	if !u.Unpriced || c.unpriced[of] || len(c.unpriced) >= maxUnpriced {
+		return
+	}
+	pools := c.options.Budgets.Of(budget.Scope{Kind: budget.Agent, Name: u.Agent}, now)
+	pools = append(pools, c.options.Budgets.Of(budget.Scope{Kind: budget.Owner, Name: owner}, now)...)
+	if !slices.ContainsFunc(pools, func(p budget.Pool) bool { return p.Budget.MicroUSD > 0 }) {
+		return
+	}
+	if c.unpriced == nil {
+		c.unpriced = map[[2]string]bool{}
+	}
+	c.unpriced[of] = true
+	c.options.Log.Warn("price of a model not known; its steps count as all dollars of budgets of days and months",
+		"agent", u.Agent, "model", fmt.Sprintf("%.80s", u.Usage.Model))
+}
+
 // reportCommit reports a durable batch to the observer, if it changed a row.
 func (b *batch) reportCommit(took time.Duration) {
 	if b.written.Empty() {
@@ -94,6 +120,7 @@ func (b *batch) reportCommit(took time.Duration) {
 		}
 		for _, u := range t.Attempts.Used {
 			b.c.options.Observe.AttemptUsed(u)
+			b.c.logUnpriced(u, t.Owner, b.tx.now())
 		}
 	}
 	for _, r := range b.written.Runs {

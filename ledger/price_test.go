@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -136,4 +137,34 @@ func TestAModelWithoutAPriceSpendsTheBudgetOfADay(t *testing.T) {
 	d.settle(complete(p.Claim, "done"))
 	d.submit(text("p", "again"))
 	wantEqual(t, "runs started", len(d.claim("w", 1)), 0)
+}
+
+// TestAModelWithoutAPriceIsLoggedOnce reads the log, because the question about the budget of a day names no model.
+func TestAModelWithoutAPriceIsLoggedOnce(t *testing.T) {
+	for of, test := range map[string]struct {
+		budget string
+		want   int
+	}{"dollars": {"5usd", 1}, "tokens": {"1m tokens", 0}} {
+		t.Run(of, func(t *testing.T) {
+			var log lockedLog
+			o := priced()
+			o.Budgets = ledger.Budgets{Agent: map[string]budget.Limits{"echo": limitsOf(test.budget)}}
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			d := open(t, nil, o)
+			d.register("w")
+			d.submit(text("p", "go"))
+			p := d.claimIn("p")
+			for _, model := range []string{"m", "new\x1b[2J", "new\x1b[2J"} {
+				d.ran(p.Claim, model, 10)
+			}
+			d.settle(complete(p.Claim, "done"))
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			got := log.text.String()
+			if n := strings.Count(got, "price of a model not known"); n != test.want ||
+				n != strings.Count(got, `agent=echo model="new\x1b[2J"`) {
+				t.Errorf("the log has %d lines, want %d:\n%s", n, test.want, got)
+			}
+		})
+	}
 }

@@ -40,6 +40,8 @@ func priceMutants() []mutant {
 			"ledger", part},
 		{"an unknown price spends nothing of a day", "ledger/batch_budget.go", "p.UsedOf(u.Usage, u.Unpriced)",
 			"p.UsedOf(u.Usage, false)", "ledger", day},
+		{"each step logs that its model has no price", "ledger/committer_observe.go", "	c.unpriced[of] = true\n", "", "ledger",
+			"^TestAModelWithoutAPriceIsLoggedOnce$"},
 		{"codex without a model is bounded in dollars", "app/config/price.go", `	case model == "":`, `	case model == "" && false:`,
 			"app/config", refused},
 		{"a bound in dollars needs no price", "app/config/price.go", "b.MicroUSD == 0 || known:", "known || true:", "app/config", refused},
