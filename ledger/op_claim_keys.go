@@ -14,7 +14,7 @@ import (
 const (
 	// maxGateLooks bounds how often one claim looks for due threads behind those that it sends to the gates of their
 	// keys. The next batch goes on.
-	maxGateLooks = 16
+	maxGateLooks = 8
 	// gateLook is how many threads such a look asks for at least.
 	gateLook = 32
 	// maxLetOut bounds the threads that one commit lets out of a gate. Each of them keeps a place, whose end lets out

@@ -112,8 +112,10 @@ func TestAFreedPlaceOfAKeyIsFoundAtOnce(t *testing.T) {
 		first := d.claimOne("w")
 		d.submit(withKey("k", "b"))
 		got := make(chan string)
+		ctx, stop := context.WithTimeout(d.ctx, 2*time.Hour)
+		defer stop()
 		go func() {
-			work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 99, Slots: 2,
+			work, err := d.Claim(ctx, thread.ClaimRequest{Worker: "w", Round: 99, Slots: 2,
 				Agents: map[string]int{"echo": 2}, Wait: true})
 			if err != nil {
 				t.Error(err)

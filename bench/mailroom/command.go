@@ -36,7 +36,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
   lone      the same at 100/s and 1,000/s only
   steady    half of the full load, with a retention of a twelfth of the time:
             size of the store and cost of a run over time
-  growth    cost of a log of 100,000 entries and of 1,000,000 queued runs
+  growth    cost of a log of 100,000 entries, of 1,000,000 queued runs, and of 1,000 keys
   http      complete runs per second of clients that submit and wait over HTTP
   workers   a worker process in Go, Python and JavaScript: runs per second, CPU,
             delay to the start at 100/s, requests while idle

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
+	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -69,8 +70,20 @@ func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, err
 		load: l, keys: b.Keys, producers: b.Producers, threads: b.result.Settings.Threads, created: time.Now(),
 		room: newRoom(limit), first: make(chan struct{}),
 	}
+	open := b.opener()
+	if l.limitKeys > 0 {
+		d.threads = max(d.threads, l.backlog)
+		plain := open
+		open = func(ctx context.Context, dir string) (*fixture, error) {
+			h, err := plain(ctx, dir)
+			if err == nil {
+				h.limits = ledger.Limits{Key: l.keyLimit}
+			}
+			return h, err
+		}
+	}
 	var err error
-	d.fixture, err = newFixture(ctx, b.opener(), dir, b.AgentVersion, d.onRunEnd)
+	d.fixture, err = newFixture(ctx, open, dir, b.AgentVersion, d.onRunEnd)
 	return d, err
 }
 
@@ -145,8 +158,12 @@ func (d *driver) newSubmit(n int64, called time.Duration) thread.Submit {
 	if d.keys {
 		key = "question-" + d.name + number
 	}
+	limitKey := ""
+	if d.limitKeys > 0 {
+		limitKey = strconv.FormatInt(n/keyBlock%int64(d.limitKeys), 10)
+	}
 	return thread.Submit{
-		Key:      key,
+		Key: key, LimitKey: limitKey,
 		Thread:   "bench-" + strconv.FormatInt(n%int64(d.threads), 10),
 		Messages: []thread.NewMessage{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
 		Origin:   mailroom.Origin{Via: "user", Sender: "bench", RequestID: strconv.FormatInt(int64(called), 10)},

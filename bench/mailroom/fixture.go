@@ -44,6 +44,7 @@ type fixture struct {
 	metrics *operate.Metrics
 	ledger  *ledger.Ledger
 	version string // version of the agent
+	limits  ledger.Limits
 	// agents are those of the engine besides that of the load.
 	agents map[string]engine.Agent
 
@@ -147,6 +148,7 @@ func newFixture(
 		DefaultAgent: agentName,
 		Lanes:        h.lanes,
 		Due:          h.announceDue,
+		Limits:       func(string) ledger.Limits { return h.limits },
 		Version: func(agent string) string {
 			if agent == agentName {
 				return version

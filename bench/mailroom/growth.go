@@ -36,6 +36,12 @@ type Growth struct {
 	// by the time with few.
 	QueueRatio  float64 `json:"queue_ratio"`
 	UrgentRatio float64 `json:"urgent_ratio"`
+
+	// OneKey and ManyKeys are the results with concurrency keys: almost all queued runs wait for their key. KeyRatio is the
+	// rate with one key divided by the rate with many.
+	OneKey   QueueLoad `json:"one_key"`
+	ManyKeys QueueLoad `json:"many_keys"`
+	KeyRatio float64   `json:"key_ratio"`
 }
 
 // ThreadLoad is the result of single runs on threads with logs of one length.
@@ -59,6 +65,8 @@ const (
 	longLog     = 100_000
 	fewQueued   = 1_000 // runs
 	manyQueued  = 1_000_000
+	keyedQueued = 200_000
+	manyKeys    = 1_000
 	urgentRate  = 50 // a second
 	batchRuns   = 25 // consecutive runs on one thread
 	shortCount  = 20 // threads with a short log; several, so that each log stays short
@@ -71,23 +79,31 @@ func (b *bench) growth(ctx context.Context, dir string) error {
 	if err := b.logGrowth(ctx, filepath.Join(dir, "log"), g); err != nil {
 		return err
 	}
+	oneKey := load{backlog: b.scaled(keyedQueued, 40), limitKeys: 1, keyLimit: max(b.Slots/2, 1)}
+	keys := load{backlog: oneKey.backlog, limitKeys: b.scaled(manyKeys, 4), keyLimit: 1}
 	for _, level := range []struct {
-		queued int
-		load   *QueueLoad
-	}{{b.scaled(fewQueued, 20), &g.Few}, {b.scaled(manyQueued, 40), &g.Many}} {
-		err := b.inTempDir(filepath.Join("growth", strconv.Itoa(level.queued)), func(dir string) error {
-			b.Progress("growth: %d queued runs", level.queued)
-			l, err := b.measureLoad(ctx, dir, load{backlog: level.queued, urgent: urgentRate})
+		what   string
+		load   load
+		result *QueueLoad
+	}{
+		{"", load{backlog: b.scaled(fewQueued, 20), urgent: urgentRate}, &g.Few},
+		{"", load{backlog: b.scaled(manyQueued, 40), urgent: urgentRate}, &g.Many},
+		{", 1 key", oneKey, &g.OneKey}, {fmt.Sprintf(", %d keys", keys.limitKeys), keys, &g.ManyKeys},
+	} {
+		err := b.inTempDir(filepath.Join("growth", strconv.Itoa(level.load.backlog)), func(dir string) error {
+			b.Progress("growth: %d queued runs%s", level.load.backlog, level.what)
+			l, err := b.measureLoad(ctx, dir, level.load)
 			if err != nil {
 				return err
 			}
-			*level.load = QueueLoad{Queued: level.queued, Load: *l}
+			*level.result = QueueLoad{Queued: level.load.backlog, Load: *l}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
+	g.KeyRatio = ratio(g.OneKey.RunsPerSecond, g.ManyKeys.RunsPerSecond)
 	g.LogRatio = ratio(g.Long.Run.P50, g.Short.Run.P50)
 	g.LogCPURatio = ratio(g.Long.CPUPerRun, g.Short.CPUPerRun)
 	g.QueueRatio = ratio(g.Few.RunsPerSecond, g.Many.RunsPerSecond)

@@ -17,7 +17,13 @@ type load struct {
 	backlog int  // runs that are queued at the start and stay queued
 	urgent  int  // submits per second at the highest priority, each on its own thread
 	apart   bool // the first of several nodes submits, and the others run
+	// Concurrency keys of the runs, and how many runs of one key may run at once; 0: the runs have no key. Each run is on
+	// a thread of its own then, as long as the backlog is, and keyBlock runs with the same key follow one another.
+	limitKeys, keyLimit int
 }
+
+// keyBlock is so large that the next due threads have the same key, and most of them go to its gate.
+const keyBlock = 64
 
 // maxOutstanding limits the outstanding runs, so that the result is the sustainable rate even if
 // submits are faster than runs. It is small enough to be reached during the warm-up.

@@ -217,7 +217,13 @@ func queueRows(g *Growth) [][]string {
 		rows = append(rows, []string{count(int64(q.Queued)) + " queued", round(q.RunsPerSecond), pair(q.Submit),
 			pair(q.Urgent), fmt.Sprintf("%.3f", q.CPUPerRun)})
 	}
-	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.QueueRatio), "", fmt.Sprintf("%.2f", g.UrgentRatio), ""})
+	rows = append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.QueueRatio), "", fmt.Sprintf("%.2f", g.UrgentRatio), ""})
+	for i, q := range []QueueLoad{g.OneKey, g.ManyKeys} {
+		name := []string{" queued, one key", " queued, many keys"}[i]
+		rows = append(rows, []string{count(int64(q.Queued)) + name, round(q.RunsPerSecond), pair(q.Submit), "",
+			fmt.Sprintf("%.3f", q.CPUPerRun)})
+	}
+	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.KeyRatio), "", "", ""})
 }
 
 func restartRows(r *Restart) [][]string {
