@@ -13,7 +13,7 @@ func poolMutants() []mutant {
 		{"a step counts for no budget", "ledger/batch_transaction.go",
 			", budgetChanges(tx)...)", ")", "agent/raise", night},
 		{"a question is asked with each claim", "ledger/op_budget.go",
-			"Run: digest.ID(id, key), Key: key,", "Run: NewID(),", "ledger", servers},
+			"Run: digest.ID(id, key), Key: key,", "Run: digest.ID(id, NewID()),", "ledger", servers},
 		{"a limit that was raised is not asked about again", "internal/budget/budget.go",
 			"		key += \" \" + n.Limit.String()\n", "", "agent/raise", "^TestABudgetIsRaisedOnceForEachLimit$"},
 		{"a decision raises nothing", "ledger/op_ticket.go",
