@@ -135,6 +135,7 @@ function Details({ run, children, nextChildren }) {
     ${labels.map(([name, value]) => html`<${Detail} key=${name} name=${displayLine(name)}><${Line} text=${value} /><//>`)}
     <${Detail} name="Sent by"><${Line} text=${run.origin.sender || run.origin.via} /><//>
     <${Detail} name="Mode">${run.mode}, priority ${run.priority}<//>
+    ${run.concurrency_key && html`<${Detail} name="Concurrency key"><code><${Line} text=${run.concurrency_key} /></code><//>`}
     ${run.key && html`<${Detail} name="Key"><code><${Line} text=${run.key} /></code><//>`}
   </dl>`;
 }

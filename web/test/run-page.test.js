@@ -267,4 +267,13 @@ describe('the page of a run', () => {
     await page.waitForFunction((old) => document.querySelector('.log .count').textContent !== old, before);
     await operator.shot('console-waterfall-long');
   });
+
+  test('the details of a run name its concurrency key', async (t) => {
+    const { client, operator } = await arrive(t, { build });
+    const { run } = await client.send({ thread: 'keyed', text: 'hello', agent: 'echo', concurrency_key: HOSTILE });
+    await operator.enter(`run/${run}`);
+    const key = operator.page.locator('.detail', { has: operator.page.locator('dt', { hasText: 'Concurrency key' }) });
+    await key.getByText('<img src=x').waitFor({ timeout: 10_000 });
+    assert.equal(await operator.page.locator('main img').count(), 0);
+  });
 });
