@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"maps"
+	"net/http"
 	"reflect"
 	"strings"
 
@@ -187,6 +188,33 @@ func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) 
 			return nil, problemFor(ctx, err)
 		}
 		return out, nil
+	})
+}
+
+// handleLater registers an operation whose handler returns the rest of its work, which answers with status 200 and a
+// JSON value. The rest runs when the handler and huma have returned: their frames are more than half of the stack of
+// a request that waits, and a stack is as large as the power of two above it.
+func handleLater[I, O any](rt router, op huma.Operation, h func(context.Context, *I) (func() (*O, error), error)) {
+	op.Responses["200"] = rt.jsonResponse(reflect.TypeFor[O](), "OK")
+	type later struct{ Body func(huma.Context) }
+	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*later, error) {
+		q := requestOf(ctx)
+		q.parsing.release()
+		rest, err := h(ctx, in)
+		if err != nil {
+			return nil, problemFor(ctx, err)
+		}
+		q.rest = func(out *response, r *http.Request) {
+			value, err := rest()
+			if err != nil {
+				refuse(out, r, err)
+				return
+			}
+			out.Header().Set("Content-Type", "application/json")
+			out.WriteHeader(http.StatusOK)
+			_ = rt.api.Marshal(out, "application/json", value) // response keeps the error for the log line
+		}
+		return &later{Body: func(huma.Context) {}}, nil
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,7 +37,7 @@ func (c *connLimiter) Accept() (net.Conn, error) {
 		}
 		from, trusted := c.origin(conn)
 		if c.acquire(from, trusted) {
-			return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { c.release(from, trusted) })}, nil
+			return &limitedConn{Conn: conn, limiter: c, from: from, trusted: trusted}, nil
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // a closed connection fails the write
 		_, _ = io.WriteString(conn, refusedConnection)                   // the peer may have gone
@@ -95,11 +96,16 @@ func (c *connLimiter) release(from netip.Prefix, trusted bool) {
 // limitedConn releases its slot when it is closed.
 type limitedConn struct {
 	net.Conn
-	release func()
+	limiter *connLimiter
+	from    netip.Prefix
+	trusted bool
+	closed  atomic.Bool
 }
 
 func (c *limitedConn) Close() error {
-	defer c.release()
+	if !c.closed.Swap(true) {
+		defer c.limiter.release(c.from, c.trusted)
+	}
 	return c.Conn.Close()
 }
 

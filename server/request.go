@@ -34,8 +34,9 @@ type requestState struct {
 	content *contentReader
 	// parsing is its slot for parsing a large body, released when the handler starts.
 	parsing parseSlot
-	code    mailroom.Code // code of the problem it was answered with
-	cause   error         // error behind that problem, for the log only
+	rest    func(*response, *http.Request) // answers after the handler, see handleLater; nil: it has answered
+	code    mailroom.Code                  // code of the problem it was answered with
+	cause   error                          // error behind that problem, for the log only
 }
 
 // anonymousGrant is the grant of a caller without a token. It permits nothing.
@@ -86,15 +87,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &requestState{id: requestID(r), via: protocolOf(r.Context()), from: clientAddr(r, s.options.Access.BehindProxy)}
 	q.setGrant(s.anonymous)
 	r = r.WithContext(q.attach(r.Context()))
-	out := newResponse(w, s.options.Limits.WriteTimeout)
+	out := newResponse(w, q.id, s.options.Limits.WriteTimeout)
 	if r.ProtoMajor > 1 {
 		out.setShared()
 	}
-	out.Header().Set("X-Request-ID", q.id)
-	out.Header().Set("X-Content-Type-Options", "nosniff")
-	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
 		abort := recoverPanic(recover(), out, r)
+		out.complete()                             // for an answer without a body
 		q.parsing.release()                        // releases the parse slot if no handler did
 		_ = q.body.Resize(context.Background(), 0) // shrinking never fails
 		s.logRequest(start, out, r)
@@ -116,6 +115,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mux.ServeHTTP(out, r)
+	if q.rest != nil {
+		q.rest(out, r)
+	}
 	s.bodies.drainRefused(out, r)
 }
 
@@ -223,6 +225,7 @@ func requestID(r *http.Request) string {
 // that stops reading is cut off.
 type response struct {
 	http.ResponseWriter
+	id      string // of the request
 	control *http.ResponseController
 	timeout time.Duration
 	shared  bool        // the connection serves other requests too (HTTP/2)
@@ -234,8 +237,8 @@ type response struct {
 	failed error // error of a failed write
 }
 
-func newResponse(w http.ResponseWriter, timeout time.Duration) *response {
-	out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
+func newResponse(w http.ResponseWriter, id string, timeout time.Duration) *response {
+	out := &response{ResponseWriter: w, id: id, control: http.NewResponseController(w), timeout: timeout}
 	out.extendDeadline() // the previous request on the connection may have left an expired deadline
 	return out
 }
@@ -281,7 +284,24 @@ func noDelay(h http.Header) {
 	h.Set("Content-Encoding", "identity")
 }
 
+// complete adds the headers that every response has, unless the handler has set others. It is called when the header
+// is about to be written, because the header of a request that waits is smaller without them.
+func (out *response) complete() {
+	if out.status != 0 {
+		return
+	}
+	h := out.Header()
+	for _, always := range [...][2]string{
+		{"X-Request-Id", out.id}, {"X-Content-Type-Options", "nosniff"}, {"Cache-Control", "no-store"},
+	} {
+		if _, ok := h[always[0]]; !ok {
+			h[always[0]] = []string{always[1]}
+		}
+	}
+}
+
 func (out *response) WriteHeader(status int) {
+	out.complete()
 	if out.status == 0 {
 		out.status = status
 	}
@@ -295,6 +315,7 @@ func (out *response) WriteHeader(status int) {
 
 func (out *response) Write(b []byte) (int, error) {
 	if out.status == 0 {
+		out.complete()
 		out.status = http.StatusOK
 	}
 	out.extendDeadline()
@@ -309,6 +330,7 @@ func (out *response) Write(b []byte) (int, error) {
 
 // FlushError flushes. http.ResponseController calls it.
 func (out *response) FlushError() error {
+	out.complete()
 	out.extendDeadline()
 	err := out.control.Flush()
 	out.clearDeadline()

@@ -276,7 +276,8 @@ func (rt router) sessions(h *sessionHandlers) {
 
 // workers registers the operations of remote workers.
 func (rt router) workers(h *workers.Operations) {
-	route(rt, auth.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker", h.Claim)
+	handleLater(rt, rt.operation(auth.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker"),
+		h.Claim)
 	route(rt, auth.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker",
 		"Extend the lease of a worker, and learn which claims to stop or have been lost. A body without held releases "+
 			"nothing; with held, claims of answered rounds that it leaves out are released", h.Renew)

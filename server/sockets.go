@@ -72,7 +72,7 @@ func (h socketHost) frameRequest(upgrade *http.Request) (*http.Request, *request
 func (h socketHost) Authenticate(upgrade *http.Request, header string) (*ws.Grant, error) {
 	r, q := h.frameRequest(upgrade)
 	r.Header.Set("Authorization", header)
-	err := h.server.authenticate(newResponse(&probe{header: http.Header{}}, 0), r)
+	err := h.server.authenticate(newResponse(&probe{header: http.Header{}}, "", 0), r)
 	return &ws.Grant{Token: q.grant.token, Valid: q.grant.ctx}, err
 }
 
@@ -89,7 +89,7 @@ func (h socketHost) Refuse(w http.ResponseWriter, upgrade *http.Request, caller 
 	if caller != nil {
 		q.who = caller.Token
 	}
-	refuse(newResponse(w, 0), r, err)
+	refuse(newResponse(w, requestOf(r.Context()).id, 0), r, err)
 }
 
 func (h socketHost) Problem(ctx context.Context, err error) (p api.Problem, retryAfter int) {

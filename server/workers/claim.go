@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/recovery"
 	"mailroom/internal/retry"
 	"mailroom/server/internal/request"
 	"mailroom/store"
@@ -38,8 +39,9 @@ type claimParams struct {
 	api.ClaimRequest
 }
 
-// Claim claims due runs. A repeated round returns the same claims.
-func (ops *Operations) Claim(ctx context.Context, in *claimInput) (*Body[api.Claims], error) {
+// Claim begins to claim due runs; rest claims them, which may wait, and must be called. A repeated round returns the
+// same claims. The caller calls rest with as little on its stack as possible: a thousand idle workers wait there.
+func (ops *Operations) Claim(ctx context.Context, in *claimInput) (rest func() (*api.Claims, error), err error) {
 	q, err := readClaimRequest(in.Body)
 	if err != nil {
 		return nil, err
@@ -48,24 +50,65 @@ func (ops *Operations) Claim(ctx context.Context, in *claimInput) (*Body[api.Cla
 	if err != nil {
 		return nil, err
 	}
-	var work []thread.ClaimedRun
-	if q.max > 0 {
-		if work, err = ops.claimRound(ctx, w, q); err != nil {
-			return nil, err
-		}
-	}
-	out := api.Claims{
+	c := &claimRound{ops: ops, ctx: ctx, partsOnly: q.PartsOnly}
+	c.out = api.Claims{
 		Worker: w.ID, Round: q.Round, LeaseUntil: w.LeaseUntil,
 		LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(),
 		Version: ops.options.Version, Contract: api.WorkerContract,
 	}
-	out.Claims, err = ops.showClaims(ctx, work)
-	if q.PartsOnly {
-		for _, c := range out.Claims {
-			dropTexts(c.Messages)
+	if q.max > 0 {
+		err = c.begin(w, q)
+	}
+	return c.rest, err
+}
+
+// claimRound is one round of a worker's claims.
+type claimRound struct {
+	ops       *Operations
+	ctx       context.Context // of the request
+	partsOnly bool
+
+	// What begin takes until end.
+	until   context.Context // ends the wait
+	stop    context.CancelFunc
+	pending *pendingClaim
+	release func()
+	expire  *time.Timer // calls stop when the wait is over; nil: no wait
+
+	request *thread.ClaimRequest // nil: work are the claims of a repeated round, or none is wanted
+	work    []thread.ClaimedRun
+	out     api.Claims
+}
+
+// rest ends the round. Its frame and those below it hold no value that is not needed during the wait.
+func (c *claimRound) rest() (*api.Claims, error) {
+	if err := c.claim(); err != nil {
+		return nil, err
+	}
+	err := c.show()
+	return &c.out, err
+}
+
+func (c *claimRound) claim() (err error) {
+	defer c.end()
+	if c.request == nil {
+		return nil
+	}
+	request := c.request
+	c.request = nil // Leases has a copy
+	c.work, err = c.ops.options.Leases.Claim(c.until, *request)
+	return unlessEnded(c.until, err)
+}
+
+// show shows the claims of the round.
+func (c *claimRound) show() (err error) {
+	c.out.Claims, err = c.ops.showClaims(c.ctx, c.work)
+	if c.partsOnly {
+		for _, claim := range c.out.Claims {
+			dropTexts(claim.Messages)
 		}
 	}
-	return &Body[api.Claims]{out}, err
+	return err
 }
 
 // dropTexts empties the texts of messages, which their parts repeat: a claim with 4 MiB of input would have 8 MiB.
@@ -151,40 +194,61 @@ func (ops *Operations) claimingWorker(ctx context.Context, q claimParams) (*stor
 	return w, ops.checkServes(who, w.Agents)
 }
 
-// claimRound runs one round of a worker's claims. If an earlier round of the worker is still
-// waiting, it ends that round first: its caller has gone.
-func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]thread.ClaimedRun, error) {
-	release, err := ops.options.Hold(ctx)
+// begin begins a round of a worker. If an earlier round of the worker is still waiting, it ends that round first: its
+// caller has gone.
+func (c *claimRound) begin(w *store.Worker, q claimParams) (err error) {
+	options := &c.ops.options
+	release, err := options.Hold(c.ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer release()
-	roundCtx, end, err := ops.rounds.begin(ctx, w.ID)
-	if err != nil {
-		return nil, err
+	round, stop := options.Authorize(c.ctx)
+	c.until, c.stop, c.release = round, stop, release
+	if c.pending, err = c.ops.rounds.begin(round, stop, w.ID); err != nil {
+		c.end()
+		return err
 	}
-	defer end()
-	work, owners, err := ops.heldFromRound(roundCtx, w.ID, q.Round)
+	work, owners, err := c.ops.heldFromRound(round, w.ID, q.Round)
 	if err != nil || len(work) > 0 {
-		return work, unlessEnded(roundCtx, err)
+		err = unlessEnded(round, err)
+		c.end()
+		c.work = work
+		return err
 	}
-	c := thread.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt,
-		Wait: q.wait > 0, Held: owners, Retry: q.retry}
-	if c.Agents == nil {
-		c.Agents = map[string]int{}
+	c.request = &thread.ClaimRequest{
+		Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0,
+		Held: owners, Retry: q.retry,
+	}
+	if c.request.Agents == nil {
+		c.request.Agents = map[string]int{}
 		for _, name := range w.Agents {
-			c.Agents[name] = q.max
+			c.request.Agents[name] = q.max
 		}
 	}
-	roundCtx, done := ops.options.Authorize(roundCtx)
-	defer done()
-	if c.Wait {
-		var expire context.CancelFunc
-		roundCtx, expire = context.WithTimeout(roundCtx, q.wait)
-		defer expire()
+	if c.request.Wait {
+		// A timer is smaller than a context with a deadline below this one.
+		c.expire = time.AfterFunc(q.wait, func() {
+			defer recovery.Log(nil, "the end of a wait for runs")
+			stop()
+		})
 	}
-	work, err = ops.options.Leases.Claim(roundCtx, c)
-	return work, unlessEnded(roundCtx, err)
+	return nil
+}
+
+// end gives back what begin has taken.
+func (c *claimRound) end() {
+	if c.release == nil {
+		return
+	}
+	if c.expire != nil {
+		c.expire.Stop()
+	}
+	c.stop()
+	if c.pending != nil {
+		c.ops.rounds.end(c.pending)
+	}
+	c.release()
+	c.release = nil
 }
 
 // unlessEnded returns err, but nil if err is only that the round has ended: its wait timed out, its
@@ -339,36 +403,42 @@ type rounds struct {
 
 // pendingClaim is a claim request in progress.
 type pendingClaim struct {
+	worker string
 	cancel context.CancelFunc
-	done   chan struct{}
+	done   chan struct{} // closed at its end, if another claim waits for that; owned by rounds.mu
 }
 
-// begin registers a claim of worker. The returned function ends it.
-func (r *rounds) begin(ctx context.Context, worker string) (context.Context, func(), error) {
-	ctx, cancel := context.WithCancel(ctx)
-	mine := &pendingClaim{cancel: cancel, done: make(chan struct{})}
+// begin registers a claim of worker, which cancel ends.
+func (r *rounds) begin(ctx context.Context, cancel context.CancelFunc, worker string) (*pendingClaim, error) {
+	mine := &pendingClaim{worker: worker, cancel: cancel}
 	for {
 		r.mu.Lock()
 		before := r.pending[worker]
 		if before == nil {
 			r.pending[worker] = mine
 			r.mu.Unlock()
-			break
+			return mine, nil
 		}
+		if before.done == nil {
+			before.done = make(chan struct{})
+		}
+		done := before.done
 		r.mu.Unlock()
 		before.cancel()
 		select {
-		case <-before.done:
+		case <-done:
 		case <-ctx.Done():
-			cancel()
-			return nil, nil, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
-	return ctx, func() {
-		cancel()
-		r.mu.Lock()
-		delete(r.pending, worker)
-		r.mu.Unlock()
-		close(mine.done)
-	}, nil
+}
+
+// end unregisters a claim.
+func (r *rounds) end(c *pendingClaim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.pending, c.worker)
+	if c.done != nil {
+		close(c.done)
+	}
 }

@@ -70,7 +70,10 @@ func TestAWorkerThatLeavesEndsItsWaitingClaimFirst(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() {
 		in := claimInput{Body: api.ClaimRequest{Worker: "w", Round: 1, Wait: "60s"}}
-		_, err := ops.Claim(ctx, &in)
+		rest, err := ops.Claim(ctx, &in)
+		if err == nil {
+			_, err = rest()
+		}
 		answered <- err
 	}()
 	<-l.waiting

@@ -287,10 +287,10 @@ func (ops *Operations) Leave(ctx context.Context, in *leaveInput) (*empty, error
 	if q.Entered, _, err = ops.resolveClaims(ctx, "body.entered", in.Body.Entered); err != nil {
 		return nil, err
 	}
-	_, end, err := ops.rounds.begin(ctx, w.ID)
+	last, err := ops.rounds.begin(ctx, func() {}, w.ID)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer ops.rounds.end(last)
 	return nil, ops.options.Leases.Deregister(ctx, q)
 }
