@@ -169,12 +169,16 @@ func TestAThreadThatGoesGivesUpItsPlaceOfAKey(t *testing.T) {
 
 // A run without a key, or with another one, that comes first in its thread does not wait for the key of the run behind.
 func TestAnUrgentRunPassesTheGateOfItsThread(t *testing.T) {
-	d := open(t, nil, perKey(1))
-	d.register("w")
-	d.submit(withKey("k", "a"))
-	first := d.claimOne("w")
-	d.submit(withKey("k", "b"))
-	wantEqual(t, "claimed", threadsOf(d.claim("w", 5)), "")
+	s := memory.New()
+	before := start(t, s, perKey(1))
+	before.register("w")
+	before.submit(withKey("k", "a"))
+	first := before.claimOne("w")
+	before.submit(withKey("k", "b"))
+	wantEqual(t, "claimed", threadsOf(before.claim("w", 5)), "")
+	must(0, before.close())(t)
+	d := open(t, s, perKey(1)) // which has not loaded the run that waits
+	d.round = 1000
 	urgent := text("b", "urgent")
 	p := 1
 	urgent.Priority = &p

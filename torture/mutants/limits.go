@@ -47,8 +47,6 @@ func keyMutants() []mutant {
 			"return q.head, row.Gate", "ledger", "^TestAnUrgentRunPassesTheGateOfItsThread$"},
 		{"threads behind those at a gate wait for the next claim", "ledger/op_claim.go", "r.looks == 0 || r.gated > 0", "r.looks == 0",
 			"ledger", "^TestAKeyHasNoMoreRunningRunsThanItsLimit$"},
-		{"a thread at a gate loses its turn", "ledger/op_claim_keys.go", "	slices.SortStableFunc(first, byDue)\n", "	slices.Reverse(first)\n",
-			"ledger", "^TestThreadsLeaveAGateByPriorityThenTime$"},
 		{"a removed limit keeps threads waiting", "ledger/op_claim_keys.go", "o.Limits(agent).Key > 0 {\n\t\tn =", "true {\n\t\tn =",
 			"ledger", "^TestAChangedLimitOfKeysLetsWaitingThreadsOut$"},
 		{"a raised limit is seen at the end of a run only", "ledger/sweep_limits.go", "ofKey && ws", "false && ofKey && ws",
