@@ -53,6 +53,7 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	f := &fixture{t: t, bus: notices, http: &http.Transport{}}
 	f.ledger = ledger.New(memory.New(), ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
+		Lease:   time.Hour, // no worker of these tests renews its lease
 		Publish: func(thread string, entries []mailroom.Entry) {
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},

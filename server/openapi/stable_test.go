@@ -54,6 +54,7 @@ func fixed() map[string]string {
 	secret := func(kind string) string { return `"` + kind + `-example"` }
 	return map[string]string{
 		"oldest_due_ms": "0", "start_delay_ms": "12", "ran_ms": "3400", "deadline_ms": "3600000", "downtime_ms": "0",
+		"lease_ms":     "15000", // of a server; workers here have an hour, because none renews its lease
 		"start_delays": "[1,0,0,0,0,0,0,0,0,0,0,0,0]",
 		"secret":       secret("secret"), "half": secret("half"), "link": secret("link"), "public_key": secret("key"),
 	}
