@@ -123,5 +123,15 @@ func TestASubmitOfASpentOwnerStartsNothingInItsBatch(t *testing.T) {
 			return nil
 		})
 		wantEqual(t, "answers", codes(errs), make([]mailroom.Code, 2))
+		d.round++
+		errs = gatherBatch(t, d, rows, submitFunc(d, of("alice", "c")), func() error {
+			work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: d.round, FairSlots: 2,
+				Agents: map[string]int{"echo": 2}})
+			if len(work) > 0 {
+				t.Error("a run of the spent owner started beyond the slots")
+			}
+			return err
+		})
+		wantEqual(t, "answers", codes(errs), make([]mailroom.Code, 2))
 	})
 }
