@@ -29,8 +29,8 @@ func (d *fixture) ran(c mailroom.Claim, model string, tokens int64) thread.StepC
 
 func TestTokensCostWhatTheirModelCosts(t *testing.T) {
 	o := priced()
-	var seen float64
-	o.Observe.AttemptUsed = func(u thread.AttemptUse) { seen += u.Usage.CostUSD }
+	uses := make(chan float64, 10)
+	o.Observe.AttemptUsed = func(u thread.AttemptUse) { uses <- u.Usage.CostUSD }
 	d := open(t, nil, o)
 	d.register("w")
 	p := d.budgeted("$1")
@@ -41,7 +41,7 @@ func TestTokensCostWhatTheirModelCosts(t *testing.T) {
 	want := mailroom.Usage{InputTokens: 600_005, CostUSD: 0.85, Model: "m", ComputedUSD: 0.6}
 	wantEqual(t, "usage", d.run(p.Run.ID).Usage, want)
 	wantEqual(t, "left", d.run(p.Run.ID).BudgetLeft().Amounts, mailroom.Amounts{MicroUSD: 150_000})
-	wantEqual(t, "cost in metrics", seen, 0.85)
+	wantEqual(t, "costs in metrics", []float64{<-uses, <-uses, <-uses}, []float64{0.5, 0.1, 0.25})
 	var steps []mailroom.Usage
 	for _, e := range d.log("p") {
 		var named entry.StepNamed

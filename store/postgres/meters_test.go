@@ -48,6 +48,31 @@ func TestTwoHandlesAddToAMeterThatHadNoRow(t *testing.T) {
 	wantMeter(t, both[0], 2)
 }
 
+// The last user of a key drops its meter and the next one inserts it again, so each try of another handle may find no row
+// and then a row.
+func TestAMeterThatComesAndGoesIsTriedAgain(t *testing.T) {
+	both := handles(t, 2)
+	calls := 0
+	update(t, both[0], func(tx store.Tx) error {
+		if calls++; calls > 1 {
+			write(t, both[1], &store.Changes{DropMeters: []string{"m"}})
+		}
+		l, err := tx.Load(store.Need{Meters: []string{"m"}})
+		if err != nil {
+			return err
+		}
+		if calls < store.MaxTries {
+			addOne(t, both[1], nil)
+		}
+		l.Meters[0].Count++
+		return tx.Write(&store.Changes{Meters: l.Meters})
+	})
+	if calls != store.MaxTries {
+		t.Errorf("it ran %d times, want %d", calls, store.MaxTries)
+	}
+	wantMeter(t, both[0], 1)
+}
+
 func TestHandlesAddToAMeterOneAfterTheOther(t *testing.T) {
 	all := handles(t, 3)
 	done := make(chan struct{})
