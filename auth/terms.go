@@ -62,7 +62,8 @@ const (
 // Stored returns the terms as every store keeps them: in UTC and whole microseconds, without empty lists. Call it
 // when terms are made, so that the answer has the same times as a later read.
 func (t Terms) Stored() Terms {
-	for _, at := range []*time.Time{&t.ExpiresAt, &t.Budget.Day.Until, &t.Budget.Month.Until, &t.Budget.Run.Until} {
+	ends := &t.Budget
+	for _, at := range []*time.Time{&t.ExpiresAt, &ends.Day.Until, &ends.Month.Until, &ends.Run.Until} {
 		*at = at.UTC().Truncate(time.Microsecond)
 	}
 	if len(t.Scopes) == 0 {

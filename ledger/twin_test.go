@@ -85,6 +85,7 @@ type twin struct {
 	limited  bool // the ledgers have the limits of limitsOfHistories
 
 	before, after contents // rows before and after the last operation
+	looked        int      // the ledger of that operation
 
 	// Guarded by mu.
 	mu         sync.Mutex
@@ -345,7 +346,7 @@ func (w *twin) compare(t fataler, name string) {
 			t.Fatalf("rows differ after %s (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
 		}
 	}
-	w.before, w.after = w.after, first
+	w.before, w.after, w.looked = w.after, first, w.handle
 }
 
 // contents has the rows of a store by name.

@@ -98,8 +98,8 @@ func outcomeOf(err error) outcome {
 		"0A000", "26000": // the next try prepares the statement again, see isStale
 		return conflict
 	case "23505": // unique_violation
-		// The rows of meters come and go with what they count, so the row of another handle may be gone again when the
-		// next try looks for it, and exist again when that try inserts its own.
+		// The rows of meters come and go with what they count. So the row of another handle may be gone again when
+		// the next try looks for it, and exist again when that try inserts its own.
 		if pg.TableName == "meter" {
 			return conflict
 		}

@@ -48,8 +48,8 @@ func TestTwoHandlesAddToAMeterThatHadNoRow(t *testing.T) {
 	wantMeter(t, both[0], 2)
 }
 
-// The last user of a key drops its meter and the next one inserts it again, so each try of another handle may find no row
-// and then a row.
+// The last user of a key drops its meter and the next one inserts it again, so each try of another handle may find no
+// row and then a row.
 func TestAMeterThatComesAndGoesIsTriedAgain(t *testing.T) {
 	both := handles(t, 2)
 	calls := 0
