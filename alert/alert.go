@@ -79,6 +79,11 @@ type Alert struct {
 	Ended   bool     `json:"ended,omitempty"` // of KindChannel: it is connected again; of KindOutage: it is over
 	// Repeated says that another target may have sent the alert.
 	Repeated bool `json:"repeated,omitempty"`
+	// Reminder is how often people were reminded of the questions, with this alert; 0: it is the first one about them.
+	Reminder int `json:"reminder,omitempty"`
+	// Again is how long after the alert people are reminded of what is still open, not in the hours of Quiet; 0: never.
+	Again time.Duration `json:"again,omitempty"`
+	Quiet string        `json:"quiet,omitempty"` // as ParseQuiet reads it
 	// Words are the error, the reason or the reply, cut to MaxWords bytes.
 	Words string `json:"words,omitempty"`
 	// Host is the machine of the worker alone for which an agent is paused.

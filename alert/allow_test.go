@@ -159,6 +159,30 @@ func TestABrowserGetsNoAlertsAfterItsSession(t *testing.T) {
 	})
 }
 
+// TestEachBrowserIsRemindedOnce has a browser that is not reachable during the first reminder.
+func TestEachBrowserIsRemindedOnce(t *testing.T) {
+	to := browsers{&place{}}
+	asks := rule(alert.KindTicket)
+	asks.To, asks.Remind = []string{"browsers"}, time.Minute
+	agents := func(l *ledger.Ledger) map[string]mailroom.Agent {
+		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to,
+			Ledger: seam{l}, Zone: time.UTC})}
+	}
+	inBubbleWith(t, []alert.Rule{asks}, nil, agents, func(h *fixture) {
+		h.subscribe("desk", auth.Operator, "")
+		h.subscribe("phone", auth.Operator, "")
+		h.submit("t", "ask x")
+		h.after(30 * time.Second)
+		to.fail(func() error { return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no route")} })
+		h.after(time.Minute)
+		to.fail(nil)
+		h.after(40 * time.Minute)
+		if got, want := len(to.messages()), 2*len(toldAt); got != want {
+			t.Errorf("two browsers got %d messages, want %d", got, want)
+		}
+	})
+}
+
 // A session that may only read, a session of another token than its subscription says, and a former token of the
 // name get nothing.
 func TestASubscriptionIsOfTheAdminWhoMadeIt(t *testing.T) {

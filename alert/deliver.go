@@ -101,6 +101,7 @@ func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, wha
 		}
 		gone, err := GoneSubscribers(r, threads, a.options.Operator, time.Now())
 		each := *what
+		each.Again = 0 // this run reminds
 		for _, t := range threads {
 			if gone[t.ID] != "" {
 				continue
@@ -152,6 +153,9 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 		// The state does not keep this, because the rights are read for each alert.
 		return a.passOn(ctx, s, what, permanent("%s: %s", ErrGone.Error(), about.gone))
 	}
+	if err := a.remindAgain(ctx, s, what); err != nil {
+		return err
+	}
 	if to, ok := a.options.Target.(Spreader); ok && !ofSubscriber(to, s.Run().Thread) {
 		return a.spread(ctx, s, to, what)
 	}
@@ -164,6 +168,9 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	m.Key, m.Repeated, m.To = digest.ID("alert message", s.Run().ID), what.Repeated, about.to
 	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets and for each alert about it
 		m.Key = digest.ID("alert message", what.Ticket)
+		if m.About = m.Key; what.Reminder > 0 { // else a program that remembers keys takes it for a repeat
+			m.Key = digest.ID("alert message", what.Ticket, fmt.Sprint("reminder ", what.Reminder))
+		}
 	}
 	answer, err := a.send(ctx, s, &m)
 	if err != nil {
@@ -284,7 +291,7 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 		return f
 	}
 	next := *what
-	next.Then = then[1:]
+	next.Then, next.Again = then[1:], 0 // this run reminds
 	next.Repeated = what.Repeated || errors.Is(failed, mailroom.ErrUnknown)
 	state, err := json.Marshal(targetState{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone),
 		Sent: a.state(s).Sent})

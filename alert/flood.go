@@ -82,7 +82,11 @@ func (a *Agent) bound(
 			return nil, after, true, err
 		}
 	}
-	switch after.Sent.next(run.CreatedAt, now, waiting > 0) {
+	madeAt := run.CreatedAt
+	if what.Reminder > 0 && run.NotBefore.After(madeAt) { // no message before that covers it
+		madeAt = run.NotBefore
+	}
+	switch after.Sent.next(madeAt, now, waiting > 0) {
 	case countedBefore:
 		return nil, after, true, s.Stream(ctx, "Combined with other alerts in one message.")
 	case waitForHour:

@@ -23,6 +23,9 @@ import (
 type Message struct {
 	// Key names the message: 32 hexadecimal digits, the same each time that it is sent.
 	Key string
+	// About names the question of the message, so that a reminder can replace what was sent before: 32 hexadecimal
+	// digits; "" for a message that replaces none.
+	About string
 	// Repeated says that an earlier try may have arrived. A target that cannot recognize a repeat by its key
 	// marks it.
 	Repeated bool
@@ -159,6 +162,9 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		}
 	default:
 		title, body = "Test of Mailroom", "Alerts for "+c.target+" arrive here."
+	}
+	if a.Reminder > 0 {
+		title = "Reminder: " + title
 	}
 	m.Title = display.Cut(display.Line(title), MaxTitle)
 	m.Body = display.Cut(display.Text(body), min(c.body, MaxBody))

@@ -29,6 +29,9 @@ type Rule struct {
 	Digest Clock // time of the digest
 	// Outage is how long runs of an agent must wait because of an outage before the rule alerts; 0: DefaultOutage.
 	Outage time.Duration
+	// Remind is how long after the alert about a question the rule reminds people of it for the first time, if it is
+	// still open; 0: never.
+	Remind time.Duration
 	Zone   *time.Location // zone of Quiet and Digest
 }
 

@@ -20,15 +20,16 @@ func (o *Options) ended(r store.Reader, what *Alert, threadID string, now time.T
 		return "", nil
 	}
 	_, owner, _ := reserved.AlertPlace(threadID)
-	return ruleEnded(r, o.Rules, askedRule{what.Rule, what.RuleOf, owner, o.Name}, Allowed{o.Name: o.Tokens}, now)
+	return ruleEnded(r, o.Rules, askedRule{what.Rule, what.RuleOf, owner, o.Name, what.Reminder > 0}, Allowed{o.Name: o.Tokens}, now)
 }
 
 // askedRule is a rule for which an alert waits.
 type askedRule struct {
-	name   string
-	of     string // see Alert.RuleOf
-	owner  string // owner of the thread in which the alert waits
-	target string
+	name    string
+	of      string // see Alert.RuleOf
+	owner   string // owner of the thread in which the alert waits
+	target  string
+	reminds bool // the alert is a reminder
 }
 
 // ruleEnded is Options.ended. fixed are the rules of the configuration, nil if they are not known. If the same token
@@ -37,15 +38,18 @@ func ruleEnded(r store.Reader, fixed []Rule, asked askedRule, targets Allowed, n
 	if asked.of == "" && fixed == nil {
 		return "", nil
 	}
-	names := func(to []string) string {
-		if slices.Contains(to, asked.target) {
+	names := func(to []string, reminds bool) string {
+		switch {
+		case asked.reminds && !reminds:
+			return "rule " + asked.name + " sends no reminders any more"
+		case slices.Contains(to, asked.target):
 			return ""
 		}
 		return "rule " + asked.name + " does not name target " + asked.target + " any more"
 	}
 	for i := range fixed {
 		if asked.of == "" && fixed[i].Name == asked.name {
-			return names(fixed[i].To), nil
+			return names(fixed[i].To, fixed[i].Remind > 0), nil
 		}
 	}
 	at := RulesCursor(asked.owner)
@@ -64,7 +68,7 @@ func ruleEnded(r store.Reader, fixed []Rule, asked askedRule, targets Allowed, n
 		}
 		for _, rule := range rights.Keep(all, asked.owner, row.MovedAt) {
 			if rule.Name == asked.name {
-				return names(rule.To), nil
+				return names(rule.To, rule.Remind != ""), nil
 			}
 		}
 	}
@@ -115,7 +119,7 @@ func (s *Sender) Ended(r store.Reader, labels map[string]string, now time.Time) 
 	}
 	if rule := labels[labelRule]; rule != "" {
 		_, owner, _ := reserved.AlertPlace(threadID)
-		if why, err := ruleEnded(r, s.Rules, askedRule{rule, labels[labelRuleOf], owner, target}, s.Targets,
+		if why, err := ruleEnded(r, s.Rules, askedRule{rule, labels[labelRuleOf], owner, target, false}, s.Targets,
 			now); err != nil || why != "" {
 			return why, err
 		}

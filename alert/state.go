@@ -180,10 +180,22 @@ func cutWords(text string) string {
 // notify adds an alert. what identifies the alert among the alerts of the rule.
 func (s *ruleStep) notify(a Alert, notBefore time.Time, what ...string) {
 	a.RuleOf = s.rule.Owner
-	s.out = append(s.out, Notification{
-		Alert: a, To: s.rule.To[0], Place: s.rule.Place, NotBefore: notBefore,
-		Key: digest.ID(append([]string{"alert", s.rule.id(), string(a.Kind)}, what...)...),
-	})
+	key := digest.ID(append([]string{"alert", s.rule.id(), string(a.Kind)}, what...)...)
+	s.add(a, notBefore, key)
+	at := s.now
+	if notBefore.After(at) {
+		at = notBefore
+	}
+	s.remind(a, at, key)
+}
+
+// add adds an alert with the key of the words.
+func (s *ruleStep) add(a Alert, notBefore time.Time, words ...string) {
+	key := words[0]
+	if len(words) > 1 {
+		key = digest.ID(words...)
+	}
+	s.out = append(s.out, Notification{Alert: a, To: s.rule.To[0], Place: s.rule.Place, NotBefore: notBefore, Key: key})
 }
 
 func (s *ruleStep) accept(e *Event) {

@@ -284,6 +284,8 @@ type history struct {
 	asked map[string]time.Time // the questions that were not sent yet
 	keys  map[string]bool
 	got   map[Kind]int
+	// alerts and reminders count those about questions.
+	alerts, reminders int
 }
 
 // check checks the alerts of a step: none is sent in quiet hours, each question is sent once, and those of the
@@ -297,6 +299,12 @@ func (h *history) check(sent []Notification, now time.Time) {
 			h.t.Fatalf("key %s twice", each.Key)
 		}
 		h.keys[each.Key] = true
+		if a.Reminder > 0 {
+			if h.reminders++; quiet(each.NotBefore) || each.NotBefore.Before(now.Add(h.rule.Remind)) {
+				h.t.Fatalf("at %s: reminder %+v", now, each)
+			}
+			continue
+		}
 		h.got[a.Kind] += a.Count
 		if quiet(now) && a.Kind != KindPaused || !quiet(now) && !each.NotBefore.IsZero() {
 			h.t.Fatalf("at %s: sent %+v", now, each)
@@ -304,6 +312,7 @@ func (h *history) check(sent []Notification, now time.Time) {
 		if a.Kind != KindTicket {
 			continue
 		}
+		h.alerts++
 		listed := a.Tickets
 		if a.Ticket != "" {
 			listed = []string{a.Ticket}
@@ -330,7 +339,7 @@ func (h *history) check(sent []Notification, now time.Time) {
 }
 
 // TestEveryEventIsInOneAlert checks, for random histories with restarts, that the counts of the alerts add up
-// to the events, that no key and no question is sent twice, and that the state stays small. See also
+// to the events, that no key and no question is sent twice, that each alert about questions has one reminder, and that the state stays small. See also
 // history.check.
 func TestEveryEventIsInOneAlert(t *testing.T) {
 	place := berlin(t)
@@ -339,6 +348,9 @@ func TestEveryEventIsInOneAlert(t *testing.T) {
 		if rapid.Bool().Draw(r, "quiet") {
 			rule.Quiet = Quiet{From: Clock(30 * rapid.IntRange(0, 47).Draw(r, "from")),
 				To: Clock(30 * rapid.IntRange(0, 47).Draw(r, "to"))}
+		}
+		if rapid.Bool().Draw(r, "reminds") {
+			rule.Remind = time.Duration(rapid.IntRange(1, 600).Draw(r, "minutes")) * time.Minute
 		}
 		c := &clock{t: t, rule: rule, at: time.Date(2026, 3, 28, 20, 0, 0, 0, time.UTC)}
 		want := map[Kind]int{}
@@ -375,6 +387,9 @@ func TestEveryEventIsInOneAlert(t *testing.T) {
 		}
 		if fmt.Sprint(h.got) != fmt.Sprint(want) {
 			r.Fatalf("sent %v of %v", h.got, want)
+		}
+		if want := h.alerts; rule.Remind > 0 && h.reminders != want || rule.Remind == 0 && h.reminders != 0 {
+			r.Fatalf("%d reminders of %d alerts", h.reminders, want)
 		}
 		if len(c.kept) > 64<<10 {
 			r.Fatalf("the state has %d bytes", len(c.kept))

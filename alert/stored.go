@@ -101,6 +101,9 @@ func Describe(r Rule) api.AlertRule {
 	if slices.Contains(r.When, KindOutage) {
 		out.Outage = cmp.Or(r.Outage, DefaultOutage).String()
 	}
+	if r.Remind > 0 {
+		out.Remind = r.Remind.String()
+	}
 	return out
 }
 
@@ -131,6 +134,15 @@ func ParseRule(in api.AlertRule, owner string, targets []string) (Rule, error) {
 		var err error
 		if r.Outage, err = time.ParseDuration(in.Outage); err != nil || r.Outage < MinOutage || r.Outage > MaxOutage {
 			return r, check.Invalid("outage", `must be a duration from 1s to 24h, such as "5m"`, in.Outage)
+		}
+	}
+	if in.Remind != "" {
+		var err error
+		if r.Remind, err = time.ParseDuration(in.Remind); err != nil || r.Remind < MinRemind || r.Remind > MaxRemind {
+			return r, check.Invalid("remind_after", `must be a duration from 1s to 24h, such as "30m"`, in.Remind)
+		}
+		if !slices.Contains(r.When, KindTicket) {
+			return r, check.Invalid("remind_after", "is about questions: add ticket to when", in.Remind)
 		}
 	}
 	if in.Zone != "" {

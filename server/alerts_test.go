@@ -74,9 +74,11 @@ func TestATokenMakesRulesAboutItsOwnThreads(t *testing.T) {
 	f := start(t, withRules)
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
-	const night = `{"name":"night","when":["ticket","failed"],"to":["phone"],"quiet":"22:00-07:00","zone":"Europe/Berlin"}`
+	const night = `{"name":"night","when":["ticket","failed"],"to":["phone"],"quiet":"22:00-07:00","zone":"Europe/Berlin",` +
+		`"remind_after":"30m"}`
 	made := mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", night)
-	if made.Name != "night" || made.Text != "title" || made.Digest != "08:00" || made.Quiet != "22:00-07:00" {
+	if made.Name != "night" || made.Text != "title" || made.Digest != "08:00" || made.Quiet != "22:00-07:00" ||
+		made.Remind != "30m0s" {
 		t.Errorf("made: %+v", made)
 	}
 	mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", `{"name":"night","when":["ticket"],"to":["phone"],"text":"none"}`)
@@ -113,6 +115,8 @@ func TestATokenMakesRulesAboutItsOwnThreads(t *testing.T) {
 		"nothing":                      {ann, "POST /v1/alerts/rules", `{"name":"x","when":[],"to":["phone"]}`, 422, mailroom.CodeInvalid},
 		"no name":                      {ann, "POST /v1/alerts/rules", `{"when":["ticket"],"to":["phone"]}`, 422, mailroom.CodeInvalid},
 		"a name with a slash":          {ann, "POST /v1/alerts/rules", `{"name":"x/y","when":["ticket"],"to":["phone"]}`, 422, mailroom.CodeInvalid},
+		"a reminder of nothing":        {ann, "POST /v1/alerts/rules", `{"name":"x","when":["failed"],"to":["phone"],"remind_after":"30m"}`, 422, mailroom.CodeInvalid},
+		"reminders without a pause":    {ann, "POST /v1/alerts/rules", `{"name":"x","when":["ticket"],"to":["phone"],"remind_after":"10ms"}`, 422, mailroom.CodeInvalid},
 		"a time that is none":          {ann, "POST /v1/alerts/rules", `{"name":"x","when":["ticket"],"to":["phone"],"quiet":"22-7"}`, 422, mailroom.CodeInvalid},
 		"a zone that is none":          {ann, "POST /v1/alerts/rules", `{"name":"x","when":["ticket"],"to":["phone"],"zone":"../../etc/passwd"}`, 422, mailroom.CodeInvalid},
 		"a rule of the configuration":  {f, "POST /v1/alerts/rules", `{"name":"all","when":["ticket"],"to":["phone"]}`, 409, mailroom.CodeConflict},

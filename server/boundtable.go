@@ -56,7 +56,7 @@ func boundsOfSubmits() boundTable {
 		"AlertRule.threads[]": byRule(200),
 		"AlertRule.text":      byRule(maxKeyword), "AlertRule.quiet": byRule(maxKeyword),
 		"AlertRule.digest": byRule(maxKeyword),
-		"AlertRule.zone":   byRule(64), "AlertRule.outage": maxChars(maxDuration),
+		"AlertRule.zone":   byRule(64), "AlertRule.outage": maxChars(maxDuration), "AlertRule.remind_after": maxChars(maxDuration),
 		"QuestionDecision.answer": maxJSON(mailroom.MaxAnswer), "QuestionDecision.reason": maxJSON(mailroom.MaxAnswer),
 		"CancelMany.q": byRule(request.MaxFilter),
 		"RetryMany.q":  byRule(request.MaxFilter),

@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -220,7 +221,7 @@ type pushButton struct {
 // pushPayloadOf returns the payload of a message, of at most [webpush.MaxPayload] bytes. A message that is too
 // long loses the end of its text and then its buttons: a button must not decide what is not shown.
 func pushPayloadOf(m alert.Message) ([]byte, error) {
-	p := pushPayload{Title: m.Title, Body: m.Body, URL: m.URL, Tag: m.Key, Urgent: m.Urgent, Repeated: m.Repeated}
+	p := pushPayload{Title: m.Title, Body: m.Body, URL: m.URL, Tag: cmp.Or(m.About, m.Key), Urgent: m.Urgent, Repeated: m.Repeated}
 	for _, b := range m.Buttons {
 		p.Buttons = append(p.Buttons, pushButton(b))
 	}
@@ -284,7 +285,7 @@ func (t *Push) Send(ctx context.Context, m alert.Message) (string, error) {
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Encoding", "aes128gcm")
 	header.Set("TTL", pushTTL)
-	header.Set("Topic", pushTopic(m.Key))
+	header.Set("Topic", pushTopic(cmp.Or(m.About, m.Key)))
 	header.Set("Urgency", "normal")
 	if m.Urgent {
 		header.Set("Urgency", "high")

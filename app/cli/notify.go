@@ -68,12 +68,12 @@ func printAlerts(con *command.Console, alerts api.Alerts, output command.Format)
 		len(alerts.Targets) == 0 {
 		return err
 	}
-	rows = [][]string{{"RULE", "WHEN", "TO", "ONLY", "TEXT", "QUIET", "DIGEST", "ZONE"}}
+	rows = [][]string{{"RULE", "WHEN", "TO", "ONLY", "TEXT", "QUIET", "DIGEST", "REMIND", "ZONE"}}
 	for _, r := range alerts.Rules {
 		only := strings.Join(append(append([]string{}, r.Agents...), r.Threads...), ", ")
 		rows = append(rows,
 			[]string{r.Name, strings.Join(r.When, ", "), strings.Join(r.To, ", then "), dashIfEmpty(only), r.Text,
-				dashIfEmpty(r.Quiet), dashIfEmpty(r.Digest), r.Zone})
+				dashIfEmpty(r.Quiet), dashIfEmpty(r.Digest), dashIfEmpty(r.Remind), r.Zone})
 	}
 	if err := con.Printf("\n"); err != nil {
 		return err

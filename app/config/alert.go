@@ -108,6 +108,8 @@ func (r *Rule) settings() []setting.Setting {
 		setting.New("digest", "Time of the digest.", clock(&r.Digest)),
 		setting.New("outage", "How long runs of an agent must wait because of an outage before the rule alerts.",
 			setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
+		setting.New("remind_after", `How long after the alert about a question that is still open a reminder follows, such as "30m". `+
+			"Each further one, of five at most, waits twice as long; empty sends none.", remind(&r.Remind)),
 		setting.New("zone", `Time zone of quiet and digest, such as "Europe/Berlin".`, zone(&r.Zone)),
 	}
 }
@@ -160,6 +162,23 @@ func quiet(p *alert.Quiet) setting.Value {
 		q, ok := alert.ParseQuiet(s)
 		return q, isText && ok
 	}, func(q alert.Quiet) any { return q.String() })
+}
+
+// remind is the value of a setting with the delay of the first reminder; "" is none.
+func remind(p *time.Duration) setting.Value {
+	return setting.Of(p, `a duration from 1s to 24h, such as "30m"`, func(v any) (time.Duration, bool) {
+		s, isText := v.(string)
+		if isText && s == "" {
+			return 0, true
+		}
+		d, err := time.ParseDuration(s)
+		return d, isText && err == nil && d >= alert.MinRemind && d <= alert.MaxRemind
+	}, func(d time.Duration) any {
+		if d == 0 {
+			return ""
+		}
+		return setting.FormatDuration(d)
+	})
 }
 
 // targets reads the tables of targets.
@@ -230,6 +249,8 @@ func (r *reader) rules(tables map[string]any) {
 				`"ticket", "failed", "channel", "paused", "outage", "budget", "schedule", "digest"`)
 		case len(rule.To) == 0:
 			r.report(key, `missing to; set the name of a target, such as to = ["phone"]`)
+		case rule.Remind > 0 && !slices.Contains(rule.When, alert.KindTicket):
+			r.report(key+".remind_after", `is about questions; add "ticket" to when`)
 		default:
 			r.config.Rules[name] = rule
 		}

@@ -50,6 +50,25 @@ func TestBudgetsOfAgentsAreRead(t *testing.T) {
 	}
 }
 
+func TestARuleRemindsOfQuestions(t *testing.T) {
+	const table = "[targets.phone]\nkind = \"ntfy\"\ntopic = \"x\"\n[rules.me]\nto = [\"phone\"]\n"
+	c, err := parse("f.toml", []byte(table+"when = [\"ticket\"]\nremind_after = \"30m\""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Rules["me"].Remind; got != 30*time.Minute || !strings.Contains(c.TOML(false), `remind_after = "30m"`) {
+		t.Errorf("it reminds after %s", got)
+	}
+	for text, want := range map[string]string{
+		"when = [\"ticket\"]\nremind_after = \"1ms\"": `a duration from 1s to 24h, such as "30m"`,
+		"when = [\"failed\"]\nremind_after = \"30m\"": `rules.me.remind_after: is about questions; add "ticket" to when`,
+	} {
+		if _, err := parse("f.toml", []byte(table+text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestBadBudgetsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`budget = "5usd"`:                                      `not a table of budgets, such as { day =`,

@@ -102,6 +102,9 @@ func (w *wizard) targetCommand() *cobra.Command {
 		[]string{string(alert.KindTicket), string(alert.KindFailed), string(alert.KindChannel)},
 		"alerts of the rule that is added: ticket, failed, channel, paused, outage, budget, schedule or digest; "+
 			"may be repeated; empty adds no rule")
+	cmd.Flags().StringVar(&w.remind, "remind-after", "",
+		"remind of a question that is open for that long after its alert, such as 30m; each further reminder, of five "+
+			"at most, waits twice as long")
 	text := alert.TextTitle
 	if w.own {
 		text = alert.TextFull

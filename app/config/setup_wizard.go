@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/alert"
@@ -30,6 +31,7 @@ type wizard struct {
 	// Set by the flags.
 	name, agent string
 	when        []string // kinds of alerts
+	remind      string   // delay of the first reminder of a question; "": none
 	text        string   // how much of it
 	answers     []answer
 
@@ -107,6 +109,12 @@ func (w *wizard) checkTarget() error {
 	}
 	if !slices.Contains(alert.Texts(), alert.Text(w.text)) {
 		return command.Errorf(command.ExitUsage, nothingWritten, "--text: %q is not none, title or full", w.text)
+	}
+	if err := remind(new(time.Duration)).Set(w.remind); err != nil {
+		return command.Errorf(command.ExitUsage, nothingWritten, "--remind-after: %s", err)
+	}
+	if w.remind != "" && !slices.Contains(w.when, string(alert.KindTicket)) {
+		return command.Errorf(command.ExitUsage, nothingWritten, "--remind-after: is about questions; add --when ticket")
 	}
 	if w.check == nil || setting.CheckRequired(w.keys) != nil { // the configuration reports what is missing
 		return nil
@@ -243,6 +251,9 @@ func (w *wizard) extend(before []byte, now *Config) []byte {
 		fmt.Fprintf(&b, "\n[rules.%q]\nwhen = %s\nto = [%q]\n", w.name, setting.TOML(when), w.name)
 		if w.text != string(alert.TextTitle) {
 			fmt.Fprintf(&b, "text = %q\n", w.text)
+		}
+		if w.remind != "" {
+			fmt.Fprintf(&b, "remind_after = %q\n", w.remind)
 		}
 	}
 	return b.Bytes()

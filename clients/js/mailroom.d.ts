@@ -102,6 +102,8 @@ export interface AlertRule {
   quiet?: string;
   digest?: string;
   outage?: string;
+  /** How long after the alert about a question that is still open people are reminded of it, such as 30m. */
+  remind_after?: string;
   zone?: string;
   /** It is in the configuration, and cannot be changed with putRule. */
   fixed?: boolean;

@@ -159,18 +159,29 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 		!strings.Contains(stderr, "none, title or full") {
 		t.Errorf("a text that is none: %d %s", code, stderr)
 	}
+	for given, want := range map[string]string{"1ms": "from 1s to 24h", "soon": "from 1s to 24h"} {
+		if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--remind-after", given); code != exitUsage ||
+			!strings.Contains(stderr, "--remind-after: ") || !strings.Contains(stderr, want) {
+			t.Errorf("reminders after %s: %d %s", given, code, stderr)
+		}
+	}
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--remind-after", "30m", "--when",
+		"failed"); code != exitUsage || !strings.Contains(stderr, "add --when ticket") {
+		t.Errorf("reminders of nothing: %d %s", code, stderr)
+	}
 	ntfy.Fail(alerttest.Refuse)
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitFailed ||
 		!strings.Contains(stderr, "503") || !strings.Contains(stderr, "nothing was written") {
 		t.Errorf("a server that refuses: %d %s", code, stderr)
 	}
 	ntfy.Fail(alerttest.None)
-	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitDone ||
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--remind-after", "30m"); code != exitDone ||
 		!strings.Contains(stderr, "took a test message") || !strings.Contains(stderr, "what leaves the machine") {
 		t.Fatalf("add: %d %s", code, stderr)
 	}
-	if raw, err := os.ReadFile(h.dir.Config()); err != nil || !strings.Contains(string(raw), `text = "full"`) {
-		t.Errorf("the rule does not show enough to approve: %s, %v", raw, err)
+	if raw, err := os.ReadFile(h.dir.Config()); err != nil || !strings.Contains(string(raw), `text = "full"`) ||
+		!strings.Contains(string(raw), `remind_after = "30m"`) {
+		t.Errorf("the rule does not show enough to approve, or does not remind: %s, %v", raw, err)
 	}
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitUsage ||
 		!strings.Contains(stderr, "target phone already exists") {
@@ -184,7 +195,7 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 		return code, out.String() + stderr
 	}
 	if code, text := command(); code != exitDone || !strings.Contains(text, "phone") ||
-		!strings.Contains(text, "ticket, failed, channel") {
+		!strings.Contains(text, "ticket, failed, channel") || !strings.Contains(text, "30m0s") {
 		t.Errorf("notify: %d %s", code, text)
 	}
 	if code, text := command("test", "phone"); code != exitDone || !strings.Contains(text, "took the message") {

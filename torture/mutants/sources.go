@@ -57,7 +57,7 @@ func sourceMutants() []mutant {
 		{"an alert outlives its rule", "alert/deliver.go",
 			"if over, err = a.options.ended(r, what, threadID, now); err != nil || over != \"\" {", "if false {", "alert", rule},
 		{"an alert outlives the target in its rule", "alert/sender.go",
-			"		if slices.Contains(to, asked.target) {", "		if slices.Contains(to, asked.target) || true {", "alert", rule},
+			"		case slices.Contains(to, asked.target):", "		case slices.Contains(to, asked.target) || true:", "alert", rule},
 		{"an alert of a rule of another server is not sent", "alert/sender.go",
 			"	if asked.of == \"\" && fixed == nil {", "	if false {", "alert", rule},
 		{"an alert in the queue of a chat goes to another place", "alert/sender.go",

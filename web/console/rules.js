@@ -34,7 +34,7 @@ function Table({ rules, edit, reload }) {
     <thead><tr><th>Rule</th><th>When</th><th>To</th><th>Only for</th><th>Text</th><th>Quiet hours</th><th><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${rules.map((rule) => html`<tr key=${rule.name}>
       <th scope="row"><${Line} text=${rule.name} /></th>
-      <td data-name="When">${rule.when.map((of) => EVENTS.get(of) ?? of).join(', ')}${rule.when.includes('digest') && html` <span class="hint">at ${rule.digest}, ${rule.zone}</span>`}</td>
+      <td data-name="When">${rule.when.map((of) => EVENTS.get(of) ?? of).join(', ')}${rule.when.includes('digest') && html` <span class="hint">at ${rule.digest}, ${rule.zone}</span>`}${rule.remind_after && html` <span class="hint">reminds after ${rule.remind_after}</span>`}</td>
       <td data-name="To"><${Line} text=${rule.to.join(', then ')} /></td><td data-name="Only for"><${Line} text=${only(rule) || '–'} /></td><td data-name="Text">${rule.text}</td>
       <td data-name="Quiet hours">${rule.quiet ? html`${rule.quiet} <span class="hint">${rule.zone}</span>` : '–'}</td>
       <td>${rule.fixed ? html`<span class="hint">in the configuration</span>` : html`<button type="button" class="quiet" aria-label=${`Change ${rule.name}`} onClick=${() => edit(rule)}>Change…</button> <${Remove} name=${rule.name} reload=${reload} />`}</td>
@@ -97,7 +97,7 @@ function Edit({ rule, taken, targets, close }) {
       await client.putRule({
         name: String(form.get('name')).trim(), when: form.getAll('when'), to: [...new Set([form.get('to'), form.get('then'), ...(rule.to ?? []).slice(2)].filter(Boolean))],
         agents: list(form.get('agents')), threads: list(form.get('threads')), text: form.get('text'), quiet: from && to ? `${from}-${to}` : undefined,
-        digest: form.get('digest') || undefined, outage: String(form.get('outage') ?? '').trim() || undefined, zone: String(form.get('zone')).trim() || undefined,
+        digest: form.get('digest') || undefined, outage: String(form.get('outage') ?? '').trim() || undefined, remind_after: String(form.get('remind')).trim() || undefined, zone: String(form.get('zone')).trim() || undefined,
       });
       close();
     } catch (thrown) {
@@ -116,6 +116,7 @@ function Edit({ rule, taken, targets, close }) {
       <label for="rule-text">Text that leaves the server</label><select id="rule-text" name="text">${TEXTS.map(([text, what]) => html`<option key=${text} value=${text} selected=${(rule.text ?? 'title') === text}>${text}: ${what}</option>`)}</select>
       <label for="rule-from">Quiet from (empty: never)</label><input id="rule-from" name="from" type="time" defaultValue=${quietFrom} />
       <label for="rule-until">Quiet until</label><input id="rule-until" name="until" type="time" defaultValue=${quietTo} />
+      <label for="rule-remind">Remind of an open question after (empty: never)</label><input id="rule-remind" name="remind" placeholder="30m" autocomplete="off" defaultValue=${rule.remind_after ?? ''} />
       ${may('admin') && html`<label for="rule-digest">Time of the digest</label><input id="rule-digest" name="digest" type="time" defaultValue=${rule.digest ?? '08:00'} />
         <label for="rule-outage">An outage is told after</label><input id="rule-outage" name="outage" placeholder="5m" defaultValue=${rule.outage ?? ''} />`}
       <label for="rule-zone">Time zone</label><input id="rule-zone" name="zone" autocomplete="off" spellcheck="false" defaultValue=${rule.zone ?? here} />

@@ -94,8 +94,13 @@ describe('the rules of alerts', () => {
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('must be a time zone').waitFor();
     await page.getByLabel('Time zone').fill('Europe/Berlin');
+    await page.getByLabel('Remind of an open question').fill('soon');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('must be a duration from 1s to 24h').waitFor();
+    await page.getByLabel('Remind of an open question').fill('30m');
     await page.getByRole('button', { name: 'Save' }).click();
     await row(page, 'night').getByText('22:00-07:00').waitFor();
+    await row(page, 'night').getByText('reminds after 30m').waitFor();
     await row(page, 'night').getByRole('button', { name: 'Remove night' }).click();
     await row(page, 'night').getByRole('button', { name: 'Remove now: night' }).click();
     await row(page, 'night').waitFor({ state: 'detached' });
