@@ -159,15 +159,11 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 		!strings.Contains(stderr, "none, title or full") {
 		t.Errorf("a text that is none: %d %s", code, stderr)
 	}
-	for given, want := range map[string]string{"1ms": "from 1s to 24h", "soon": "from 1s to 24h"} {
-		if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--remind-after", given); code != exitUsage ||
-			!strings.Contains(stderr, "--remind-after: ") || !strings.Contains(stderr, want) {
+	for given, want := range map[string]string{"1ms": "from 1s to 24h", "30m": "add --when ticket"} {
+		if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--when", "failed", "--remind-after",
+			given); code != exitUsage || !strings.Contains(stderr, "--remind-after: ") || !strings.Contains(stderr, want) {
 			t.Errorf("reminders after %s: %d %s", given, code, stderr)
 		}
-	}
-	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--remind-after", "30m", "--when",
-		"failed"); code != exitUsage || !strings.Contains(stderr, "add --when ticket") {
-		t.Errorf("reminders of nothing: %d %s", code, stderr)
 	}
 	ntfy.Fail(alerttest.Refuse)
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitFailed ||
