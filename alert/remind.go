@@ -36,7 +36,7 @@ func reminderOf(a Alert, at time.Time, zone *time.Location) (next Alert, due tim
 	}
 	next = a
 	next.Reminder, next.Again = a.Reminder+1, 2*a.Again
-	next.Delivery, next.Repeated = "", false // whoever told the question: it is open
+	next.Delivery, next.Repeated = "", false // the question is open, also if its thread delivered it
 	return next, due.UTC().Truncate(time.Microsecond), true
 }
 
@@ -51,7 +51,7 @@ func (s *ruleStep) remind(a Alert, at time.Time, key string) {
 // remindAgain sends the reminder that follows a reminder, once for a run.
 func (a *Agent) remindAgain(ctx context.Context, s mailroom.Session, what *Alert) error {
 	run := s.Run()
-	// An attempt that ended with an outage has sent it. A target may be down for a day, with an attempt every few minutes.
+	// An attempt that ended with an outage has sent it: a target may be down for a day.
 	if what.Reminder == 0 || !run.OutageSince.IsZero() {
 		return nil
 	}
@@ -68,7 +68,8 @@ func (a *Agent) remindAgain(ctx context.Context, s mailroom.Session, what *Alert
 		return nil
 	}
 	err = s.Append(ctx, mailroom.Step{Name: "remind", NoProgress: true, Sends: []mailroom.Send{{
-		Name: fmt.Sprint("reminder ", next.Reminder), Thread: run.Thread, Agent: run.Agent, NotBefore: due, Parts: next.Parts(),
+		Name: fmt.Sprint("reminder ", next.Reminder), Thread: run.Thread, Agent: run.Agent, NotBefore: due,
+		Parts: next.Parts(),
 	}}})
 	if mailroom.CodeOf(err) == mailroom.CodeConflict { // an earlier attempt has sent it, when more questions were open
 		return nil

@@ -100,7 +100,8 @@ func (h *reminding) serve(st store.Store) {
 			Rules: []alert.Rule{h.rule}})}
 	}
 	e := engine.New(l.Workers(), b, engine.Options{
-		Local: true, Lease: time.Hour, Renew: 20 * time.Minute, Sweep: 10 * time.Minute, Log: slog.New(slog.DiscardHandler),
+		Local: true, Lease: time.Hour, Renew: 20 * time.Minute, Sweep: 10 * time.Minute,
+		Log: slog.New(slog.DiscardHandler),
 		Agents: map[string]engine.Agent{"worker": {Agent: mailroom.AgentFunc(work)},
 			alert.AgentName("phone"): of("phone", h.phone), alert.AgentName("mail"): of("mail", h.mail)},
 	})
@@ -172,7 +173,8 @@ func TestPeopleAreRemindedOfAQuestionAtGrowingDistances(t *testing.T) {
 		}
 		keys := map[string]bool{}
 		for i, m := range h.phone.messages() {
-			if is := strings.HasPrefix(m.Title, "Reminder: "); is != (i > 0) || m.About == "" || len(m.Buttons) != 2 || m.Repeated {
+			if is := strings.HasPrefix(m.Title, "Reminder: "); is != (i > 0) || m.About == "" || len(m.Buttons) != 2 ||
+				m.Repeated {
 				t.Errorf("message %d: %+v", i, m)
 			}
 			if first := h.phone.messages()[0]; m.About != first.About || m.About != first.Key {
@@ -268,7 +270,8 @@ func TestTriesOfADownTargetSendNoFurtherReminder(t *testing.T) {
 		h.phone.fail(nil)
 		h.pass(2 * time.Hour)
 		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
-			sent, err := r.Entries(store.EntryQuery{Thread: alert.ThreadID("phone"), Kinds: []string{entry.KindSend}, Limit: 1000})
+			sent, err := r.Entries(store.EntryQuery{Thread: alert.ThreadID("phone"), Kinds: []string{entry.KindSend},
+				Limit: 1000})
 			if got := len(h.phone.messages()); len(sent) != len(toldAt)-2 || got != len(toldAt) {
 				t.Errorf("%d sends of %d messages, want one for each reminder but the first", len(sent), got)
 			}

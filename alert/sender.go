@@ -20,7 +20,8 @@ func (o *Options) ended(r store.Reader, what *Alert, threadID string, now time.T
 		return "", nil
 	}
 	_, owner, _ := reserved.AlertPlace(threadID)
-	return ruleEnded(r, o.Rules, askedRule{what.Rule, what.RuleOf, owner, o.Name, what.Reminder > 0}, Allowed{o.Name: o.Tokens}, now)
+	asked := askedRule{what.Rule, what.RuleOf, owner, o.Name, what.Reminder > 0}
+	return ruleEnded(r, o.Rules, asked, Allowed{o.Name: o.Tokens}, now)
 }
 
 // askedRule is a rule for which an alert waits.

@@ -339,7 +339,8 @@ func (h *history) check(sent []Notification, now time.Time) {
 }
 
 // TestEveryEventIsInOneAlert checks, for random histories with restarts, that the counts of the alerts add up
-// to the events, that no key and no question is sent twice, that each alert about questions has one reminder, and that the state stays small. See also
+// to the events, that no key and no question is sent twice, that each alert about questions has
+// one reminder, and that the state stays small. See also
 // history.check.
 func TestEveryEventIsInOneAlert(t *testing.T) {
 	place := berlin(t)

@@ -221,7 +221,8 @@ type pushButton struct {
 // pushPayloadOf returns the payload of a message, of at most [webpush.MaxPayload] bytes. A message that is too
 // long loses the end of its text and then its buttons: a button must not decide what is not shown.
 func pushPayloadOf(m alert.Message) ([]byte, error) {
-	p := pushPayload{Title: m.Title, Body: m.Body, URL: m.URL, Tag: cmp.Or(m.About, m.Key), Urgent: m.Urgent, Repeated: m.Repeated}
+	p := pushPayload{Title: m.Title, Body: m.Body, URL: m.URL, Tag: cmp.Or(m.About, m.Key), Urgent: m.Urgent,
+		Repeated: m.Repeated}
 	for _, b := range m.Buttons {
 		p.Buttons = append(p.Buttons, pushButton(b))
 	}

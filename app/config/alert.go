@@ -108,8 +108,8 @@ func (r *Rule) settings() []setting.Setting {
 		setting.New("digest", "Time of the digest.", clock(&r.Digest)),
 		setting.New("outage", "How long runs of an agent must wait because of an outage before the rule alerts.",
 			setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
-		setting.New("remind_after", `How long after the alert about a question that is still open a reminder follows, such as "30m". `+
-			"Each further one, of five at most, waits twice as long; empty sends none.", remind(&r.Remind)),
+		setting.New("remind_after", `How long after the alert about a question that is still open a reminder follows, `+
+			`such as "30m". `+"Each further one, of five at most, waits twice as long; empty sends none.", remind(&r.Remind)),
 		setting.New("zone", `Time zone of quiet and digest, such as "Europe/Berlin".`, zone(&r.Zone)),
 	}
 }
@@ -164,7 +164,7 @@ func quiet(p *alert.Quiet) setting.Value {
 	}, func(q alert.Quiet) any { return q.String() })
 }
 
-// remind is the value of a setting with the delay of the first reminder; "" is none.
+// remind is the value of a setting with the delay of the first reminder; "" sends none.
 func remind(p *time.Duration) setting.Value {
 	return setting.Of(p, `a duration from 1s to 24h, such as "30m"`, func(v any) (time.Duration, bool) {
 		s, isText := v.(string)

@@ -31,7 +31,7 @@ type wizard struct {
 	// Set by the flags.
 	name, agent string
 	when        []string // kinds of alerts
-	remind      string   // delay of the first reminder of a question; "": none
+	remind      string   // delay of the first reminder of a question; "": no reminder
 	text        string   // how much of it
 	answers     []answer
 
