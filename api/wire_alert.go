@@ -35,7 +35,7 @@ type AlertRule struct {
 	Quiet   string   `json:"quiet,omitempty" doc:"Hours without alerts, such as 22:00-07:00."`
 	Digest  string   `json:"digest,omitempty" doc:"Time of the digest, if when has it. Default: 08:00."`
 	Outage  string   `json:"outage,omitempty" example:"" doc:"How long runs of an agent must wait because of an outage before the rule alerts, if when has it. Default: 5m."`
-	Remind  string   `json:"remind_after,omitempty" example:"" doc:"How long after the alert about a question that is still open people are reminded of it, if when has ticket. Each further reminder, of five at most, waits twice as long. Default: never."`
+	Remind  string   `json:"remind_after,omitempty" example:"" doc:"After how long an open question is told again. Default: never."`
 	Zone    string   `json:"zone,omitempty" doc:"Time zone of quiet and digest. Default: UTC."`
 	Fixed   bool     `json:"fixed,omitempty" doc:"It is in the configuration, and cannot be changed here."`
 }
