@@ -1,5 +1,5 @@
-// A morning: schedules start an agent that asks, the answers come by hand, and the budget of the agent ends. The server
-// is killed between each two steps, and the person comes back to the console.
+// A morning: schedules start an agent that asks, a person is away and is reminded, the answers come by hand, and the
+// budget of the agent ends. The server is killed between each two steps, and the person comes back to the console.
 
 import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -31,6 +31,7 @@ allow = ["127.0.0.1"]
 when = ["ticket"]
 to = ["phone"]
 text = "full"
+remind_after = "2s"
 `;
 
 /** The agent: it asks before it sends a summary, and each of its turns costs 60 cents. */
@@ -138,8 +139,9 @@ describe('a morning', () => {
     for (const name of ['first', 'second']) { // each costs 60 cents of a dollar
       runs.push(await fire(morning, name));
       await morning.alert(/Send the summary/);
-      morning.told = [];
       await morning.crash();
+      await morning.alert(/^Reminder: .*\n.*Send the summary/s); // the person is away
+      morning.told = [];
       const [ticket] = await morning.open();
       await answer(morning, ticket, { decision: 'answer', answer: { text: 'yes' } });
       assert.equal((await morning.until(runs.at(-1))).status, 'completed');
