@@ -42,7 +42,9 @@ func accessMutants() []mutant {
 		{"a session of another name gets alerts", "alert/allow.go", "t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By", "t == nil || !t.Has(auth.PermissionAdmin)", "alert", "^TestASubscriptionIsOfTheAdminWhoMadeIt$"},
 		{"a subscription comes back with the name of its token", "alert/allow.go", " && !s.CreatedAt.Before(t.CreatedAt)\n	}\n	switch", "\n	}\n	switch", "alert", "^TestASubscriptionIsOfTheAdminWhoMadeIt$"},
 		{"a deleted subscriber gets alerts", "alert/allow.go", "		if isGone(t) {", "		if false {", "server", "^TestSubscriptionsOfGoneBrowsersMakeRoomForNewOnes$"},
-		{"a flood of questions is never summed up", "alert/state.go", "	if m.Singles[owner] >= singles {", "	if false {", "alert", "^TestAFloodOfQuestionsIsSummedUp$"},
-		{"an event of yesterday is an alert", "alert/state.go", "r.wants(e) && now.Sub(e.At) < tooOld", "r.wants(e)", "alert", "^TestAnEventOfYesterdayIsNoAlert$"},
+		{"a flood of questions is never summed up", "alert/state.go",
+			"	if m.Singles[owner] >= singles {", "	if false {", "alert", "^TestAFloodOfQuestionsIsSummedUp$"},
+		{"an event of yesterday is an alert", "alert/state.go",
+			"r.wants(e) && now.Sub(e.At) < tooOld", "r.wants(e)", "alert", "^TestAnEventOfYesterdayIsNoAlert$"},
 	}
 }
