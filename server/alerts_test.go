@@ -74,8 +74,8 @@ func TestATokenMakesRulesAboutItsOwnThreads(t *testing.T) {
 	f := start(t, withRules)
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
-	const night = `{"name":"night","when":["ticket","failed"],"to":["phone"],"quiet":"22:00-07:00","zone":"Europe/Berlin",` +
-		`"remind_after":"30m"}`
+	const night = `{"name":"night","when":["ticket","failed"],"to":["phone"],"quiet":"22:00-07:00",` +
+		`"zone":"Europe/Berlin","remind_after":"30m"}`
 	made := mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", night)
 	if made.Name != "night" || made.Text != "title" || made.Digest != "08:00" || made.Quiet != "22:00-07:00" ||
 		made.Remind != "30m0s" {
