@@ -53,8 +53,8 @@ type Thread struct {
 	// Meters are the keys of the meters that count the claim of Worker as a running run, because something bounded
 	// their number when it began. A claim without bounds has none.
 	Meters []string
-	// Gate is the gate of the concurrency key at which the thread waits, see thread.KeyGate, or of which a place is Kept
-	// for it. It is "" while a worker has the thread.
+	// Gate is the gate of a concurrency key, see thread.KeyGate: the thread waits at it, or has a place Kept for it. It
+	// is "" while a worker has the thread.
 	Gate string
 	Kept bool // a place of Gate is free for the thread: it is due for workers
 

@@ -40,8 +40,8 @@ func (r *loweredReader) Count(q store.CountQuery) (store.Counts, error) {
 	return c, err
 }
 
-// TestASumThatItsLogContradictsIsFound looks at a budget of a dollar that was spent, and raised by a dollar, of which
-// half is used.
+// TestASumThatItsLogContradictsIsFound looks at a budget of a dollar that was spent, and raised by a dollar; half of
+// the raise is used.
 func TestASumThatItsLogContradictsIsFound(t *testing.T) {
 	withFixture(t, "1usd", func(h *fixture) {
 		h.submit(150)

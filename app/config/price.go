@@ -129,7 +129,7 @@ func (a *Agent) CheckBudget(name, model string, b mailroom.Amounts, prices *pric
 	case p == nil || p.ReportsCost || b.MicroUSD == 0 || known:
 		return nil
 	case model == "":
-		return fmt.Errorf("cannot bound agent %s in dollars, because %s reports tokens only, and not of which model: set "+
+		return fmt.Errorf("cannot bound agent %s in dollars, because %s reports tokens only, and not its model: set "+
 			"model in [agents.%s], or use tokens, such as 2m tokens", name, p.Name, name)
 	}
 	return fmt.Errorf("cannot bound agent %s in dollars, because the price of the model %q is not known: add [prices.%q] "+

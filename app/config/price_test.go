@@ -66,7 +66,7 @@ func TestABudgetThatAnAgentNeverReachesIsRefusedInTheFile(t *testing.T) {
 	const ofDay = "budget = { day = \"5usd\" }"
 	for _, test := range []struct{ table, want string }{
 		{ofDay, `f.toml:2: agents.codex.budget: cannot bound agent codex in dollars`},
-		{ofDay, `not of which model: set model in [agents.codex], or use tokens`},
+		{ofDay, `not its model: set model in [agents.codex], or use tokens`},
 		{"model = \"newer\"\n" + ofDay, `the price of the model "newer" is not known: add [prices."newer"]`},
 		{"model = \"newer\"\nbudget = { month = \"5usd, 1turn\" }", `the price of the model "newer" is not known`},
 		{"kind = \"exec\"\ncommand = [\"cat\"]\nbudget = { day = \"1 turn\" }", "a command that reports no usage"},

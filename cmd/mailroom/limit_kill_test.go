@@ -121,7 +121,8 @@ func TestThreeServersKeepTheirLimitsThroughKills(t *testing.T) {
 	h.must(s.Close())
 	t.Logf("%d kills, %d looks: at most %d runs of a key and %d in all", kills, seen.looks, seen.key, seen.most)
 	if seen.key > keyLimit || seen.most > most {
-		t.Errorf("%d runs of one key, of which %d may run, and %d in all, of %d", seen.key, keyLimit, seen.most, most)
+		t.Errorf("%d runs of one key ran at once, and %d in all; the limits are %d and %d", seen.key, seen.most,
+			keyLimit, most)
 	}
 	if seen.key < keyLimit || seen.most < most || kills < 3 {
 		t.Errorf("the limits were not reached: %d runs of a key, %d in all, %d kills", seen.key, seen.most, kills)

@@ -12,7 +12,11 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), coreMutants(), accessMutants(), flowMutants(), programMutants(), postgresMutants(), chatMutants(), placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(), turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(), poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants()), []mutant{
+	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(),
+		coreMutants(), accessMutants(), flowMutants(), programMutants(), postgresMutants(), chatMutants(),
+		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
+		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),
+		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants()), []mutant{
 		{"a restart waits for the leases of the previous process", "app/node/prepare.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
