@@ -8,6 +8,10 @@ type step struct {
 	after []string // steps that must end before, whether they pass or not
 	tests bool     // the step writes the output of go test -json
 	list  string   // the packages that it tests, a pattern of go list; "" if their number is not worth a second
+
+	// reads reports whether the step reads a file of the tree. The step is not run again while nothing that it reads
+	// has changed since it passed. Without reads it always runs.
+	reads func(file string) bool
 }
 
 // steps returns the steps of make test.
@@ -17,16 +21,21 @@ type step struct {
 // compile everything for the race detector, wait for the build, which compiles everything without it. The tests in
 // the browser need the programs of the build only, and spend half of their time waiting. The checks read what the
 // tests compiled.
+//
+// Go itself does not repeat tests and builds of unchanged packages. The other steps that take long have a stamp.
 func steps() []step {
 	return []step{
 		{name: "format", args: target("format")},
 		{name: "npm", args: target("npm")},
 		{name: "build", args: target("build", "fakes")},
-		{name: "web", args: target("web"), needs: []string{"npm", "build"}},
-		{name: "js", args: target("js"), needs: []string{"npm", "build"}},
+		{name: "web", args: target("web"), needs: []string{"npm", "build"}, reads: withoutGo},
+		{name: "js", args: target("js"), needs: []string{"npm", "build"}, reads: withoutGo},
 		{name: "tests", args: target("racing", "JSON=-json"), after: []string{"build"}, tests: true, list: "./..."},
-		{name: "modules", args: target("modules", "JSON=-json"), after: []string{"build", "js"}, tests: true},
-		{name: "lint", args: target("vet", "staticcheck"), after: []string{"tests"}},
+		{
+			name: "modules", args: target("modules", "JSON=-json"), after: []string{"build", "js"}, tests: true,
+			reads: everyFile,
+		},
+		{name: "lint", args: target("vet", "staticcheck"), after: []string{"tests"}, reads: everyFile},
 	}
 }
 

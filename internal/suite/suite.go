@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -19,8 +22,12 @@ const (
 	stateRunning
 	statePassed
 	stateFailed
-	stateNotRun // a step that it needs failed, or the suite was interrupted
+	stateNotRun    // a step that it needs failed, or the suite was interrupted
+	stateUnchanged // it passed before, and nothing that it reads has changed since
 )
+
+// good reports whether the step passed, now or before.
+func (s state) good() bool { return s == statePassed || s == stateUnchanged }
 
 // track is a step with its state and result.
 type track struct {
@@ -40,6 +47,7 @@ type track struct {
 
 // suite is one execution of all steps.
 type suite struct {
+	tree   string // its folder
 	screen *screen
 	tracks []*track
 
@@ -49,7 +57,7 @@ type suite struct {
 // newSuite returns a suite. It checks that each step is listed after the steps that it waits for, so that no step
 // waits forever.
 func newSuite(steps []step, screen *screen) (*suite, error) {
-	s := &suite{screen: screen}
+	s := &suite{tree: ".", screen: screen}
 	for _, st := range steps {
 		for _, other := range append(append([]string{}, st.needs...), st.after...) {
 			if s.track(other) == nil {
@@ -106,7 +114,7 @@ func (s *suite) run(ctx context.Context, every time.Duration) (ok bool) {
 	close(over)
 	reporter.Wait()
 	for _, t := range s.tracks {
-		if t.state != statePassed {
+		if !t.state.good() {
 			return false
 		}
 	}
@@ -126,8 +134,16 @@ func (s *suite) runStep(ctx context.Context, t *track) {
 	s.mu.Lock()
 	t.state, t.began = stateRunning, time.Now()
 	s.mu.Unlock()
+	reads, since := s.compare(ctx, t)
+	if since != "" {
+		s.end(t, stateUnchanged, since)
+		return
+	}
 	s.screen.say("%s begins", t.name)
 	err := s.execute(ctx, t)
+	if err == nil && reads != nil {
+		s.record(ctx, t, reads)
+	}
 	switch {
 	case ctx.Err() != nil:
 		s.end(t, stateFailed, "interrupted")
@@ -135,6 +151,51 @@ func (s *suite) runStep(ctx context.Context, t *track) {
 		s.end(t, stateFailed, err.Error())
 	default:
 		s.end(t, statePassed, "")
+	}
+}
+
+// compare returns the stamp of t, and when t passed with the same stamp; "" if it must run. Then it forgets the last
+// pass, so that a step that fails is run again even if what it reads is changed back. Without a stamp, t always runs.
+func (s *suite) compare(ctx context.Context, t *track) (now stamp, since string) {
+	if t.reads == nil {
+		return nil, ""
+	}
+	now, err := takeStamp(ctx, s.tree, t.step)
+	if err != nil {
+		s.screen.say("%s always runs here: %v", t.name, err)
+		return nil, ""
+	}
+	file := stampFile(s.tree, t.name)
+	then, when, err := readStamp(file)
+	changed := now.difference(then)
+	switch {
+	case err != nil:
+		s.screen.say("%s runs again: %v", t.name, err)
+	case then != nil && changed == "":
+		return now, when
+	case then != nil:
+		s.screen.say("%s runs again: %s has changed since it passed", t.name, changed)
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.screen.say("%s always runs here: %v", t.name, err)
+		return nil, ""
+	}
+	return now, ""
+}
+
+// record keeps the stamp of t, which has passed, unless something that it reads has changed in its time.
+func (s *suite) record(ctx context.Context, t *track, began stamp) {
+	now, err := takeStamp(ctx, s.tree, t.step)
+	if err == nil {
+		if changed := now.difference(began); changed != "" {
+			err = fmt.Errorf("%s changed while it ran", changed)
+		}
+	}
+	if err == nil {
+		err = now.write(stampFile(s.tree, t.name))
+	}
+	if err != nil {
+		s.screen.say("%s will run again: %v", t.name, err)
 	}
 }
 
@@ -146,7 +207,7 @@ func (s *suite) obstacle(ctx context.Context, t *track) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range t.needs {
-		if s.track(name).state != statePassed {
+		if !s.track(name).state.good() {
 			return name + " did not pass"
 		}
 	}
@@ -219,6 +280,8 @@ func (s *suite) end(t *track, to state, why string) {
 		s.screen.say("%s passed in %s", t.name, clock(took))
 	case stateFailed:
 		s.screen.say("%s FAILED after %s: %s", t.name, clock(took), why)
+	case stateUnchanged:
+		s.screen.say("%s is not run again: nothing that it reads has changed since it passed at %s", t.name, why)
 	default:
 		s.screen.say("%s does not run: %s", t.name, why)
 	}

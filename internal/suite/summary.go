@@ -46,7 +46,7 @@ func (s *suite) summarize() {
 	for _, t := range s.tracks {
 		p, f := t.count()
 		passed, failed = passed+p, failed+f
-		if t.state != statePassed {
+		if !t.state.good() {
 			bad = append(bad, t.name)
 		}
 		failures = append(failures, t.failures()...)
@@ -81,6 +81,8 @@ func (t *track) result() string {
 	switch t.state {
 	case statePassed:
 		return "ok"
+	case stateUnchanged:
+		return "unchanged since it passed at " + t.why
 	case stateNotRun:
 		return "not run: " + t.why
 	default:
