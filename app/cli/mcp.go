@@ -22,7 +22,7 @@ import (
 
 func mcpCommand(con *command.Console) *cobra.Command {
 	var thread string
-	var ownToken bool
+	var ownToken, silent bool
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve an agent's inbox as MCP tools",
@@ -35,7 +35,11 @@ created at the first use.
 
 It needs a running server, found in the same way as by the other commands. While the
 server is unreachable, the tools return an error. The server offers the same tools
-at /mcp.`,
+at /mcp.
+
+While messages wait, the command tells the session that has started it, claude or codex, so
+that an idle session begins a turn: it says how many wait, and again, less and less often,
+until one is removed. It does not in a run of Mailroom, and not with --silent.`,
 		Example: `  codex mcp add mailroom -- mailroom mcp --thread inbox-of-codex
   claude mcp add mailroom -- mailroom mcp --thread inbox-of-claude`,
 		Args: cobra.NoArgs,
@@ -43,19 +47,21 @@ at /mcp.`,
 	cmd.Flags().StringVar(&thread, "thread", "",
 		fmt.Sprintf("thread that is the inbox (default $MAILROOM_INBOX or %s)", mcp.DefaultThread))
 	cmd.Flags().BoolVar(&ownToken, "own-token", false, "never use the token of the data folder or of the current context")
+	cmd.Flags().BoolVar(&silent, "silent", false, "do not tell the session when messages wait")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		id, err := check.ThreadID(cmp.Or(thread, con.Env("MAILROOM_INBOX"), mcp.DefaultThread))
 		if err != nil {
 			return command.Errorf(command.ExitUsage, "", "--thread: %w", err)
 		}
-		return serveMCP(cmd.Context(), con, id, ownToken)
+		return serveMCP(cmd.Context(), con, id, ownToken, !silent && con.Env("MAILROOM_THREAD") == "")
 	}
 	return cmd
 }
 
 // serveMCP serves the tools until standard input ends or ctx is done. With ownToken their calls fail where only a token
-// of the user is known: of the data folder, or of the current context.
-func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken bool) error {
+// of the user is known: of the data folder, or of the current context. With ring it rings the session that has started
+// it.
+func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken, ring bool) error {
 	own := *con // the dialer changes it
 	if !ownToken {
 		if err := endpoint.Fix(&own); err != nil {
@@ -63,10 +69,17 @@ func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken
 		}
 	}
 	o := clientDialer{con: &own, ownToken: ownToken}
-	s := mcp.New(mcp.Options{
+	log := slog.New(slog.NewTextHandler(con.Stderr, nil))
+	options := mcp.Options{
 		Thread: thread, Own: con.Env("MAILROOM_THREAD"), Version: version.Read().Version, Dial: o.dial,
-		RetryUnavailable: true, Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
-	})
+		RetryUnavailable: true, Log: log,
+	}
+	if ring {
+		call, stop := startRinging(ctx, con, &o, thread, log)
+		defer stop()
+		options.Call = call
+	}
+	s := mcp.New(options)
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
@@ -107,6 +120,13 @@ func (o *clientDialer) dial() (*client.Client, error) {
 		o.found, o.client = d, d.Client()
 	}
 	return o.client, nil
+}
+
+// address returns the address of the server that the last call of dial found.
+func (o *clientDialer) address() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.found.URL
 }
 
 // nopCloser is a writer whose Close does nothing.

@@ -124,11 +124,7 @@ func (b *box) follow(ctx context.Context, after int64, run string, found func(*m
 func (b *box) waitForChange(ctx context.Context, after int64) (seq int64, err error) {
 	err = b.follow(ctx, after, "", func(e *mailroom.Entry) bool {
 		seq = e.Seq
-		switch e.Kind {
-		case entry.KindTicketOpened, entry.KindTicketDecided, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
-			return true
-		}
-		return false
+		return movesHead(e.Kind)
 	})
 	return seq, err
 }

@@ -51,6 +51,8 @@ type Options struct {
 	RetryUnavailable bool
 	// Schemas caches the schemas of the tools, for a caller that creates many servers.
 	Schemas *sdk.SchemaCache
+	// Call, if not nil, gets the metadata of each call of a tool before the call is made.
+	Call func(meta map[string]any)
 	// Log receives the stack of a call that panicked. If it is nil, slog's default logger does.
 	Log *slog.Logger
 }
@@ -83,7 +85,10 @@ type tools struct{ Options }
 // add registers a tool with a JSON result. An error of f is returned as plain text with its code.
 func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool,
 	f func(ctx context.Context, c *client.Client, in In) (Out, error)) {
-	sdk.AddTool(s, about, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(s, about, func(ctx context.Context, q *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
+		if t.Call != nil {
+			t.Call(q.Params.Meta)
+		}
 		c, err := t.Dial()
 		if err != nil {
 			return nil, nil, &refusal{mailroom.CodeUnavailable, err.Error()}

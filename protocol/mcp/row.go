@@ -184,22 +184,9 @@ func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 	if _, err := b.open(ctx); err != nil {
 		return out, err
 	}
-	k, err := b.head(ctx)
+	runs, k, err := b.waiting(ctx)
 	if err != nil {
 		return out, err
-	}
-	waiting, err := b.queue(ctx)
-	if err != nil {
-		return out, err
-	}
-	runs := make([]string, 0, len(waiting)+1)
-	if k != nil {
-		runs = append(runs, k.Run)
-	}
-	for _, r := range waiting {
-		if k == nil || r.ID != k.Run {
-			runs = append(runs, r.ID)
-		}
 	}
 	out.Total = len(runs)
 	size := 0

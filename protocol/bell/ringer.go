@@ -1,0 +1,110 @@
+package bell
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"mailroom/internal/recovery"
+)
+
+// inbox is what a [Ringer] asks about an inbox, such as the Inbox of package mcp.
+type inbox interface {
+	// Follow calls changed with the run of the message at the head, or "": now, and after each change until ctx ends.
+	Follow(ctx context.Context, changed func(head string)) error
+	// Waiting returns how many messages wait.
+	Waiting(ctx context.Context) (int, error)
+}
+
+// Ringer rings a bell while mail waits in an inbox.
+type Ringer struct {
+	Name  string // of the inbox, for notices
+	Inbox inbox
+	Bell  Bell
+	// Note, if not nil, is called with each new state and the error of the last try, by the goroutine of Run.
+	Note func(s State, err error)
+	Log  *slog.Logger // nil: slog's default logger
+}
+
+// ringTimeout bounds one ring, with the question how many messages wait.
+const ringTimeout = 15 * time.Second
+
+// Run rings until ctx ends, until the inbox cannot be followed, or until the session is gone ([ErrGone]).
+func (r *Ringer) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	heads, ended := make(chan string), make(chan error, 1)
+	go func() {
+		defer recovery.Handle(r.Log, "following an inbox", func(p *recovery.Panic) { ended <- p })
+		ended <- r.Inbox.Follow(ctx, func(head string) {
+			select {
+			case heads <- head:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	err := r.loop(ctx, heads, ended)
+	cancel(err)
+	return err
+}
+
+// loop owns the state.
+func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan error) error {
+	var s State
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Stop()
+		if !s.Due.IsZero() {
+			timer.Reset(time.Until(s.Due))
+		}
+		var err error
+		select {
+		case <-ctx.Done():
+			<-ended
+			return context.Cause(ctx)
+		case err := <-ended:
+			return err
+		case head := <-heads:
+			s = s.Changed(head, time.Now())
+		case <-timer.C:
+			if s.Due.IsZero() { // the first tick of a timer without a time
+				continue
+			}
+			if err = r.ring(ctx); err == errNone {
+				s.Due, err = time.Now().Add(lookAgain), nil
+				continue
+			}
+			s = s.Tried(err, r.Bell.Policy(), time.Now(), rand.Float64())
+		}
+		if r.Note != nil {
+			r.Note(s, err)
+		}
+		if s.Gone {
+			return err
+		}
+	}
+}
+
+// errNone means that no message waits at this moment.
+var errNone = errors.New("no message waits")
+
+// lookAgain is the pause before the next look at an inbox without a message: a reader is writing an answer, or the
+// change of the head is on its way.
+const lookAgain = time.Second
+
+// ring rings once. It returns errNone if no message waits.
+func (r *Ringer) ring(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ringTimeout)
+	defer cancel()
+	n, err := r.Inbox.Waiting(ctx)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return errNone
+	}
+	return r.Bell.Ring(ctx, notice(r.Name, n))
+}
