@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	case "stub":
 		runStub()
 		return
+	case "acp":
+		runACPStub()
+		return
 	case "worker":
 		worker()
 		return

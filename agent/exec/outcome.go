@@ -71,6 +71,7 @@ type checkpoint struct {
 
 	// The fields below are for a program with sessions.
 	Session string   `json:"session,omitempty"` // session that received the input
+	Prompt  string   `json:"prompt,omitempty"`  // mark of the last prompt, see program.Prompt
 	Steered []string `json:"steered,omitempty"` // messages that were sent beside the input
 	// SteeredFiles are the URIs in Steered that each server replaces by paths on its machine.
 	SteeredFiles []string   `json:"steered_files,omitempty"`
@@ -228,7 +229,7 @@ func (e ending) exited() Exited {
 func (e ending) stopReason() string {
 	for _, known := range []error{
 		proc.ErrStart, proc.ErrIdle, proc.ErrBusy, proc.ErrTotal, proc.ErrOutput,
-		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline, errLingered, errSessionGone,
+		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline, errLingered, errSessionGone, errLongLine,
 	} {
 		if errors.Is(e.why, known) {
 			return known.Error()

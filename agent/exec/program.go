@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -123,6 +124,7 @@ type programAgent struct {
 var (
 	errSessionGone = errors.New("the session does not exist")
 	errLingered    = errors.New("it kept running after the end of its turn")
+	errLongLine    = errors.New("it wrote a line that is too long")
 )
 
 func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) {
@@ -268,7 +270,8 @@ func (t *attempt) replaceSession(ctx context.Context, old plan, why string) (pla
 }
 
 // prompt returns the prompt for a plan, and records what the session will know.
-func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
+func (t *attempt) prompt(ctx context.Context, p plan) (program.Prompt, error) {
+	var none program.Prompt
 	var news []string
 	for i, d := range t.saved.Decided {
 		if !d.Delivered || !p.resume { // a new session does not know decisions
@@ -280,7 +283,7 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	if t.agent.profile.Stdin != nil {
 		var err error
 		if fresh, err = t.session.Steered(ctx); err != nil {
-			return "", err
+			return none, err
 		}
 		t.addSteered(fresh)
 	}
@@ -294,13 +297,25 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	}
 	steered, err := t.files.texts(ctx, steered, t.saved.SteeredFiles)
 	if err != nil {
-		return "", err
+		return none, err
 	}
 	if note := t.saved.Trials.cutNote(); note != "" {
 		steered = append(steered, note)
 		t.saved.Trials.Call = ""
 	}
-	return requestText(p, promptText(t.input), t.inputGiven, news, steered), nil
+	input := promptText(t.input)
+	prompt := program.Prompt{Text: requestText(p, input, t.inputGiven, news, steered)}
+	if t.agent.profile.Connect == nil {
+		return prompt, nil
+	}
+	prompt.Run = t.run.ID + "."
+	prompt.Mark = fmt.Sprintf("%s%d.%d", prompt.Run, t.run.Attempt, t.starts+1)
+	if t.inputGiven && p.resume && len(news) == 0 {
+		prompt.Again = &program.Again{Last: t.saved.Prompt, Interrupted: prompt.Text,
+			Absent: perhapsDone + "\n\n" + requestText(p, input, false, nil, steered)}
+	}
+	t.saved.Prompt = prompt.Mark
+	return prompt, nil
 }
 
 // addSteered records messages that arrived in addition to the input, so that a later attempt sends them again.
@@ -326,17 +341,26 @@ func totalLen(texts []string) (n int) {
 	return n
 }
 
-// start starts the program. It commits the start before the program gets its input.
-func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
-	turn := t.agent.turn
+// programTurn returns what the arguments of the program depend on.
+func (t *attempt) programTurn(p plan) (turn program.Turn, err error) {
+	turn = t.agent.turn
 	turn.Session, turn.Resume, turn.Model = p.session, p.resume, cmp.Or(t.model, turn.Model)
+	if turn.Dir, err = filepath.Abs(t.agent.options.Dir); err != nil {
+		return turn, fmt.Errorf("find the working directory: %w", err)
+	}
+	return turn, nil
+}
+
+// start starts the program. It commits the start before the program gets its input. farewell asks the program to end
+// before it gets a signal; see [proc.Spec].
+func (t *attempt) start(ctx context.Context, p plan, turn program.Turn, farewell func() bool) (*proc.Child, error) {
 	shown, err := t.visibleFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
 	spec := t.agent.spec(t.run, t.env, t.secrets, shown)
 	spec.Command = append(slices.Clone(spec.Command), t.agent.profile.Args(turn)...)
-	spec.Limits.StdoutOnly = true
+	spec.Limits.StdoutOnly, spec.Farewell = true, farewell
 	spec.Limits.Working, spec.Limits.Busy = t.working, t.agent.callTimeout
 	spec.Urgent = func(why error) bool { return isLeaseLost(why) || errors.Is(why, errSessionGone) }
 	child, err := proc.Start(spec)
@@ -410,8 +434,10 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 		}
 	}
 	// If the program refused the turn before the model answered, the turn has not begun. The next turn gets the same
-	// message without a note that it was interrupted.
-	t.saved.NotBegun = !t.inputGiven && !l.worked && l.ending.why == nil
+	// message without a note that it was interrupted. A program that died instead of refusing it may have begun, and
+	// what it remembers of the prompt says so; see program.Prompt.
+	refused := l.end != nil || t.agent.profile.Connect == nil
+	t.saved.NotBegun = !t.inputGiven && !l.worked && l.ending.why == nil && refused
 	verdict := t.verdict(l)
 	l.ending.fault = string(l.verdict.Fault)
 	if more.Checkpoint, err = encode("checkpoint", t.saved); err != nil {
@@ -470,6 +496,9 @@ func (t *attempt) verdict(l *runningTurn) error {
 	case errors.Is(e.why, proc.ErrBusy):
 		return fail(mailroom.ClassTransient, fmt.Errorf("%s was stopped: its call of %s wrote nothing for %v (call_timeout)",
 			t.agent.name, t.saved.Trials.Call, e.limits.call))
+	case errors.Is(e.why, errLongLine):
+		return fail(mailroom.ClassPermanent, fmt.Errorf("%s wrote a line of more than %d bytes, which may be the answer "+
+			"that the turn waits for", t.agent.name, l.dialogue.MaxLine))
 	case e.why != nil && !errors.Is(e.why, errLingered) && !errors.Is(e.why, errSessionGone):
 		return t.agent.verdict(e)
 	case v.Gone: // the program does not know the new session either

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"mailroom"
@@ -108,6 +109,9 @@ type plan struct {
 	history history
 }
 
+// perhapsDone begins a prompt that a session may have got before, although it does not show it.
+const perhapsDone = "If you already worked on the following request, check what is done, and do only the rest."
+
 // continued begins the transcript for a session that has not seen it.
 const continued = "This conversation continued without you."
 
@@ -140,11 +144,13 @@ type question struct {
 	Tool      string          `json:"tool"`
 	Prompt    string          `json:"prompt"`
 	Arguments json.RawMessage `json:"arguments"`
+	// Choices are the ways in which the call can be permitted, if there is more than one.
+	Choices []string `json:"choices,omitempty"`
 }
 
 func (q question) ticketAsk() mailroom.Ask {
 	return mailroom.Ask{Name: q.Name, Kind: mailroom.TicketApproval, Prompt: q.Prompt, Action: q.Tool,
-		Arguments: q.Arguments}
+		Arguments: q.Arguments, Answers: len(q.Choices) > 0}
 }
 
 // decision is the answer to a question. Delivered is set if the program has got the answer.
@@ -152,6 +158,7 @@ type decision struct {
 	Name      string `json:"name"`
 	Tool      string `json:"tool"`
 	Allowed   bool   `json:"allowed,omitempty"`
+	Choice    string `json:"choice,omitempty"` // one of question.Choices
 	Why       string `json:"why,omitempty"`
 	Delivered bool   `json:"told,omitempty"`
 }
@@ -166,10 +173,16 @@ func (d decision) line() string {
 
 // decisionOf reads the decision on a question from its ticket.
 func decisionOf(q question, t mailroom.Ticket) decision {
-	d := decision{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided &&
-		t.Decision == mailroom.VerdictApprove}
+	approved := t.State == mailroom.TicketDecided && t.Decision == mailroom.VerdictApprove
+	d := decision{Name: q.Name, Tool: q.Tool, Allowed: approved && len(q.Choices) == 0}
+	if t.State == mailroom.TicketDecided && t.Decision == mailroom.VerdictAnswer &&
+		json.Unmarshal(t.Answer, &d.Choice) == nil {
+		d.Allowed = slices.Contains(q.Choices, d.Choice)
+	}
 	switch {
 	case d.Allowed:
+	case len(q.Choices) > 0 && (approved || t.Decision == mailroom.VerdictAnswer):
+		d.Why = "no person chose one of the ways in which it can be allowed"
 	case t.State == mailroom.TicketExpired:
 		d.Why = "the approval expired"
 	case t.Reason != "":
@@ -201,9 +214,17 @@ func questionOf(name string, q program.Question, f *program.Fold) question {
 	if about := []rune(q.About); len(about) > 0 {
 		prompt += ": " + string(about[:min(len(about), maxReason)])
 	}
+	var choices []string
+	for _, c := range q.Choices {
+		choices = append(choices, f.Sanitize(c))
+	}
+	if len(choices) > 0 {
+		prompt += ". It can be allowed in several ways: answer with one of these words as a JSON string, or deny: " +
+			strings.Join(choices, " | ")
+	}
 	return question{
-		Name: "use." + digest.ID(q.Tool, canonicalJSON(q.Arguments)), Tool: tool, Prompt: f.Sanitize(prompt),
-		Arguments: shown,
+		Name: "use." + digest.ID(append([]string{q.Tool, canonicalJSON(q.Arguments)}, q.Choices...)...), Tool: tool,
+		Prompt: f.Sanitize(prompt), Arguments: shown, Choices: choices,
 	}
 }
 

@@ -24,10 +24,11 @@ const (
 // runningTurn is a program that works on one turn.
 type runningTurn struct {
 	// Never changed after the start.
-	t      *attempt
-	plan   plan
-	input  *proc.Input
-	cancel context.CancelCauseFunc
+	t        *attempt
+	plan     plan
+	dialogue program.Dialogue
+	input    *proc.Input
+	cancel   context.CancelCauseFunc
 
 	// Owned by the goroutine that reads the program's output.
 	lines        program.Lines
@@ -55,20 +56,26 @@ type runningTurn struct {
 
 // runTurn runs the program for one turn and waits for its end.
 func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
-	text, err := t.prompt(ctx, p)
+	prompt, err := t.prompt(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	child, err := t.start(ctx, p)
+	turn, err := t.programTurn(p)
+	if err != nil {
+		return nil, err
+	}
+	dialogue := t.agent.profile.Dialogue(turn, prompt)
+	input := proc.NewInput(dialogue.Begin)
+	child, err := t.start(ctx, p, turn, farewell(dialogue, input))
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	profile := t.agent.profile
 	hide := func(s string) string { return redactText(s, t.secrets) }
 	l := &runningTurn{
-		t: t, plan: p, input: proc.NewInput(profile.Prompt(text)), cancel: cancel, open: profile.Stdin != nil,
+		t: t, plan: p, dialogue: dialogue, input: input, cancel: cancel, lines: program.Lines{Max: dialogue.MaxLine},
+		open:        dialogue.Stdin != nil && dialogue.Stdin.Steer != nil,
 		fold:        program.Fold{Prefix: fmt.Sprintf("%d.%d.", t.run.Attempt, t.starts), Redact: hide},
 		lingerTimer: time.AfterFunc(time.Hour, func() { cancel(errLingered) }),
 	}
@@ -82,7 +89,7 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 			defer recovery.Handle(nil, "steering of a program", func(p *recovery.Panic) { cancel(p) })
 			l.pollSteered(over)
 		})
-	} else {
+	} else if dialogue.Stdin == nil {
 		l.input.Close()
 	}
 	exit, why := child.RunWithInput(ctx, l.input, l.onOutput)
@@ -103,9 +110,24 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 	return l, nil
 }
 
+// farewell returns what asks the program to end its turn before it gets a signal, or nil if only signals can stop it.
+func farewell(d program.Dialogue, input *proc.Input) func() bool {
+	if d.Stop == nil {
+		return nil
+	}
+	return func() bool {
+		text := d.Stop()
+		input.Write(text)
+		return text != ""
+	}
+}
+
 // onOutput handles a chunk of the program's output.
 func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 	lines := l.lines.Add(piece)
+	if l.lines.Skipped > 0 && l.dialogue.MaxLine > 0 {
+		return errLongLine
+	}
 	alive := len(lines) == 0 // part of a line
 	for _, line := range lines {
 		switch err := l.onLine(ctx, line); {
@@ -130,7 +152,7 @@ func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 	if len(strings.TrimSpace(string(line))) == 0 {
 		return proc.ErrNoActivity
 	}
-	events, err := l.t.agent.profile.Decode(line)
+	events, err := l.dialogue.Decode(line)
 	if err != nil {
 		l.garbage++
 		return proc.ErrNoActivity
@@ -148,7 +170,7 @@ func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 }
 
 func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
-	stdin := l.t.agent.profile.Stdin
+	stdin := l.dialogue.Stdin
 	l.worked = l.worked || program.Works(event)
 	l.calls.apply(event)
 	switch f := event.(type) {
@@ -162,6 +184,9 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 		if stdin != nil {
 			l.input.Write(stdin.Refuse(f))
 		}
+		return nil
+	case program.Send:
+		l.input.Write(f.Text)
 		return nil
 	case program.MessageStarted, program.Text, program.Passage, program.ToolStarted:
 		l.resumeTurn()
@@ -265,7 +290,7 @@ func (l *runningTurn) resumeTurn() {
 // as long as the answer takes, and continues in the same session. The rejected alternative is a process that waits
 // for the answer: it would hold a slot for days, and a restart would lose the question.
 func (l *runningTurn) onQuestion(q program.Question) {
-	stdin := l.t.agent.profile.Stdin
+	stdin := l.dialogue.Stdin
 	if stdin == nil {
 		return
 	}
@@ -277,6 +302,7 @@ func (l *runningTurn) onQuestion(q program.Question) {
 			continue
 		}
 		if d.Allowed {
+			q.Choice = d.Choice
 			l.input.Write(stdin.Allow(q))
 		} else {
 			l.input.Write(stdin.Deny(q, d.Why))
@@ -288,6 +314,9 @@ func (l *runningTurn) onQuestion(q program.Question) {
 	}
 	l.open, l.parkedCall = false, q.Call
 	l.input.Write(stdin.Ask(q))
+	if l.dialogue.Stop != nil { // it was asked to end its turn
+		l.lingerTimer.Reset(l.t.agent.lingerTimeout)
+	}
 }
 
 // pollSteered passes steered messages to the program until ctx ends.
@@ -329,7 +358,7 @@ func (l *runningTurn) sendSteered(ctx context.Context) error {
 	if err := l.t.append(ctx, mailroom.Step{NoProgress: true}); err != nil {
 		return err
 	}
-	l.input.Write(l.t.agent.profile.Stdin.Steer(texts[0]))
+	l.input.Write(l.dialogue.Stdin.Steer(texts[0]))
 	return nil
 }
 

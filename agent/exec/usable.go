@@ -86,7 +86,20 @@ const (
 	maxVersion     = 80 // characters
 )
 
-// Version returns the first line of the output of the program's version command.
+// errAnswered stops a program that has said its version, and waits for more input.
+var errAnswered = errors.New("the program has said its version")
+
+// versionArgs returns the arguments with which a program says its version. A program that is asked by input gets the
+// arguments of a turn.
+func versionArgs(p *program.Profile) []string {
+	if p.Hello != "" {
+		return p.Args(program.Turn{})
+	}
+	return p.Version
+}
+
+// Version returns the first line of the output of the program's version command, or what the program says about
+// itself when a connection begins.
 func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	if o.EnvAllow == nil {
 		o.EnvAllow = EnvAllow(o.Profile)
@@ -96,19 +109,36 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	if o.Mark != "" {
 		env = append(env, envMark+"="+o.Mark)
 	}
+	hello := proc.NewInput(o.Profile.Hello)
+	if o.Profile.Hello == "" {
+		hello.Close()
+	}
 	child, err := proc.Start(proc.Spec{
-		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, o.Profile.Version...), Env: env, Dir: o.Dir,
+		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, versionArgs(o.Profile)...), Env: env, Dir: o.Dir,
 		Isolation: o.Isolation,
 		Limits:    proc.Limits{Total: versionTimeout, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
 	})
 	if err != nil {
 		return "", errors.New("the program failed to start")
 	}
-	var output strings.Builder
-	exit, why := child.Run(ctx, "", func(_ context.Context, piece []byte) error {
+	var output, answer strings.Builder
+	var lines program.Lines
+	exit, why := child.RunWithInput(ctx, hello, func(_ context.Context, piece []byte) error {
 		output.Write(piece)
+		if o.Profile.HelloAnswer == nil {
+			return nil
+		}
+		for _, line := range lines.Add(piece) {
+			if text, ok := o.Profile.HelloAnswer(line); ok {
+				answer.WriteString(text)
+				return errAnswered
+			}
+		}
 		return nil
 	})
+	if errors.Is(why, errAnswered) {
+		why, exit.Code, output = nil, 0, answer
+	}
 	line, _, _ := strings.Cut(strings.TrimSpace(output.String()), "\n")
 	line = strings.TrimSpace(strings.ToValidUTF8(line, ""))
 	switch {

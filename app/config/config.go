@@ -108,8 +108,11 @@ type Agent struct {
 	// For agents of kinds echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
 
-	// For agents of kind exec.
+	// For agents of kinds exec and acp.
 	Command []string // argument vector; no shell
+
+	// For agents of kind acp.
+	Mode string // mode of the agent that each session gets; "": one in which it asks
 
 	// For agents that run a program with a profile.
 	Program     string   // path, or name in PATH
@@ -198,7 +201,7 @@ func newAgent(kind string) *Agent {
 		a.EnvAllow, a.Options = exec.DefaultEnvAllow(), []string{exec.AnyOption}
 		a.PermanentExits, a.UnavailableExits = exec.DefaultPermanentExits(), exec.DefaultUnavailableExits()
 	}
-	if p := program.Find(kind); p != nil {
+	if p := a.Profile(); p != nil {
 		a.Program, a.Permissions, a.EnvAllow = p.Program, string(p.Modes[0]), exec.EnvAllow(p)
 		a.StartTimeout, a.IdleTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout
 		a.CallTimeout = exec.DefaultCallTimeout
@@ -210,13 +213,32 @@ func newAgent(kind string) *Agent {
 }
 
 // IsProgram reports whether the agent starts a program of the system.
-func (a *Agent) IsProgram() bool { return a.Kind == KindExec || program.Find(a.Kind) != nil }
+func (a *Agent) IsProgram() bool { return a.Kind == KindExec || a.Profile() != nil }
+
+// Profile returns how the agent's program is run, or nil if the agent is no program with a profile.
+func (a *Agent) Profile() *program.Profile {
+	if a.Kind == program.KindACP {
+		return program.NewACP(a.Command, a.Mode)
+	}
+	return program.Find(a.Kind)
+}
 
 // ProgramAgent returns the default settings of an agent for a program that was found but
 // is not configured.
 func (c *Config) ProgramAgent(p *program.Profile) *Agent {
-	a := newAgent(p.Name)
-	a.Limit, a.Deadline, a.Isolation, a.Retry = c.limitOf(a), c.deadlineOf(p.Name), c.Isolation, c.Retry
+	return c.found(newAgent(p.Name))
+}
+
+// ACPAgent returns the default settings of an agent of kind acp whose command was found but is not configured.
+func (c *Config) ACPAgent(command []string) *Agent {
+	a := newAgent(program.KindACP)
+	a.Command = command
+	a.EnvAllow = exec.EnvAllow(a.Profile())
+	return c.found(a)
+}
+
+func (c *Config) found(a *Agent) *Agent {
+	a.Limit, a.Deadline, a.Isolation, a.Retry = c.limitOf(a), c.deadlineOf(a.Kind), c.Isolation, c.Retry
 	return a
 }
 
@@ -236,13 +258,13 @@ func (c *Config) limitOf(a *Agent) int {
 
 // Edits reports whether the agent is a program with a profile that changes files without asking.
 func (a *Agent) Edits() bool {
-	return program.Find(a.Kind) != nil &&
+	return a.Profile() != nil &&
 		(a.Permissions == string(program.ModeEdit) || a.Permissions == string(program.ModeAll))
 }
 
 // deadlineOf returns the deadline of an agent that sets none.
 func (c *Config) deadlineOf(kind string) time.Duration {
-	if program.Find(kind) != nil && !c.set["run_deadline"] {
+	if (kind == program.KindACP || program.Find(kind) != nil) && !c.set["run_deadline"] {
 		return max(programDeadline, c.RunDeadline)
 	}
 	return c.RunDeadline
@@ -250,7 +272,7 @@ func (c *Config) deadlineOf(kind string) time.Duration {
 
 // kinds returns all kinds of agents.
 func kinds() []string {
-	all := []string{KindEcho, KindExec, KindInbox, KindTour, KindRemote}
+	all := []string{KindEcho, KindExec, program.KindACP, KindInbox, KindTour, KindRemote}
 	for _, p := range program.All() {
 		all = append(all, p.Name)
 	}
@@ -358,8 +380,9 @@ func (a *Agent) settings() []setting.Setting {
 	const most = 365 * 24 * time.Hour
 	all := []setting.Setting{
 		setting.New("kind",
-			"echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour "+
-				"demonstrates runs; codex and claude run those programs; remote is served by workers elsewhere only.",
+			"echo repeats its input; exec runs a command; acp runs an agent of the Agent Client Protocol; inbox stores "+
+				"messages for readers that use tool calls; tour demonstrates runs; codex and claude run those programs; remote is "+
+				"served by workers elsewhere only.",
 			setting.OneOf(&a.Kind, kinds()...)),
 	}
 	all = append(all, setting.New("budget",
@@ -376,11 +399,20 @@ func (a *Agent) settings() []setting.Setting {
 		setting.New("deadline", "Maximum time of one attempt.", setting.Duration(&a.Deadline, 10*time.Millisecond, most)),
 	)
 	all = append(append(all, a.agentStarts()...), agentRetrySettings(&a.Retry)...)
-	profile := program.Find(a.Kind)
-	if profile != nil {
+	profile := a.Profile()
+	switch {
+	case a.Kind == program.KindACP:
+		all = append(all,
+			setting.New("command", "Program and its arguments; no shell is used.", setting.List(&a.Command)),
+			setting.New("mode", "Mode of the agent that each session gets; empty is one in which it asks for permission.",
+				setting.Text(&a.Mode)))
+	case profile != nil:
 		all = append(all,
 			setting.New("program", "Path of the program, or its name in PATH.", setting.Text(&a.Program)),
-			setting.New("args", "Further arguments for the program.", setting.List(&a.Args)),
+			setting.New("args", "Further arguments for the program.", setting.List(&a.Args)))
+	}
+	if profile != nil {
+		all = append(all,
 			setting.New("model", "Model to use; empty is the program's default.", setting.Text(&a.Model)),
 			setting.New("permissions",
 				"Permissions: ask (read; a person approves everything else), read, edit (also change files in its folder), all.",
@@ -461,7 +493,7 @@ func (c *Config) check() []problem {
 		}
 		found = append(found, problem{key: there, what: "set " + missing + " too"})
 	}
-	if c.Agents[c.DefaultAgent] == nil && program.Find(c.DefaultAgent) == nil { // a program may be found
+	if c.Agents[c.DefaultAgent] == nil && !mayBeFound(c.DefaultAgent) {
 		what := fmt.Sprintf("unknown agent %q", c.DefaultAgent)
 		if near := display.Suggest(c.DefaultAgent, sorted(c.Agents)); near != "" {
 			what += fmt.Sprintf(" (did you mean %q?)", near)
@@ -476,8 +508,12 @@ func (c *Config) check() []problem {
 	found = append(found, c.checkBudgets()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
-		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {
-			found = append(found, problem{key: "agents." + name, what: "missing command; set one such as command = [\"cat\"]"})
+		if (a.Kind == KindExec || a.Kind == program.KindACP) && (len(a.Command) == 0 || a.Command[0] == "") {
+			what := `missing command; set one such as command = ["cat"]`
+			if a.Kind == program.KindACP {
+				what = `missing command; set one such as command = ["codex-acp"]`
+			}
+			found = append(found, problem{key: "agents." + name, what: what})
 		}
 		if a.KeyFrom != "" && a.KeyLimit == 0 {
 			key := "agents." + name + ".key_from"
@@ -488,6 +524,11 @@ func (c *Config) check() []problem {
 		}
 	}
 	return found
+}
+
+// mayBeFound reports whether a program that is found at the start can be an agent of this name.
+func mayBeFound(agent string) bool {
+	return program.Find(agent) != nil || program.ACPCommands()[agent] != nil
 }
 
 // File returns the path of the file from which the settings were read, or "" if there was no file.

@@ -145,11 +145,11 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 		},
 		"unknown kind": {
 			"[agents.x]\nkind = \"shell\"",
-			`f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, remote, claude, codex`,
+			`f.toml:2: agents.x.kind: "shell" is not one of echo, exec, acp, inbox, tour, remote, claude, codex`,
 		},
 		"no kind": {
 			"[agents.x]\ncommand = [\"cat\"]",
-			`f.toml:1: agents.x: missing kind; use one of echo, exec, inbox, tour, remote, claude, codex`,
+			`f.toml:1: agents.x: missing kind; use one of echo, exec, acp, inbox, tour, remote, claude, codex`,
 		},
 		"exec without a command": {
 			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: missing command; set one such as command = ["cat"]`,

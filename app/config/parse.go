@@ -14,6 +14,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
+	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
 	"mailroom/alert/target"
 	"mailroom/internal/display"
 	"mailroom/internal/lazyregexp"
@@ -240,7 +242,7 @@ func (r *reader) agent(key, name string, table map[string]any) {
 			r.report(key+".kind", err.Error())
 			return
 		}
-	} else if name != KindExec && name != KindRemote && slices.Contains(kinds(), name) {
+	} else if name != KindExec && name != program.KindACP && name != KindRemote && slices.Contains(kinds(), name) {
 		a.Kind = name
 	} else {
 		what := "missing kind; use one of " + strings.Join(kinds(), ", ")
@@ -253,6 +255,9 @@ func (r *reader) agent(key, name string, table map[string]any) {
 	a = newAgent(a.Kind)
 	r.table(key+".", table, a.settings())
 	r.agentRetry(key, a)
+	if _, given := table["env_allow"]; a.Kind == program.KindACP && !given {
+		a.EnvAllow = exec.EnvAllow(a.Profile()) // it depends on the command
+	}
 	r.config.Agents[name] = a
 }
 

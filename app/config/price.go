@@ -6,7 +6,6 @@ import (
 	"unicode"
 
 	"mailroom"
-	"mailroom/agent/exec/program"
 	"mailroom/internal/price"
 	"mailroom/internal/setting"
 )
@@ -121,7 +120,7 @@ func (a *Agent) CheckBudget(name, model string, b mailroom.Amounts, prices *pric
 	if model == "" {
 		model = a.Model
 	}
-	p := program.Find(a.Kind)
+	p := a.Profile()
 	_, known := prices.Find(model)
 	switch {
 	case a.Kind == KindExec && b != (mailroom.Amounts{}):

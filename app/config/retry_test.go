@@ -145,7 +145,7 @@ func TestBadRetriesAreRefused(t *testing.T) {
 			delayKeys + `, pace`,
 		"[agents.x]\nkind = \"remote\"\nlimit = 3": `f.toml:3: agents.x.limit: unknown key; ` +
 			`known keys: kind, budget, ` + startKeys + `, attempts, ` + delayKeys,
-		"[agents.remote]\nattempts = 3": `f.toml:1: agents.remote: missing kind; use one of echo, exec, inbox, tour, remote, claude, codex`,
+		"[agents.remote]\nattempts = 3": `f.toml:1: agents.remote: missing kind; use one of echo, exec, acp, inbox, tour, remote, claude, codex`,
 	} {
 		t.Run(file, func(t *testing.T) { refused(t, file, want) })
 	}

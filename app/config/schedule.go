@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	"mailroom"
-	"mailroom/agent/exec/program"
 	"mailroom/api"
 	"mailroom/internal/display"
 	"mailroom/internal/reserved"
@@ -160,7 +159,7 @@ func (c *Config) Changed() time.Time { return c.changed }
 func (c *Config) checkSchedules() (found []problem) {
 	for _, name := range sorted(c.Schedules) {
 		agent := c.Schedules[name].Spec.Agent
-		if agent == "" || c.Agents[agent] != nil || program.Find(agent) != nil { // a program may be found
+		if agent == "" || c.Agents[agent] != nil || mayBeFound(agent) {
 			continue
 		}
 		what := fmt.Sprintf("unknown agent %q", agent)

@@ -13,7 +13,7 @@ import (
 func publicSettings() []string {
 	return []string{
 		// The file itself, names and addresses.
-		"tls_cert", "dir", "program", "model", "user", "folder", "labels", "types", "agents", "threads", "tokens",
+		"tls_cert", "dir", "program", "model", "mode", "user", "folder", "labels", "types", "agents", "threads", "tokens",
 		"workspace", "key_from",
 		"nick", "real_name", "account", "contact", "topic", "from", "to", "url", "api", "homeserver", "server",
 		"schema", "thread",

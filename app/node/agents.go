@@ -71,6 +71,13 @@ func newAgentSet(
 			configured[p.Name] = offered
 		}
 	}
+	for name, command := range program.ACPCommands() {
+		offered := c.ACPAgent(command)
+		if p := offered.Profile(); configured[name] == nil &&
+			exec.Usable(programOptions(p, offered, c.Mark, launchOptions{})) == nil {
+			configured[name] = offered
+		}
+	}
 	r.configured = configured
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		a := configured[name]
@@ -156,7 +163,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 	if err != nil {
 		return err
 	}
-	if p := program.Find(a.Kind); p != nil {
+	if p := a.Profile(); p != nil {
 		r.programs.add(name, programOptions(p, a, mark, around))
 	}
 	if a.Kind == config.KindExec {
@@ -164,7 +171,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.programs.addCommand(name, a)
 	}
 	r.agents[name] = engine.Agent{
-		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Sticky: program.Find(a.Kind) != nil,
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Sticky: a.Profile() != nil,
 		OldVersion: func(ctx context.Context, version string) (mailroom.Agent, error) {
 			return r.versions.find(ctx, agentVersion{name, version})
 		},
@@ -251,7 +258,7 @@ func (r *agentSet) rebuild(d store.Definition, present *config.Agent, mark strin
 }
 
 func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Agent, error) {
-	if p := program.Find(a.Kind); p != nil {
+	if p := a.Profile(); p != nil {
 		return exec.NewProgram(programOptions(p, a, mark, around))
 	}
 	switch a.Kind {

@@ -49,6 +49,10 @@ type Spec struct {
 	Limits  Limits
 	// Isolation is the sandbox. If it is nil, the child has all rights of this process.
 	Isolation *Isolation
+	// Farewell asks the child to end, such as by input, and reports whether it did. If it did, the child has
+	// farewellTime to end before it gets INT. Run calls it from its own goroutine, if it stops the child and nothing is
+	// urgent. nil: the child is stopped by signals only.
+	Farewell func() bool
 	// Urgent reports whether a reason to stop (a context's cause or an error of Emit) requires KILL at once, without
 	// INT and TERM. If it is nil, no reason is urgent.
 	Urgent func(why error) bool

@@ -12,6 +12,10 @@ const (
 	// takes longer hangs in the kernel or belongs to another user.
 	killWait = 10 * time.Second
 
+	// farewellTime is how long a child that was asked to end has until it gets INT. With the default times of the
+	// signals, it ends within the 10 s that the engine gives a stopped run.
+	farewellTime = 2 * time.Second
+
 	// minPoll and maxPoll bound the pause between two scans of the tree.
 	minPoll = 2 * time.Millisecond
 	maxPoll = 100 * time.Millisecond
@@ -52,7 +56,11 @@ func (c *Child) stopStages(why error) []stopStage {
 		// processes ignore INT.
 		return []stopStage{{0, lingerTimeout}, terminate, kill}
 	}
-	return []stopStage{{syscall.SIGINT, lim.Interrupt}, terminate, kill}
+	stages := []stopStage{{syscall.SIGINT, lim.Interrupt}, terminate, kill}
+	if c.spec.Farewell != nil && c.spec.Farewell() {
+		return append([]stopStage{{0, farewellTime}}, stages...)
+	}
+	return stages
 }
 
 // stop runs stages until no process of the tree lives. New processes get the

@@ -48,14 +48,19 @@ type (
 	// network repeats its warnings forever.
 	Warning struct{ Text string }
 
-	// Question asks for permission to call a tool.
+	// Question asks for permission to call a tool. If Choices are set, it can be permitted in more than one way, and
+	// Choice is the one that a person chose.
 	Question struct {
 		ID, Call, Tool string
 		About          string // description in words, "" if absent
 		Arguments      json.RawMessage
+		Choices        []string
+		Choice         string
 	}
 	// Request is a request of a kind that is not supported.
 	Request struct{ ID, Kind string }
+	// Send is input that the program has to get, such as the answer to a request.
+	Send struct{ Text string }
 
 	// Notice is text that the program wrote in place of the model, such as an error of the API.
 	Notice struct{ Text string }
@@ -86,6 +91,7 @@ func (Notice) isEvent()         {}
 func (Limit) isEvent()          {}
 func (Question) isEvent()       {}
 func (Request) isEvent()        {}
+func (Send) isEvent()           {}
 func (End) isEvent()            {}
 
 // Works reports whether an event shows that the model answered: it wrote, thought, or called a tool.

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +11,9 @@ import (
 // MaxLine is the maximum length of a line, in bytes. Longer lines are skipped.
 const MaxLine = 8 << 20
 
-// Lines splits a program's output into lines. It buffers at most MaxLine bytes.
+// Lines splits a program's output into lines. It buffers at most Max bytes.
 type Lines struct {
+	Max      int    // maximum length of a line, in bytes; 0 is MaxLine
 	cut      []byte // incomplete line
 	skipping bool   // inside a line that is too long
 	Skipped  int    // lines that were too long
@@ -27,7 +29,7 @@ func (l *Lines) Add(chunk []byte) (lines [][]byte) {
 		}
 		switch {
 		case l.skipping:
-		case len(l.cut)+len(rest) > MaxLine:
+		case len(l.cut)+len(rest) > cmp.Or(l.Max, MaxLine):
 			l.cut, l.skipping = nil, true
 			l.Skipped++
 		case end < 0:

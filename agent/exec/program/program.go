@@ -30,6 +30,13 @@ type Profile struct {
 	// Stdin formats further input; nil for a program whose stdin is closed after the prompt.
 	Stdin *StdinProtocol
 
+	// Connect begins the dialogue of one turn with a program whose protocol has requests in both directions. If it is
+	// set, Prompt, Stdin and Decode are not used. Hello is input that makes the program say its version, instead of
+	// the arguments in Version, and HelloAnswer reads it from a line; ok is false for other lines.
+	Connect     func(Turn, Prompt) Dialogue
+	Hello       string
+	HelloAnswer func(line []byte) (version string, ok bool)
+
 	// Decode returns the events of one line of stdout. An unknown line has none; a line that is not
 	// in the program's format is an error.
 	Decode func(line []byte) ([]Event, error)
@@ -46,7 +53,7 @@ type Profile struct {
 
 // StdinProtocol formats input for a program that reads stdin while it works.
 type StdinProtocol struct {
-	Steer  func(text string) string            // formats another message
+	Steer  func(text string) string            // formats another message; nil: the program takes none in a turn
 	Allow  func(q Question) string             // permit the call
 	Deny   func(q Question, why string) string // deny the call and continue the turn
 	Ask    func(q Question) string             // deny the call for now and end the turn
@@ -60,6 +67,7 @@ type Turn struct {
 	Model   string // name of the model; "" is the program's default
 	Mode    Mode
 	Args    []string // further arguments
+	Dir     string   // working directory, an absolute path
 }
 
 // Environment describes where a program runs.
