@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/agent/raise"
+	"mailroom/agent/builtin"
 	"mailroom/alert"
 	"mailroom/app/config"
 	"mailroom/app/manual"
@@ -170,7 +170,7 @@ func (a *assembly) newDeliveries() *engine.Engine {
 	agents[reserved.Scheduler] = engine.Agent{
 		Agent: a.newScheduler(), Deadline: deliveryDeadline, Limit: maxSchedules,
 	}
-	agents[reserved.Asker] = engine.Agent{Agent: raise.Agent(), Deadline: deliveryDeadline, Limit: maxAskers}
+	agents[reserved.Asker] = engine.Agent{Agent: builtin.NewRaise(), Deadline: deliveryDeadline, Limit: maxAskers}
 	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules + maxAskers
 	return engine.New(n.ledger.LaneWorkers(0), a.bus, a.engineOptions(agents, runs))
 }

@@ -1,4 +1,4 @@
-package raise_test
+package builtin
 
 import (
 	"fmt"

@@ -1,5 +1,4 @@
-// Package raise has the agent that warns about budgets of days and months, and asks whether to raise a spent one.
-package raise
+package builtin
 
 import (
 	"context"
@@ -11,21 +10,21 @@ import (
 	"mailroom/internal/budget"
 )
 
-// Agent returns the agent. Each of its runs is about one [budget.Notice], which the ledger submits with the claim that
-// finds the budget low or spent. If it is spent, the agent asks a person. The ledger raises the limit in the
-// transaction of the decision, so the run only says what was decided. Without a decision the question expires with the
-// period.
-func Agent() mailroom.Agent { return mailroom.AgentFunc(run) }
+// NewRaise returns the agent that warns about budgets of days and months, and asks whether to raise a spent one. Each
+// of its runs is about one [budget.Notice], which the ledger submits with the claim that finds the budget low or spent.
+// If it is spent, the agent asks a person. The ledger raises the limit in the transaction of the decision, so the run
+// only says what was decided. Without a decision the question expires with the period.
+func NewRaise() mailroom.Agent { return mailroom.AgentFunc(runNotice) }
 
-func run(ctx context.Context, s mailroom.Session) error {
+func runNotice(ctx context.Context, s mailroom.Session) error {
 	n, err := noticeOf(ctx, s)
 	if err != nil {
 		return err
 	}
 	if n.State == budget.Low {
-		return warn(ctx, s, n)
+		return warnLow(ctx, s, n)
 	}
-	reply, err := ask(ctx, s, n)
+	reply, err := askRaise(ctx, s, n)
 	if err != nil {
 		return err
 	}
@@ -54,8 +53,8 @@ func noticeOf(ctx context.Context, s mailroom.Session) (n *budget.Notice, err er
 	return n, nil
 }
 
-// warn records that a budget is low, once. The entry is what alerts are made of.
-func warn(ctx context.Context, s mailroom.Session, n *budget.Notice) error {
+// warnLow records that a budget is low, once. The entry is what alerts are made of.
+func warnLow(ctx context.Context, s mailroom.Session, n *budget.Notice) error {
 	if s.Run().Checkpoint == nil {
 		body, err := json.Marshal(n)
 		if err != nil {
@@ -71,8 +70,8 @@ func warn(ctx context.Context, s mailroom.Session, n *budget.Notice) error {
 	return s.Stream(ctx, n.Warning())
 }
 
-// ask asks and waits. It returns what to say about the decision.
-func ask(ctx context.Context, s mailroom.Session, n *budget.Notice) (reply string, err error) {
+// askRaise asks and waits. It returns what to say about the decision.
+func askRaise(ctx context.Context, s mailroom.Session, n *budget.Notice) (reply string, err error) {
 	arguments, err := json.Marshal(n)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package raise_test
+package builtin
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/agent/raise"
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/internal/budget"
@@ -81,7 +80,7 @@ func (h *fixture) serve(st store.Store) {
 	e := engine.New(l.Workers(), b, engine.Options{
 		Local: true, Lease: time.Hour, Renew: 20 * time.Minute, Sweep: 10 * time.Minute, // days pass in few steps
 		Agents: map[string]engine.Agent{
-			reserved.Asker: {Agent: raise.Agent()},
+			reserved.Asker: {Agent: NewRaise()},
 			"coder":        {Agent: mailroom.AgentFunc(work), Deadline: 24 * time.Hour, Limit: slots},
 		},
 	})
