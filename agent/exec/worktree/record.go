@@ -1,0 +1,90 @@
+package worktree
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// record is what is known of a tree, outside of it.
+type record struct {
+	Key        string `json:"key"`
+	Task       string `json:"task"` // such as the id of a thread
+	Repository string `json:"repository"`
+	Path       string `json:"path"`
+	Branch     string `json:"branch"`
+	Base       string `json:"base"`
+	// Nonce is in the first entry of the branch's log. A person's branch of the same name does not have it.
+	Nonce   string    `json:"nonce"`
+	Created time.Time `json:"created"`
+	// Complete is set when the tree has all files. Before that no run has worked in it.
+	Complete bool `json:"complete,omitempty"`
+	// Keep is set by a person who wants the tree to stay.
+	Keep bool `json:"keep,omitempty"`
+	// Removing is the commit of a tree that is being removed: nothing in it can be lost.
+	Removing string `json:"removing,omitempty"`
+}
+
+const (
+	recordSuffix = ".json"
+	maxRecord    = 64 << 10
+)
+
+func (r *Repository) recordPath(key string) string { return filepath.Join(r.records, key+recordSuffix) }
+
+// read returns the record of a key, or nil.
+func (r *Repository) read(key string) (*record, error) {
+	raw, err := os.ReadFile(r.recordPath(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var rec record
+	if err == nil {
+		err = json.Unmarshal(raw[:min(len(raw), maxRecord)], &rec)
+	}
+	if err == nil && (rec.Key != key || rec.Branch == "" || rec.Base == "" || rec.Nonce == "") {
+		err = errors.New("it is not complete")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the record of worktree %s: %w", key, err)
+	}
+	return &rec, nil
+}
+
+// write stores a record atomically, so that it is on disk before the step that it announces.
+func (r *Repository) write(rec *record) (err error) {
+	raw, err := json.MarshalIndent(rec, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the record of worktree %s: %w", rec.Key, err)
+	}
+	path := r.recordPath(rec.Key)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		_, err = f.Write(append(raw, '\n'))
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err == nil {
+		err = syncFolder(r.records)
+	}
+	if err != nil {
+		return fmt.Errorf("write the record of worktree %s: %w", rec.Key, diskProblem(err))
+	}
+	return nil
+}
+
+// syncFolder makes new names in a folder durable. Systems that cannot sync a folder keep names in a journal.
+func syncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_ = f.Sync()
+	return f.Close()
+}

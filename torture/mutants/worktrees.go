@@ -1,0 +1,35 @@
+package main
+
+// worktreeMutants lose what is only in a worktree, or touch what is a person's.
+func worktreeMutants() []mutant {
+	const pkg, remove, acquire = "agent/exec/worktree", "agent/exec/worktree/remove.go", "agent/exec/worktree/acquire.go"
+	const loses, steps = "^TestARemovalLosesNothing$", "^TestGitCanBeKilledAtEachStep$"
+	return []mutant{
+		{"a removal loses new files", remove, `		case "??":`, `		case "??":
+			continue`, pkg, loses},
+		{"a removal loses ignored files", remove, `"--ignored=matching",`, ``, pkg, loses},
+		{"a setting hides new files from a removal", remove, `"--untracked-files=all", `, ``, pkg, loses},
+		{"a removal loses changes that git does not look for", remove, `|| f[0] == 'S')`, `|| f[0] == 'T')`, pkg, loses},
+		{"a removal loses commits without a branch", remove, `	if err := t.branchHasHead(ctx, keep); err != nil {`,
+			`	if err := t.branchHasHead(ctx, keep); err != nil && false {`, pkg, loses},
+		{"a removal ends a cherry-pick", remove, `	if what := t.underway(); what != "" {`, `	if what := ""; what != "" {`, pkg,
+			loses},
+		{"a removal does not look for processes", remove, `	if err := t.empty(); err != nil {`, `	if err := error(nil); err != nil {`,
+			pkg, "^TestAProcessInATreeKeepsIt$"},
+		{"a removal deletes a branch with commits", remove, `res.Head != t.record.Base {`, `res.Head == "" {`, pkg,
+			"^TestARemovalCanBeKilledAtEachStep$"},
+		{"a task works on a person's branch", acquire, `lines[len(lines)-1] == t.record.Nonce`, `lines[len(lines)-1] != ""`, pkg,
+			"^TestWhatIsOfAPersonStays$"},
+		{"a tree is used before it has all files", acquire, `	if err := t.fill(ctx); err != nil {
+		return err`, `	if err := t.fill(ctx); err != nil {
+		return nil`, pkg, steps},
+		{"a killed git blocks its tree", acquire, `	for _, path := range files {
+		if err := removeFile(path)`, `	for _, path := range files[:0] {
+		if err := removeFile(path)`, pkg, steps},
+		{"the rest of a killed worktree add stays", acquire, `		return os.RemoveAll(admin)`, `		return nil`, pkg, steps},
+		{"hooks of a repository run", "agent/exec/worktree/git.go", `"core.hooksPath=/dev/null", `, ``, pkg,
+			"^TestNothingOfTheRepositoryRuns$"},
+		{"a variable leads git to another repository", "agent/exec/worktree/git.go", `strings.HasPrefix(e, "GIT_")`, `false`, pkg,
+			"^TestOddRepositoriesAreOneSentence$"},
+	}
+}
