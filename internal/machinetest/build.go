@@ -16,7 +16,12 @@ const folder = "MAILROOM_TEST_COMMANDS"
 // Build writes the programs of packages to path, a file or an existing folder. Packages are folders, from that of the
 // tests, because the path of the module is not fixed (make module). Build builds as make does, so that the
 // build cache is shared: tests with the race detector set CGO_ENABLED=1, with which much would be compiled again.
+//
+// It removes GOGC from the environment, see [Main].
 func Build(path, tags string, packages ...string) error {
+	if err := os.Unsetenv("GOGC"); err != nil {
+		return err
+	}
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", path},
 		packages...)
 	cmd := exec.Command("go", args...)
@@ -29,6 +34,9 @@ func Build(path, tags string, packages ...string) error {
 
 // Main is an M for testscript.Main. If the test program has the race detector, Main builds the commands that Path and
 // Program find. Otherwise the test program itself serves as the commands, because it starts as quickly.
+//
+// The GOGC of make racing is for the test program alone, which has read it. Main removes it from the environment,
+// because a server that starts with one does not adjust its own to its heap.
 type Main struct {
 	M        *testing.M
 	Packages []string // folders of the main packages, relative to the folder of the tests
