@@ -14,6 +14,7 @@ import (
 	"mailroom/api"
 	"mailroom/app/command"
 	"mailroom/client"
+	"mailroom/internal/display"
 )
 
 // agentOrders returns the orders of the list of agents.
@@ -116,7 +117,7 @@ func endedColumns(con *command.Console, e api.SumsItem) []string {
 	s := e.Sums
 	if n := endedRuns(s); n > 0 {
 		out[0], out[1] = fmt.Sprint(n), fmt.Sprintf("%.3g%%", 100*ratio(s.Failed, n))
-		out[2] = fmt.Sprintf("$%.4f", s.CostUSD)
+		out[2] = display.Dollars(s.CostUSD)
 	}
 	if s.Started > 0 {
 		out[3] = time.Duration(ratio(s.StartDelayMS, s.Started) * float64(time.Millisecond)).Round(time.Millisecond).String()

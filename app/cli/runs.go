@@ -13,6 +13,7 @@ import (
 	"mailroom/api"
 	"mailroom/app/command"
 	"mailroom/client"
+	"mailroom/internal/display"
 )
 
 func runsCommand(con *command.Console) *cobra.Command {
@@ -87,7 +88,7 @@ func wideRuns(con *command.Console) *table[api.Run] {
 			r.Reply = nil // it is no detail here
 			if r.Usage != nil {
 				used = fmt.Sprint(r.Usage.InputTokens + r.Usage.OutputTokens)
-				cost = fmt.Sprintf("$%.4f", r.Usage.CostUSD)
+				cost = display.Cost(r.Usage.CostUSD, r.Usage.ComputedUSD)
 			}
 			return []string{
 				command.Shorten(cmp.Or(r.Title, "-"), 60), r.Agent, string(r.Status), cmp.Or(r.Origin.Sender, r.Origin.Via),
@@ -370,13 +371,7 @@ func usage(u *api.Usage) string {
 	if u.ReasoningTokens > 0 {
 		out += fmt.Sprintf(" (%d to reason)", u.ReasoningTokens)
 	}
-	cost := fmt.Sprintf("%.4f USD", u.CostUSD)
-	switch {
-	case u.ComputedUSD == u.CostUSD && u.CostUSD > 0:
-		cost += " (computed)"
-	case u.ComputedUSD > 0:
-		cost += fmt.Sprintf(" (%.4f computed)", u.ComputedUSD)
-	}
+	cost := display.Cost(u.CostUSD, u.ComputedUSD)
 	return strings.Join(slices.DeleteFunc([]string{in, out, cost, u.Model},
 		func(s string) bool { return s == "" }), ", ")
 }

@@ -1,4 +1,4 @@
-// Amounts of budgets as text for people. Pure, without the document.
+// Money, and amounts of budgets, as text for people. Pure, without the document.
 
 const count = new Intl.NumberFormat();
 
@@ -6,6 +6,20 @@ const count = new Intl.NumberFormat();
 export const money = (usd) => `$${usd.toFixed(6).replace(/0{1,4}$/, '')}`;
 
 const plain = (n) => count.format(n);
+
+/** US dollars: $0.000012, $0.0042, $12.50, $35,748. What was spent never reads as nothing; see internal/display/money.go. */
+export function dollars(n) {
+  if (n === 0) return '$0';
+  if (n < 0.000001) return '<$0.000001';
+  if (n < 0.01) return `$${n.toFixed(6).replace(/0{1,2}$/, '')}`;
+  return `$${n >= 1000 ? plain(Math.round(n)) : n.toFixed(n < 1 ? 4 : 2)}`;
+}
+
+/** What a run costs. The server may have computed all of it, or a part, from prices of models. */
+export function cost({ cost_usd: usd, computed_usd: computed = 0 }) {
+  if (computed <= 0) return dollars(usd);
+  return computed >= usd ? `${dollars(usd)} (computed)` : `${dollars(usd)} (${dollars(computed)} computed)`;
+}
 
 // The members of amounts: their name, an amount with its unit, and one beside an amount with its unit.
 /** @type {[string, (n: number) => string, (n: number) => string][]} */

@@ -17,7 +17,7 @@ import { RunBudget } from './run-budget.js';
 import { useLogs } from './runlog.js';
 import { ended } from './spans.js';
 import { Waterfall } from './waterfall.js';
-import { between, cause, duration, number } from './words.js';
+import { between, cause, cost, duration, number } from './words.js';
 
 const CHILDREN = 10; // runs that it sent that the details name
 const MESSAGES = 50; // of a run that are shown
@@ -129,7 +129,7 @@ function Details({ run, children, nextChildren }) {
     ${run.finished_at && html`<${Detail} name="Finished"><${Time} at=${run.finished_at} /><//>`}
     ${usage && html`<${Detail} name="Tokens">${tokens(usage)}<//>`}
     ${usage?.model && html`<${Detail} name="Model"><${Line} text=${usage.model} /><//>`}
-    ${usage?.cost_usd > 0 && html`<${Detail} name="Cost">$${usage.cost_usd.toFixed(4)}<//>`}
+    ${usage?.cost_usd > 0 && html`<${Detail} name="Cost">${cost(usage)}<//>`}
     ${run.parent && html`<${Detail} name="Parent"><${RunLink} id=${run.parent} /><//>`}
     ${children.length > 0 && html`<${Detail} name="Children">${children.slice(0, CHILDREN).map((child) => html`<span class="child" key=${child.id}><${Status} of=${child.status} /> <${RunLink} id=${child.id} /></span>`)}${(children.length > CHILDREN || nextChildren) && html`<a href=${link('runs', '', { q: term('parent', run.id) })}>all of them</a>`}<//>`}
     ${labels.map(([name, value]) => html`<${Detail} key=${name} name=${displayLine(name)}><${Line} text=${value} /><//>`)}

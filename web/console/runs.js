@@ -9,7 +9,7 @@ import { isEmpty, usePages } from './list.js';
 import { useLoad } from './load.js';
 import { Empty, Line, Status, Time } from './parts.js';
 import { Rows } from './rows.js';
-import { ago, between, compact, dollars, duration, number, short } from './words.js';
+import { ago, between, compact, cost, dollars, duration, number, short } from './words.js';
 
 const QUICK = [
   ['All', ''], ['Running', 'status:running'], ['Queued', 'status:queued'], ['Waiting', 'status:waiting'], ['Failed', 'status:failed'],
@@ -30,7 +30,7 @@ const COLUMNS = [
   { id: 'took', name: 'Took', from: 0, track: '4.75rem', kind: 'soft figure', cell: (run) => run.started_at && duration(between(run.started_at, run.finished_at ?? undefined)) },
   { id: 'attempts', name: 'Attempts', from: 85, track: '4.25rem', kind: 'soft figure', named: true, cell: (run) => run.attempt || '' },
   { id: 'tokens', name: 'Tokens', from: 110, track: '4.25rem', kind: 'soft figure', named: true, cell: ({ usage }) => usage && compact(usage.input_tokens + usage.output_tokens) },
-  { id: 'cost', name: 'Cost', from: 85, track: '4.25rem', kind: 'soft figure', named: true, cell: ({ usage }) => usage?.cost_usd > 0 && dollars(usage.cost_usd) },
+  { id: 'cost', name: 'Cost', from: 85, track: '5rem', kind: 'soft figure', named: true, cell: ({ usage }) => usage?.cost_usd > 0 && (usage.computed_usd > 0 ? html`<span title=${cost(usage)}>≈${dollars(usage.cost_usd)}</span>` : dollars(usage.cost_usd)) },
   { id: 'thread', name: 'Thread', from: 110, track: 'minmax(4rem, 8rem)', kind: 'soft', named: true, cell: (run) => html`<${Line} text=${run.thread} />` },
   { id: 'id', name: 'Run', from: 110, track: '6.25rem', kind: 'soft id', named: true, cell: (run) => short(run.id) },
 ];

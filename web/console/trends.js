@@ -106,7 +106,7 @@ function Charts({ range, series, earlier }) {
         { name: 'Output', color: '--accent', all: compact.format(sums.output_tokens), values: column('output_tokens') },
         { name: 'Input', color: '--soft', all: compact.format(sums.input_tokens), values: column('input_tokens') },
       ]} />`}
-    ${sums.cost_usd > 0 && html`<${Chart} title="Cost" ...${x} format=${money} summary=${`${dollars(sums.cost_usd)}, as the agents report it`}
+    ${sums.cost_usd > 0 && html`<${Chart} title="Cost" ...${x} format=${money} summary=${`${dollars(sums.cost_usd)}, as the agents report it or as computed from prices of models`}
       series=${[{ name: 'Cost', color: '--accent', all: dollars(sums.cost_usd), values: column('cost_usd') }]} />`}
   </div>
   ${ended > 0 && sums.input_tokens + sums.output_tokens + sums.cost_usd === 0 && html`<p class="hint">No run of this range reported tokens or cost.</p>`}`;

@@ -57,11 +57,7 @@ const CAUSES = { transient: 'temporary error', unavailable: 'not available', per
 /** Why an error of this class failed a run, or an attempt. */
 export const cause = (of) => CAUSES[of] ?? displayLine(of);
 
-/** US dollars: $0.0042, $12.50, $35,748. */
-export function dollars(n) {
-  if (n === 0) return '$0';
-  return `$${n >= 1000 ? number(Math.round(n)) : n.toFixed(n < 1 ? 4 : 2)}`;
-}
+export { cost, dollars } from './amounts.js';
 
 /** The first characters of an id, enough to tell ids of one list apart. */
 export function short(id) {
