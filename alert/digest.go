@@ -13,19 +13,22 @@ import (
 
 // Summary is the content of a digest: the runs that ended in a period, and the questions that are open now.
 //
-// The period of a digest begins and ends at full hours of UTC, because a digest adds up the hourly rows of the
-// summary, which are kept for 100 days, while rows of minutes are kept for three days. So the periods follow each
-// other without a gap or an overlap, also if a digest waits for its target for days.
+// The period of a daily digest begins and ends at full hours of UTC, because it adds up the hourly rows of the
+// summary, which are kept for 100 days. A shorter period begins and ends at full minutes, whose rows are kept for three
+// days: of a digest that waits longer than that for its target, only the full hours are left. So the periods follow
+// each other without a gap or an overlap, also if a digest waits for days.
 type Summary struct {
-	From     time.Time // a full hour of UTC
-	Until    time.Time // exclusive
-	Ended    map[mailroom.Status]int64
-	Cost     int64 // cost of the ended runs, in billionths of a USD
-	Waiting  int   // open questions, at most maxWaiting + 1
-	Oldest   time.Time
-	Failures []Failure // the groups with the most failures of the period, at most maxFailures
-	Cut      bool      // the period may have more failed runs than Failures covers
-	Counted  int       // number of failed runs that Failures covers, if Cut is set
+	From    time.Time // a full hour of UTC, or a full minute
+	Until   time.Time // exclusive
+	Ended   map[mailroom.Status]int64
+	Cost    int64 // cost of the ended runs, in billionths of a USD
+	Waiting int   // open questions, at most maxWaiting + 1
+	Oldest  time.Time
+	// Questions are the oldest open ones, at most maxQuestions.
+	Questions []openQuestion
+	Failures  []Failure // the groups with the most failures of the period, at most maxFailures
+	Cut       bool      // the period may have more failed runs than Failures covers
+	Counted   int       // number of failed runs that Failures covers, if Cut is set
 }
 
 // Failure is a group of failures of an agent.
@@ -38,26 +41,19 @@ type Failure struct {
 const (
 	maxWaiting  = 100
 	maxFailures = 5
+	// maxQuestions is how many of the open questions a digest names.
+	maxQuestions = 3
 	// countedFailures is how many of the newest failed runs are grouped, and countedBytes bounds their size.
 	countedFailures = 1000
 	countedBytes    = 4 << 20
 )
 
-// readSummary reads the summary of a period. Hours that are no longer kept are left out of the period.
+// readSummary reads the summary of a period. What is no longer kept is left out of the period.
 func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
-	s := &Summary{From: from.Truncate(time.Hour), Until: until, Ended: map[mailroom.Status]int64{}}
-	if kept := now.Add(-store.KeepSummaries(store.StepHour)).Truncate(time.Hour).Add(time.Hour); s.From.Before(kept) {
-		s.From = kept
-	}
-	all := ""
-	counts, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepHour, From: s.From, To: s.Until,
-		Agent: &all}})
-	if err != nil {
+	s := &Summary{From: from.UTC().Truncate(time.Minute), Until: until, Ended: map[mailroom.Status]int64{}}
+	s.keep(now)
+	if err := s.count(r); err != nil {
 		return nil, err
-	}
-	for _, row := range counts.Summaries {
-		s.Ended[row.Key.Status] += row.Sums.Runs
-		s.Cost += row.Sums.Cost
 	}
 	open, err := openTickets(r)
 	if err != nil {
@@ -65,6 +61,9 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 	}
 	if s.Waiting = len(open); len(open) > 0 {
 		s.Oldest = open[0].OpenedAt
+	}
+	if s.Questions, err = questions(r, open[:min(len(open), maxQuestions)]); err != nil {
+		return nil, err
 	}
 	failed, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, Limit: countedFailures,
 		Bytes: countedBytes})
@@ -88,6 +87,79 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 		s.Counted, s.Cut = len(failed), true
 	}
 	return s, nil
+}
+
+// keep leaves out of the period what the summary may not keep any more at now: the minutes before the first full hour
+// and after the last one, and then hours.
+func (s *Summary) keep(now time.Time) {
+	kept := func(step time.Duration) time.Time {
+		return now.Add(-store.KeepSummaries(step)).UTC().Truncate(time.Hour).Add(time.Hour)
+	}
+	if s.From.Before(kept(store.StepMinute)) {
+		s.From = nextHour(s.From)
+	}
+	if last := s.Until.Truncate(time.Hour); last.Before(kept(store.StepMinute)) {
+		s.Until = last
+	}
+	if first := kept(store.StepHour); s.From.Before(first) {
+		s.From = first
+	}
+}
+
+// nextHour returns the first full hour that is not before t.
+func nextHour(t time.Time) time.Time { return t.Add(time.Hour - 1).Truncate(time.Hour) }
+
+// count adds up the runs that ended in the period: its full hours, and the minutes before and after them.
+func (s *Summary) count(r store.Reader) error {
+	first, last := nextHour(s.From), s.Until.Truncate(time.Hour)
+	parts := []store.SummaryQuery{
+		{Step: store.StepMinute, From: s.From, To: first},
+		{Step: store.StepHour, From: first, To: last},
+		{Step: store.StepMinute, From: last, To: s.Until},
+	}
+	if first.After(last) { // within one hour
+		parts = []store.SummaryQuery{{Step: store.StepMinute, From: s.From, To: s.Until}}
+	}
+	all := ""
+	for i := range parts {
+		if part := &parts[i]; !part.From.Before(part.To) {
+			continue
+		}
+		parts[i].Agent = &all
+		counts, err := r.Count(store.CountQuery{Summaries: &parts[i]})
+		if err != nil {
+			return err
+		}
+		for _, row := range counts.Summaries {
+			s.Ended[row.Key.Status] += row.Sums.Runs
+			s.Cost += row.Sums.Cost
+		}
+	}
+	return nil
+}
+
+// openQuestion is a question in a digest.
+type openQuestion struct {
+	Agent  string
+	Thread string
+	Words  string
+}
+
+// questions returns what tickets ask.
+func questions(r store.Reader, open []*mailroom.Ticket) (all []openQuestion, err error) {
+	var ids []string
+	for _, k := range open {
+		ids = append(ids, k.Run)
+	}
+	runs, err := runsByID(r, ids)
+	for _, k := range open {
+		q := openQuestion{Thread: k.Thread, Words: strings.TrimSpace(k.Prompt + " " + k.Action)}
+		if run := runs[k.Run]; run != nil {
+			q.Agent = run.Agent
+		}
+		all = append(all, q)
+	}
+	return all, err
 }
 
 // groupFailures returns the groups of failed runs with the most runs, at most maxFailures. Of groups of the same
@@ -142,11 +214,16 @@ func (s *Summary) Body(a *Alert) string {
 		"From " + inZone(s.From, a.Zone) + " to " + inZone(s.Until, a.Zone) + ":",
 		fmt.Sprintf("%d runs completed, %d failed, %d cancelled", s.Ended[mailroom.StatusCompleted],
 			s.Ended[mailroom.StatusFailed], s.Ended[mailroom.StatusCancelled]),
-		fmt.Sprintf("cost %.2f USD", float64(s.Cost)/1e9),
+		"cost " + display.Dollars(float64(s.Cost)/1e9),
 		"questions that wait for a decision now: " + s.waiting(),
 	}
 	if !s.Oldest.IsZero() {
 		lines = append(lines, "the oldest since "+inZone(s.Oldest, a.Zone))
+	}
+	for _, q := range s.Questions {
+		if asked := textOf(a, q.Words); asked != "" {
+			lines = append(lines, display.Line(q.Agent+" asks in "+q.Thread+": "+firstLine(asked)))
+		}
 	}
 	switch {
 	case s.Cut && s.Counted == 0:

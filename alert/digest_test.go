@@ -36,7 +36,7 @@ func TestADelayedDigestCountsOnlyTheFailuresOfItsPeriod(t *testing.T) {
 		}
 		const want = `From 31 December 01:00 UTC to 1 January 01:00 UTC:
 0 runs completed, 6 failed, 0 cancelled
-cost 0.00 USD
+cost $0
 questions that wait for a decision now: 0
 worker failed 6 times: boom`
 		if got[0].Title != "0 done, 6 failed, 0 waiting" || got[0].Body != want {
@@ -98,6 +98,74 @@ func TestADigestOfManyFailuresSaysWhatItCounts(t *testing.T) {
 			if len(got) != 1 || !strings.HasSuffix(got[0].Body, "\n"+want) ||
 				got[0].Title != fmt.Sprintf("0 done, %d failed, 0 waiting", n) {
 				t.Errorf("%d failures: %+v, want it to end with %q", n, got, want)
+			}
+		})
+	}
+}
+
+// TestDigestsOfAPeriodCountEachRunOnceThroughAnOutage has a run each five minutes, a digest each 15 minutes, and a
+// target that is down for two hours: afterwards one digest reports what happened in between.
+func TestDigestsOfAPeriodCountEachRunOnceThroughAnOutage(t *testing.T) {
+	one := rule(alert.KindDigest)
+	one.To, one.Every = []string{"phone"}, 15*time.Minute
+	inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {
+		phone := h.targets["phone"]
+		down := func() error {
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no route to the phone")}
+		}
+		var ends []string
+		for at := range 6 * 12 { // six hours
+			switch at {
+			case 2 * 12:
+				phone.fail(down)
+			case 4 * 12:
+				phone.fail(nil)
+			}
+			h.submit(fmt.Sprint("t", at), "boom")
+			h.after(5 * time.Minute)
+		}
+		h.after(20 * time.Minute)
+		var failed int
+		before, longest := "", 0
+		for _, m := range phone.messages() {
+			var done, n, waiting int
+			if _, err := fmt.Sscanf(m.Title, "%d done, %d failed, %d waiting", &done, &n, &waiting); err != nil {
+				t.Fatalf("%q: %s", m.Title, err)
+			}
+			failed, longest = failed+n, max(longest, n)
+			period := strings.TrimSuffix(strings.TrimPrefix(strings.SplitN(m.Body, "\n", 2)[0], "From "), ":")
+			from, until, _ := strings.Cut(period, " to ")
+			if before != "" && from != before {
+				t.Errorf("a period begins at %s, want the end %s of the one before", from, before)
+			}
+			before, ends = until, append(ends, until)
+		}
+		if failed != 6*12 {
+			t.Errorf("the digests count %d failed runs, want each of the 72 once", failed)
+		}
+		if len(ends) < 12 || len(ends) > 20 || longest < 20 {
+			t.Errorf("%d digests until %q, the longest about %d runs: want one about the outage", len(ends), ends, longest)
+		}
+	})
+}
+
+// TestADigestNamesTheQuestionsThatWait: the oldest ones, as far as the rule lets their texts leave the server.
+func TestADigestNamesTheQuestionsThatWait(t *testing.T) {
+	for text, want := range map[alert.Text]string{
+		alert.TextNone: "", alert.TextTitle: "\nworker asks in t0: ask 0\nworker asks in t1: ask 1\nworker asks in t2: ask 2",
+	} {
+		one := rule(alert.KindDigest)
+		one.To, one.Every, one.Text = []string{"phone"}, 15*time.Minute, text
+		inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {
+			for at := range 4 {
+				h.after(time.Second)
+				h.submit(fmt.Sprint("t", at), fmt.Sprint("ask ", at))
+			}
+			h.after(20 * time.Minute)
+			got := h.targets["phone"].messages()
+			if len(got) != 1 || got[0].Title != "0 done, 0 failed, 4 waiting" ||
+				strings.Contains(got[0].Body, "asks") != (want != "") || !strings.HasSuffix(got[0].Body, want) {
+				t.Errorf("%s: %+v, want it to end with %q", text, got, want)
 			}
 		})
 	}

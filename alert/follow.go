@@ -130,6 +130,9 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 		}
 		rules = append(slices.Clone(f.Rules), stored...)
 		at = before.position
+		if err := at.State.hold(r, rules, now); err != nil {
+			return err
+		}
 		events, more, err = f.readEvents(r, &at, before.stored, now)
 		return err
 	})
@@ -184,13 +187,16 @@ func submitsOf(notifications []Notification) (all []thread.Submit) {
 		id := cmp.Or(t.Place, ThreadID(t.To))
 		owner := reserved.Owner(id)
 		all = append(all, thread.Submit{
-			Owner: owner, Thread: id, Run: digest.ID(id, t.Key), Agent: AgentName(t.To), Key: t.Key, NotBefore: t.NotBefore,
+			Owner: owner, Thread: id, Run: runOf(&t), Agent: AgentName(t.To), Key: t.Key, NotBefore: t.NotBefore,
 			Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: t.Alert.Parts()}},
 			Origin:   mailroom.Origin{Via: originVia, Sender: originVia},
 		})
 	}
 	return all
 }
+
+// runOf returns the id of the run of a notification.
+func runOf(t *Notification) string { return digest.ID(cmp.Or(t.Place, ThreadID(t.To)), t.Key) }
 
 // Submitter is the part of a ledger that [Test] uses.
 type Submitter interface {

@@ -160,7 +160,7 @@ func TestADigestNamesItsPeriod(t *testing.T) {
 	m := testComposer().compose(&Alert{Kind: KindDigest, Text: TextTitle, Count: 1, Zone: place.String()}, about)
 	want := `From 28 March 08:00 CET to 29 March 08:00 CEST:
 7 runs completed, 3 failed, 0 cancelled
-cost 1.23 USD
+cost $1.23
 questions that wait for a decision now: 2
 the oldest since 29 March 11:30 CEST
 codex failed 3 times: rate limit`

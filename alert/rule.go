@@ -27,6 +27,8 @@ type Rule struct {
 	// Quiet is when the rule sends no alerts. At its end, it sends alerts about what happened in between.
 	Quiet  Quiet
 	Digest Clock // time of the digest
+	// Every is the period of digests, in place of Digest; 0: they come once a day. See [ParseDigest].
+	Every time.Duration
 	// Outage is how long runs of an agent must wait because of an outage before the rule alerts; 0: DefaultOutage.
 	Outage time.Duration
 	// Remind is how long after the alert about a question the rule reminds people of it for the first time, if it is
@@ -87,16 +89,6 @@ func (q Quiet) End(t time.Time) time.Time {
 		t = t.AddDate(0, 0, 1)
 	}
 	return q.To.on(t)
-}
-
-// lastDigest returns the latest time of the digest that is not after now.
-func (r *Rule) lastDigest(now time.Time) time.Time {
-	now = now.In(r.Zone)
-	at := r.Digest.on(now)
-	if at.After(now) {
-		at = r.Digest.on(now.AddDate(0, 0, -1))
-	}
-	return at
 }
 
 // wants reports whether the rule applies to an event.

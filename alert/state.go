@@ -82,9 +82,12 @@ type RuleState struct {
 	// Singles are how many events of each owner got an alert each since Since.
 	Singles map[string]int `json:"singles,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
-	// Digest is the time of the last digest; zero if there was none yet. Its period ended with the last full hour
-	// up to then.
-	Digest time.Time `json:"digest,omitzero"`
+	// Digest is the time of the last digest; zero if there was none yet. Its period ended at DigestEnd, or, if that is
+	// zero because an older version sent it, with the last full hour up to Digest. DigestRun is the run that sends it.
+	Digest    time.Time `json:"digest,omitzero"`
+	DigestEnd time.Time `json:"digest_end,omitzero"`
+	DigestRun string    `json:"digest_run,omitempty"`
+	held      bool      // for a step: DigestRun has not ended
 }
 
 // Group gathers events for one alert.
@@ -398,31 +401,6 @@ func (s *ruleStep) notifyDue() {
 			g.Count, g.Due, g.NotifiedAt = 0, time.Time{}, s.now.UTC()
 		}
 	}
-}
-
-// notifyDigest adds the digest of the day, once. The first digest is due after the rule was made. The period of a
-// digest is whole hours of UTC and begins at the end of the previous period, so that the hourly rows of the summary
-// of ended runs add up to it exactly, however late the digest is sent.
-func (s *ruleStep) notifyDigest() {
-	if !slices.Contains(s.rule.When, KindDigest) {
-		return
-	}
-	m, at := s.state, s.rule.lastDigest(s.now)
-	if !at.After(m.Digest) { // for example because the time of the digest was moved to a later one
-		return
-	}
-	from, until := m.Digest.UTC().Truncate(time.Hour), at.UTC().Truncate(time.Hour)
-	if !m.Digest.IsZero() && until.After(from) {
-		due := until.Add(digestDelay)
-		if end := s.quietEnd(); end.After(due) {
-			due = end
-		}
-		s.notify(Alert{
-			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: from, Until: until, Count: 1,
-			Zone: s.rule.Zone.String(),
-		}, due, stamp(at))
-	}
-	m.Digest = at.UTC()
 }
 
 // stamp returns a time as a part of a key.

@@ -179,27 +179,33 @@ func TestTheDigestComesEachMorningOnce(t *testing.T) {
 	}
 }
 
-// TestPeriodsOfDigestsFollowEachOther: whatever the rule says, and however its time and zone change, each
-// period begins where the one before ended, with a full hour of UTC.
+// TestPeriodsOfDigestsFollowEachOther: whatever the rule says, and however its time, period and zone change, each
+// period begins where the one before ended, and ends with a full hour of UTC, or a full minute.
 func TestPeriodsOfDigestsFollowEachOther(t *testing.T) {
-	zones := []*time.Location{time.UTC, berlin(t), time.FixedZone("Kathmandu", 20700), time.FixedZone("Honolulu", -36000)}
+	zones := digestZones(t)
 	rapid.Check(t, func(r *rapid.T) {
 		c := &clock{t: t, at: time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC),
 			rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"a"}}}
 		for range rapid.IntRange(2, 30).Draw(r, "steps") {
 			if rapid.IntRange(0, 3).Draw(r, "the rule changes") == 0 || c.rule.Zone == nil {
 				c.rule.Digest = Clock(rapid.IntRange(0, 24*60-1).Draw(r, "digest"))
+				c.rule.Every = rapid.SampledFrom(append(digestPeriods(), 0, 0, 0)).Draw(r, "every")
 				c.rule.Zone = rapid.SampledFrom(zones).Draw(r, "zone")
 				c.rule.Quiet.To = Clock(rapid.IntRange(0, 24*60-1).Draw(r, "quiet until"))
 			}
 			c.at = c.at.Add(time.Duration(rapid.IntRange(1, 40*60).Draw(r, "minutes")) * time.Minute)
+			step, before := c.rule.digestStep(), len(c.sent)
 			c.step()
+			for _, sent := range c.sent[before:] {
+				if until := sent.Alert.Until; !until.Equal(until.Truncate(step)) {
+					r.Fatalf("a period until %s, want one of full steps of %s", until, step)
+				}
+			}
 		}
 		var end time.Time
 		for _, sent := range c.sent {
 			a := sent.Alert
-			if !end.IsZero() && !a.At.Equal(end) || !a.Until.After(a.At) || sent.NotBefore.Before(a.Until.Add(digestDelay)) ||
-				!a.Until.Equal(a.Until.Truncate(time.Hour)) {
+			if !end.IsZero() && !a.At.Equal(end) || !a.Until.After(a.At) || sent.NotBefore.Before(a.Until.Add(digestDelay)) {
 				r.Fatalf("a period from %s to %s, sent from %s on, after one to %s", a.At, a.Until, sent.NotBefore, end)
 			}
 			end = a.Until

@@ -93,7 +93,7 @@ func Describe(r Rule) api.AlertRule {
 	out := api.AlertRule{
 		Name: r.Name, When: []string{}, To: r.To, Agents: append([]string{}, r.Agents...),
 		Threads: append([]string{}, r.Threads...),
-		Text:    string(r.Text), Quiet: r.Quiet.String(), Digest: r.Digest.String(), Zone: r.Zone.String(),
+		Text:    string(r.Text), Quiet: r.Quiet.String(), Digest: r.DigestText(), Zone: r.Zone.String(),
 	}
 	for _, k := range r.When {
 		out.When = append(out.When, string(k))
@@ -126,8 +126,9 @@ func ParseRule(in api.AlertRule, owner string, targets []string) (Rule, error) {
 		return r, check.Invalid("quiet", `must be hours such as "22:00-07:00"`, in.Quiet)
 	}
 	if in.Digest != "" {
-		if r.Digest, ok = ParseClock(in.Digest); !ok {
-			return r, check.Invalid("digest", `must be a time such as "08:00"`, in.Digest)
+		wrong := ""
+		if r.Digest, r.Every, wrong = ParseDigest(in.Digest); wrong != "" {
+			return r, check.Invalid("digest", wrong, in.Digest)
 		}
 	}
 	if in.Outage != "" {

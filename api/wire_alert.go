@@ -33,7 +33,7 @@ type AlertRule struct {
 	Threads []string `json:"threads,omitempty" nullable:"false" doc:"Only about threads whose ids begin with one of these; empty: all."`
 	Text    string   `json:"text,omitempty" doc:"How much of what agents and users wrote is sent: none, title (the default) or full."`
 	Quiet   string   `json:"quiet,omitempty" doc:"Hours without alerts, such as 22:00-07:00."`
-	Digest  string   `json:"digest,omitempty" doc:"Time of the digest, if when has it. Default: 08:00."`
+	Digest  string   `json:"digest,omitempty" doc:"Time of the digest of a day, or a period such as 15m. Default: 08:00."`
 	Outage  string   `json:"outage,omitempty" example:"" doc:"How long runs of an agent must wait because of an outage before the rule alerts, if when has it. Default: 5m."`
 	Remind  string   `json:"remind_after,omitempty" example:"" doc:"After how long an open question is told again. Default: never."`
 	Zone    string   `json:"zone,omitempty" doc:"Time zone of quiet and digest. Default: UTC."`

@@ -90,7 +90,7 @@ func (r *Rule) settings() []setting.Setting {
 		setting.New("when",
 			"What causes alerts: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), "+
 				"paused (an agent is), outage (runs wait because of one), budget (80 % of one are used), "+
-				"schedule (one paused itself), digest (each day).",
+				"schedule (one paused itself), digest (each day or period).",
 			listOf(&r.When, alert.Kinds())).
 			Require("missing when; set it to one or more of " +
 				`"ticket", "failed", "channel", "paused", "outage", "budget", "schedule", "digest"`),
@@ -105,7 +105,8 @@ func (r *Rule) settings() []setting.Setting {
 		setting.New("text", "How much of what agents and users wrote is sent: none, title (the first line) or full.",
 			setting.OneOf(&r.Text, alert.Texts()...)),
 		setting.New("quiet", `Hours without alerts, such as "22:00-07:00"; the alerts follow at their end.`, quiet(&r.Quiet)),
-		setting.New("digest", "Time of the digest.", clock(&r.Digest)),
+		setting.New("digest", `Time of the digest of each day, or the period of shorter ones: one that divides an hour or `+
+			`a day evenly, from "1m" to "12h".`, digestAt(&r.Rule)),
 		setting.New("outage", "How long runs of an agent must wait because of an outage before the rule alerts.",
 			setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
 		setting.New("remind_after", `How long after the alert about a question that is still open a reminder follows, `+
@@ -148,12 +149,20 @@ func zone(p **time.Location) setting.Value {
 	}, func(l *time.Location) any { return l.String() })
 }
 
-func clock(p *alert.Clock) setting.Value {
-	return setting.Of(p, `a time such as "08:00"`, func(v any) (alert.Clock, bool) {
-		s, isText := v.(string)
-		c, ok := alert.ParseClock(s)
-		return c, isText && ok
-	}, func(c alert.Clock) any { return c.String() })
+// digestAt is the value of a setting with the time or the period of the digests of a rule.
+func digestAt(r *alert.Rule) setting.Value {
+	return setting.Value{
+		Set: func(v any) error {
+			s, isText := v.(string)
+			at, every, wrong := alert.ParseDigest(s)
+			if !isText || wrong != "" {
+				return setting.Invalid(v, strings.TrimPrefix(wrong, "must be "))
+			}
+			r.Digest, r.Every = at, every
+			return nil
+		},
+		Get: func() any { return r.DigestText() },
+	}
 }
 
 func quiet(p *alert.Quiet) setting.Value {

@@ -12,7 +12,7 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(),
+	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), digestMutants(),
 		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), postgresMutants(), chatMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),

@@ -9,7 +9,7 @@ import { number } from './words.js';
 const WHEN = [
   ['ticket', 'an agent asks'], ['failed', 'a run failed for good'], ['channel', 'a channel is not connected'],
   ['paused', 'an agent was paused'], ['outage', 'runs of an agent wait because of an outage'],
-  ['budget', '80 % of a budget are used'], ['schedule', 'a schedule paused itself'], ['digest', 'what happened, each day'],
+  ['budget', '80 % of a budget are used'], ['schedule', 'a schedule paused itself'], ['digest', 'what happened'],
 ];
 const EVENTS = new Map(/** @type {[string, string][]} */ (WHEN));
 const TEXTS = [['none', 'only that something happened, and where'], ['title', 'the first line'], ['full', 'all that the target can show']];
@@ -26,6 +26,9 @@ export function Rules() {
     ${editing && html`<${Edit} rule=${editing} taken=${data.rules.map(({ name }) => name)} targets=${data.targets} close=${() => { setEditing(null); reload(); }} />`}`;
 }
 
+/** When digests come: at a time of the day, or each period. */
+const comes = (digest) => (digest.includes(':') ? `at ${digest}` : `every ${digest}`);
+
 const only = ({ agents = [], threads = [] }) => [...agents, ...threads.map((id) => `${id}…`)].join(', ');
 
 function Table({ rules, edit, reload }) {
@@ -34,7 +37,7 @@ function Table({ rules, edit, reload }) {
     <thead><tr><th>Rule</th><th>When</th><th>To</th><th>Only for</th><th>Text</th><th>Quiet hours</th><th><span class="unseen">Actions</span></th></tr></thead>
     <tbody>${rules.map((rule) => html`<tr key=${rule.name}>
       <th scope="row"><${Line} text=${rule.name} /></th>
-      <td data-name="When">${rule.when.map((of) => EVENTS.get(of) ?? of).join(', ')}${rule.when.includes('digest') && html` <span class="hint">at ${rule.digest}, ${rule.zone}</span>`}${rule.remind_after && html` <span class="hint">reminds after ${rule.remind_after}</span>`}</td>
+      <td data-name="When">${rule.when.map((of) => EVENTS.get(of) ?? of).join(', ')}${rule.when.includes('digest') && html` <span class="hint">${comes(rule.digest)}, ${rule.zone}</span>`}${rule.remind_after && html` <span class="hint">reminds after ${rule.remind_after}</span>`}</td>
       <td data-name="To"><${Line} text=${rule.to.join(', then ')} /></td><td data-name="Only for"><${Line} text=${only(rule) || '–'} /></td><td data-name="Text">${rule.text}</td>
       <td data-name="Quiet hours">${rule.quiet ? html`${rule.quiet} <span class="hint">${rule.zone}</span>` : '–'}</td>
       <td>${rule.fixed ? html`<span class="hint">in the configuration</span>` : html`<button type="button" class="quiet" aria-label=${`Change ${rule.name}`} onClick=${() => edit(rule)}>Change…</button> <${Remove} name=${rule.name} reload=${reload} />`}</td>
@@ -117,7 +120,7 @@ function Edit({ rule, taken, targets, close }) {
       <label for="rule-from">Quiet from (empty: never)</label><input id="rule-from" name="from" type="time" defaultValue=${quietFrom} />
       <label for="rule-until">Quiet until</label><input id="rule-until" name="until" type="time" defaultValue=${quietTo} />
       <label for="rule-remind">Remind of an open question after (empty: never)</label><input id="rule-remind" name="remind" placeholder="30m" autocomplete="off" defaultValue=${rule.remind_after ?? ''} />
-      ${may('admin') && html`<label for="rule-digest">Time of the digest</label><input id="rule-digest" name="digest" type="time" defaultValue=${rule.digest ?? '08:00'} />
+      ${may('admin') && html`<label for="rule-digest">Digest each day at a time, or each period such as 15m</label><input id="rule-digest" name="digest" placeholder="08:00" autocomplete="off" spellcheck="false" defaultValue=${rule.digest ?? '08:00'} />
         <label for="rule-outage">An outage is told after</label><input id="rule-outage" name="outage" placeholder="5m" defaultValue=${rule.outage ?? ''} />`}
       <label for="rule-zone">Time zone</label><input id="rule-zone" name="zone" autocomplete="off" spellcheck="false" defaultValue=${rule.zone ?? here} />
       <p class="buttons"><button type="submit">Save</button> <button type="button" class="quiet" onClick=${close}>Cancel</button></p>

@@ -1,5 +1,5 @@
 // A morning: schedules start an agent that asks, a person is away and is reminded, the answers come by hand, and the
-// budget of the agent ends. The server is killed between each two steps, and the person comes back to the console.
+// budget of the agent ends. A digest each minute says what happened and which question still waits. The server is killed between each two steps, and the person comes back to the console.
 
 import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -32,6 +32,15 @@ when = ["ticket"]
 to = ["phone"]
 text = "full"
 remind_after = "2s"
+[targets.desk]
+kind = "ntfy"
+url = "${phone.url}"
+topic = "digests"
+allow = ["127.0.0.1"]
+[rules.overview]
+when = ["digest"]
+to = ["desk"]
+digest = "1m"
 `;
 
 /** The agent: it asks before it sends a summary, and each of its turns costs 60 cents. */
@@ -62,8 +71,30 @@ class Morning {
   /** Waits for an alert whose title or text matches. */
   async alert(words) {
     for (;;) {
-      const known = this.told.find((message) => words.test(`${message.title}\n${message.message}`));
+      const known = this.told.find((message) => message.topic === 'alerts' && words.test(`${message.title}\n${message.message}`));
       if (known) return known;
+      this.told.push(await this.phone.next());
+    }
+  }
+
+  /** The digests that were published, in order. One that a kill in the middle of its send repeats is marked, and counts once. */
+  digests() {
+    const all = new Map();
+    for (const { topic, title, message } of this.phone.all) {
+      if (topic !== 'digests') continue;
+      const [done, failed, waiting] = title.match(/\d+/g).map(Number);
+      const [, from, until] = message.match(/^From (.*) to (.*):/);
+      assert.ok(!all.has(until) || title.startsWith('(repeated)'), `the digest until ${until} was sent twice`);
+      all.set(until, { done, failed, waiting, from, until, message });
+    }
+    return [...all.values()];
+  }
+
+  /** Waits for a digest that matches, and keeps the alerts that come before it. */
+  async digest(matches) {
+    for (;;) {
+      const found = this.digests().find(matches);
+      if (found) return found;
       this.told.push(await this.phone.next());
     }
   }
@@ -141,6 +172,11 @@ describe('a morning', () => {
       await morning.alert(/Send the summary/);
       await morning.crash();
       await morning.alert(/^Reminder: .*\n.*Send the summary/s); // the person is away
+      if (name === 'first') {
+        const digest = await morning.digest(({ waiting, message }) => waiting === 1 && message.includes('Send the summary'));
+        assert.match(digest.message, /questions that wait for a decision now: 1\nthe oldest since .*\nclerk asks in inbox: Send the summary to the team\?/);
+        await morning.crash();
+      }
       morning.told = [];
       const [ticket] = await morning.open();
       await answer(morning, ticket, { decision: 'answer', answer: { text: 'yes' } });
@@ -156,9 +192,14 @@ describe('a morning', () => {
     await morning.alert(/Send the summary/);
     const [last] = await morning.open();
     await answer(morning, last, { decision: 'answer', answer: { text: 'no' } });
-    assert.equal((await morning.until(runs.at(-1))).reply, 'The answer was no.');
+    const done = await morning.until(runs.at(-1));
+    assert.equal(done.reply, 'The answer was no.', JSON.stringify(done));
     const { items } = await client.entries('inbox', { limit: 500 });
     assert.deepEqual(items.filter(({ kind }) => kind === 'run.queued').map(({ run }) => run), [night, ...runs], 'each time was sent once');
     assert.equal(items.filter(({ kind }) => kind === 'run.completed').length, 4);
+    const [, ended] = items.at(-1).at.match(/T(\d\d:\d\d)/);
+    await morning.digest(({ until }) => until.split(' ')[2] > ended || ended === '23:59');
+    const digests = morning.digests();
+    for (let i = 1; i < digests.length; i++) assert.equal(digests[i].from, digests[i - 1].until, 'a digest begins where the one before ended');
   });
 });

@@ -99,7 +99,21 @@ describe('the rules of alerts', () => {
     await page.getByText('must be a duration from 1s to 24h').waitFor();
     await page.getByLabel('Remind of an open question').fill('30m');
     await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByLabel('Name').waitFor({ state: 'detached' });
     await row(page, 'night').getByText('22:00-07:00').waitFor();
+    await row(page, 'night').getByRole('button', { name: 'Change night' }).click();
+    await page.getByRole('checkbox', { name: 'digest' }).check();
+    await page.getByLabel('Digest each day').fill('14m');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('the nearest one is "15m"').waitFor();
+    await page.getByLabel('Digest each day').fill('15m');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await row(page, 'night').getByText('every 15m, Europe/Berlin').waitFor();
+    for (const width of [1280, 390]) {
+      await page.setViewportSize({ width, height: 900 });
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `it fits ${width}`);
+      await page.screenshot({ path: `${shots}alerts-digest-${width}.png`, fullPage: true });
+    }
     await row(page, 'night').getByText('reminds after 30m').waitFor();
     await row(page, 'night').getByRole('button', { name: 'Remove night' }).click();
     await row(page, 'night').getByRole('button', { name: 'Remove now: night' }).click();
