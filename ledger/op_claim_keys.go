@@ -31,7 +31,7 @@ func (o *Options) boundsOf(r *mailroom.Run, t *mailroom.Thread) []keyedLimit {
 	}
 	if most := o.Limits(r.Agent).Key; most > 0 {
 		all = append(all, keyedLimit{fmt.Sprintf("agent %s with key %q", r.Agent, r.LimitKey),
-			thread.GateMeter(gate), thread.Limit{Running: most}})
+			thread.GateMeter(gate), thread.Limit{Running: most}, r.LimitKey})
 	}
 	return all
 }

@@ -202,6 +202,7 @@ type keyedLimit struct {
 	of    string // what it bounds, for people
 	key   string
 	limit thread.Limit
+	named string // the concurrency key that it bounds; "": none
 }
 
 // limitsOf returns the limits that bound a run.
@@ -210,10 +211,10 @@ func (o *Options) limitsOf(agent, owner string) (all []keyedLimit) {
 		return nil
 	}
 	if l := o.Limits(agent).Agent; l.Any() {
-		all = append(all, keyedLimit{"agent " + agent, thread.AgentMeter(agent), l})
+		all = append(all, keyedLimit{"agent " + agent, thread.AgentMeter(agent), l, ""})
 	}
 	if l := o.ownerLimit(owner); l.Any() {
-		all = append(all, keyedLimit{owner, thread.OwnerMeter(owner), l})
+		all = append(all, keyedLimit{owner, thread.OwnerMeter(owner), l, ""})
 	}
 	return all
 }

@@ -135,7 +135,7 @@ type SummaryQuery struct {
 type Counts struct {
 	Runs     map[mailroom.Status]int // without zero counts
 	Threads  int                     // including those being deleted
-	Due      time.Time               // earliest due time of a thread with a Due.Agent
+	Due      time.Time               // earliest due time of a thread with a Due.Agent that is no gate
 	Failures []FailureCount          // in any order
 	Agents   map[string]map[mailroom.Status]int
 

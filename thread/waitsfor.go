@@ -60,6 +60,7 @@ type Blocker struct {
 // Bound is a limit that a run is under, with what counts for it now.
 type Bound struct {
 	Of    string // what it bounds, such as "agent codex"
+	Key   string // the concurrency key that it bounds; "": it bounds an agent or an owner
 	Limit Limit
 	Meter store.Meter
 }

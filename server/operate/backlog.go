@@ -77,7 +77,8 @@ func newBacklog() *backlog {
 		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 	}
 	return &backlog{
-		due: desc("oldest_due_seconds", "Time for which the first due run has waited for a worker, 0 without one."),
+		due: desc("oldest_due_seconds", "Time for which the first due run has waited for a worker, 0 without one. "+
+			"Runs that wait for their concurrency key are not due."),
 		queue: desc("queue_runs", "Queued runs, the oldest 500, by agent and by what each waits for in the end.",
 			"agent", "cause"),
 		tickets: desc("tickets_open", "Open tickets that a person decides, counted up to 1,000 or 4 MiB.", "kind"),

@@ -3,11 +3,14 @@ package operate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/display"
 	"mailroom/ledger"
 	"mailroom/server/internal/request"
 	"mailroom/store"
@@ -84,11 +87,13 @@ type waitGroups map[waitCause]*waitGroup
 type waitCause struct {
 	cause       thread.Cause
 	agent, node string
+	ofKeys      bool // it is a limit of concurrency keys, which have one group for all keys of an agent
 }
 
 type waitGroup struct {
 	api.WaitGroup
 	roots map[string]bool // the runs that wait for the cause themselves
+	keys  map[string]int  // the runs by concurrency key
 }
 
 // add adds a run and what it waits for.
@@ -101,19 +106,48 @@ func (g waitGroups) add(r *mailroom.Run, of ledger.Blocked) {
 	if last.Run != "" { // a run that works
 		root = last.Run
 	}
-	cause := waitCause{last.Cause, last.Agent, last.Node}
+	cause := waitCause{last.Cause, last.Agent, last.Node, last.Bound.Key != ""}
 	group := g[cause]
 	if group == nil {
-		group = &waitGroup{roots: map[string]bool{}, WaitGroup: api.WaitGroup{
+		group = &waitGroup{roots: map[string]bool{}, keys: map[string]int{}, WaitGroup: api.WaitGroup{
 			Cause: cause.cause, Agent: cause.agent, Text: request.BlockerText(&last), Run: root, Since: r.CreatedAt,
 		}}
 		g[cause] = group
 	}
 	group.Runs++
+	if cause.ofKeys {
+		group.keys[last.Bound.Key]++
+	}
 	group.roots[root] = true
 	if r.CreatedAt.Before(group.Since) {
 		group.Since, group.Run, group.Text = r.CreatedAt, root, request.BlockerText(&last)
 	}
+}
+
+const (
+	// shownKeys is how many concurrency keys the text of a group names, and shownKey how much of each, in characters.
+	shownKeys = 3
+	shownKey  = 60
+)
+
+// keysText says for which concurrency keys of an agent runs wait: those with the most runs by name, the others by their
+// number.
+func keysText(agent string, runs map[string]int) string {
+	keys := slices.SortedFunc(maps.Keys(runs), func(a, b string) int {
+		return cmp.Or(runs[b]-runs[a], cmp.Compare(a, b))
+	})
+	var named []string
+	for _, key := range keys[:min(len(keys), shownKeys)] {
+		named = append(named, fmt.Sprintf("%q (%d)", display.Cut(key, shownKey), runs[key]))
+	}
+	if more := len(keys) - len(named); more == 1 {
+		named = append(named, "1 other key")
+	} else if more > 1 {
+		named = append(named, fmt.Sprintf("%d other keys", more))
+	}
+	last := len(named) - 1
+	return fmt.Sprintf("the end of runs of agent %s with the same concurrency key: %s and %s", agent,
+		strings.Join(named[:last], ", "), named[last])
 }
 
 // largest returns the groups with the most runs.
@@ -121,6 +155,9 @@ func (g waitGroups) largest() []api.WaitGroup {
 	list := []api.WaitGroup{}
 	for _, group := range slices.Collect(maps.Values(g)) {
 		group.Behind = len(group.roots)
+		if len(group.keys) > 1 {
+			group.Text = keysText(group.Agent, group.keys)
+		}
 		list = append(list, group.WaitGroup)
 	}
 	slices.SortFunc(list, func(a, b api.WaitGroup) int {

@@ -107,7 +107,8 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 			continue
 		}
 		out.Threads++
-		if at := t.Due.At; t.Due.Agent != "" && !at.IsZero() && (out.Due.IsZero() || at.Before(out.Due)) {
+		atGate := strings.HasPrefix(t.Due.Agent, store.GatePrefix)
+		if at := t.Due.At; t.Due.Agent != "" && !atGate && !at.IsZero() && (out.Due.IsZero() || at.Before(out.Due)) {
 			out.Due = at
 		}
 	}

@@ -58,9 +58,35 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 		t.add(func(c *columns) error {
 			out.Due = c.Time()
 			return nil
-		}, "SELECT earliest_due($1)", q.Owner)
+		}, earliestDue(q.Owner), q.Owner)
 	}
 	return out, r.send("count", t)
+}
+
+// earliestDue returns the statement for the earliest due time of a thread of an owner, or of all owners. It steps from
+// agent to agent and from priority to priority; each step is a seek in an index of due threads, and one step skips all
+// gates. The function earliest_due of version 1, which servers of older versions call, does not.
+func earliestDue(owner *string) string {
+	of := "t.due_at IS NOT NULL AND t.due_agent = e.agent AND t.due_alone = e.alone"
+	if owner != nil {
+		of += " AND t.due_agent <> '' AND t.owner = $1"
+	} else {
+		of += " AND $1::text IS NULL"
+	}
+	const first = " ORDER BY t.due_priority, t.due_at LIMIT 1)"
+	return `WITH RECURSIVE each (agent, alone) AS (
+		SELECT ''::text COLLATE "C", true
+		UNION ALL SELECT n.due_agent, n.due_alone FROM each e CROSS JOIN LATERAL (
+			SELECT t.due_agent, t.due_alone FROM thread t WHERE t.due_at IS NOT NULL AND (t.due_agent, t.due_alone) >
+				(CASE WHEN e.agent < '#' OR e.agent >= '$' THEN e.agent ELSE '$' END, e.alone)
+			ORDER BY t.due_agent, t.due_alone LIMIT 1) n)
+	SELECT min(d.at) FROM each e CROSS JOIN LATERAL (
+		WITH RECURSIVE p (priority, at) AS (
+			(SELECT t.due_priority, t.due_at FROM thread t WHERE ` + of + first + `
+			UNION ALL SELECT n.due_priority, n.due_at FROM p CROSS JOIN LATERAL (
+				SELECT t.due_priority, t.due_at FROM thread t WHERE ` + of + ` AND t.due_priority > p.priority` + first + ` n)
+		SELECT min(p.at) AS at FROM p) d
+	WHERE e.agent <> '' AND (e.agent < '#' OR e.agent >= '$')`
 }
 
 func countAgents(r reader, q store.CountQuery) (out store.Counts, err error) {

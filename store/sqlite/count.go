@@ -3,6 +3,7 @@ package sqlite
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -150,7 +151,7 @@ func (r reader) countThread(q store.CountQuery) (store.Counts, error) {
 }
 
 // earliestDue steps from agent to agent and from priority to priority; each step is a seek in the
-// index of due threads.
+// index of due threads, and one step skips all gates.
 func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 	for agent, alone := "", int64(1); ; {
 		found := false
@@ -160,6 +161,10 @@ func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 		})
 		if err != nil || !found {
 			return earliest, err
+		}
+		if strings.HasPrefix(agent, store.GatePrefix) {
+			agent, alone = store.AfterGates, 0
+			continue
 		}
 		text, args := dueBehind, []any{agent, alone}
 		if owner != nil {

@@ -27,14 +27,18 @@ func countCases() []testCase {
 				row("c", "bob", mailroom.Due{At: at(4), Agent: "y", Priority: 9}),
 				row("d", "bob", mailroom.Due{At: at(2), Agent: "y", Priority: 200}),
 				row("e", "ann", mailroom.Due{At: at(1)}), row("f", "cid", mailroom.Due{}),
+				// At gates, which nothing can start.
+				row("g", "ann", mailroom.Due{At: at(1), Agent: store.GatePrefix + "1 x", Priority: 1, LastAttempt: true}),
+				row("h", "bob", mailroom.Due{At: at(0), Agent: store.GatePrefix + "2 x", Priority: 1}),
+				row("i", "cid", mailroom.Due{At: at(0), Agent: store.GatePrefix + "3 x", Priority: 1}),
 			}})
 			for owner, want := range map[string]time.Time{"ann": at(3), "bob": at(2), "cid": {}, "": {}} {
 				if got := s.count(store.CountQuery{Owner: &owner}); !got.Due.Equal(want) {
 					t.Errorf("of %q: got %v, want %v", owner, got.Due, want)
 				}
 			}
-			if got := s.count(store.CountQuery{}); !got.Due.Equal(at(2)) || got.Threads != 6 {
-				t.Errorf("of all: got %d threads, the earliest due at %v, want 6 and %v", got.Threads, got.Due, at(2))
+			if got := s.count(store.CountQuery{}); !got.Due.Equal(at(2)) || got.Threads != 9 {
+				t.Errorf("of all: got %d threads, the earliest due at %v, want 9 and %v", got.Threads, got.Due, at(2))
 			}
 		}},
 	}
