@@ -6,7 +6,7 @@ import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
 import { launch, openPage, signIn } from './browser.js';
-import { shots } from './person.js';
+import { shoot, shots } from './person.js';
 
 describe('the audit log', () => {
   let context;
@@ -32,7 +32,7 @@ describe('the audit log', () => {
     await rows.getByText('reason: costs').waitFor();
     await rows.getByText('Signed in').first().waitFor();
     assert.deepEqual(await violations(page), []);
-    await page.screenshot({ path: `${shots}audit-1440.png` });
+    await shoot(page, 'audit-1440');
 
     await client.pauseAgent('inbox', { reason: 'seen at once' });
     await rows.getByText('reason: seen at once').waitFor();
@@ -54,6 +54,6 @@ describe('the audit log', () => {
     await page.setViewportSize({ width: 390, height: 800 });
     await rows.getByText('Paused agent echo').waitFor();
     assert.deepEqual(await violations(page), []);
-    await page.screenshot({ path: `${shots}audit-390.png` });
+    await shoot(page, 'audit-390');
   });
 });

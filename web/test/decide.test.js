@@ -7,7 +7,7 @@ import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
 import { launch, openPage } from './browser.js';
 import { ntfy } from './ntfy.js';
-import { shots } from './person.js';
+import { shoot, shots } from './person.js';
 
 const config = (url) => `
 [server]
@@ -58,11 +58,11 @@ describe('a link in an alert', () => {
       assert.equal((await ticketOf(client)).state, 'open', 'opening a link decides nothing');
       assert.deepEqual(await violations(page), []);
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'it fits the phone');
-      await page.screenshot({ path: `${shots}decide-${scheme}.png`, fullPage: true });
+      await shoot(page, `decide-${scheme}`, { fullPage: true });
       await page.getByRole('button', { name: 'Approve' }).click();
       await page.getByText('Approved').waitFor();
       assert.deepEqual(await violations(page), []);
-      await page.screenshot({ path: `${shots}decided-${scheme}.png`, fullPage: true });
+      await shoot(page, `decided-${scheme}`, { fullPage: true });
       const ticket = await ticketOf(client);
       assert.equal(ticket.decision, 'approve');
       assert.equal(ticket.decided_by, 'alert:phone');

@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
 import { launch, openPage } from './browser.js';
-import { Person, shots } from './person.js';
+import { Person, shoot, shots } from './person.js';
 
 describe('the API reference', () => {
   let context;
@@ -41,7 +41,7 @@ describe('the API reference', () => {
       assert.ok(beyond <= 0, `at ${width} it is ${beyond} pixels too wide`);
       for (const [name, anchor] of [['top', 'main'], ['operation', 'submit'], ['objects', 'object-Run'], ['stream', 'stream-run'], ['refusals', 'refusals']]) {
         await page.evaluate((id) => document.getElementById(id).scrollIntoView(), anchor);
-        await page.screenshot({ path: `${shots}docs-${name}-${width}-${colorScheme}.png` });
+        await shoot(page, `docs-${name}-${width}-${colorScheme}`);
       }
     }
   });

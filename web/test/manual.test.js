@@ -8,7 +8,7 @@ import { open } from '../../clients/js/test/server.js';
 import { Index } from '../docs/rank.js';
 import { violations } from './axe.js';
 import { launch, openPage } from './browser.js';
-import { shots } from './person.js';
+import { shoot, shots } from './person.js';
 
 /** Questions that newcomers had, in their words, and the pages that may answer: one of the first three results is one of them. */
 const questions = [
@@ -69,7 +69,7 @@ describe('the manual', () => {
         if (width === 390 || width === 1440) assert.deepEqual(await violations(page), [], `${path} at ${width} in ${colorScheme}`);
         const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(beyond <= 0, `${path} at ${width} is ${beyond} pixels too wide`);
-        await page.screenshot({ path: `${shots}manual-${name}-${width}-${colorScheme}.png` });
+        await shoot(page, `manual-${name}-${width}-${colorScheme}`);
       }
     }
   });
@@ -81,7 +81,7 @@ describe('the manual', () => {
     for (const name of ['Python', 'JavaScript', 'Go']) await page.locator('.tabs').first().getByText(name, { exact: true }).waitFor();
     assert.equal(await page.getByRole('combobox').count(), 0);
     await page.getByRole('link', { name: 'Pages', exact: true }).click();
-    await page.screenshot({ path: `${shots}manual-pages-390.png` });
+    await shoot(page, 'manual-pages-390');
     await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Thread', exact: true }).click();
     await titled(page, 'Thread');
     await page.getByRole('link', { name: /^Next/ }).click();
@@ -103,7 +103,7 @@ describe('the manual', () => {
     const options = page.getByRole('option');
     await options.filter({ hasText: 'Filters' }).first().waitFor();
     assert.deepEqual(await violations(page), []);
-    await page.screenshot({ path: `${shots}manual-search.png` });
+    await shoot(page, 'manual-search');
     const active = () => page.locator('[aria-selected="true"]').getAttribute('id');
     assert.equal(await active(), 'result-0');
     await page.keyboard.press('ArrowDown');

@@ -5,7 +5,7 @@ import { after, before } from 'node:test';
 
 import { open } from '../../clients/js/test/server.js';
 import { launch, openPage, signIn } from './browser.js';
-import { shots } from './person.js';
+import { shoot, shots } from './person.js';
 import { senderOf } from './sender.js';
 
 /** The configuration of a server with agents that reply, ask and fail, and a channel that is down. */
@@ -57,7 +57,7 @@ export class Operator {
   /** Waits until the stream is connected. */
   live() { return this.page.locator('nav .connection[data-tone="good"]').waitFor({ state: 'attached' }); }
 
-  shot(name) { return this.page.screenshot({ path: `${shots}${name}.png` }); }
+  shot(name) { return shoot(this.page, name); }
 }
 
 /** Opens a browser for the tests of a suite. The functions that it returns open a page, and a server with a page. */

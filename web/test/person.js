@@ -6,6 +6,14 @@ import { fileURLToPath } from 'node:url';
 /** The folder of the screenshots. */
 export const shots = fileURLToPath(new URL('../../bin/shots/', import.meta.url));
 
+/**
+ * Takes a screenshot of a page. Screenshots are for people, and no test reads them: make test, which takes none, sets
+ * MAILROOM_TEST_SHOTS to no.
+ */
+export async function shoot(page, name, options) {
+  if (process.env.MAILROOM_TEST_SHOTS !== 'no') await page.screenshot({ path: `${shots}${name}.png`, ...options });
+}
+
 /** A user of the page. */
 export class Person {
   constructor(page, server) { [this.page, this.server] = [page, server]; }
@@ -72,5 +80,5 @@ export class Person {
 
   shown() { return this.page.locator('.message .body').allTextContents(); }
 
-  shot(name) { return this.page.screenshot({ path: `${shots}${name}.png` }); }
+  shot(name) { return shoot(this.page, name); }
 }

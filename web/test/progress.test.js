@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { launch, openPage, signIn } from './browser.js';
-import { Person, shots } from './person.js';
+import { Person, shoot, shots } from './person.js';
 
 let context;
 let close;
@@ -124,7 +124,7 @@ test('the chat and the console say what a silent agent waits for, until it goes 
   await signIn(page, (await server.command('open')).trim());
   await page.evaluate((hash) => { location.hash = hash; }, `#/run/${id}`);
   await page.getByText('waits for tool call: cargo <b>test</b> since').waitFor();
-  await page.screenshot({ path: `${shots}run-waits.png` });
+  await shoot(page, 'run-waits');
   await run.write('deltas', { offset: 0, text: 'Green' });
   await person.see(() => document.querySelector('#doing').textContent === 'js is working');
 });
@@ -163,11 +163,11 @@ test('a run that waits for its next try says why, in the list and on its page', 
   await page.getByText('retrying').waitFor();
   await page.getByText('the provider <b>is away</b>').waitFor();
   await page.getByText(/Next try in (9|10|11|12)m/).waitFor(); // the provider's 10 minutes and the spread after them
-  await page.screenshot({ path: `${shots}runs-retrying.png` });
+  await shoot(page, 'runs-retrying');
   await page.evaluate((hash) => { location.hash = hash; }, `#/run/${id}`);
   await page.getByText('The last attempt failed. Next try').waitFor();
   await page.getByLabel('Error of the last attempt').getByText('the provider <b>is away</b>').waitFor();
-  await page.screenshot({ path: `${shots}run-retrying.png` });
+  await shoot(page, 'run-retrying');
   await page.getByRole('link', { name: 'Open the conversation' }).click();
   await page.locator('#who').getByText('admin', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Sign out' }).waitFor();

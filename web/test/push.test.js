@@ -9,7 +9,7 @@ import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
 import { launch } from './browser.js';
-import { shots } from './person.js';
+import { shoot, shots } from './person.js';
 import { below } from './proxy.js';
 import { AlertedBrowser, randomKey, Service } from './push.js';
 
@@ -91,7 +91,7 @@ describe('a browser that gets alerts', () => {
     assert.deepEqual(await violations(page), []);
     await browser.turnOn();
     assert.deepEqual(await violations(page), []);
-    await page.screenshot({ path: `${shots}console-alerts.png` });
+    await shoot(page, 'console-alerts');
     const asked = await ask(client, 'asks');
     const { payload } = await service.take();
     await browser.deliver(JSON.stringify(payload));

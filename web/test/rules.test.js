@@ -7,7 +7,7 @@ import { open } from '../../clients/js/test/server.js';
 import { colorRules, violations } from './axe.js';
 import { launch, openPage, signIn } from './browser.js';
 import { ntfy } from './ntfy.js';
-import { shots } from './person.js';
+import { shoot, shots } from './person.js';
 
 const config = (url) => `
 [agents.tour]
@@ -67,7 +67,7 @@ describe('the rules of alerts', () => {
     await page.getByLabel('When it is down, to').selectOption('wall');
     await page.getByLabel('Text that leaves').selectOption('full');
     assert.deepEqual(await violations(page), []);
-    await page.screenshot({ path: `${shots}rule.png` });
+    await shoot(page, 'rule');
     await page.getByRole('button', { name: 'Save' }).click();
     await row(page, 'night').getByText('an agent asks, a run failed for good').waitFor();
     const [, made] = (await client.alerts()).rules;
@@ -85,7 +85,7 @@ describe('the rules of alerts', () => {
         assert.deepEqual(await violations(page, rules), [], `${width} ${colorScheme}`);
         assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `it fits ${width}`);
       }
-      await page.screenshot({ path: `${shots}alerts-${width}.png`, fullPage: true });
+      await shoot(page, `alerts-${width}`, { fullPage: true });
     }
     await row(page, 'night').getByRole('button', { name: 'Change night' }).click();
     await page.getByLabel('Quiet from').fill('22:00');

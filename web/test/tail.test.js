@@ -6,7 +6,7 @@ import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
 import { launch, openPage, signIn } from './browser.js';
-import { shots } from './person.js';
+import { shoot, shots } from './person.js';
 
 describe('the tail', () => {
   let context;
@@ -38,7 +38,7 @@ describe('the tail', () => {
     assert.equal(await page.locator('main img').count(), 0);
     assert.match(await rows.last().innerText(), /Message\s+first <img src=x onerror=alert\(1\)> one/); // the newest are on top
     assert.deepEqual(await violations(page), []);
-    await page.screenshot({ path: `${shots}tail-1440.png` });
+    await shoot(page, 'tail-1440');
 
     await page.getByRole('button', { name: 'Pause', exact: true }).click();
     const shown = await rows.count();
@@ -64,6 +64,6 @@ describe('the tail', () => {
     await page.emulateMedia({ colorScheme: 'dark' });
     await page.setViewportSize({ width: 390, height: 800 });
     assert.deepEqual(await violations(page), []);
-    await page.screenshot({ path: `${shots}tail-390.png` });
+    await shoot(page, 'tail-390');
   });
 });
