@@ -52,6 +52,37 @@ func TestPagesMayUseNothingButTheirOwnServer(t *testing.T) {
 	}
 }
 
+// The tests in the browser check a page in one color scheme against all rules of accessibility, and in the other one
+// against the rules of colors. So a style sheet may set only properties that are colors for a scheme.
+func TestADarkSchemeChangesOnlyColors(t *testing.T) {
+	scheme := regexp.MustCompile(`(?s)prefers-color-scheme[^{]*\{(.*?)\n\}`)
+	setting := regexp.MustCompile(`(?:^|[\s;{])([\w-]+)\s*:\s*([^;{}]+);`)
+	color := regexp.MustCompile(`^(#[0-9a-f]{6}|[^,]*rgb\([^)]*\)(, [^,]*rgb\([^)]*\))*)$`)
+	schemes, colors := 0, 0
+	for path, page := range web.Pages() {
+		if !strings.HasSuffix(path, ".css") || strings.Contains(path, "vendor") {
+			continue
+		}
+		content, err := io.ReadAll(get(page).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schemes += strings.Count(string(content), "prefers-color-scheme")
+		for _, block := range scheme.FindAllStringSubmatch(string(content), -1) {
+			schemes--
+			for _, set := range setting.FindAllStringSubmatch(block[1], -1) {
+				colors++
+				if !strings.HasPrefix(set[1], "--") || !color.MatchString(set[2]) {
+					t.Errorf("%s: a color scheme sets %s to %s, which is no color", path, set[1], set[2])
+				}
+			}
+		}
+	}
+	if schemes != 0 || colors < 10 {
+		t.Errorf("found %d colors, and %d schemes that cannot be read", colors, schemes)
+	}
+}
+
 // A component that hears keys in an effect hears them after its first frame was shown: the first key of a fast user, or
 // of a test on a busy machine, would be lost.
 func TestKeysAreHeardFromTheFirstFrameOn(t *testing.T) {

@@ -7,7 +7,7 @@ import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { work } from '../../clients/js/worker/index.js';
 import { amounts, bounds, money } from '../console/amounts.js';
-import { violations } from './axe.js';
+import { colorRules, violations } from './axe.js';
 import { operators } from './operator.js';
 import { senderOf } from './sender.js';
 
@@ -52,10 +52,10 @@ async function serve(t, server) {
 /** Takes screenshots of the open page at each width, and checks that it fits and breaks no rule of accessibility. */
 async function looks(operator, name) {
   const { page } = operator;
-  for (const [width, colorScheme] of [[390, 'dark'], [390, 'light'], [900, 'dark'], [1440, 'light'], [1440, 'dark']]) {
+  for (const [width, colorScheme, rules] of [[390, 'dark'], [390, 'light', colorRules], [900, 'dark'], [1440, 'light'], [1440, 'dark', colorRules]]) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     await page.setViewportSize({ width, height: 900 });
-    assert.deepEqual(await violations(page), [], `${name} at ${width} in ${colorScheme}`);
+    assert.deepEqual(await violations(page, rules), [], `${name} at ${width} in ${colorScheme}`);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is too wide at ${width}`);
     await operator.shot(`console-${name}-${width}-${colorScheme}`);
   }
