@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/thread"
 )
@@ -17,14 +18,7 @@ import (
 func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		h.createToken("ann")
-		for i := range 200 {
-			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
-				Thread: "of-ann", Owner: "ann", Agent: "worker",
-				Messages:  []thread.NewMessage{{Parts: mailroom.Text(fmt.Sprint("boom ", i))}},
-				DeliverTo: h.place("ann", "phone"), DeliverAgent: alert.AgentName("phone"),
-			})
-			h.must(err)
-		}
+		h.flood("ann", 200)
 		h.after(10 * time.Minute)
 		h.wantSent("within the hour", 60)
 		h.after(2 * time.Hour)
@@ -34,6 +28,38 @@ func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
 		}
 		h.deliver("ann", "one more")
 		h.wantSent("later", 62)
+	})
+}
+
+// flood submits runs of a thread of an owner that fail at once, each of which is an alert.
+func (h *fixture) flood(owner string, n int) {
+	h.t.Helper()
+	for i := range n {
+		_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
+			Thread: "of-" + owner, Owner: owner, Agent: "worker",
+			Messages:  []thread.NewMessage{{Parts: mailroom.Text(fmt.Sprint("boom ", i))}},
+			DeliverTo: h.place(owner, "phone"), DeliverAgent: alert.AgentName("phone"),
+		})
+		h.must(err)
+	}
+}
+
+// TestAMessageThatCombinesAlertsCoversNoLaterReminder has a token with a question, whose alert is followed by so many
+// that one message combines them. The reminder was made before that message, and is due after it.
+func TestAMessageThatCombinesAlertsCoversNoLaterReminder(t *testing.T) {
+	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
+		h.createToken("ann")
+		h.storeRules("ann", api.AlertRule{Name: "q", When: []string{"ticket"}, To: []string{"phone"}, Remind: "90m"})
+		h.submitOf("ann", "asks", "ask ann")
+		h.after(time.Minute)
+		h.flood("ann", 100)
+		h.after(80 * time.Minute)
+		h.wantSent("after the hour, one of which combines the last ones", 61)
+		h.after(20 * time.Minute)
+		h.wantSent("after the time of the reminder", 62)
+		if last := h.targets["phone"].messages()[61]; !strings.HasPrefix(last.Title, "Reminder: ") {
+			t.Errorf("the last message is %q, want the reminder", last.Title)
+		}
 	})
 }
 

@@ -24,5 +24,8 @@ func digestMutants() []mutant {
 		{"a digest counts minutes again after its period has changed", "alert/period.go",
 			"	if from.IsZero() {", "	if true {",
 			"alert", "^TestPeriodsOfDigestsFollowEachOther$"},
+		{"a combined message covers a reminder that is due later", "alert/flood.go",
+			"	if what.Reminder > 0 && run.NotBefore.After(madeAt) {", "	if false {",
+			"alert", "^TestAMessageThatCombinesAlertsCoversNoLaterReminder$"},
 	}
 }
