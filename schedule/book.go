@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/reserved"
+	"mailroom/ledger"
 	"mailroom/schedule/plan"
 	"mailroom/store"
 )
@@ -39,6 +40,12 @@ func (a *Agent) runBook(ctx context.Context, s mailroom.Session) error {
 	var sends []plan.Sent
 	answer := plan.Refuse(refused)
 	if refused == "" {
+		owner, _ := reserved.SchedulePlace(run.Thread)
+		look.Check = func(spec *plan.Spec) error {
+			message := spec.Submit(look.Asked.Name, time.Time{})
+			message.Owner = owner
+			return a.ledger.View(ctx, func(r store.Reader) error { return ledger.CheckMessage(r, message) })
+		}
 		sends, answer = book.Do(run.Thread, look)
 	}
 	return commitBook(ctx, s, book, sends, answer)

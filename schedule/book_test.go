@@ -194,6 +194,8 @@ func TestARefusedRequestSaysWhy(t *testing.T) {
 			`{"op":"set","spec":{"every":"1h","text":"x","thread":"other"}}`: "another thread",
 			`{"op":"set","name":"7","spec":{"every":"1h","text":"x"}}`:       "is a number",
 			`{"op":"set","name":"of.x","spec":{"every":"1h","text":" "}}`:    "text: is empty",
+			// the agent is that of the thread
+			`{"op":"set","spec":{"every":"1h","text":"x","options":{"loud":1}}}`: `does not take the option "loud"`,
 			`{"op":"set"}`:                        "spec: is missing",
 			`{"op":"cancel","name":"never"}`:      `no open schedule "never"`,
 			`{"op":"stop"}`:                       "use set, cancel or list",

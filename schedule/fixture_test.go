@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,9 +68,12 @@ func (h *fixture) must(err error) {
 // serve starts a server that writes through st; h.stop stops it.
 func (h *fixture) serve(st store.Store) {
 	b := bus.New()
-	l := ledger.New(st, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
-		b.Publish(bus.Notice{Thread: thread, Entries: entries})
-	}})
+	l := ledger.New(st, ledger.Options{
+		CheckOptions: takesNoLoudness,
+		Publish: func(thread string, entries []mailroom.Entry) {
+			b.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+	})
 	h.ledger = l
 	e := engine.New(l.Workers(), b, engine.Options{
 		Local: true, Lease: time.Hour, Renew: 20 * time.Minute, Sweep: 10 * time.Minute, // days pass in few steps
@@ -97,6 +101,14 @@ func (h *fixture) serve(st store.Store) {
 		both.Wait()
 	}
 	h.rest(2 * time.Second) // longer than the grace of a lost claim
+}
+
+// takesNoLoudness refuses options of the agent coder that have the word loud.
+func takesNoLoudness(agent string, options json.RawMessage) error {
+	if agent == "coder" && bytes.Contains(options, []byte("loud")) {
+		return errors.New(`agent coder does not take the option "loud"; use model`)
+	}
+	return nil
 }
 
 func (h *fixture) work(ctx context.Context, s mailroom.Session) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,6 +73,12 @@ func startStore(
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
 			f.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+		CheckOptions: func(agent string, options json.RawMessage) error {
+			if agent == "codex" && bytes.Contains(options, []byte("loud")) {
+				return errors.New(`agent codex does not take the option "loud"; use model`)
+			}
+			return nil
 		},
 		Budgets: budgets(),
 		Observe: ledger.Observe{Operation: f.metrics.Operation, Commit: f.metrics.Commit, RunFinished: f.metrics.Ended},

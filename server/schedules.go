@@ -95,6 +95,12 @@ func (h *scheduleHandlers) put(ctx context.Context, in *putScheduleInput) (*body
 			return nil, err
 		}
 	}
+	message := spec.Submit(in.Body.Name, time.Time{})
+	message.Owner = owner
+	err = h.find.View(ctx, func(rd store.Reader) error { return ledger.CheckMessage(rd, message) })
+	if err != nil {
+		return nil, request.Locate("body.spec.", err)
+	}
 	return h.do(ctx, reserved.ScheduleID(owner, in.Body.Name), "schedule.put",
 		plan.Command{Op: plan.OpSet, Spec: &spec})
 }

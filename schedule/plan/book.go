@@ -97,6 +97,8 @@ type Look struct {
 	Now    time.Time
 	Asked  ServerRequest
 	ByRun  bool // a run asks, not the server
+	// Check returns why the agent would refuse the message of a schedule; nil: that is unknown.
+	Check func(*Spec) error
 }
 
 // Sent is a command that a book sends.
@@ -204,7 +206,10 @@ func (b *Book) read(l *Look) (spec Spec, err error) {
 	if l.ByRun && !spec.At.IsZero() && spec.At.Before(l.Now.Add(minAhead)) {
 		return spec, check.Invalid("spec.at", fmt.Sprintf("is less than %s ahead", minAhead), given.At)
 	}
-	return spec, nil
+	if l.Check != nil {
+		err = l.Check(&spec)
+	}
+	return spec, err
 }
 
 // take gives the next free number out. name is "" if the schedule is named by it.
