@@ -79,7 +79,7 @@ func newServer(t *testing.T, agent mailroom.AgentFunc) *serverFixture {
 func (o *serverFixture) start() *serverFixture {
 	o.t.Helper()
 	log := slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	l, b := channeltest.NewLedger(o.store, ledger.Options{})
+	l, b := channeltest.NewLedger(o.store, ledger.Options{Poll: time.Minute, Lease: lease})
 	o.ledger = l
 	options := o.options
 	options.Follow = stream.New(o.ledger, b)
@@ -99,7 +99,8 @@ func (o *serverFixture) start() *serverFixture {
 			channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected, Limit: channel.MaxDeliveries},
 			reserved.Scheduler:     {Agent: schedule.New(l, auth.NewOperator("secret")).Admit(o.admits), Limit: 4},
 		},
-		Local: true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
+		Local: true, Lease: lease, Sweep: time.Minute, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond,
+		Log: log,
 	})
 	_, o.stop = channeltest.StartServer(o.t, o.ledger, e, runner)
 	return o
