@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,9 +138,8 @@ func (r *refusals) ofFullQuotas() {
 	limited := fmt.Sprintf(`{"scopes":["read"],"threads":["t"],"expires_at":%q}`, until)
 	// Sessions, links and limited tokens of one name share their bound.
 	g := start(r.t, func(o *server.Options) { o.Limits.Submits = -1 })
-	for range auth.MaxDerived {
-		mustCall[api.CreatedToken](g, "POST /v1/tokens/limited", limited)
-	}
+	g.deriveTokens(auth.MaxDerived - 1)
+	mustCall[api.CreatedToken](g, "POST /v1/tokens/limited", limited)
 	r.want("create-limited-token 403 quota", g.call("POST /v1/tokens/limited", limited))
 	r.want("create-link 403 quota", g.call("POST /v1/links", `{}`))
 	rule := func(n int) response {
@@ -158,6 +158,23 @@ func (r *refusals) ofFullQuotas() {
 		a = g.callSubscribe(fmt.Sprint(n))
 	}
 	r.want("subscribe-push 403 quota", a)
+}
+
+// deriveTokens makes n limited tokens that act for the operator, in the ledger and many in a commit: over HTTP, the
+// server reads all tokens after each.
+func (f *fixture) deriveTokens(n int) {
+	f.t.Helper()
+	var made sync.WaitGroup
+	for i := range n {
+		made.Go(func() {
+			in := auth.Token{Sum: fmt.Sprintf("%064x", i), Terms: auth.Terms{Kind: auth.KindLimited,
+				Scopes: []auth.Permission{auth.PermissionRead}, ExpiresAt: time.Now().Add(time.Hour)}}
+			if _, err := f.ledger.Accounts().DeriveToken(f.t.Context(), in, auth.NewOperator(token)); err != nil {
+				f.t.Error(err)
+			}
+		})
+	}
+	made.Wait()
 }
 
 // ofParts are those of channels and pairings.
