@@ -15,6 +15,7 @@ import { Ticket } from './question.js';
 import { Retry } from './retry.js';
 import { RunBudget } from './run-budget.js';
 import { useLogs } from './runlog.js';
+import { isSilent } from './silent.js';
 import { ended } from './spans.js';
 import { Waterfall } from './waterfall.js';
 import { between, cause, cost, duration, number } from './words.js';
@@ -73,7 +74,7 @@ function Page({ logs, run, reload }) {
         <h2>Messages</h2>
         ${messages?.map((message) => html`<article class="card" key=${message.id}><p class="meta"><strong><${Line} text=${message.sender || message.role} /></strong></p><${Markdown} text=${message.text} /></article>`)}
         ${run.messages.length > MESSAGES && html`<p class="hint">The first ${MESSAGES} of ${number(run.messages.length)} messages.</p>`}
-        ${run.reply && html`<article class="card reply"><p class="meta"><strong><${Line} text=${run.agent} /></strong></p><${Markdown} text=${run.reply} /></article>`}
+        ${run.reply && html`<${Reply} run=${run} />`}
       </div>
       <div>
         <h2>Details</h2>
@@ -117,6 +118,12 @@ function tokens(usage) {
   const part = (n, words) => (n > 0 ? ` (${number(n)} ${words})` : '');
   return `${number(usage.input_tokens)} in${part(usage.cache_read_tokens, 'from the cache')}, `
     + `${number(usage.output_tokens)} out${part(usage.reasoning_tokens, 'to reason')}`;
+}
+
+/** The reply. One that is the silent word of its schedule alone is dimmed, and no chat got it. */
+function Reply({ run }) {
+  const silent = isSilent(run.reply, run.metadata?.silent_word ?? '');
+  return html`<article class=${`card reply ${silent ? 'silent' : ''}`}><p class="meta"><strong><${Line} text=${run.agent} /></strong>${silent && html` <span>has nothing to say: no chat gets this reply</span>`}</p><${Markdown} text=${run.reply} /></article>`;
 }
 
 function Details({ run, children, nextChildren }) {

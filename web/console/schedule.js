@@ -6,7 +6,7 @@ import { go, link } from './address.js';
 import { useLoad } from './load.js';
 import { Action, Block, Detail, Empty, Line, Modal, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
 import { Edit, POLICIES } from './schedule-form.js';
-import { isOwn, Next, Result } from './schedules.js';
+import { isOfThread, isOwn, Next, Result } from './schedules.js';
 import { inZone, timesOf } from './when.js';
 import { number } from './words.js';
 
@@ -30,10 +30,11 @@ function Present({ schedule, reload }) {
     ${may('submit') && html`<p class="tools">
       ${paused ? html`<${Action} run=${async () => { await client.resumeSchedule(schedule.name, of); await reload(); }}>Resume<//>` : html`<${Pausing} schedule=${schedule} done=${reload} />`}
       <${Action} run=${async () => { await client.runSchedule(schedule.name, of); await reload(); }}>Run now<//>
-      ${!schedule.from_file && isOwn(schedule) && html`<${Changing} schedule=${schedule} done=${reload} />`}
+      ${!schedule.from_file && isOwn(schedule) && !isOfThread(schedule) && html`<${Changing} schedule=${schedule} done=${reload} />`}
       ${!schedule.from_file && html`<${Deleting} schedule=${schedule} />`}
     </p>`}
     ${schedule.from_file && html`<p class="hint">It is in mailroom.toml: change or remove it there, and restart the server.</p>`}
+    ${isOfThread(schedule) && html`<p class="hint">An own schedule of its thread: a run there made it, or a person in its chat. It ends with the thread.</p>`}
     <dl class="details">
       <${Detail} name="Times"><${Line} text=${timesOf(spec)} />${spec.cron && html` <span class="hint mono"><${Line} text=${spec.cron} /></span>`}<//>
       <${Detail} name="Zone"><${Line} text=${spec.zone || 'UTC'} /><//>

@@ -30,6 +30,9 @@ export const pageOf = ({ owner, name }) => `${owner}:${name}`;
 /** Whether a schedule is the user's own, so that the user may change it. */
 export const isOwn = ({ owner }) => owner === user.value.token;
 
+/** Whether a run made a schedule for its own thread, or a person in a chat for that chat. No request can choose such a name. */
+export const isOfThread = ({ name }) => name.startsWith('of.');
+
 /** @type {Record<string, { title: string, of: (schedule: any) => boolean }>} */
 const SHOW = {
   '': { title: 'All', of: () => true },
@@ -72,7 +75,7 @@ function Table({ schedules }) {
   return html`<div class="table stacked schedules" tabindex="0" role="region" aria-label="Schedules"><table>
     <thead><tr><th>Schedule</th><th>Times</th><th>Next</th><th>Last result</th><th>Failures</th></tr></thead>
     <tbody>${schedules.map((schedule) => html`<tr key=${schedule.log}>
-      <th scope="row"><a href=${link('schedule', pageOf(schedule))}><${Line} text=${schedule.name} /></a>${!isOwn(schedule) && html` <span class="hint">of <${Line} text=${schedule.owner} /></span>`}</th>
+      <th scope="row"><a href=${link('schedule', pageOf(schedule))}><${Line} text=${schedule.name} /></a>${isOfThread(schedule) && html` <span class="hint">own schedule of thread <${Line} text=${schedule.spec.thread} /></span>`}${!isOwn(schedule) && html` <span class="hint">of <${Line} text=${schedule.owner} /></span>`}</th>
       <td data-name="Times"><${Line} text=${timesOf(schedule.spec)} /></td>
       <td data-name="Next"><${Next} schedule=${schedule} /></td>
       <td data-name="Last result"><${Result} result=${schedule.results.at(-1)} /></td>

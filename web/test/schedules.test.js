@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { open } from '../../clients/js/test/server.js';
+import { isSilent } from '../console/silent.js';
 import { inZone, offered, timesOf } from '../console/when.js';
 import { colorRules, violations } from './axe.js';
 import { config, HOSTILE, operators } from './operator.js';
@@ -182,4 +183,44 @@ test('a token sees its own schedules, and the page asks for a sign-in when its s
   await operator.button('Sign out').click();
   await page.getByLabel('Or paste a token').waitFor();
   assert.equal(await page.getByText('hers').count(), 0);
+});
+
+test('own schedules of a thread are marked in the list and on their page, and a reply of the silent word is dimmed', async (t) => {
+  const { operator, server, client } = await arrive(t);
+  const { page } = operator;
+  await client.putSchedule('usual', { every: '1h', agent: 'echo', text: 'go' });
+  const { run: first } = await client.send({ thread: 'desk', agent: 'echo', text: 'hello' });
+  for await (const _ of client.follow({ run: first }));
+  const made = await fetch(new URL('/v1/schedules', server.url), {
+    method: 'POST', headers: { Authorization: `Bearer ${server.token}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ name: 'heartbeat', own: true, spec: { every: '1h', thread: 'desk', agent: 'echo', text: 'HEARTBEAT_OK', silent_word: 'HEARTBEAT_OK' } }),
+  });
+  assert.equal(made.status, 200);
+  await operator.enter('schedules');
+  const rows = page.getByRole('region', { name: 'Schedules' }).locator('tbody tr');
+  await rows.nth(1).waitFor();
+  assert.match(await rows.nth(0).innerText(), /own schedule of thread desk/);
+  assert.doesNotMatch(await rows.nth(1).innerText(), /own schedule/);
+  await looks(operator, 'schedules-own');
+  await rows.nth(0).getByRole('link').click();
+  await page.getByText('An own schedule of its thread').waitFor();
+  assert.equal(await operator.button('Change…').count(), 0, 'its thread changes it');
+  await operator.button('Run now').click();
+  const [link] = [page.locator('ol.times a').last()];
+  await page.getByText('completed').first().waitFor();
+  await link.click();
+  await page.locator('.card.reply.silent').getByText('no chat gets this reply').waitFor();
+  await looks(operator, 'run-silent');
+  await operator.go(`run/${first}`);
+  await page.locator('.card.reply').getByText('hello').waitFor();
+  assert.equal(await page.locator('.card.reply.silent').count(), 0);
+});
+
+test('a silent reply says its word and nothing else, as in internal/display/silent_test.go', () => {
+  for (const [text, want] of [
+    ['HEARTBEAT_OK', true], ['**HEARTBEAT_OK**', true], ['\n`HEARTBEAT_OK`.\n', true], ['heartbeat_ok!', true], ['✅ HEARTBEAT_OK', true],
+    ['\u200bHEARTBEAT_OK\ufeff', true], ['', false], ['HEARTBEAT', false], ['HEARTBEAT OK', false], ['HEARTBEAT_OK, but the disk is full', false],
+    ['HEARTBEAT_OK2', false], [`HEARTBEAT_OK${'.'.repeat(2000)}`, false],
+  ]) assert.equal(isSilent(text, 'HEARTBEAT_OK'), want, text);
+  assert.ok(!isSilent('', '') && !isSilent('...', '...') && !isSilent('x', '') && isSilent('silent', '[SILENT]'));
 });
