@@ -31,8 +31,10 @@ type Options struct {
 	// Command is the argument vector. The first element is a path, or a name that is looked up in
 	// the server's PATH. No shell is involved.
 	Command []string
-	// Dir is the working directory; "" is the server's.
+	// Dir is the working directory; "" is the server's. With Worktrees it is a folder of a git repository.
 	Dir string
+	// Worktrees, if set, gives each thread a worktree to work in.
+	Worktrees *Worktrees
 
 	// Env are variables for the command, NAME=VALUE. Where entries and errors quote the command's stderr, these
 	// values are redacted, except those shorter than six bytes and those of variables in DefaultEnvAllow. Stdout is
@@ -206,6 +208,12 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	if err != nil {
 		return contextCause(ctx, fmt.Errorf("kill processes of an earlier attempt: %w", err))
 	}
+	place, err := a.enter(ctx, run)
+	if err != nil {
+		return err
+	}
+	defer func() { place.leave(&err) }()
+	a = place.agent
 	env, secrets := a.environment(run)
 	shown, err := a.visibleFiles(input)
 	if err != nil {
@@ -224,7 +232,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	if err != nil {
 		return startFailure(err)
 	}
-	if err := recordStart(ctx, s, child.ID(), killed); err != nil {
+	if err := recordStart(ctx, s, Started{ID: child.ID(), Leftovers: killed, Branch: place.branch()}); err != nil {
 		return contextCause(ctx, errors.Join(err, child.Kill()))
 	}
 	var text textDecoder
@@ -239,7 +247,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 		why = finalWrite(ctx, func(ctx context.Context) error { return s.Stream(ctx, rest) })
 	}
 	e := ending{exit: exit, why: why, stderr: redact(exit.Stderr, secrets, maxStderr), limits: limits}
-	return conclude(ctx, s, e, a.verdict(e), mailroom.Step{})
+	return finish(ctx, s, place, e, a.verdict(e), mailroom.Step{})
 }
 
 // spec describes the process of an attempt, which can read the files in shown.

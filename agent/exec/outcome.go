@@ -34,6 +34,7 @@ type Started struct {
 	Leftovers int    `json:"leftovers,omitempty"`
 	Program   string `json:"program,omitempty"`
 	Resumed   bool   `json:"resumed,omitempty"`
+	Branch    string `json:"branch,omitempty"` // of the worktree
 }
 
 // Exited describes how the command ended. Either ExitCode or Signal is set, or neither if the command could not be
@@ -117,8 +118,8 @@ func encode(what string, v any) (json.RawMessage, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int) error {
-	st, err := newStep(KindStarted, Started{ID: id, Leftovers: killed}, &checkpoint{Process: &id})
+func recordStart(ctx context.Context, s mailroom.Session, started Started) error {
+	st, err := newStep(KindStarted, started, &checkpoint{Process: &started.ID})
 	if err != nil {
 		return err
 	}
@@ -167,6 +168,17 @@ func (a *agent) limits(run mailroom.RunView) limits {
 		l.deadline = time.Until(run.Ends).Round(10 * time.Millisecond) // the configured length, not the remainder
 	}
 	return l
+}
+
+// finish commits the changes in the worktree of a success, then concludes the attempt.
+func finish(ctx context.Context, s mailroom.Session, place *workplace, e ending, verdict error,
+	more mailroom.Step) error {
+	made, err := place.finish(ctx, s.Run(), verdict)
+	if err != nil {
+		verdict = err
+	}
+	more.Entries = append(more.Entries, made...)
+	return conclude(ctx, s, e, verdict, more)
 }
 
 // conclude writes the entry about the end of the command in one step with more, and returns verdict, the result of

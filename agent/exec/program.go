@@ -25,7 +25,9 @@ type ProgramOptions struct {
 	Args        []string     // further arguments
 	Permissions program.Mode // "" is the profile's default
 
-	Dir      string   // working directory; "" is the server's
+	Dir       string     // see Options
+	Worktrees *Worktrees // see Options
+
 	Env      []string // see Options
 	EnvAllow []string // nil: DefaultEnvAllow and the names in the profile
 	Mark     string   // see Options
@@ -77,7 +79,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 		o.EnvAllow = EnvAllow(o.Profile)
 	}
 	base, err := newAgent(Options{
-		Command: []string{cmp.Or(o.Program, o.Profile.Program)}, Dir: o.Dir, EnvAllow: o.EnvAllow,
+		Command: []string{cmp.Or(o.Program, o.Profile.Program)}, Dir: o.Dir, Worktrees: o.Worktrees, EnvAllow: o.EnvAllow,
 		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark, Isolation: o.Isolation, Files: o.Files, Source: o.Source,
 		StartTimeout: limit(o.StartTimeout, DefaultStartTimeout), IdleTimeout: limit(o.IdleTimeout, DefaultIdleTimeout),
 		TotalTimeout: limit(o.TotalTimeout, 0), KillGrace: o.KillGrace, MaxOutput: o.MaxOutput,
@@ -168,6 +170,13 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if t.killed, err = killEarlierAttempts(ctx, run, last); err != nil {
 		return contextCause(ctx, fmt.Errorf("kill processes of an earlier attempt: %w", err))
 	}
+	if t.place, err = a.enter(ctx, run); err != nil {
+		return err
+	}
+	defer func() { t.place.leave(&err) }()
+	here := *a
+	here.agent = t.place.agent
+	t.agent = &here
 	t.env, t.secrets = a.environment(run)
 	p, err := t.plan(ctx)
 	if err != nil {
@@ -202,6 +211,7 @@ type attempt struct {
 	session    mailroom.Session
 	run        mailroom.RunView
 	limits     limits
+	place      *workplace
 	input      []mailroom.Message
 	files      *localFiles
 	model      string // model of this run; "": the configured model
@@ -373,8 +383,8 @@ func (t *attempt) start(ctx context.Context, p plan, turn program.Turn, farewell
 	if p.resume {
 		t.saved.Session = p.session
 	}
-	st, err := newStep(KindStarted, Started{ID: id, Leftovers: t.killed, Program: t.agent.profile.Name, Resumed: p.resume},
-		nil)
+	st, err := newStep(KindStarted, Started{ID: id, Leftovers: t.killed, Program: t.agent.profile.Name, Resumed: p.resume,
+		Branch: t.place.branch()}, nil)
 	if err == nil && p.session != "" && !p.resume && p.lost == "" {
 		err = t.recordSession(&st, p, p.session)
 	}
@@ -446,7 +456,7 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	if len(t.saved.Asked) > 0 && ctx.Err() == nil && !isLeaseLost(l.ending.why) {
 		return t.park(ctx, l, more)
 	}
-	return conclude(ctx, t.session, l.ending, verdict, more)
+	return finish(ctx, t.session, t.place, l.ending, verdict, more)
 }
 
 // optional reports whether the sender chose the model. A refusal may then concern only this choice and not the agent.

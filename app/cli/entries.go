@@ -36,6 +36,11 @@ func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 		return t.ticketLine(e)
 	case kindWarning, kindSession:
 		return programLine(e), nil
+	case kindTree:
+		if b := branchOf(e); b != nil {
+			return "branch " + b.String(), nil
+		}
+		return "", nil
 	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed:
 		return projectLine(e)
 	case entry.KindChannel:

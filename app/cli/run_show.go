@@ -30,6 +30,7 @@ type runDetails struct {
 	Input    []mailroom.Message `json:"input"`    // the first messages that the run was started for
 	Attempts []attempt          `json:"attempts"` // the last attempts, oldest first
 	Children []api.Run          `json:"children"` // the newest ones, newest first
+	Worktree *branchState       `json:"worktree"` // null: no attempt has succeeded in a worktree
 	// Hidden is set if the token may see only the run, so that the other fields are missing.
 	Hidden bool `json:"hidden"`
 }
@@ -97,6 +98,13 @@ func fetchRest(ctx context.Context, c *client.Client, d *runDetails) error {
 	var err error
 	if d.Attempts, err = fetchAttempts(ctx, c, d.Run); err != nil {
 		return err
+	}
+	made := client.EntriesQuery{Run: d.ID, Kinds: []string{kindTree}}
+	for e, err := range c.EachEntry(ctx, d.Thread, made) {
+		if err != nil {
+			return err
+		}
+		d.Worktree = branchOf(e)
 	}
 	children, err := c.Runs(ctx, client.ListQuery{Q: "parent:" + client.Quote(d.ID), Limit: shownChildren})
 	d.Children = children.Items
@@ -183,6 +191,9 @@ func printRun(con *command.Console, d runDetails) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
 		rows = append(rows, []string{"metadata", name + "=" + r.Metadata[name]})
+	}
+	if d.Worktree != nil {
+		rows = append(rows, []string{"branch", d.Worktree.String()})
 	}
 	if r.LastError != nil {
 		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)},

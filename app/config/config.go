@@ -138,12 +138,20 @@ type Agent struct {
 // Confinement holds the isolation and resource limits of a program. It is not part of an agent's definition: runs
 // that are pinned to an older version use the current values.
 type Confinement struct {
+	Workspace    string // one of the values below
+	MaxWorktrees int    // most worktrees of the repository; 0: as many as the disk has room for
 	Isolation    string // one of the values below
 	User         string // system user; "" is the server's own
 	MaxProcesses int    // most processes of that user; 0: as many as the server's
 	MaxOpenFiles int    // most open files of the program; 0: as many as the server's
 	MaxFileSize  int    // bytes; 0: unlimited
 }
+
+// Values of workspace.
+const (
+	workspaceFolder   = "folder"   // all runs work in dir
+	WorkspaceWorktree = "worktree" // the runs of each thread work in a worktree of the git repository in dir
+)
 
 // Values of isolation. Any other value names a mechanism, which must be available.
 const (
@@ -166,6 +174,11 @@ func CheckIsolation(kind string) error {
 
 func (c *Confinement) settings() []setting.Setting {
 	return []setting.Setting{
+		setting.New("workspace",
+			"Where its runs work: folder is dir; worktree is a git worktree with a branch for each thread, of the repository "+
+				"that dir is in.", setting.OneOf(&c.Workspace, workspaceFolder, WorkspaceWorktree)),
+		setting.New("max_worktrees", "Maximum number of worktrees of the repository; 0 is unlimited.",
+			setting.Int(&c.MaxWorktrees, 0, 10_000)),
 		setting.New("isolation",
 			"Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or "+
 				"namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
@@ -207,7 +220,7 @@ func newAgent(kind string) *Agent {
 		a.CallTimeout = exec.DefaultCallTimeout
 	}
 	if a.IsProgram() {
-		a.Isolation = IsolationAuto
+		a.Isolation, a.Workspace, a.MaxWorktrees = IsolationAuto, workspaceFolder, maxWorktrees
 	}
 	return a
 }
@@ -246,10 +259,21 @@ func (c *Config) found(a *Agent) *Agent {
 // idle_timeout ends a program that is stuck.
 const programDeadline = 24 * time.Hour
 
+const (
+	// maxWorktrees is the default of max_worktrees. A worktree is as large as the files of the repository.
+	maxWorktrees = 50
+	// worktreeRuns is the default limit of programs that change files in worktrees. Runs do not meet in files there, but
+	// each may build and test the whole project.
+	worktreeRuns = 4
+)
+
 // limitOf returns the limit of concurrent runs of an agent that sets none. Programs that change files get 1, because
 // several runs in one folder would interfere: in git's index, in a build, or by reading a change that another run has
 // half written.
 func (c *Config) limitOf(a *Agent) int {
+	if a.Edits() && a.Workspace == WorkspaceWorktree {
+		return min(worktreeRuns, c.Runs)
+	}
 	if a.Edits() {
 		return 1
 	}
@@ -394,8 +418,9 @@ func (a *Agent) settings() []setting.Setting {
 	}
 	all = append(all,
 		setting.New("limit",
-			"Maximum number of concurrent runs of this agent in this process. Its default is runs, and 1 for codex and "+
-				"claude with the permissions edit or all, which change files in one folder.", setting.Int(&a.Limit, 1, 100_000)),
+			"Maximum number of concurrent runs of this agent in this process. Its default is runs. For codex and claude with "+
+				"the permissions edit or all it is 1, because they change files in one folder, and 4 in worktrees.",
+			setting.Int(&a.Limit, 1, 100_000)),
 		setting.New("deadline", "Maximum time of one attempt.", setting.Duration(&a.Deadline, 10*time.Millisecond, most)),
 	)
 	all = append(append(all, a.agentStarts()...), agentRetrySettings(&a.Retry)...)
@@ -518,6 +543,10 @@ func (c *Config) check() []problem {
 		if a.KeyFrom != "" && a.KeyLimit == 0 {
 			key := "agents." + name + ".key_from"
 			found = append(found, problem{key: key, what: "bounds nothing without key_limit; set both"})
+		}
+		if a.Workspace == WorkspaceWorktree && a.Dir == "" {
+			found = append(found, problem{key: "agents." + name + ".workspace",
+				what: "needs dir, a folder of the git repository whose worktrees the runs get"})
 		}
 		if program.Find(a.Kind) != nil && a.Program == "" {
 			found = append(found, problem{key: "agents." + name + ".program", what: "empty; use a path, or a name in PATH"})

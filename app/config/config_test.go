@@ -96,7 +96,7 @@ func TestAgentsHaveDefaults(t *testing.T) {
 			Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
 			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75},
-			Confinement: Confinement{Isolation: IsolationAuto},
+			Confinement: Confinement{Workspace: workspaceFolder, MaxWorktrees: 50, Isolation: IsolationAuto},
 		},
 	}
 	if diff := cmp.Diff(want, got.Agents); diff != "" {
@@ -319,6 +319,23 @@ func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 	} {
 		if got := version(file); got == first {
 			t.Errorf("the version does not depend on %s: %s", other, got)
+		}
+	}
+}
+
+func TestAWorktreeNeedsTheFolderOfItsRepository(t *testing.T) {
+	const agent = "[agents.codex]\npermissions = \"edit\"\nworkspace = \"worktree\"\n"
+	_, err := parse("", []byte(agent))
+	if err == nil || !strings.Contains(err.Error(), "needs dir") {
+		t.Errorf("error %v, want one that asks for dir", err)
+	}
+	for text, limit := range map[string]int{"": 4, "limit = 7\n": 7} {
+		c, err := parse("", []byte(agent+"dir = \"/roof\"\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Agents["codex"].Limit; got != limit {
+			t.Errorf("with %q %d runs at once, want %d", text, got, limit)
 		}
 	}
 }

@@ -78,6 +78,9 @@ func (f Dir) TargetSecret(target, name string) string {
 	return f.path("target-" + target + "." + name)
 }
 
+// Worktrees returns the folder of the worktrees in which agents work.
+func (f Dir) Worktrees() string { return f.path("worktrees") }
+
 // WriteFile writes a file of the folder atomically, readable only by its owner. It creates the
 // folder if needed.
 func (f Dir) WriteFile(path string, data []byte) error {

@@ -129,7 +129,7 @@ func newAgentSet(
 func sharedFolders(agents map[string]*config.Agent) (shared []string) {
 	in := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
-		if a := agents[name]; a.Edits() {
+		if a := agents[name]; a.Edits() && a.Workspace != config.WorkspaceWorktree {
 			dir := resolvePath(a.Dir)
 			in[dir] = append(in[dir], name)
 		}
@@ -270,7 +270,7 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 		return builtin.NewTour(a.Pace), nil
 	case config.KindExec:
 		return exec.New(exec.Options{
-			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...),
+			Command: a.Command, Dir: around.dir, Worktrees: around.worktrees, Env: append(around.env, variables(a.Env)...),
 			EnvAllow:     around.allowed(a.EnvAllow),
 			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
 			Isolation: around.isolation, Files: around.files, Source: around.source,
@@ -290,7 +290,8 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 	}
 	return exec.ProgramOptions{
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
-		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
+		Dir: around.dir, Worktrees: around.worktrees, Env: append(around.env, variables(a.Env)...),
+		EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
 		Isolation: around.isolation, Files: around.files, Source: around.source, TakesOptions: a.Options,
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout),
 		TotalTimeout: noneIfZero(a.TotalTimeout),

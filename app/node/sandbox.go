@@ -47,8 +47,9 @@ type launchOptions struct {
 	files     string
 	source    exec.FileSource
 	dir       string
-	env       []string // identity of the user; overridden by the configuration
-	withheld  []string // environment variables that the program does not get
+	worktrees *exec.Worktrees // nil: all runs work in dir
+	env       []string        // identity of the user; overridden by the configuration
+	withheld  []string        // environment variables that the program does not get
 }
 
 // allowed returns those of the named environment variables that a program gets. It drops secrets of the server.
@@ -128,6 +129,9 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	}
 	if s.data != "" {
 		c.files = s.files()
+	}
+	if a.Workspace == config.WorkspaceWorktree {
+		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees}
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
 		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),

@@ -1,0 +1,116 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"mailroom"
+	"mailroom/agent/exec/worktree"
+)
+
+// KindTree is the kind of the entry for what a run has made in the worktree of its thread. Its body is a [Tree].
+const KindTree = "x.exec.tree"
+
+// Tree says what the branch of a thread has after a run that succeeded.
+type Tree struct {
+	Branch  string `json:"branch"`
+	Base    string `json:"base"` // commit at which the branch began
+	Head    string `json:"head"` // "" if the branch could not be read
+	Commits int    `json:"commits"`
+	// Left says why changes in the worktree are not in a commit; "" if all are.
+	Left string `json:"left,omitempty"`
+}
+
+// Worktrees makes the runs of each thread work in a worktree of their own, of the git repository that Options.Dir is
+// in. Root is the folder of all worktrees, and Most the maximum number for one repository; 0 is no limit.
+type Worktrees struct {
+	Root string
+	Most int
+}
+
+// workplace is where an attempt works.
+type workplace struct {
+	agent *agent         // with the folder of the attempt
+	tree  *worktree.Tree // nil: all runs share the folder of the agent
+}
+
+// enter returns where an attempt works. All runs and attempts of a thread work in the same worktree, one at a time.
+func (a *agent) enter(ctx context.Context, run mailroom.RunView) (*workplace, error) {
+	if a.options.Worktrees == nil {
+		return &workplace{agent: a}, nil
+	}
+	env, _ := a.variables()
+	if a.options.Mark != "" {
+		env = append(env, envMark+"="+a.options.Mark)
+	}
+	r, err := worktree.Open(ctx, worktree.Options{
+		Folder: a.options.Dir, Root: a.options.Worktrees.Root, Most: a.options.Worktrees.Most, Env: env,
+		Isolation: a.options.Isolation,
+	})
+	if err != nil {
+		return nil, treeFailure(ctx, err, true)
+	}
+	tree, err := r.Acquire(ctx, run.Thread, "")
+	if err != nil {
+		return nil, treeFailure(ctx, err, false)
+	}
+	here := *a
+	here.options.Dir = tree.Path()
+	if i := a.options.Isolation; i != nil {
+		own := *i
+		own.Keep = append(slices.Clone(i.Keep), tree.Path())
+		here.options.Isolation = &own
+	}
+	return &workplace{agent: &here, tree: tree}, nil
+}
+
+// treeFailure classifies an error of a worktree. own is set if no run of the agent can have one.
+func treeFailure(ctx context.Context, err error, own bool) error {
+	p, ok := errors.AsType[*worktree.Problem](err)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !ok:
+		return fmt.Errorf("make the worktree of the thread: %w", err)
+	case p.Temporary:
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
+	}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: own, Err: err}
+}
+
+// leave ends the use of the worktree, and adds a failure to err.
+func (w *workplace) leave(err *error) {
+	if w.tree != nil {
+		*err = errors.Join(*err, w.tree.Release())
+	}
+}
+
+// branch returns the name of the branch, or "".
+func (w *workplace) branch() string {
+	if w == nil || w.tree == nil {
+		return ""
+	}
+	return w.tree.Branch()
+}
+
+// finish commits what an attempt that succeeded has changed in the worktree, and returns the entry about it. Changes
+// that cannot be committed stay in the worktree, and the entry says why: the run has its result, and another attempt
+// would do the work twice.
+func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict error) ([]mailroom.AgentEntry, error) {
+	if w == nil || w.tree == nil || verdict != nil {
+		return nil, nil
+	}
+	message := fmt.Sprintf("Changes of %s\n\nMailroom-Run: %s\nMailroom-Thread: %s\n", run.Agent, run.ID, run.Thread)
+	res, err := w.tree.Commit(ctx, run.Agent, message)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	t := Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits, Left: res.Left}
+	if err != nil {
+		t.Left = err.Error()
+	}
+	st, err := newStep(KindTree, t, nil)
+	return st.Entries, err
+}

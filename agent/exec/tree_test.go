@@ -1,0 +1,126 @@
+package exec_test
+
+import (
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mailroom"
+	"mailroom/agent/exec"
+)
+
+// newRoof returns a repository with one commit.
+func newRoof(t *testing.T) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "roof")
+	gitIn(t, ".", "init", "--quiet", folder)
+	gitIn(t, folder, "commit", "--quiet", "--allow-empty", "--message", "begin")
+	return folder
+}
+
+func gitIn(t *testing.T, folder string, args ...string) string {
+	t.Helper()
+	cmd := osexec.Command("git", append([]string{"-c", "user.name=Ann", "-c", "user.email=ann@example.org"}, args...)...)
+	cmd.Dir = folder
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// inThread returns a session of a run in a thread.
+func inThread(thread, run string, attempt int) *session {
+	s := newSession(attempt, "go")
+	s.run.Thread, s.run.ID, s.run.Agent = thread, run, "coder"
+	return s
+}
+
+func TestTheRunsOfAThreadShareAWorktree(t *testing.T) {
+	folder := newRoof(t)
+	root := filepath.Join(t.TempDir(), "worktrees")
+	a := command(t, "cat *.txt 2>/dev/null; echo $MAILROOM_RUN >$MAILROOM_RUN.txt; git log --format=%s | head -1",
+		exec.Options{Dir: folder, Worktrees: &exec.Worktrees{Root: root}})
+	for _, test := range []struct {
+		thread, run, want string
+		commits           int
+	}{
+		{"one", "r1", "begin\n", 1}, {"one", "r2", "r1\nChanges of coder\n", 2}, {"two", "r3", "begin\n", 1},
+	} {
+		s := inThread(test.thread, test.run, 1)
+		if err := a.Run(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.messages, ""); got != test.want {
+			t.Errorf("run %s says %q, want %q", test.run, got, test.want)
+		}
+		made := body[exec.Tree](t, s, exec.KindTree)
+		if made.Branch != "mailroom/"+test.thread+"-1" || made.Commits != test.commits || made.Left != "" ||
+			made.Head != gitIn(t, folder, "rev-parse", made.Branch) || made.Base != gitIn(t, folder, "rev-parse", "HEAD") {
+			t.Errorf("run %s has made %+v", test.run, made)
+		}
+		if started := body[exec.Started](t, s, exec.KindStarted); started.Branch != made.Branch {
+			t.Errorf("the start of %s names the branch %q, want %q", test.run, started.Branch, made.Branch)
+		}
+		text := gitIn(t, folder, "log", "-1", "--format=%B", made.Branch)
+		if !strings.Contains(text, "Mailroom-Run: "+test.run) {
+			t.Errorf("the commit of %s is %q", test.run, text)
+		}
+	}
+	if got := gitIn(t, folder, "status", "--porcelain"); got != "" {
+		t.Errorf("the folder of the person has changes: %s", got)
+	}
+}
+
+func TestAFailedAttemptLeavesItsChangesToTheNext(t *testing.T) {
+	folder := newRoof(t)
+	a := command(t, "test -f half && exit 0; echo half >half; exit 1",
+		exec.Options{Dir: folder, Worktrees: &exec.Worktrees{Root: filepath.Join(t.TempDir(), "worktrees")}})
+	first := inThread("one", "r1", 1)
+	if err := a.Run(t.Context(), first); err == nil {
+		t.Fatal("the first attempt did not fail")
+	}
+	if got := gitIn(t, folder, "rev-list", "--count", "mailroom/one-1"); got != "1" {
+		t.Errorf("a failed attempt left %s commits, want the one of the person", got)
+	}
+	second := inThread("one", "r1", 2)
+	if err := a.Run(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	if made := body[exec.Tree](t, second, exec.KindTree); made.Commits != 1 {
+		t.Errorf("the second attempt has made %+v, want one commit", made)
+	}
+}
+
+func TestAWorktreeThatCannotBeMadeFailsTheRun(t *testing.T) {
+	folder, root := newRoof(t), filepath.Join(t.TempDir(), "worktrees")
+	for _, test := range []struct {
+		dir   string
+		most  int
+		class mailroom.Class
+		agent bool
+		error string
+	}{
+		{t.TempDir(), 0, mailroom.ClassPermanent, true, "the folder is not in a git repository"},
+		{folder, 1, mailroom.ClassUnavailable, false, "as many as max_worktrees allows"},
+	} {
+		a := command(t, "true", exec.Options{Dir: test.dir, Worktrees: &exec.Worktrees{Root: root, Most: test.most},
+			Env: []string{"GIT_DIR=" + folder}})
+		err := a.Run(t.Context(), inThread("one", "r1", 1))
+		if test.most > 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = a.Run(t.Context(), inThread("two", "r2", 1))
+		}
+		f := mailroom.AsFailure(err)
+		if f.Class != test.class || f.Agent != test.agent || !strings.Contains(f.Error(), test.error) {
+			t.Errorf("%v failure %q of the agent: %v; want %v, %q", f.Class, f, f.Agent, test.class, test.error)
+		}
+		if _, err := os.Stat(root); err != nil {
+			t.Error(err)
+		}
+	}
+}

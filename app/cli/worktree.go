@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"fmt"
+
+	"mailroom"
+)
+
+// kindTree is the kind of the entry in which an agent says what its worktree has.
+const kindTree = "x.exec.tree"
+
+// branchState is the body of such an entry.
+type branchState struct {
+	Branch  string `json:"branch"`
+	Base    string `json:"base"`
+	Head    string `json:"head"`
+	Commits int    `json:"commits"`
+	Left    string `json:"left,omitempty"` // why changes are not in a commit
+}
+
+// branchOf returns the body of an entry, or nil if it cannot be read.
+func branchOf(e mailroom.Entry) *branchState {
+	var b branchState
+	if e.Decode(&b) != nil || b.Branch == "" {
+		return nil
+	}
+	return &b
+}
+
+func (b *branchState) String() string {
+	text := fmt.Sprintf("%s, %d commits", b.Branch, b.Commits)
+	if b.Commits == 1 {
+		text = b.Branch + ", 1 commit"
+	}
+	if b.Commits > 0 && b.Head != "" {
+		text += ", at " + b.Head[:min(len(b.Head), 12)]
+	}
+	if b.Left != "" {
+		text += "; changes are left in the worktree: " + b.Left
+	}
+	return text
+}
