@@ -58,12 +58,14 @@ func takeStamp(ctx context.Context, tree string, st step) (stamp, error) {
 	}
 	s.addSystem(os.Getenv("CHROMIUM"))
 	goCommand := cmp.Or(os.Getenv("GO"), "go")
-	for _, args := range [][]string{{"env", "GOVERSION"}, {"env", "-changed"}} {
-		out, err := output(ctx, tree, goCommand, args...)
+	// In the PATH, a script may stand for node and choose a version.
+	asked := [][]string{{goCommand, "env", "GOVERSION"}, {goCommand, "env", "-changed"}, {"node", "--version"}}
+	for _, args := range asked {
+		out, err := output(ctx, tree, args[0], args[1:]...)
 		if err != nil {
 			return nil, err
 		}
-		s["go "+strings.Join(args, " ")] = hash(out)
+		s["the output of "+strings.Join(args, " ")] = hash(out)
 	}
 	list, err := output(ctx, tree, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {

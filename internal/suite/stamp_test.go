@@ -103,6 +103,11 @@ func TestAStepRunsAgainAfterAnyChangeOfWhatItReads(t *testing.T) {
 			w.write(t, ".gitignore", "/bin/\nnode_modules/\n")
 		},
 		"the variable MAILROOM_URL": func(t *testing.T, _ tree) { t.Setenv("MAILROOM_URL", "http://example.test") },
+		"the output of node --version": func(t *testing.T, w tree) {
+			w.write(t, "bin/node", "#!/bin/sh\necho v99.0.0\n")
+			t.Setenv("PATH", filepath.Join(w.dir, "bin")+":"+os.Getenv("PATH"))
+			chmod(t, filepath.Join(w.dir, "bin/node"))
+		},
 		"the program chromium": func(t *testing.T, w tree) {
 			w.write(t, "bin/chromium", "#!/bin/sh\n")
 			t.Setenv("PATH", filepath.Join(w.dir, "bin")+":"+os.Getenv("PATH"))
