@@ -112,7 +112,7 @@ describe('the rules of alerts', () => {
     for (const width of [1280, 390]) {
       await page.setViewportSize({ width, height: 900 });
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `it fits ${width}`);
-      await page.screenshot({ path: `${shots}alerts-digest-${width}.png`, fullPage: true });
+      await shoot(page, `alerts-digest-${width}`, { fullPage: true });
     }
     await row(page, 'night').getByText('reminds after 30m').waitFor();
     await row(page, 'night').getByRole('button', { name: 'Remove night' }).click();
