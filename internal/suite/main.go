@@ -34,6 +34,11 @@ func main() {
 		}
 		return
 	}
+	moved, err := moveTemporary(volumeInMemory(), os.Getenv, os.Setenv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+		os.Exit(2)
+	}
 	s, err := newSuite(steps(), newScreen(os.Stdout))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "suite:", err)
@@ -41,6 +46,9 @@ func main() {
 	}
 	s.screen.say("make test runs %s. Without caches it takes up to half an hour on two processors; this machine has %d.",
 		s.names(), runtime.NumCPU())
+	if moved {
+		s.screen.say("Temporary files of tests are in memory, in %s; with TMPDIR=folder they are there.", inMemory)
+	}
 	ok := s.run(ctx, progressEvery)
 	s.summarize()
 	switch {
