@@ -159,6 +159,8 @@ func TestAnACPAgentGetsNoStandingRule(t *testing.T) {
 // TestAnACPAgentThatIsKilledGoesOn kills the agent at each point of a turn.
 func TestAnACPAgentThatIsKilledGoesOn(t *testing.T) {
 	interrupted := "You were interrupted while working on this. Check what is already done, then continue:\n\ngo"
+	answered := "Your last message may have been cut off, and did not arrive. If it was your complete answer to the " +
+		"following request, write it once more and do nothing else. Otherwise check what is done, and continue.\n\ngo"
 	absent := "If you already worked on the following request, check what is done, and do only the rest.\n\ngo"
 	for _, c := range []struct {
 		at, reply string
@@ -169,7 +171,7 @@ func TestAnACPAgentThatIsKilledGoesOn(t *testing.T) {
 		{"session/set_mode", "", []string{absent}},
 		{"session/prompt", "", []string{absent}},
 		{"after it has the prompt", "", []string{"go", interrupted}},
-		{"before it ends the turn", "1: go", []string{"go"}},
+		{"before it ends the turn", "", []string{"go", answered}},
 	} {
 		t.Run(c.at, func(t *testing.T) {
 			does := "dies at " + c.at

@@ -321,8 +321,9 @@ func (t *attempt) prompt(ctx context.Context, p plan) (program.Prompt, error) {
 	prompt.Run = t.run.ID + "."
 	prompt.Mark = fmt.Sprintf("%s%d.%d", prompt.Run, t.run.Attempt, t.starts+1)
 	if t.inputGiven && p.resume && len(news) == 0 {
+		plain := requestText(p, input, false, nil, steered)
 		prompt.Again = &program.Again{Last: t.saved.Prompt, Interrupted: prompt.Text,
-			Absent: perhapsDone + "\n\n" + requestText(p, input, false, nil, steered)}
+			Answered: perhapsAnswered + "\n\n" + plain, Absent: perhapsDone + "\n\n" + plain}
 	}
 	t.saved.Prompt = prompt.Mark
 	return prompt, nil

@@ -132,8 +132,8 @@ type acpFate int
 
 const (
 	acpAbsent      acpFate = iota // the session has no prompt of the run
-	acpInterrupted                // the session has a prompt of the run that it did not answer
-	acpAnswered                   // the last message of the session is the answer to the last prompt of the run
+	acpInterrupted                // the session has a prompt of the run, and no message after it and its calls
+	acpAnswered                   // the session ends with a message after the last prompt of the run
 )
 
 // acpReplay judges a replay. It remembers only what follows the latest message of the user.
@@ -145,7 +145,7 @@ type acpReplay struct {
 	inUser  bool // a message of the user is being replayed
 	id      string
 	user    string          // its beginning
-	answer  strings.Builder // text after the latest message of the user and its last call
+	answer  bool            // a message followed the latest message of the user and its last call
 	pending map[string]bool // calls after it that have not ended
 }
 
@@ -159,7 +159,7 @@ func (r *acpReplay) add(u acpChange) {
 		}
 		if !r.inUser || u.MessageID != r.id {
 			r.inUser, r.id, r.user, r.latest = true, u.MessageID, "", false
-			r.answer.Reset()
+			r.answer = false
 			r.pending = map[string]bool{}
 		}
 		if room := len(r.run) + len(r.last) - len(r.user); room > 0 {
@@ -168,19 +168,13 @@ func (r *acpReplay) add(u acpChange) {
 		r.seen = r.seen || strings.HasPrefix(r.user, r.run)
 		r.latest = strings.HasPrefix(r.user, r.last)
 	case "agent_message_chunk":
-		if json.Unmarshal(u.Content, &block) != nil {
-			return
-		}
-		if u.MessageID != "" && u.MessageID != r.id { // another message: only the last one is the answer
-			r.answer.Reset()
-		}
-		r.inUser, r.id = false, u.MessageID
-		r.answer.WriteString(block.text())
+		r.inUser = false
+		// A chunk without an id may be no message of the model: codex-acp sends its warnings so.
+		r.answer = r.answer || u.MessageID != ""
 	case "agent_thought_chunk":
 		r.inUser = false
 	case "tool_call", "tool_call_update":
-		r.inUser = false
-		r.answer.Reset()
+		r.inUser, r.answer = false, false
 		switch {
 		case u.Status == "completed" || u.Status == "failed":
 			delete(r.pending, u.CallID)
@@ -190,14 +184,13 @@ func (r *acpReplay) add(u acpChange) {
 	}
 }
 
-// judge returns what became of the prompt before, and its answer.
-func (r *acpReplay) judge() (answer string, fate acpFate) {
-	answer = strings.TrimSpace(r.answer.String())
+// judge returns what became of the prompt before.
+func (r *acpReplay) judge() acpFate {
 	switch {
 	case !r.seen:
-		return "", acpAbsent
-	case r.latest && answer != "" && len(r.pending) == 0:
-		return answer, acpAnswered
+		return acpAbsent
+	case r.latest && r.answer && len(r.pending) == 0:
+		return acpAnswered
 	}
-	return "", acpInterrupted
+	return acpInterrupted
 }

@@ -277,17 +277,18 @@ func (d *acpDialogue) setModel() {
 		"options of the message", model)
 }
 
-// sendPrompt sends the prompt, unless the session already has its answer.
+// sendPrompt sends the prompt. After an attempt whose end is unknown, the replay of the session decides its text.
+//
+// A message after the prompt before is not taken as the answer, because nothing in a replay says that a turn has ended:
+// claude-agent-acp replays the beginning of a message that was cut off, and a message before a tool call whose input was
+// still being written.
 func (d *acpDialogue) sendPrompt() {
 	text := d.prompt.Text
 	if again := d.prompt.Again; again != nil {
 		text = again.Interrupted
-		if answer, fate := d.replay.judge(); d.agent.AgentCapabilities.LoadSession && fate == acpAnswered {
-			d.out = append(d.out, MessageStarted{ID: "replay"}, Text{answer})
-			d.end(End{OK: true})
-			return
-		} else if d.agent.AgentCapabilities.LoadSession && fate == acpAbsent {
-			text = again.Absent
+		if d.agent.AgentCapabilities.LoadSession {
+			text = map[acpFate]string{acpAbsent: again.Absent, acpInterrupted: again.Interrupted,
+				acpAnswered: again.Answered}[d.replay.judge()]
 		}
 	}
 	d.working = true

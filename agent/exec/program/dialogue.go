@@ -13,7 +13,8 @@ type Prompt struct {
 // Again replaces the text of a prompt, depending on what the program remembers of the prompt before.
 type Again struct {
 	Last        string // mark of the prompt before
-	Interrupted string // text if the program has begun to work on it, and has not answered it
+	Interrupted string // text if the program knows it, and has written no message since its last tool call
+	Answered    string // text if it has written one: the answer, or what it wrote before it was interrupted
 	Absent      string // text if the program does not know it
 }
 
