@@ -93,15 +93,20 @@ MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo examples/we
 WORK = GOWORK=$(CURDIR)/modules.work
 
 PROGRAMS = agent/exec/testdata/programs
+ADAPTERS = agent/exec/testdata/acp
 
 # One package after the other: of two at once, go test would print nothing until one has ended.
-test-real-agents: compiler $(PROGRAMS)/node_modules/.ready ## the real codex and claude, from npm (770 MB), against a fake model on loopback; RUN=name for some
+test-real-agents: compiler $(PROGRAMS)/node_modules/.ready $(ADAPTERS)/node_modules/.ready ## the real codex, claude, opencode and the adapters of ACP, from npm (1.3 GB), against a fake model on loopback; RUN=name for some
 	CGO_ENABLED=1 $(GO) test $(RACE) -tags realagents -count 1 -timeout 10m -v -p 1 -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
 
 # Install scripts of packages do not run, except the one that installs claude's binary.
 $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	cd $(PROGRAMS) && npm ci --ignore-scripts --prefer-offline --loglevel=error && \
 		node node_modules/@anthropic-ai/claude-code/install.cjs && touch node_modules/.ready
+
+# The programs that the adapters would bring as optional packages are those above.
+$(ADAPTERS)/node_modules/.ready: $(ADAPTERS)/package-lock.json
+	cd $(ADAPTERS) && npm ci --ignore-scripts --omit=optional --prefer-offline --loglevel=error && touch node_modules/.ready
 
 ELEMENT = channel/matrix/node
 
