@@ -113,8 +113,8 @@ type plan struct {
 const perhapsDone = "If you already worked on the following request, check what is done, and do only the rest."
 
 // perhapsAnswered begins a prompt after which the session has a message that may be the whole answer.
-const perhapsAnswered = "Your last message may have been cut off, and did not arrive. If it was your complete answer to the " +
-	"following request, write it once more and do nothing else. Otherwise check what is done, and continue."
+const perhapsAnswered = "Your last message may have been cut off, and did not arrive. If it was your complete answer " +
+	"to the following request, write it once more and do nothing else. Otherwise check what is done, and continue."
 
 // continued begins the transcript for a session that has not seen it.
 const continued = "This conversation continued without you."
