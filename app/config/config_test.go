@@ -323,7 +323,7 @@ func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 	}
 }
 
-func TestAWorktreeNeedsTheFolderOfItsRepository(t *testing.T) {
+func TestAWorktreeNeedsItsRepositoryAndAllowsMoreAtOnce(t *testing.T) {
 	const agent = "[agents.codex]\npermissions = \"edit\"\nworkspace = \"worktree\"\n"
 	_, err := parse("", []byte(agent))
 	if err == nil || !strings.Contains(err.Error(), "needs dir") {
@@ -336,6 +336,16 @@ func TestAWorktreeNeedsTheFolderOfItsRepository(t *testing.T) {
 		}
 		if got := c.Agents["codex"].Limit; got != limit {
 			t.Errorf("with %q %d runs at once, want %d", text, got, limit)
+		}
+	}
+	const tracker = "[tracker]\nfolder = \"/roof\"\nagent = \"codex\"\n"
+	for text, claims := range map[string]int{"": 4, "max_claimed = 1\n": 1, "agents = [\"echo\"]\n": 1} {
+		c, err := parse("", []byte(agent+"dir = \"/roof\"\n"+tracker+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Tracker.MaxClaims; got != claims {
+			t.Errorf("with %q %d issues at once, want %d", text, got, claims)
 		}
 	}
 }

@@ -291,6 +291,9 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting.S
 // inherit sets the values that agents inherit from the top level.
 func (c *Config) inherit() {
 	c.inheritRetry()
+	if c.Tracker != nil && !c.set["tracker.max_claimed"] && c.worktrees(append(c.Tracker.Agents, c.Tracker.Agent)) {
+		c.Tracker.MaxClaims = worktreeRuns
+	}
 	for name, a := range c.Agents {
 		if !c.set["agents."+name+".limit"] {
 			a.Limit = c.limitOf(a)

@@ -41,7 +41,9 @@ func (t *Tracker) settings() []setting.Setting {
 			setting.Each(&t.Agents, "an agent name", setting.ValidName)),
 		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&t.Labels)),
 		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&t.Types)),
-		setting.New("max_claimed", "Maximum number of issues in progress.", setting.Int(&t.MaxClaims, 1, 10_000)),
+		setting.New("max_claimed",
+			"Maximum number of issues in progress; by default 4 if all agents work in worktrees, else 1.",
+			setting.Int(&t.MaxClaims, 1, 10_000)),
 		setting.New("when_done",
 			"What to do with an issue whose run completed: close it, or comment (it stays in progress for review).",
 			setting.Either(&t.KeepOpen, "close", "comment")),
@@ -51,6 +53,14 @@ func (t *Tracker) settings() []setting.Setting {
 			"Project of this server in which issues are reserved while an agent works on them; empty is none.",
 			projectName(&t.Project)),
 	}
+}
+
+// worktrees reports whether all these agents work in worktrees, so that issues in progress do not meet in files.
+func (c *Config) worktrees(agents []string) bool {
+	return !slices.ContainsFunc(agents, func(name string) bool {
+		a := c.Agents[name]
+		return a == nil || a.Workspace != WorkspaceWorktree
+	})
 }
 
 // projectName is the value of a setting that names a project or is empty.

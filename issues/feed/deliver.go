@@ -29,6 +29,10 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 	if err != nil {
 		return err
 	}
+	branches, err := branchTexts(ctx, l, d.Run)
+	if err != nil {
+		return err
+	}
 	author, text := w.deliveryComment(d)
 	found := false
 	err = w.update(ctx, l, func(t *tracker.Tracker) error {
@@ -56,7 +60,7 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 			m, _ = markerOf(it, server)
 		}
 		if c := (claim{it, m}); ours && m.Key == d.Run.SubmitKey && c.isOutdated(d.Run) {
-			return w.conclude(t, c, d.Run, at)
+			return w.conclude(t, c, d.Run, branches[d.Run.ID], at)
 		}
 		return nil
 	})

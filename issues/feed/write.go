@@ -68,10 +68,20 @@ func (c claim) isOutdated(run *mailroom.Run) bool {
 
 // updateFile writes the results of runs and the next claims in one write of the file.
 func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run) error {
+	var ended []*mailroom.Run
+	for _, c := range r.claims {
+		if run := runs[c.Key]; needsConclusion(run, c.marker) {
+			ended = append(ended, run)
+		}
+	}
+	branches, err := branchTexts(ctx, r.host, ended...)
+	if err != nil {
+		return err
+	}
 	return r.update(ctx, r.host, func(t *tracker.Tracker) error {
 		for _, c := range ownClaims(t, r.server) {
 			if run := runs[c.Key]; !r.abandoned[c.Key] && c.isOutdated(run) {
-				if err := r.conclude(t, c, run, writeTime(run.FinishedAt)); err != nil {
+				if err := r.conclude(t, c, run, branches[run.ID], writeTime(run.FinishedAt)); err != nil {
 					r.abandon(c.issue, c.Key, err)
 				}
 			}
@@ -112,8 +122,8 @@ func (r *receiver) claim(t *tracker.Tracker, it *tracker.Issue, key string) erro
 }
 
 // conclude records the end of a claim's run in its issue. If a person has closed or reassigned the
-// issue since, only the comment is added.
-func (w *Watcher) conclude(t *tracker.Tracker, c claim, run *mailroom.Run, at time.Time) error {
+// issue since, only the comments are added: the reply, and branch, which says where the changes are.
+func (w *Watcher) conclude(t *tracker.Tracker, c claim, run *mailroom.Run, branch string, at time.Time) error {
 	own := c.isUnchanged(run)
 	return updateIssue(t, c, at, func(it *tracker.Issue, m *marker) {
 		switch {
@@ -122,6 +132,7 @@ func (w *Watcher) conclude(t *tracker.Tracker, c claim, run *mailroom.Run, at ti
 			return
 		case run.Status == mailroom.StatusCompleted:
 			addComment(it, run.Agent, replyText(run), run.CreatedAt, at)
+			addComment(it, systemAuthor, branch, run.CreatedAt, at)
 			if own && w.options.KeepOpen {
 				it.Status = tracker.StatusInProgress
 			} else if own {
