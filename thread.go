@@ -57,6 +57,8 @@ type Thread struct {
 	// is "" while a worker has the thread.
 	Gate string
 	Kept bool // a place of Gate is free for the thread: it is due for workers
+	// Budgets are what its runs may use, at most one for each period. The list is replaced and never changed.
+	Budgets []ThreadBudget
 
 	// DeletedAt is when the thread was deleted, zero if it was not. A deleted thread is in no list
 	// and never changes; its rows are dropped in steps.

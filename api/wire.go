@@ -171,8 +171,30 @@ type ThreadPatch struct {
 	Agent     *string         `json:"agent,omitempty" doc:"Handles the next submit that names no agent. Runs that exist keep theirs."`
 	DeliverTo *string         `json:"deliver_to,omitempty" doc:"A thread without a deliver_to of its own; blank for none."`
 	Metadata  json.RawMessage `json:"metadata,omitempty" doc:"A JSON object; replaces what is there."`
+	Budget    *ThreadBudgets  `json:"budget,omitempty" doc:"What the runs of the thread may use. Needs a token without limits."`
 	// DropSession is false to keep the sessions.
 	DropSession bool `json:"drop_session,omitempty" doc:"Drop the sessions of codex, claude and other agents: the next run begins a new one with the thread's messages. Refused while a run is at work."`
+}
+
+// ThreadBudgets changes the budgets of a thread. Absent ones stay as they are.
+type ThreadBudgets struct {
+	Day   *string `json:"day,omitempty" maxLength:"200" example:"1usd" doc:"For each day; blank: none."`
+	Month *string `json:"month,omitempty" maxLength:"200" example:"20usd" doc:"For each month; blank: none."`
+	Life  *string `json:"life,omitempty" maxLength:"200" example:"5usd, 2m tokens" doc:"For the life of the thread; blank: none."`
+}
+
+// Texts returns the budgets by period, or nil.
+func (b *ThreadBudgets) Texts() map[string]string {
+	if b == nil {
+		return nil
+	}
+	out := map[string]string{}
+	for period, text := range map[string]*string{"day": b.Day, "month": b.Month, "life": b.Life} {
+		if text != nil {
+			out[period] = *text
+		}
+	}
+	return out
 }
 
 // Interrupted is the answer to an interrupt: the queued runs that were cancelled, and

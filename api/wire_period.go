@@ -9,13 +9,14 @@ type Amounts struct {
 	Turns  int64   `json:"turns,omitempty" doc:"Calls of models."`
 }
 
-// PeriodBudget is the budget of an agent or a token, in the day or month that has begun.
+// PeriodBudget is the budget of an agent, a token or a thread, in the day or month that has begun, or in the thread's
+// life.
 type PeriodBudget struct {
-	Kind     string    `json:"kind" enum:"agent,owner" doc:"What has the budget: an agent, or a token as the owner of threads."`
-	Name     string    `json:"name" doc:"Name of the agent or token."`
-	Period   string    `json:"period" enum:"day,month" doc:"How long it lasts."`
-	Begin    time.Time `json:"begin" doc:"When the day or month began."`
-	End      time.Time `json:"end" doc:"When the next one begins, with the whole budget."`
+	Kind     string    `json:"kind" enum:"agent,owner,thread" doc:"What has the budget: an agent, a token as the owner of threads, or a thread."`
+	Name     string    `json:"name" doc:"Name of the agent or token, or id of the thread."`
+	Period   string    `json:"period" enum:"day,month,life" doc:"How long it lasts; life: as long as its thread."`
+	Begin    time.Time `json:"begin" doc:"When the day or month began, or the budget of a life was set."`
+	End      time.Time `json:"end" doc:"When the next one begins, with the whole budget; of a life the year 9999."`
 	Zone     string    `json:"zone" doc:"Time zone in which days and months begin."`
 	Budget   Amounts   `json:"budget" doc:"What may be used. Without a member, that is not bounded."`
 	Raised   Amounts   `json:"raised" doc:"What people added until the end."`
@@ -28,8 +29,8 @@ type PeriodBudget struct {
 
 // RaiseBudget adds to a budget.
 type RaiseBudget struct {
-	Kind   string `json:"kind" enum:"agent,owner" doc:"What has the budget."`
-	Name   string `json:"name" minLength:"1" maxLength:"200" example:"coder" doc:"Name of the agent or token."`
-	Period string `json:"period" enum:"day,month" doc:"Which of its budgets."`
+	Kind   string `json:"kind" enum:"agent,owner,thread" doc:"What has the budget."`
+	Name   string `json:"name" minLength:"1" maxLength:"200" example:"coder" doc:"Name of the agent or token, or id of the thread."`
+	Period string `json:"period" enum:"day,month,life" doc:"Which of its budgets."`
 	By     string `json:"by" minLength:"1" maxLength:"200" example:"5usd" doc:"What to add until the end of the period."`
 }

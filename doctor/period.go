@@ -32,19 +32,30 @@ func checkPeriods(p *checker) error {
 	if err != nil {
 		return err
 	}
-	for _, begin := range slices.SortedFunc(maps.Keys(periods), time.Time.Compare) {
-		u := periods[begin]
+	used := func(n *budget.Notice) (used, raised mailroom.Amounts, kept bool, err error) {
+		pool := n.Pool()
+		if pool.Scope.Kind == budget.Thread {
+			return threadUse(p, n)
+		}
 		step := store.StepBudgetDay
-		if u.notice.Period == budget.Month {
+		if n.Period == budget.Month {
 			step = store.StepBudgetMonth
 		}
-		if p.r.Now().Sub(begin) >= store.KeepBudgets(step) {
-			continue // its rows may be dropped
+		if p.r.Now().Sub(n.Begin) >= store.KeepBudgets(step) {
+			return used, raised, false, nil // its rows may be dropped
 		}
+		all, added, err := store.BudgetUse(p.r, step, n.Begin, []string{pool.Key()})
+		return all[pool.Key()], added[pool.Key()], true, err
+	}
+	for _, begin := range slices.SortedFunc(maps.Keys(periods), time.Time.Compare) {
+		u := periods[begin]
 		pool := u.notice.Pool()
-		used, raised, err := store.BudgetUse(p.r, step, begin, []string{pool.Key()})
+		used, raised, kept, err := used(&u.notice)
 		if err != nil {
 			return err
+		}
+		if !kept {
+			continue
 		}
 		sum := func(what string, got, least mailroom.Amounts) {
 			if more := got.Minus(least); more != more.Positive() {
@@ -52,10 +63,34 @@ func checkPeriods(p *checker) error {
 					at(begin), least)
 			}
 		}
-		sum("used", used[pool.Key()], u.used)
-		sum("been raised by", raised[pool.Key()], most(u.approved, u.raised))
+		sum("used", used, u.used)
+		sum("been raised by", raised, u.least(pool.Scope.Kind))
 	}
 	return nil
+}
+
+// least returns by how much the period was raised at least. A thread's budget may be lowered or removed, and a later
+// approval of a question then raises nothing.
+func (u *periodUse) least(kind string) mailroom.Amounts {
+	if kind == budget.Thread {
+		return u.raised
+	}
+	return most(u.approved, u.raised)
+}
+
+// threadUse returns what the row of the thread of a notice says of its period. kept is false if it has another one now,
+// or if its budget is not the one of the notice.
+func threadUse(p *checker, n *budget.Notice) (used, raised mailroom.Amounts, kept bool, err error) {
+	rows, err := p.r.Threads(store.ThreadQuery{IDs: []string{n.Name}})
+	if err != nil || len(rows) == 0 || rows[0].CreatedAt.After(n.Begin) {
+		return used, raised, false, err
+	}
+	for _, b := range rows[0].Budgets {
+		if b.Period == string(n.Period) && b.Begin.Equal(n.Begin) && b.Limit.Amounts == n.Budget {
+			return b.Used, b.Raised, true, nil
+		}
+	}
+	return used, raised, false, nil
 }
 
 // readPeriods reads the notices and the approvals in the log of a budget's thread, by the begin of their period.

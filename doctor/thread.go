@@ -160,23 +160,20 @@ func (p *checker) due(current *mailroom.Run) error {
 			}
 		}
 	}
-	queue := false
 	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
 		rows, err := p.r.Runs(store.RunQuery{Thread: p.t.ID, Set: set, Limit: 1})
 		if err != nil {
 			return err
 		}
 		loaded.Runs.SetQueue(set, rows, true) // the function reads only the first ones
-		queue = queue || set == store.RunsQueued && len(rows) > 0
 	}
 	want, heldAt := loaded.ExpectedDue(p.now)
 	if !p.t.HeldAt.Equal(heldAt) {
 		p.bad(Due, "its first scheduled run is due at %s by its row, at %s by the runs", at(p.t.HeldAt), at(heldAt))
 	}
 	got := p.t.Due
-	timed := current != nil || !queue // else any time since the queue began is valid
 	if got.At.IsZero() != want.At.IsZero() || got.Agent != want.Agent || got.Priority != want.Priority ||
-		got.LastAttempt != want.LastAttempt || timed && !got.At.Equal(want.At) || got.At.After(p.now) && !timed {
+		got.LastAttempt != want.LastAttempt || !got.At.Equal(want.At) {
 		p.bad(Due, "its row says %s, its runs say %s", due(got), due(want))
 	}
 	return nil

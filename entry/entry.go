@@ -132,6 +132,7 @@ type (
 	// BudgetState is what became of the budget of a run when its Bound was reached: usd, tokens, turns, until, or lease.
 	BudgetState struct {
 		Bound  string           `json:"bound"`
+		Of     string           `json:"of,omitempty"` // "": the budget of the run; else another one in words
 		Budget mailroom.Budget  `json:"budget"`
 		Spent  mailroom.Amounts `json:"spent"` // by the run, and by the runs that it sent and that have ended
 		Lent   mailroom.Amounts `json:"lent"`  // to runs that are open

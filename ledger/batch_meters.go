@@ -139,6 +139,7 @@ func freePlace(tx *transaction, key string) {
 		tx.freed[agent] = true
 	case ofKey:
 		tx.gates[gate] = true
+	case strings.HasPrefix(key, thread.BudgetMeterPrefix): // it only lists a thread
 	default:
 		clear(tx.forecast.idle) // of an owner, whose runs may be any agent's
 	}

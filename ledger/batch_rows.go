@@ -20,6 +20,7 @@ type rows struct {
 	reservations reservationCache
 	begun        *firstRead
 	label        func(metadata map[string]string) string // see labels.find
+	zone         *time.Location                          // of the periods of budgets
 
 	now      time.Time // time of the transaction
 	threads  map[string]*thread.State
@@ -53,6 +54,7 @@ type loader interface {
 func newRows(tx store.Tx, c *committer) rows {
 	return rows{
 		stored: tx, loader: tx, cache: &c.cache, reservations: c.reservations, begun: c.begun, label: c.labels.find(),
+		zone:    c.options.Budgets.zone(),
 		threads: map[string]*thread.State{}, before: map[string]lockedRow{}, threadOf: map[string]string{},
 		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, pauses: map[string]store.Pause{},
 		meters: map[string]*meter{}, projects: map[string]*project.State{}, tokensByName: map[string]*auth.Token{},
@@ -140,7 +142,7 @@ func (r *rows) add(l *store.Loaded) {
 	for _, row := range l.Threads {
 		t := r.cache.pop(row)
 		t.ServedSince = r.begun.since(r.now)
-		t.Label = r.label
+		t.Label, t.Zone = r.label, r.zone
 		r.threads[row.ID] = t
 		r.order = append(r.order, t)
 		of := countedOf(t)
@@ -327,7 +329,7 @@ func (r *rows) findRun(run string, threads []string) string {
 // empty replaces a thread that was dropped by an empty one, for later operations of the batch.
 func (r *rows) empty(t *thread.State) {
 	fresh := thread.NewState(&mailroom.Thread{ID: t.ID})
-	fresh.Label = r.label
+	fresh.Label, fresh.Zone = r.label, r.zone
 	r.threads[t.ID] = fresh
 	r.order[slices.Index(r.order, t)] = fresh
 }

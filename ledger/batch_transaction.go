@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -130,6 +131,11 @@ func (tx *transaction) forwardSubmit(in thread.Submit) error {
 		return err
 	}
 	_, err := tx.submit(in, false)
+	if in.Origin.Via == reserved.ViaBudget && err != nil && isRefusal(err) { // the budget holds all the same
+		tx.options.Log.Warn("question about a budget not asked: its thread takes no message", "thread", in.Thread,
+			"error", err)
+		return nil
+	}
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeNotFound, mailroom.CodeForbidden: // another owner has it or may create it
 		tx.options.Log.Warn("message of a run dropped: its target thread belongs to another owner",

@@ -63,6 +63,7 @@ func (m *model) drawBudget() (b mailroom.Budget) {
 // call of a model for each run that was open at the same time; and that each part comes back once, with the end of its
 // run.
 func (m *model) checkBudgets(t *rapid.T) {
+	m.checkThreadBudgets(t)
 	b := m.budgets
 	lent := map[string]mailroom.Amounts{}
 	for _, tree := range b.trees {

@@ -248,6 +248,7 @@ func (m *model) checkEffects(t *rapid.T, run string) {
 func (m *model) drain(t *rapid.T) {
 	was := m.quick
 	m.quick = true
+	m.endThreadBudgets(t)
 	for n := 0; len(m.unfinished()) > 0; n++ {
 		if n > 20 {
 			t.Fatalf("runs do not end: %v", m.unfinished())

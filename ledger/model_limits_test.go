@@ -55,7 +55,8 @@ func TestTheHistoriesReachTheLimits(t *testing.T) {
 			came[name] += times
 		}
 	})
-	for _, name := range []string{"agent at its limit", "owner at its limit", "waits for limit", "at a gate", "kept place"} {
+	for _, name := range []string{"agent at its limit", "owner at its limit", "waits for limit", "at a gate", "kept place",
+		"spent thread", "asleep", "question about a thread"} {
 		if t.Logf("%6d %s", came[name], name); came[name] == 0 {
 			t.Errorf("never occurred: %s", name)
 		}

@@ -385,6 +385,9 @@ func (m *model) append(t *rapid.T) {
 		m.write(t, "append again", a)
 		return
 	}
+	if m.limited && m.n%4 != 3 {
+		m.setThreadBudget(t, c.Thread)
+	}
 	a := thread.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
 	if chance(t, 5, "a hole") {
 		a.Number++

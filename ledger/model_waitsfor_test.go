@@ -3,10 +3,12 @@ package ledger_test
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/internal/budget"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
@@ -117,6 +119,10 @@ func (m *model) checkBlocker(t *rapid.T, r *mailroom.Run, row *mailroom.Thread, 
 		right = live == 0 && row.Nodes[r.Agent] == b.Node && b.Node != ""
 	case thread.CauseLimit:
 		right = live > 0 && b.Bound.Meter.Count >= int64(b.Bound.Limit.Running) && m.limited
+	case thread.CauseBudget:
+		right = m.limited && slices.ContainsFunc(thread.Pools(row, now, time.UTC), func(p budget.Pool) bool {
+			return p.State() == budget.Spent && p.Period == b.Budget.Pool.Period
+		})
 	case thread.CauseSlot:
 		right = live > 0 && live == b.Workers
 	}

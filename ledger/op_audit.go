@@ -152,11 +152,30 @@ func recordPatch(tx *transaction, was, now *mailroom.Thread) error {
 	if was.DeliverTo != now.DeliverTo {
 		detail["deliver_to"], detail["deliver_to_before"] = now.DeliverTo, was.DeliverTo
 	}
+	before := budgetTexts(was)
+	for period, text := range budgetTexts(now) {
+		if text != before[period] {
+			detail["budget_"+period] = text
+		}
+		delete(before, period)
+	}
+	for period := range before {
+		detail["budget_"+period] = ""
+	}
 	if len(detail) == 0 {
 		return nil
 	}
 	return appendAudit(tx, entry.Audit{Action: "thread.change", ObjectKind: "thread", Object: now.ID, Thread: now.ID,
 		Detail: detail})
+}
+
+// budgetTexts returns the budgets of a thread in words, by period.
+func budgetTexts(t *mailroom.Thread) map[string]string {
+	out := map[string]string{}
+	for _, b := range t.Budgets {
+		out[b.Period] = b.Limit.String()
+	}
+	return out
 }
 
 // recordDecisions records the decisions among the entries of t that this transaction has appended from the index

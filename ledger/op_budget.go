@@ -13,7 +13,6 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/budget"
 	"mailroom/internal/check"
-	"mailroom/internal/digest"
 	"mailroom/internal/reserved"
 	"mailroom/store"
 	"mailroom/thread"
@@ -66,25 +65,16 @@ func withoutSpent(tx *transaction, c *thread.ClaimRequest) (*thread.ClaimRequest
 }
 
 // budgetThread returns the id of the thread with the warnings and questions about a pool.
-func budgetThread(p *budget.Pool) string { return reserved.Budget + p.Key() }
+func budgetThread(p *budget.Pool) string { return thread.BudgetThread(p) }
 
-// notice starts the run that warns or asks about a pool that is low or spent. The key of its message makes it one run
-// for each notice, on all servers and after a restart.
+// notice starts the run that warns or asks about a pool that is low or spent.
 func notice(tx *transaction, p *budget.Pool) error {
 	n, key, ok := p.Notice(tx.options.Budgets.zone())
 	id := budgetThread(p)
 	if ok = ok && tx.forecast.noticed[id+" "+key].IsZero(); !ok {
 		return nil
 	}
-	data, err := json.Marshal(n)
-	if err != nil {
-		return abortBatch{err}
-	}
-	in := thread.Submit{
-		Thread: id, Run: digest.ID(id, key), Key: key, Agent: reserved.Asker, Owner: auth.Operator, Sender: auth.Operator,
-		ByServer: true, Origin: mailroom.Origin{Via: reserved.ViaBudget, Sender: reserved.ViaBudget},
-		Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: []mailroom.Part{{Type: "data", Data: data}}}},
-	}
+	in := thread.NoticeOf(&n, p, key)
 	t, err := tx.rows.lock(id)
 	if err != nil {
 		return abortBatch{err}
@@ -99,7 +89,7 @@ func notice(tx *transaction, p *budget.Pool) error {
 		tx.options.Log.Warn("question about a budget not asked: its thread takes no message", "budget", p.Key(),
 			"state", n.State, "error", err)
 	default: // see spentBudgets
-		t.State = map[string]json.RawMessage{reserved.Asker: data}
+		t.State = map[string]json.RawMessage{reserved.Asker: in.Messages[0].Parts[0].Data}
 		t.Touch()
 	}
 	for old, end := range tx.forecast.noticed {
@@ -144,11 +134,29 @@ func raiseDecided(tx *transaction, t *thread.State, begin int) error {
 			return abortBatch{err}
 		}
 		p := budget.Pool{Scope: n.Scope(), Period: n.Period, Begin: n.Begin, End: n.End}
-		if budgetThread(&p) == t.ID {
+		switch {
+		case budgetThread(&p) != t.ID:
+		case p.Scope.Kind == budget.Thread:
+			if _, err := raiseThread(tx, &p, n.Raise); err != nil {
+				return abortBatch{err}
+			}
+		default:
 			raise(tx, &p, n.Raise)
 		}
 	}
 	return nil
+}
+
+// raiseThread adds amounts to the budget of a thread for its period. It returns false if the thread has none any more.
+func raiseThread(tx *transaction, p *budget.Pool, by mailroom.Amounts) (raised bool, err error) {
+	t, err := tx.rows.lock(p.Scope.Name)
+	if err == nil {
+		err = tx.rows.ensure(t, thread.ScopeHead)
+	}
+	if err != nil {
+		return false, err
+	}
+	return thread.RaiseBudget(t, p.Period, p.Begin, by, tx.now()), nil
 }
 
 // onDecided wakes the claims after a decision in a thread, if it may have raised a budget.
@@ -165,25 +173,71 @@ type PeriodBudgets struct{ Ledger *Ledger }
 // PeriodBudget is a budget in its present period.
 type PeriodBudget struct {
 	budget.Pool
+	Thread   *mailroom.Thread // that has it; nil: an agent or an owner has it
 	Zone     string
 	Question string // ticket that asks whether to raise it; "": none is open
 }
 
-// List returns the budgets of the configuration in their present periods, by scope and period.
+// maxThreadBudgets bounds the threads with budgets that are listed.
+const maxThreadBudgets = 1000
+
+// List returns the budgets of the configuration, and then of the first 1,000 threads by id, in their present
+// periods, by scope and period.
 func (bs PeriodBudgets) List(ctx context.Context) (all []PeriodBudget, err error) {
 	err = bs.Ledger.View(ctx, func(r store.Reader) error {
-		all, err = bs.read(r, bs.Ledger.options.Budgets.All(r.Now()))
+		if all, err = bs.read(r, bs.Ledger.options.Budgets.All(r.Now())); err != nil {
+			return err
+		}
+		rows, err := withBudgets(r)
+		if err != nil {
+			return err
+		}
+		more, err := bs.ofThreads(r, rows)
+		all = append(all, more...)
 		return err
 	})
 	return all, err
 }
 
-// Pools returns the budgets of the configuration and of tokens in their present periods, by scope and period, without
-// their questions.
+// withBudgets returns the threads that have budgets, by id, at most maxThreadBudgets.
+func withBudgets(r store.Reader) ([]*mailroom.Thread, error) {
+	found, err := r.Count(store.CountQuery{Meters: &store.MeterQuery{Prefix: thread.BudgetMeterPrefix,
+		Limit: maxThreadBudgets}})
+	var ids []string
+	for _, m := range found.Meters {
+		ids = append(ids, strings.TrimPrefix(m.Key, thread.BudgetMeterPrefix))
+	}
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	rows, err := r.Threads(store.ThreadQuery{IDs: ids})
+	slices.SortFunc(rows, func(a, b *mailroom.Thread) int { return strings.Compare(a.ID, b.ID) })
+	return rows, err
+}
+
+// ofThreads returns the budgets of threads with their questions.
+func (bs PeriodBudgets) ofThreads(r store.Reader, rows []*mailroom.Thread) (all []PeriodBudget, err error) {
+	zone := bs.Ledger.options.Budgets.zone()
+	for _, t := range rows {
+		for _, p := range thread.Pools(t, r.Now(), zone) {
+			all = append(all, PeriodBudget{Pool: p, Thread: t, Zone: zone.String()})
+		}
+	}
+	return all, readQuestions(r, all)
+}
+
+// Pools returns the budgets of List without their questions.
 func (bs PeriodBudgets) Pools(ctx context.Context) (pools []budget.Pool, err error) {
 	err = bs.Ledger.View(ctx, func(r store.Reader) error {
 		pools = bs.Ledger.options.Budgets.All(r.Now())
-		return ReadPools(r, pools)
+		if err = ReadPools(r, pools); err != nil {
+			return err
+		}
+		rows, err := withBudgets(r)
+		for _, t := range rows {
+			pools = append(pools, thread.Pools(t, r.Now(), bs.Ledger.options.Budgets.zone())...)
+		}
+		return err
 	})
 	return pools, err
 }
@@ -194,28 +248,37 @@ func (bs PeriodBudgets) read(r store.Reader, pools []budget.Pool) ([]PeriodBudge
 		return nil, err
 	}
 	var all []PeriodBudget
-	var ids []string
 	for i := range pools {
 		all = append(all, PeriodBudget{Pool: pools[i], Zone: bs.Ledger.options.Budgets.zone().String()})
-		ids = append(ids, budgetThread(&pools[i]))
+	}
+	return all, readQuestions(r, all)
+}
+
+// readQuestions fills in the open questions about budgets.
+func readQuestions(r store.Reader, all []PeriodBudget) error {
+	of := map[string]int{}
+	var ids []string
+	for i := range all {
+		ids = append(ids, budgetThread(&all[i].Pool))
+		of[ids[i]] = i
 	}
 	if len(ids) == 0 {
-		return nil, nil
+		return nil
 	}
 	rows, err := r.Threads(store.ThreadQuery{IDs: ids})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, t := range rows {
 		_, k, err := openQuestion(r, t)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if i := slices.Index(ids, t.ID); k != nil {
-			all[i].Question = k.ID
+		if k != nil {
+			all[of[t.ID]].Question = k.ID
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // Raise adds amounts to the limit of a budget until the end of its present period, and returns it. Runs that wait for
@@ -225,44 +288,85 @@ func (bs PeriodBudgets) Raise(ctx context.Context, s budget.Scope, p budget.Peri
 	error) {
 	one := budget.Pool{Scope: s, Period: p}
 	o := op{name: "raise_budget", rank: rankPlain, threads: []string{budgetThread(&one)}, queues: true, audits: true}
-	_, err := run(ctx, bs.Ledger, o, func(tx *transaction) (struct{}, error) {
-		pool, err := bs.find(tx.now(), s, p)
-		if err != nil {
-			return struct{}{}, err
-		}
-		if by != by.Positive() || by == (mailroom.Amounts{}) || by != pool.Budget.Of(by) {
-			return struct{}{}, check.Invalid("by", "must be an amount of what the budget bounds, which is "+pool.Budget.String(),
-				by.String())
-		}
-		t := tx.rows.thread(budgetThread(pool))
-		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
-			return struct{}{}, err
-		}
-		raise(tx, pool, by)
-		if r := t.Run(t.Current); r != nil && r.Status == mailroom.StatusWaiting {
-			if _, err := t.Cancel(r.ID, auth.Operator, tx.now()); err != nil {
-				return struct{}{}, abortBatch{err}
-			}
-		}
-		return struct{}{}, appendAudit(tx, entry.Audit{Action: "budget.raise", ObjectKind: "budget", Object: pool.Key(),
-			Detail: map[string]string{"by": by.String(), "until": pool.End.Format(time.RFC3339)}})
-	})
+	err := perform(ctx, bs.Ledger, o, func(tx *transaction) error { return bs.raise(tx, &one, by) })
 	if err != nil {
 		return PeriodBudget{}, err
 	}
 	onDecided(bs.Ledger, budgetThread(&one))
 	var all []PeriodBudget
 	err = bs.Ledger.View(ctx, func(r store.Reader) error {
+		if s.Kind == budget.Thread {
+			rows, err := r.Threads(store.ThreadQuery{IDs: []string{s.Name}})
+			if err == nil {
+				all, err = bs.ofThreads(r, rows)
+			}
+			all = slices.DeleteFunc(all, func(b PeriodBudget) bool { return b.Period != p })
+			return err
+		}
 		pool, err := bs.find(r.Now(), s, p)
 		if err == nil {
 			all, err = bs.read(r, []budget.Pool{*pool})
 		}
 		return err
 	})
+	if err == nil && len(all) == 0 {
+		err = noBudget(s, p) // it was removed since
+	}
 	if err != nil {
 		return PeriodBudget{}, err
 	}
 	return all[0], nil
+}
+
+// raise raises a budget in the transaction.
+func (bs PeriodBudgets) raise(tx *transaction, one *budget.Pool, by mailroom.Amounts) error {
+	pool, err := bs.findIn(tx, one.Scope, one.Period)
+	if err != nil {
+		return err
+	}
+	if by != by.Positive() || by == (mailroom.Amounts{}) || by != pool.Budget.Of(by) {
+		return check.Invalid("by", "must be an amount of what the budget bounds, which is "+pool.Budget.String(),
+			by.String())
+	}
+	t := tx.rows.thread(budgetThread(pool))
+	if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
+		return err
+	}
+	if pool.Scope.Kind == budget.Thread {
+		if _, err := raiseThread(tx, pool, by); err != nil {
+			return err
+		}
+	} else {
+		raise(tx, pool, by)
+	}
+	if r := t.Run(t.Current); r != nil && r.Status == mailroom.StatusWaiting {
+		if _, err := t.Cancel(r.ID, auth.Operator, tx.now()); err != nil {
+			return abortBatch{err}
+		}
+	}
+	return appendAudit(tx, entry.Audit{Action: "budget.raise", ObjectKind: "budget", Object: pool.Key(),
+		Detail: map[string]string{"of": pool.Scope.String(), "by": by.String(), "until": pool.End.Format(time.RFC3339)}})
+}
+
+// findIn is find in a transaction, which also knows the budgets of threads.
+func (bs PeriodBudgets) findIn(tx *transaction, s budget.Scope, p budget.Period) (*budget.Pool, error) {
+	if s.Kind != budget.Thread {
+		return bs.find(tx.now(), s, p)
+	}
+	t, err := tx.rows.lock(s.Name)
+	if err != nil {
+		return nil, err
+	}
+	pools := thread.Pools(&t.Thread, tx.now(), bs.Ledger.options.Budgets.zone())
+	i := slices.IndexFunc(pools, func(one budget.Pool) bool { return one.Period == p })
+	if i < 0 || !t.DeletedAt.IsZero() {
+		return nil, noBudget(s, p)
+	}
+	return &pools[i], nil
+}
+
+func noBudget(s budget.Scope, p budget.Period) error {
+	return mailroom.Errorf(mailroom.CodeNotFound, "%s has no budget of a %s", s, p)
 }
 
 // find returns the pool of a scope in the period that has begun at now, with nothing used.
@@ -270,7 +374,7 @@ func (bs PeriodBudgets) find(now time.Time, s budget.Scope, p budget.Period) (*b
 	pools := bs.Ledger.options.Budgets.Of(s, now)
 	i := slices.IndexFunc(pools, func(one budget.Pool) bool { return one.Period == p })
 	if i < 0 {
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "%s has no budget of a %s", s, p)
+		return nil, noBudget(s, p)
 	}
 	return &pools[i], nil
 }

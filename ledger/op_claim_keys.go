@@ -128,6 +128,13 @@ func letOut(tx *transaction, gate string, n int) (out int, err error) {
 		first = append(first, stored...)
 	}
 	slices.SortStableFunc(first, byDue)
+	var keys []string
+	for _, t := range first {
+		keys = append(keys, countedOf(t).keys()...)
+	}
+	if err := tx.rows.loadMeters(keys...); err != nil {
+		return 0, err
+	}
 	for _, t := range first {
 		if out == n {
 			break

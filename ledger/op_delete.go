@@ -8,6 +8,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
+	"mailroom/internal/budget"
 	"mailroom/internal/reserved"
 	"mailroom/project"
 	"mailroom/store"
@@ -38,6 +39,11 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 		}
 		if t.Changed() {
 			return false, mailroom.Errorf(mailroom.CodeConflict, "thread %q is in use; try again", threadID)
+		}
+		for _, b := range t.Budgets {
+			if err := withdraw(tx, t.ID, budget.Period(b.Period)); err != nil {
+				return false, abortBatch{err}
+			}
 		}
 		record := func() error {
 			return appendAudit(tx, entry.Audit{Action: "thread.delete", ObjectKind: "thread", Object: t.ID,

@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
+	"mailroom/internal/budget"
 	"mailroom/internal/check"
 	"mailroom/internal/reserved"
 	"mailroom/store"
@@ -159,7 +160,8 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch)
 		p.DeliverTo = &to
 		o.threads = append(o.threads, to)
 	}
-	if p.Agent != nil || p.DeliverTo != nil { // metadata is the words of its owner
+	o.queues = len(p.Budgets) > 0
+	if p.Agent != nil || p.DeliverTo != nil || o.queues { // metadata is the words of its owner
 		audits, err := auditsThread(ctx, l, thread)
 		if err != nil {
 			return nil, err
@@ -175,12 +177,51 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch)
 			return nil, err
 		}
 		was := t.Thread
-		if err := t.Patch(p, tx.now()); err != nil {
+		if err := patch(tx, t, p); err != nil {
 			return nil, err
 		}
 		row := t.Thread
 		return &row, recordPatch(tx, &was, &row)
 	})
+}
+
+// patch changes a thread. Questions about budgets that it changes are withdrawn.
+func patch(tx *transaction, t *thread.State, p thread.Patch) error {
+	if len(p.Budgets) > 0 {
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
+			return err
+		}
+	}
+	was := budgetTexts(&t.Thread)
+	if err := t.Patch(p, tx.now()); err != nil {
+		return err
+	}
+	tx.rows.counts = tx.rows.counts || len(t.Budgets) > 0
+	for period := range p.Budgets {
+		if was[string(period)] == budgetTexts(&t.Thread)[string(period)] {
+			continue
+		}
+		if err := withdraw(tx, t.ID, period); err != nil {
+			return abortBatch{err}
+		}
+	}
+	return nil
+}
+
+// withdraw cancels the open question about a budget of a thread, if there is one.
+func withdraw(tx *transaction, threadID string, period budget.Period) error {
+	p := budget.Pool{Scope: budget.Scope{Kind: budget.Thread, Name: threadID}, Period: period}
+	t, err := tx.rows.lock(budgetThread(&p))
+	if err == nil {
+		err = tx.rows.ensure(t, thread.ScopeHead)
+	}
+	if err != nil || t.Current == "" {
+		return err
+	}
+	if r := t.Run(t.Current); r != nil && r.Status == mailroom.StatusWaiting {
+		_, err = t.Cancel(r.ID, auth.Operator, tx.now())
+	}
+	return err
 }
 
 // loadDelivery loads the threads that the check of DeliverTo needs.

@@ -26,17 +26,57 @@ func (w *waits) budgets(open []*mailroom.Run) error {
 			}
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
 	found, err := spentBudgets(w.rd, ids)
-	for _, b := range found {
+	if err != nil {
+		return err
+	}
+	ofThreads, err := w.threadBudgets(open)
+	for _, b := range append(found, ofThreads...) {
 		if q := b.Question; q != nil && w.sees != nil && !w.sees(b.run, b.thread) {
 			b.Question = nil
 		}
 		w.spent = append(w.spent, b.SpentBudget)
 	}
 	return err
+}
+
+// threadBudgets returns the budgets of the threads of runs that are spent. The rows of the threads have them.
+func (w *waits) threadBudgets(open []*mailroom.Run) (all []spentBudget, err error) {
+	of := map[string]int{} // by the thread of its questions
+	var ids []string
+	zone := w.options.Budgets.zone()
+	for _, r := range open {
+		t := w.threads[r.Thread]
+		scope := budget.Scope{Kind: budget.Thread, Name: t.ID}
+		if w.asked[scope] {
+			continue
+		}
+		w.asked[scope] = true
+		for _, p := range thread.Pools(t, w.now, zone) {
+			if p.State() != budget.Spent {
+				continue
+			}
+			id := thread.BudgetThread(&p)
+			of[id] = len(all)
+			ids = append(ids, id)
+			all = append(all, spentBudget{SpentBudget: thread.SpentBudget{Pool: p, Zone: zone.String()}})
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := w.rd.Threads(store.ThreadQuery{IDs: ids})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range rows {
+		b := &all[of[t.ID]]
+		b.thread = t
+		if b.run, b.Question, err = openQuestion(w.rd, t); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // spentBudget is a budget that is spent, with the rows of its question.
@@ -48,6 +88,9 @@ type spentBudget struct {
 
 // spentBudgets returns the budgets that are spent now, by the ids of their threads.
 func spentBudgets(rd store.Reader, ids []string) (all []spentBudget, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
 	rows, err := rd.Threads(store.ThreadQuery{IDs: ids})
 	if err != nil {
 		return nil, err

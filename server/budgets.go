@@ -28,7 +28,7 @@ type budgetHandlers struct {
 	log    *slog.Logger
 }
 
-// list returns the budgets of agents and of the caller, or of all tokens for one that sees all.
+// list returns the budgets that the caller sees.
 func (h *budgetHandlers) list(ctx context.Context, _ *struct{}) (*body[api.Page[api.PeriodBudget]], error) {
 	all, err := h.ledger.List(ctx)
 	if err != nil {
@@ -37,16 +37,25 @@ func (h *budgetHandlers) list(ctx context.Context, _ *struct{}) (*body[api.Page[
 	out := api.Page[api.PeriodBudget]{Items: []api.PeriodBudget{}}
 	who := requestOf(ctx).who
 	for i := range all {
-		if all[i].Scope.Kind == budget.Agent && who.SeesAll() || who.Has(auth.PermissionAdmin) || isOf(&all[i], who.Name) {
+		if sees(who, &all[i]) {
 			out.Items = append(out.Items, showBudget(&all[i]))
 		}
 	}
 	return &body[api.Page[api.PeriodBudget]]{out}, nil
 }
 
-// isOf reports whether a budget belongs to a token.
-func isOf(b *ledger.PeriodBudget, name string) bool {
-	return b.Scope.Kind != budget.Agent && b.Scope.Name == name
+// sees reports whether a caller sees a budget: its own, the ones of threads that it sees, and of agents if it sees
+// all threads. An admin sees all.
+func sees(who *auth.Token, b *ledger.PeriodBudget) bool {
+	switch {
+	case b.Thread != nil:
+		return who.CanSee(b.Thread)
+	case who.Has(auth.PermissionAdmin):
+		return true
+	case b.Scope.Kind == budget.Agent:
+		return who.SeesAll()
+	}
+	return b.Scope.Name == who.Name
 }
 
 type raiseBudgetInput struct{ Body api.RaiseBudget }
@@ -84,7 +93,7 @@ func showBudget(b *ledger.PeriodBudget) api.PeriodBudget {
 		Kind: b.Scope.Kind, Name: b.Scope.Name, Period: string(b.Period), Begin: b.Begin, End: b.End, Zone: b.Zone,
 		Budget: showAmounts(b.Budget.Amounts), Raised: showAmounts(b.Raised), Used: showAmounts(b.Used),
 		Left: showAmounts(b.Left()), State: b.State(), Question: b.Question,
-		Text: b.Budget.String() + " a " + string(b.Period),
+		Text: b.Budget.String() + " " + b.Period.Every(),
 	}
 }
 

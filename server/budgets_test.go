@@ -66,3 +66,38 @@ func TestABudgetIsRaisedByHand(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyAnOwnerSetsTheBudgetOfItsThread has the owner of a thread, a limited token of it, which its run may have,
+// another token, and the operator.
+func TestOnlyAnOwnerSetsTheBudgetOfItsThread(t *testing.T) {
+	f := start(t)
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
+	mustCall[map[string]any](ann, "POST /v1/messages", `{"thread":"trip","text":"hello"}`)
+	const day, twice = `{"budget":{"day":"1usd"}}`, `{"budget":{"day":"2usd","life":"5usd, 2m tokens"}}`
+	f.wantCode("of a limited token", ann.limited(`"read","submit"`).call("PATCH /v1/threads/trip", day), 403,
+		mailroom.CodeForbidden)
+	ben := f.withToken(f.createToken("ben", "", auth.PermissionRead, auth.PermissionSubmit))
+	f.wantCode("of another token", ben.call("PATCH /v1/threads/trip", day), 404, mailroom.CodeNotFound)
+	mustCall[api.Thread](ann, "PATCH /v1/threads/trip", day)
+	listed := mustCall[api.Page[api.PeriodBudget]](ann, "GET /v1/budgets", "").Items
+	if len(listed) != 1 || listed[0].Kind != "thread" || listed[0].Name != "trip" || listed[0].Text != "1.00 usd a day" {
+		t.Errorf("listed: %+v", listed)
+	}
+	if seen := mustCall[api.Page[api.PeriodBudget]](ben, "GET /v1/budgets", "").Items; len(seen) != 0 {
+		t.Errorf("another token sees %+v", seen)
+	}
+	f.wantCode("raise by the owner", ann.call("POST /v1/budgets/raise",
+		`{"kind":"thread","name":"trip","period":"day","by":"1usd"}`), 403, mailroom.CodeForbidden)
+	mustCall[api.Thread](f, "PATCH /v1/threads/trip", twice)
+	mustCall[api.PeriodBudget](f, "POST /v1/budgets/raise", `{"kind":"thread","name":"trip","period":"day","by":"1usd"}`)
+	listed = mustCall[api.Page[api.PeriodBudget]](f, "GET /v1/budgets", "").Items[2:] // after the agent
+	if len(listed) != 2 || listed[0].Left.USD != 3 || listed[1].Period != "life" {
+		t.Errorf("listed: %+v", listed)
+	}
+	refused := ann.call("PATCH /v1/threads/trip", `{"budget":{"day":"1 eur"}}`)
+	f.wantCode("euros", refused, 422, mailroom.CodeInvalid)
+	mustCall[api.Thread](ann, "PATCH /v1/threads/trip", `{"budget":{"day":"","life":""}}`)
+	if all := mustCall[api.Page[api.PeriodBudget]](f, "GET /v1/budgets", "").Items; len(all) != 2 {
+		t.Errorf("listed: %+v", all)
+	}
+}

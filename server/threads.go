@@ -69,6 +69,9 @@ func (h *threadHandlers) patchThread(ctx context.Context, in *patchThreadInput) 
 	}
 	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata,
 		DropSession: in.Body.DropSession}
+	if p.Budgets, err = thread.ReadBudgets(in.Body.Budget.Texts()); err != nil {
+		return nil, request.Locate("body.", err)
+	}
 	if to := in.Body.DeliverTo; to != nil {
 		place, err := h.alerts.DeliverTo(ctx, h.find, strings.TrimSpace(*to))
 		if err != nil {

@@ -169,12 +169,13 @@ func spend(t *State, r *mailroom.Run, a *StepCommit, now time.Time) {
 		return
 	}
 	r.Turns++
+	spendThread(t, r, a, now)
 	if a.Unpriced && r.Budget != nil && r.Budget.Limit.MicroUSD > 0 {
 		changeBudget(t, r, func(b *mailroom.RunBudget) { b.Unpriced = true })
 	}
 	noteLow(t, r, now)
 	if bound := r.OverBudget(now); bound != "" {
-		stopForBudget(t, r, bound, now)
+		stopForBudget(t, r, budgetState(r, bound), now)
 	}
 }
 
@@ -198,14 +199,14 @@ func budgetState(r *mailroom.Run, bound string) entry.BudgetState {
 }
 
 // stopForBudget asks the running attempt of r to stop, unless it was asked to stop before.
-func stopForBudget(t *State, r *mailroom.Run, bound string, now time.Time) {
+func stopForBudget(t *State, r *mailroom.Run, s entry.BudgetState, now time.Time) {
 	if r.Stop != "" || r.Status != mailroom.StatusRunning {
 		return
 	}
 	r.Stop = mailroom.ReasonBudget
 	boundByGrace(r, now)
 	t.touchRun(r)
-	t.append(entry.KindBudgetSpent, r, now, budgetState(r, bound))
+	t.append(entry.KindBudgetSpent, r, now, s)
 }
 
 // endedByBudget reports whether the end of the attempt of r at now is one of its budget: the attempt was asked to stop
@@ -227,9 +228,14 @@ func boundClaim(r *mailroom.Run) {
 }
 
 // askRaise parks the run, whose attempt has ended, until someone has decided whether to raise its budget. The run ends
-// with what it has if the question expires.
+// with what it has if the question expires. A run that was stopped for a budget of its thread returns to the queue.
 func askRaise(t *State, r *mailroom.Run, now time.Time) {
 	bound := r.OverBudget(now)
+	if bound == "" {
+		r.Stop = ""
+		t.follow(r, afterRelease(r, false, now), now)
+		return
+	}
 	r.Stop = ""
 	changeBudget(t, r, func(b *mailroom.RunBudget) { b.Asks++ })
 	raise := nextRaise(r)
@@ -400,7 +406,7 @@ func OnLeaseEnd(t *State, e LeaseEnd, now time.Time) {
 	switch {
 	case r.Status == mailroom.StatusRunning:
 		if bound := r.Budget.Limit.Over(r.UsedInAll()); bound != "" {
-			stopForBudget(t, r, bound, now)
+			stopForBudget(t, r, budgetState(r, bound), now)
 		}
 	case r.Status == mailroom.StatusWaiting && r.OverBudget(now) == "":
 		answerAsk(t, r, "run:"+e.Child, now)

@@ -47,6 +47,10 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 		t.schedule(now)
 		return nil
 	}
+	if sleepsUntil(&t.Thread).After(now) { // its ticket has just expired, or an older server has scheduled it
+		t.schedule(now)
+		return nil
+	}
 	meters := by.Meters
 	if gate := gateOf(&t.Thread, r); gate != "" && by.Admit != nil {
 		meter, ok := by.Admit(gate, t.Kept && t.Gate == gate)

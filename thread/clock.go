@@ -25,6 +25,7 @@ func replan(at, last, now time.Time) time.Time {
 // end, see endFutureJoin.
 func (t *State) ReplanAfterClockStep(now time.Time) {
 	endFutureJoin(t, now)
+	restartBudgets(t, now)
 	last := t.UpdatedAt
 	if t.Due.At.IsZero() || !last.After(now.Add(ClockSlack)) {
 		return
@@ -35,9 +36,11 @@ func (t *State) ReplanAfterClockStep(now time.Time) {
 	case c == nil:
 		t.Due.At = replan(t.Due.At, last, now)
 		t.Runs.queue.head.At = replan(t.Runs.queue.head.At, last, now)
+		t.Due = asleep(t, t.Due)
 	case c.Status == mailroom.StatusQueued:
 		c.AvailableAt = replan(c.AvailableAt, last, now)
 		t.Due.At = c.AvailableAt
+		t.Due = asleep(t, t.Due)
 		t.touchRun(c)
 	case c.Status == mailroom.StatusRunning:
 		c.ClaimEnds = replan(c.ClaimEnds, last, now)

@@ -3,6 +3,7 @@ package thread
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,15 +51,21 @@ func GateMeter(gate string) string { return KeyMeterPrefix + gate }
 // MeterGate returns the gate whose meter has this key.
 func MeterGate(key string) (gate string, ok bool) { return strings.CutPrefix(key, KeyMeterPrefix) }
 
-// Counted returns the meters whose Count has a thread, and the one whose Turns has it, or "".
+// Counted returns the meters whose Count has a thread, and the one whose Turns has it, or "". A thread with budgets has
+// a meter of its own, by which it is found.
 func Counted(row *mailroom.Thread) (places []string, waits string) {
+	places = row.Meters
 	switch {
 	case row.Gate == "":
-		return row.Meters, ""
 	case row.Kept:
-		return []string{GateMeter(row.Gate)}, ""
+		places = []string{GateMeter(row.Gate)}
+	default:
+		waits = GateMeter(row.Gate)
 	}
-	return row.Meters, GateMeter(row.Gate)
+	if len(row.Budgets) > 0 && row.DeletedAt.IsZero() {
+		places = append(slices.Clip(places), BudgetMeterPrefix+row.ID)
+	}
+	return places, waits
 }
 
 // gateOf returns the gate of a run of a thread, "" if it has no key.

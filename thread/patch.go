@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/budget"
 	"mailroom/internal/check"
 	"mailroom/internal/reserved"
 )
@@ -20,6 +21,7 @@ type Patch struct {
 	Metadata  json.RawMessage // a JSON object
 	// DropSession drops the agents' state, so that the next run of each begins a new session.
 	DropSession bool
+	Budgets     map[budget.Period]mailroom.Budget // to set; a zero one removes it
 
 	// Rows that the check of DeliverTo needs.
 	Target *mailroom.Thread // row of DeliverTo, which may not exist
@@ -37,6 +39,9 @@ func (t *State) Patch(p Patch, now time.Time) error {
 		return err
 	}
 	if err := p.checkDelivery(&t.Thread, t.Owner); err != nil {
+		return err
+	}
+	if err := p.checkBudgets(t); err != nil {
 		return err
 	}
 	if p.DropSession && reserved.Prefix(t.ID) == reserved.Schedule {
@@ -58,6 +63,7 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	if p.DeliverTo != nil {
 		t.DeliverTo = *p.DeliverTo
 	}
+	setBudgets(t, p.Budgets, now)
 	t.UpdatedAt = now
 	t.Touch()
 	return nil

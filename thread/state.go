@@ -38,6 +38,8 @@ type State struct {
 	// Label returns the store.LabelKey for which an end of a run with this metadata is counted, or "". Nil: no label
 	// is set.
 	Label func(metadata map[string]string) string
+	// Zone is where the periods of budgets begin. Nil: UTC.
+	Zone *time.Location
 
 	// Rows that this transaction adds.
 	Outbox   Outbox
@@ -187,8 +189,12 @@ func (t *State) schedule(now time.Time) {
 		t.HeldAt = t.Runs.queue.heldAt()
 	}
 	due, gate := t.nextDue(now)
-	settleGate(t, gate, due.At, now)
-	t.Due = withPlace(&t.Thread, due)
+	rests := asleep(t, due)
+	if rests != due {
+		askAboutBudgets(t)
+	}
+	settleGate(t, gate, rests.At, now)
+	t.Due = withPlace(&t.Thread, rests)
 }
 
 // nextDue returns the scheduling columns as if the thread could start anywhere, and the gate of the run that a claim
@@ -218,6 +224,7 @@ func (t *State) nextDue(now time.Time) (due mailroom.Due, gate string) {
 // row.
 func (t *State) ExpectedDue(now time.Time) (due mailroom.Due, heldAt time.Time) {
 	due, gate := t.nextDue(now)
+	due = asleep(t, due)
 	if t.Gate != gate {
 		due = withNode(&t.Thread, due)
 	} else {

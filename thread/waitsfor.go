@@ -27,7 +27,7 @@ const (
 	CauseJoin     Cause = "join"   // more messages of its sender may join it
 	CauseRetry    Cause = "retry"  // its next attempt is delayed
 	CausePause    Cause = "pause"  // its agent is paused
-	CauseBudget   Cause = "budget" // the budget of its agent or owner is spent
+	CauseBudget   Cause = "budget" // the budget of its agent, owner or thread is spent
 	CauseWorker   Cause = "worker" // no live worker serves its agent
 	// CauseServer: only the server that keeps its session starts it, and that server has no live worker for it.
 	CauseServer Cause = "server"
@@ -81,7 +81,7 @@ type Situation struct {
 	Bounds  []Bound // of Run
 }
 
-// SpentBudget is a budget of a day or a month that is spent.
+// SpentBudget is a budget of a period that is spent.
 type SpentBudget struct {
 	Pool     budget.Pool
 	Zone     string           // of its periods
@@ -128,9 +128,13 @@ func (s *Situation) notClaimed() *Blocker {
 	if p, paused := s.pauseOf(agent); paused {
 		return &Blocker{Cause: CausePause, Until: p.Probe, Pause: p}
 	}
-	of := [2]budget.Scope{{Kind: budget.Agent, Name: agent}, {Kind: budget.Owner, Name: s.Thread.Owner}}
+	of := [3]budget.Scope{{Kind: budget.Agent, Name: agent}, {Kind: budget.Owner, Name: s.Thread.Owner},
+		{Kind: budget.Thread, Name: s.Thread.ID}}
 	if i := slices.IndexFunc(s.Spent, func(b SpentBudget) bool { return slices.Contains(of[:], b.Pool.Scope) }); i >= 0 {
 		b := &Blocker{Cause: CauseBudget, Until: s.Spent[i].Pool.End, Budget: s.Spent[i]}
+		if s.Spent[i].Pool.Period == budget.Life {
+			b.Until = time.Time{}
+		}
 		if q := s.Spent[i].Question; q != nil {
 			b.Tickets = []*mailroom.Ticket{q}
 		}
@@ -303,8 +307,10 @@ func (b *Blocker) Text() string {
 // budget says which budget is spent, and when it goes on.
 func (b *Blocker) budget() string {
 	p := &b.Budget.Pool
-	text := fmt.Sprintf("the budget of %s, %s a %s: it is spent, and begins again at %s", p.Scope, p.Limit(), p.Period,
-		p.Again(b.Budget.Zone))
+	text := "the budget of " + p.Text() + ": it is spent"
+	if p.Period != budget.Life {
+		text += ", and begins again at " + p.Again(b.Budget.Zone)
+	}
 	if q := b.Budget.Question; q != nil {
 		text += "; ticket " + q.ID + " asks whether to raise it"
 	}

@@ -80,19 +80,24 @@ func askRaise(ctx context.Context, s mailroom.Session, n *budget.Notice) (reply 
 	if !time.Now().Before(n.End) {
 		return over, nil
 	}
-	found, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "raise", Kind: mailroom.TicketApproval, Prompt: n.Question(), Arguments: arguments, Expires: n.End,
-		Action: fmt.Sprintf("Raise the budget of %s by %s until %s", n.Scope(), n.Raise, n.Again()),
-	})
+	by := fmt.Sprintf("the budget of %s by %s", n.Scope(), n.Raise)
+	left := fmt.Sprintf("left the budget of %s as it is.", n.Scope())
+	question := mailroom.Ask{Name: "raise", Kind: mailroom.TicketApproval, Prompt: n.Question(), Arguments: arguments}
+	if n.Ends() {
+		question.Expires = n.End
+		by += " until " + n.Again()
+		left += " What waits for it goes on at " + n.Again() + "."
+	}
+	question.Action = "Raise " + by
+	found, err := s.Wait(ctx, false, question)
 	if err != nil {
 		return "", err
 	}
 	switch k := found[0]; k.Decision {
 	case mailroom.VerdictApprove:
-		return fmt.Sprintf("%s raised the budget of %s by %s until %s.", k.DecidedBy, n.Scope(), n.Raise, n.Again()), nil
+		return fmt.Sprintf("%s raised %s.", k.DecidedBy, by), nil
 	case mailroom.VerdictDeny:
-		return fmt.Sprintf("%s left the budget of %s as it is. What waits for it goes on at %s.", k.DecidedBy, n.Scope(),
-			n.Again()), nil
+		return k.DecidedBy + " " + left, nil
 	}
 	return over, nil
 }

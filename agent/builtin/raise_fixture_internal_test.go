@@ -3,6 +3,7 @@ package builtin
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,6 +37,7 @@ type fixture struct {
 	store  store.Store
 	ledger *ledger.Ledger
 	limits budget.Limits
+	turns  int // steps of a run, a cent each; 0: one
 	zone   string
 	stop   func()
 }
@@ -81,7 +83,7 @@ func (h *fixture) serve(st store.Store) {
 		Local: true, Lease: time.Hour, Renew: 20 * time.Minute, Sweep: 10 * time.Minute, // days pass in few steps
 		Agents: map[string]engine.Agent{
 			reserved.Asker: {Agent: NewRaise()},
-			"coder":        {Agent: mailroom.AgentFunc(work), Deadline: 24 * time.Hour, Limit: slots},
+			"coder":        {Agent: mailroom.AgentFunc(h.work), Deadline: 24 * time.Hour, Limit: slots},
 		},
 	})
 	engineCtx, quit := context.WithCancel(context.Background())
@@ -105,19 +107,29 @@ func (h *fixture) serve(st store.Store) {
 	h.rest(2 * time.Second) // longer than the grace of a lost claim
 }
 
-// work takes a second and uses a cent, once for each run.
-func work(ctx context.Context, s mailroom.Session) error {
-	select {
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// work takes a second for each turn, which uses a cent, and goes on after its last turn.
+func (h *fixture) work(ctx context.Context, s mailroom.Session) error {
+	done := 0
+	if from := s.Run().Checkpoint; from != nil {
+		if err := json.Unmarshal(from, &done); err != nil {
+			return err
+		}
 	}
-	if s.Run().Checkpoint != nil {
-		return nil
+	for ; done < max(h.turns, 1); done++ {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		err := s.Append(ctx, mailroom.Step{
+			Name: fmt.Sprint("turn ", done), Checkpoint: []byte(fmt.Sprint(done + 1)),
+			Usage: mailroom.Usage{CostUSD: 0.01, InputTokens: 90, OutputTokens: 10},
+		})
+		if err != nil {
+			return err
+		}
 	}
-	return s.Append(ctx, mailroom.Step{
-		Name: "turn", Checkpoint: []byte(`1`), Usage: mailroom.Usage{CostUSD: 0.01, InputTokens: 90, OutputTokens: 10},
-	})
+	return nil
 }
 
 // rest lets virtual time pass, and then waits until all goroutines are idle.
@@ -179,10 +191,13 @@ func (h *fixture) usedEver() (all mailroom.Amounts) {
 }
 
 // tickets returns all questions about the budget, oldest first.
-func (h *fixture) tickets() (all []*mailroom.Ticket) {
+func (h *fixture) tickets() []*mailroom.Ticket { return h.ticketsOf(asking) }
+
+// ticketsOf returns all questions in the thread of a budget, oldest first.
+func (h *fixture) ticketsOf(id string) (all []*mailroom.Ticket) {
 	h.t.Helper()
 	h.must(h.store.View(h.t.Context(), func(r store.Reader) (err error) {
-		all, err = r.Tickets(store.TicketQuery{Thread: asking})
+		all, err = r.Tickets(store.TicketQuery{Thread: id})
 		return err
 	}))
 	slices.SortFunc(all, func(x, y *mailroom.Ticket) int { return cmp.Compare(x.Key, y.Key) })
@@ -202,11 +217,21 @@ func (h *fixture) decide(v mailroom.Verdict) {
 	h.t.Fatal("no question is open")
 }
 
+// decideOne decides a question.
+func (h *fixture) decideOne(k *mailroom.Ticket, v mailroom.Verdict) {
+	h.t.Helper()
+	_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"})
+	h.must(err)
+}
+
 // kinds returns how many entries of a kind the thread of the budget has.
-func (h *fixture) kinds(kind string) (n int) {
+func (h *fixture) kinds(kind string) int { return h.kindsOf(asking, kind) }
+
+// kindsOf returns how many entries of a kind the thread of a budget has.
+func (h *fixture) kindsOf(id, kind string) (n int) {
 	h.t.Helper()
 	h.must(h.store.View(h.t.Context(), func(r store.Reader) error {
-		entries, err := r.Entries(store.EntryQuery{Thread: asking, Kinds: []string{kind}, Limit: 1000})
+		entries, err := r.Entries(store.EntryQuery{Thread: id, Kinds: []string{kind}, Limit: 1000})
 		n = len(entries)
 		return err
 	}))

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,16 +19,18 @@ import (
 func budgetCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "budget",
-		Short: "Show what agents and tokens may use in a day or a month",
-		Long: `Show what agents and tokens may use in a day or a month, what is left of it, and which
-question about it is open. An agent has a budget in the configuration, a token one of its
-own. A spent one stops nothing that works; the rest waits for the next day or month.`,
+		Short: "Show what agents, tokens and threads may use",
+		Long: `Show what agents, tokens and threads may use in a day or a month, what is left of it, and
+which question about it is open. An agent has a budget in the configuration, a token one of
+its own, and a thread the one that was set, also for its whole life. Once one is spent, what
+it bounds waits for the next day or month, or for a raise.`,
 		Example: `  mailroom budget
+  mailroom budget set thread:trip day 1usd
   mailroom budget raise agent:coder day 5usd`,
 		Args: cobra.NoArgs,
 	}
 	output := command.FormatFlag(cmd)
-	cmd.AddCommand(budgetRaiseCommand(con))
+	cmd.AddCommand(budgetSetCommand(con), budgetRemoveCommand(con), budgetRaiseCommand(con))
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		all, err := c.Accounts().Budgets(cmd.Context())
 		if err != nil {
@@ -38,10 +42,11 @@ own. A spent one stops nothing that works; the rest waits for the next day or mo
 
 func budgetRaiseCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "raise agent:NAME|owner:NAME day|month AMOUNT",
+		Use:   "raise agent:NAME|owner:NAME|thread:ID day|month|life AMOUNT",
 		Short: "Add to a budget until its day or month ends",
-		Long: `Add to the budget of an agent, or of a token as the owner of threads, until its day or
-month ends. Runs that wait for it start at once. The configured budget stays as it is.`,
+		Long: `Add to the budget of an agent, of a token as the owner of threads, or of a thread, until its
+day or month ends. Runs that wait for it start at once. The budget of the next day or month
+stays as it is. It needs a token with the scope admin.`,
 		Example: `  mailroom budget raise agent:coder day 5usd
   mailroom budget raise owner:alice month "20usd, 5m tokens"`,
 		Args: cobra.ExactArgs(3),
@@ -50,7 +55,7 @@ month ends. Runs that wait for it start at once. The configured budget stays as 
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		kind, name, ok := strings.Cut(args[0], ":")
 		if !ok {
-			return command.Errorf(command.ExitUsage, "write agent:NAME or owner:NAME", "invalid scope %q", args[0])
+			return command.Errorf(command.ExitUsage, "write agent:NAME, owner:NAME or thread:ID", "invalid scope %q", args[0])
 		}
 		in := api.RaiseBudget{Kind: kind, Name: name, Period: args[1], By: args[2]}
 		b, err := c.Accounts().RaiseBudget(cmd.Context(), in)
@@ -59,6 +64,74 @@ month ends. Runs that wait for it start at once. The configured budget stays as 
 		}
 		return printBudgets(con, []api.PeriodBudget{b}, *output)
 	})
+}
+
+func budgetSetCommand(con *command.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set thread:ID day|month|life AMOUNT",
+		Short: "Set what the runs of a thread may use",
+		Long: `Set what the runs of a thread may use in a day, in a month, or in the life of the thread.
+What they have used since an earlier budget of that period was set still counts. Once it is
+spent, the run at work stops after its call of a model, and the runs of the thread wait. The
+owner of the thread and the operator may do it, but no limited token.`,
+		Example: `  mailroom budget set thread:trip day 1usd
+  mailroom budget set thread:task-7 life "5usd, 2m tokens"`,
+		Args: cobra.ExactArgs(3),
+	}
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
+		return setBudget(cmd.Context(), con, c, args[0], args[1], args[2])
+	})
+}
+
+func budgetRemoveCommand(con *command.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "remove thread:ID day|month|life",
+		Short:   "Remove a budget of a thread",
+		Long:    `Remove a budget of a thread. Runs that wait for it start at once.`,
+		Example: `  mailroom budget remove thread:trip day`,
+		Args:    cobra.ExactArgs(2),
+	}
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
+		return setBudget(cmd.Context(), con, c, args[0], args[1], "")
+	})
+}
+
+// setBudget changes a budget of a thread; an empty amount removes it.
+func setBudget(ctx context.Context, con *command.Console, c *client.Client, scope, period, amount string) error {
+	kind, id, ok := strings.Cut(scope, ":")
+	switch {
+	case kind == "agent" && ok:
+		return command.Errorf(command.ExitUsage, `write budget = { day = "5usd" } in the table of the agent`,
+			"the budget of an agent is set in the configuration")
+	case kind == "owner" && ok:
+		return command.Errorf(command.ExitUsage, "give it with mailroom token create --budget day=5usd",
+			"the budget of a token is set when it is created")
+	case kind != "thread" || id == "":
+		return command.Errorf(command.ExitUsage, "write thread:"+scope, "invalid scope %q", scope)
+	}
+	var b api.ThreadBudgets
+	switch period {
+	case "day":
+		b.Day = &amount
+	case "month":
+		b.Month = &amount
+	case "life":
+		b.Life = &amount
+	default:
+		return command.Errorf(command.ExitUsage, "use day, month or life", "unknown period %q", period)
+	}
+	if _, err := c.PatchThread(ctx, id, api.ThreadPatch{Budget: &b}); err != nil {
+		return err
+	}
+	if amount == "" {
+		return con.Printf("the runs of thread %s have no budget of a %s\n", id, period)
+	}
+	all, err := c.Accounts().Budgets(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(b api.PeriodBudget) bool { return b.Kind != kind || b.Name != id })
+	return printBudgets(con, all, command.FormatText)
 }
 
 func printBudgets(con *command.Console, items []api.PeriodBudget, format command.Format) error {
@@ -95,6 +168,9 @@ func amountsText(a api.Amounts) string {
 
 // periodEnd returns when the next day or month of a budget begins, in its zone.
 func periodEnd(b api.PeriodBudget) string {
+	if b.Period == "life" {
+		return "-"
+	}
 	zone, err := time.LoadLocation(b.Zone)
 	if err != nil {
 		zone = time.UTC

@@ -39,12 +39,13 @@ export interface RunBudget {
 
 /** The budget of an agent or a token, in the day or month that has begun. */
 export interface PeriodBudget {
-  /** An agent, or a token as the owner of threads. */
-  kind: 'agent' | 'owner';
+  /** An agent, a token as the owner of threads, or a thread. */
+  kind: 'agent' | 'owner' | 'thread';
   name: string;
-  period: 'day' | 'month';
+  /** life: as long as its thread. */
+  period: 'day' | 'month' | 'life';
   begin: string;
-  /** When the next period begins, with the whole budget. */
+  /** When the next period begins, with the whole budget; of a life the year 9999. */
   end: string;
   /** Time zone in which days and months begin. */
   zone: string;
@@ -661,7 +662,7 @@ export class Mailroom {
   decide(ticket: string, decision: Decision & Abortable): Promise<Ticket>;
   run(id: string, options?: Abortable): Promise<Run>;
   thread(id: string, options?: Abortable): Promise<Thread>;
-  patchThread(id: string, patch: { agent?: string; metadata?: Record<string, unknown>; dropSession?: boolean } & Abortable): Promise<Thread>;
+  patchThread(id: string, patch: { agent?: string; metadata?: Record<string, unknown>; dropSession?: boolean; budget?: { day?: string; month?: string; life?: string } } & Abortable): Promise<Thread>;
   threads(query?: ListQuery): Promise<Page<Thread>>;
   entries(thread: string, query?: Abortable & { after?: number | string; before?: number | string; limit?: number; run?: string; kind?: string | string[] }): Promise<Page<Entry>>;
   messages(thread: string, query?: Abortable & { before?: string; limit?: number; visibility?: 'all' | 'internal'; all?: boolean }): Promise<Page<Message>>;

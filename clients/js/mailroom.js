@@ -122,9 +122,9 @@ export class Mailroom {
     return this.#call('GET', at('v1', 'threads', id), { signal });
   }
 
-  /** Changes a thread's agent or metadata, or drops its session; absent fields stay as they are. */
-  patchThread(id, { agent, metadata, dropSession, signal }) {
-    return this.#call('PATCH', at('v1', 'threads', id), { body: { agent, metadata, drop_session: dropSession }, signal });
+  /** Changes a thread's agent, metadata or budget, or drops its session; absent fields stay as they are. */
+  patchThread(id, { agent, metadata, dropSession, budget, signal }) {
+    return this.#call('PATCH', at('v1', 'threads', id), { body: { agent, metadata, drop_session: dropSession, budget }, signal });
   }
 
   /** A page of threads, newest first: `{ items, next }`. */

@@ -3,6 +3,7 @@
 package budget
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"slices"
@@ -110,8 +111,9 @@ func (p *Pool) UsedOf(u mailroom.Usage, unpriced bool) mailroom.Amounts {
 
 // The kinds of scopes.
 const (
-	Agent = "agent"
-	Owner = "owner" // of threads: a token
+	Agent  = "agent"
+	Owner  = "owner" // of threads: a token
+	Thread = "thread"
 )
 
 // Scope has a budget.
@@ -123,17 +125,29 @@ type Scope struct {
 // String returns the scope as people write it, such as "agent codex".
 func (s Scope) String() string { return s.Kind + " " + s.Name }
 
-// key names the scope and a period in ids and rows. No name of an agent or an owner has a colon.
-func (s Scope) key(p Period) string { return s.Kind + ":" + s.Name + ":" + string(p) }
+// key names the scope and a period in ids and rows. No name of an agent or an owner has a colon. The id of a thread may
+// have some, and be long, so its digest stands for it.
+func (s Scope) key(p Period) string {
+	name := s.Name
+	if s.Kind == Thread {
+		name = fmt.Sprintf("%.16x", sha256.Sum256([]byte(name)))
+	}
+	return s.Kind + ":" + name + ":" + string(p)
+}
 
-// ParseKey returns the scope and the period of a [Pool.Key].
+// ParseKey returns the scope and the period of a [Pool.Key]. The Name of a thread is the digest in the key.
 func ParseKey(key string) (s Scope, p Period, ok bool) {
 	words := strings.Split(key, ":")
 	if len(words) != 3 {
 		return s, p, false
 	}
 	s, p = Scope{words[0], words[1]}, Period(words[2])
-	return s, p, (s.Kind == Agent || s.Kind == Owner) && s.Name != "" && slices.Contains(Periods(), p)
+	periods := Periods()
+	if s.Kind == Thread {
+		periods = ThreadPeriods()
+	}
+	known := slices.Contains([]string{Agent, Owner, Thread}, s.Kind)
+	return s, p, known && s.Name != "" && slices.Contains(periods, p)
 }
 
 // Pool is what a scope may use in one period, and what it has used.
@@ -160,6 +174,17 @@ func PoolsOf(s Scope, l Limits, now time.Time, zone *time.Location) (pools []Poo
 
 // Key names the scope and the period, whenever it began: it is the same in the next period.
 func (p *Pool) Key() string { return p.Scope.key(p.Period) }
+
+// Every says in which time a budget may be used.
+func (p Period) Every() string {
+	if p == Life {
+		return "in its life"
+	}
+	return "a " + string(p)
+}
+
+// Text says what the scope may use in the period, with what was added: "thread trip, 5.00 usd a day".
+func (p *Pool) Text() string { return fmt.Sprintf("%s, %s %s", p.Scope, p.Limit(), p.Period.Every()) }
 
 // Limit returns what may be used in the period: the budget, and what was added to a bound that it has.
 func (p *Pool) Limit() mailroom.Budget {
@@ -269,15 +294,23 @@ func (n *Notice) Again() string {
 	return p.Again(n.Zone)
 }
 
+// Ends reports whether a next period begins.
+func (n *Notice) Ends() bool { return n.Period != Life }
+
 // Question asks whether to raise a budget that is spent.
 func (n *Notice) Question() string {
+	if !n.Ends() {
+		return fmt.Sprintf("The budget of %s is spent: %s of %s %s. What waits for it goes on when it is raised. "+
+			"Raise the budget by %s?", n.Scope(), n.Used, n.Limit, n.Period.Every(), n.Raise)
+	}
 	return fmt.Sprintf("The budget of %s is spent: %s of %s a %s. What waits for it goes on at %s. "+
 		"Raise the budget of this %s by %s?", n.Scope(), n.Used, n.Limit, n.Period, n.Again(), n.Period, n.Raise)
 }
 
 // Warning says that a budget is low.
 func (n *Notice) Warning() string {
-	return fmt.Sprintf("%s has used %s of its budget of %s a %s.", upper(n.Scope().String()), n.Used, n.Limit, n.Period)
+	who := upper(n.Scope().String())
+	return fmt.Sprintf("%s has used %s of its budget of %s %s.", who, n.Used, n.Limit, n.Period.Every())
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

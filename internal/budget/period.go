@@ -8,15 +8,27 @@ type Period string
 const (
 	Day   Period = "day"   // a day of the calendar, however long it is
 	Month Period = "month" // a month of the calendar
+	Life  Period = "life"  // of a thread: it never begins again
 )
 
-// Periods returns all periods, the shortest first.
+// Periods returns the periods of the calendar, the shortest first.
 func Periods() []Period { return []Period{Day, Month} }
+
+// ThreadPeriods returns the periods for which a thread may have a budget, the shortest first.
+func ThreadPeriods() []Period { return []Period{Day, Month, Life} }
+
+// never is the end of a life: a time after all others that a store has.
+func never() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // Bounds returns the begin of the period in which now is, and its end, which is the begin of the next one. A period
 // begins at the first moment at which the clocks of the zone show its first date, or a later one. So each moment is in
 // one period, also where a change of clocks leaves midnight out or repeats it.
+//
+// A life begins at now.
 func (p Period) Bounds(now time.Time, zone *time.Location) (begin, end time.Time) {
+	if p == Life {
+		return now.UTC(), never()
+	}
 	year, month, day := now.In(zone).Date()
 	months, days := 0, 1
 	if p == Month {

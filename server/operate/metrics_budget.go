@@ -15,7 +15,7 @@ type Budgets interface {
 }
 
 // budgetMetrics are the gauges of budgets of days and months. An agent has its own, as its configuration
-// sets them. A token has none, because any number of tokens may have a budget.
+// sets them. A token or a thread has none, because any number of them may have a budget.
 type budgetMetrics struct {
 	left  *prometheus.GaugeVec // of each agent
 	ratio *prometheus.GaugeVec
@@ -29,8 +29,8 @@ func newBudgetMetrics(r *prometheus.Registry) budgetMetrics {
 		}, []string{"agent", "period", "bound"}),
 		ratio: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "budget_left_ratio",
-			Help: "Left by limit of the bound that is nearest to its end, of all budgets of agents or of owners, which are " +
-				"tokens; 1 without budgets.",
+			Help: "Left by limit of the bound that is nearest to its end, of all budgets of agents, of owners, " +
+				"which are tokens, or of threads; 1 without budgets.",
 		}, []string{"kind", "period"}),
 	}
 	r.MustRegister(m.left, m.ratio)
@@ -41,9 +41,11 @@ func newBudgetMetrics(r *prometheus.Registry) budgetMetrics {
 func (m *budgetMetrics) set(pools []budget.Pool) {
 	type place struct{ kind, period string }
 	least := map[place]float64{}
-	for _, kind := range []string{budget.Agent, budget.Owner} {
-		for _, p := range budget.Periods() {
-			least[place{kind, string(p)}] = 1
+	for _, p := range budget.ThreadPeriods() {
+		for _, kind := range []string{budget.Agent, budget.Owner, budget.Thread} {
+			if kind == budget.Thread || p != budget.Life {
+				least[place{kind, string(p)}] = 1
+			}
 		}
 	}
 	for i := range pools {

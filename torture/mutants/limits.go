@@ -37,7 +37,7 @@ func keyMutants() []mutant {
 			"^TestAKeyHasNoMoreRunningRunsThanItsLimit$"},
 		{"a freed place of a key is given to no thread", "ledger/batch_meters.go", "	return openGates(tx)\n", "	return nil\n",
 			"ledger", "^TestAFreedPlaceOfAKeyIsFoundAtOnce$"},
-		{"a place that is kept counts for nothing", "thread/gate.go", "return []string{GateMeter(row.Gate)}, \"\"", "return row.Meters, \"\"",
+		{"a place that is kept counts for nothing", "thread/gate.go", "		places = []string{GateMeter(row.Gate)}\n", "",
 			"ledger", leaves},
 		{"a thread keeps the place of a run that is gone", "thread/gate.go", "t.Gate != next || at.After(now)", "at.After(now)",
 			"ledger", leaves},

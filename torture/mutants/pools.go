@@ -6,15 +6,25 @@ func poolMutants() []mutant {
 	const refused, servers = "^TestARefusedRaiseWaitsForTheNextPeriod$", "^TestTwoServersSpendABudgetTogether$"
 	const owner = "^TestASpentOwnerLeavesItsSlotsToOthers$"
 	const inBatch = "^TestASubmitOfASpentOwnerStartsNothingInItsBatch$"
+	const thread, long = "^TestANightOfAThreadStopsAtItsBudgetAndAsksOnce$", "^TestABudgetOfAThreadStopsALongRun$"
 	return []mutant{
+		{"a step counts for no budget of its thread", "thread/budget.go", "	spendThread(t, r, a, now)\n", "",
+			"agent/builtin", thread},
+		{"a thread whose budget is spent does not sleep", "thread/budget_thread.go",
+			"; end.After(due.At) {", "; end.After(due.At) && due.At.IsZero() {", "agent/builtin", thread},
+		{"a run at work goes on when the budget of its thread is spent", "thread/budget_thread.go",
+			"} else if state == budget.Spent {", "} else if state == \"\" {", "agent/builtin", long},
+		{"a limited token sets the budget of a thread", "thread/budget_thread.go",
+			"p.By.Limited() || p.By.Terms.Kind == auth.KindLimited || ", "", "server",
+			"^TestOnlyAnOwnerSetsTheBudgetOfItsThread$"},
 		{"a spent budget stops nothing", "ledger/op_budget.go",
 			"if p.State() != budget.Spent {", "if p.State() != budget.Spent || true {", "agent/builtin", night},
 		{"a claim does not see what its batch used", "ledger/batch_budget.go",
 			"	for _, row := range budgetChanges(tx) {", "	for _, row := range []store.Summary{} {", "ledger", "^TestAClaimSeesWhatItsBatchUsed$"},
 		{"a step counts for no budget", "ledger/batch_transaction.go",
 			", budgetChanges(tx)...)", ")", "agent/builtin", night},
-		{"a question is asked with each claim", "ledger/op_budget.go",
-			"Run: digest.ID(id, key), Key: key,", "Run: digest.ID(id, NewID()),", "ledger", servers},
+		{"a question is asked with each claim", "thread/budget_thread.go",
+			"Run: digest.ID(id, key), Key: key,", "Run: digest.ID(id, time.Now().String()),", "ledger", servers},
 		{"a limit that was raised is not asked about again", "internal/budget/budget.go",
 			"		key += \" \" + n.Limit.String()\n", "", "agent/builtin", "^TestABudgetIsRaisedOnceForEachLimit$"},
 		{"a decision raises nothing", "ledger/op_ticket.go",
@@ -22,7 +32,7 @@ func poolMutants() []mutant {
 		{"a refusal raises a budget", "ledger/op_budget.go",
 			"d.Decision != mailroom.VerdictApprove", "d.Decision == \"\"", "agent/builtin", refused},
 		{"a question outlives its period", "agent/builtin/raise.go",
-			"Expires: n.End,", "Expires: n.End.AddDate(0, 0, 7),", "agent/builtin", refused},
+			"question.Expires = n.End\n", "question.Expires = n.End.AddDate(0, 0, 7)\n", "agent/builtin", refused},
 		{"a period begins where the zone does not", "internal/budget/budget.go",
 			"p.Bounds(now, zone)", "p.Bounds(now, time.UTC)", "agent/builtin", refused},
 		{"a claim waits for the poll of an hour after the period has begun", "ledger/op_budget.go",

@@ -1,8 +1,8 @@
-// Budgets of days and months: what agents and tokens may use, what is used, and the questions about spent ones.
+// Budgets of days and months, and of the lives of threads: what agents, tokens and threads may use, what is used, and the questions about spent ones.
 
 import { html, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
-import { address, go, link } from './address.js';
+import { address, go, link, term } from './address.js';
 import { amounts, bounds, some } from './amounts.js';
 import { useLoad } from './load.js';
 import { Action, Empty, Line, Modal, Problem, Status, Time } from './parts.js';
@@ -12,8 +12,13 @@ import { number } from './words.js';
 
 const keyOf = ({ kind, name, period }) => `${kind}:${name}:${period}`;
 
+/** What kind of thing has a budget, in words. */
+const kindOf = ({ kind }) => (kind === 'owner' ? 'token' : kind);
+
 /** What has a budget, in words. */
-const titleOf = ({ kind, name }) => `${kind === 'agent' ? 'agent' : 'token'} ${name}`;
+const titleOf = (budget) => `${kindOf(budget)} ${budget.name}`;
+
+const each = ({ period }) => (period === 'life' ? 'in its life' : `a ${period}`);
 
 // readAll reads the budgets that the token sees, and the questions about them that it may decide.
 async function readAll(signal) {
@@ -43,7 +48,7 @@ export function Budgets({ params }) {
   return html`<section class="page">
     <h1>Budgets</h1>
     <${Problem} error=${error} retry=${reload} />
-    ${all > 0 && html`<div class="filter" role="search"><input type="search" aria-label="Filter budgets" placeholder="Part of the name of an agent or a token" value=${params.q ?? ''} maxlength="200" spellcheck="false" autocapitalize="none" autocomplete="off" onInput=${(event) => choose({ q: event.target.value })} /></div>
+    ${all > 0 && html`<div class="filter" role="search"><input type="search" aria-label="Filter budgets" placeholder="Part of the name of an agent, a token or a thread" value=${params.q ?? ''} maxlength="200" spellcheck="false" autocapitalize="none" autocomplete="off" onInput=${(event) => choose({ q: event.target.value })} /></div>
       <div class="tools">
         <span class="quick" role="group" aria-label="Common filters">${Object.entries(SHOW).map(([name, { title, of }]) => html`<button key=${name} type="button" class="chip" aria-pressed=${String(name === show)} onClick=${() => choose({ show: name })}>${title} <span class="count">${number(named.filter(of).length)}</span></button>`)}</span>
         <span class="gap"></span>
@@ -59,24 +64,25 @@ const budgetsOf = (n) => (n === 1 ? '1 budget' : `${number(n)} budgets`);
 
 // First says how to give a first budget. An agent has it in the configuration, which a token other than the operator's may not see.
 function First() {
-  if (!may('admin')) return html`<${Empty} title="No budgets">You see the budgets of your own token, and of agents if you see all threads. None of these is set.<//>`;
-  return html`<${Empty} title="No budgets">A budget bounds what an agent, or all runs in the threads of a token, may use in a day or a month. Once it is spent, nothing of it starts until a person raises it or the next period begins.<//>
+  if (!may('admin')) return html`<${Empty} title="No budgets">You see the budgets of your own token and its threads, and of agents if you see all threads. None of these is set.<//>`;
+  return html`<${Empty} title="No budgets">A budget bounds what an agent, a thread, or all runs in the threads of a token, may use in a day or a month. Once it is spent, nothing of it starts until a person raises it or the next period begins.<//>
     <ol class="first">
       <li><pre class="block" tabindex="0" aria-label="Command for a token">mailroom token create alice --scope read,submit --budget day=5usd</pre><span class="hint">A token with a budget of 5 dollars a day.</span></li>
+      <li><pre class="block" tabindex="0" aria-label="Command for a thread">mailroom budget set thread:trip day 1usd</pre><span class="hint">A conversation with a budget of a dollar a day.</span></li>
       <li><pre class="block" tabindex="0" aria-label="Lines for an agent">[agents.coder]${'\n'}budget = { day = "5usd", month = "100usd" }</pre><span class="hint">An agent with two budgets, in mailroom.toml. Restart the server then.</span></li>
     </ol>`;
 }
 
 function Table({ budgets, tickets, reload }) {
   const asked = budgets.some(({ question }) => question);
-  const title = (budget) => (budget.kind === 'agent' ? html`<a href=${link('agent', budget.name)}><${Line} text=${budget.name} /></a>` : html`<${Line} text=${budget.name} />`);
+  const title = (budget) => (budget.kind === 'owner' ? html`<${Line} text=${budget.name} />` : html`<a href=${budget.kind === 'agent' ? link('agent', budget.name) : link('runs', '', { q: term('thread', budget.name) })}><${Line} text=${budget.name} /></a>`);
   return html`<div class="table stacked budgets" tabindex="0" role="region" aria-label="Budgets"><table>
     <thead><tr><th>Budget of</th><th>State</th><th>Used</th><th>Begins again</th>${(asked || may('admin')) && html`<th>${asked ? 'Question' : html`<span class="unseen">Actions</span>`}</th>`}</tr></thead>
     <tbody>${budgets.map((budget) => html`<tr key=${keyOf(budget)} data-id=${budget.question || null} tabindex=${budget.question ? -1 : null}>
-      <th scope="row"><span class="hint">${budget.kind === 'agent' ? 'agent' : 'token'}</span> ${title(budget)} <span class="hint">a ${budget.period}</span></th>
+      <th scope="row"><span class="hint">${kindOf(budget)}</span> ${title(budget)} <span class="hint">${each(budget)}</span></th>
       <td data-name="State"><${State} of=${budget.state} /> <span class="hint">${HINTS[budget.state]}</span></td>
       <td data-name="Used"><${Used} budget=${budget} /></td>
-      <td data-name="Again"><span><${Line} text=${inZone(budget.end, budget.zone)} /></span> <span class="hint"><${Time} at=${budget.end} /></span></td>
+      <td data-name="Again">${budget.period === 'life' ? html`<span class="hint">never</span>` : html`<span><${Line} text=${inZone(budget.end, budget.zone)} /></span> <span class="hint"><${Time} at=${budget.end} /></span>`}</td>
       ${(asked || may('admin')) && html`<td>${budget.question && html`<${Question} id=${budget.question} ticket=${tickets.get(budget.question)} />`}${may('admin') && html`<${Raising} budget=${budget} done=${reload} />`}</td>`}
     </tr>`)}</tbody>
   </table></div>`;
@@ -112,7 +118,7 @@ function Raising({ budget, done }) {
   };
   return html`<button type="button" class="quiet" aria-label=${`Raise the budget of ${titleOf(budget)} for this ${period}`} onClick=${() => setAsking(true)}>Raise…</button>
     ${asking && html`<${Modal} title=${`Raise the budget of ${titleOf(budget)}`} close=${() => setAsking(false)}>
-      <p>It is ${budget.text}. What you add holds until ${inZone(budget.end, budget.zone)}, and runs that wait for it start at once.${budget.question && ' The open question about it is withdrawn.'}</p>
+      <p>It is ${budget.text}. What you add holds ${period === 'life' ? 'for its life' : `until ${inZone(budget.end, budget.zone)}`}, and runs that wait for it start at once.${budget.question && ' The open question about it is withdrawn.'}</p>
       <label for="by">Raise by</label>
       <input id="by" value=${by} placeholder="5usd" maxlength="200" autocomplete="off" spellcheck="false" autocapitalize="none" onInput=${(event) => setBy(event.target.value)} />
       <p class="buttons"><${Action} kind="" run=${raise}>Raise<//> <button type="button" class="quiet" onClick=${() => setAsking(false)}>Cancel</button></p>

@@ -69,7 +69,7 @@ function trouble({ agents, channels, budgets }) {
   const gone = agents.filter((agent) => !agent.paused && !agent.available && agent.queued > 0)
     .map((agent) => ({ ...one('unavailable', agent.name, link('agent', agent.name), `${number(agent.queued)} queued, ${agent.reason}`, `g ${agent.name}`), kind: 'agent' }));
   const spent = budgets.filter(({ state }) => state === 'spent').map(({ kind, name, period, text, end }) => ({
-    ...one('spent', `budget of ${kind === 'agent' ? 'agent' : 'token'} ${name}`, link('budgets', '', { show: 'spent' }), `${text}: nothing of it starts until it is raised or the next ${period} begins`, `b ${kind} ${name} ${period}`), kind: '', at: end,
+    ...one('spent', `budget of ${kind === 'owner' ? 'token' : kind} ${name}`, link('budgets', '', { show: 'spent' }), `${text}: nothing of it starts until it is raised${period === 'life' ? '' : ` or the next ${period} begins`}`, `b ${kind} ${name} ${period}`), kind: '', at: end,
   }));
   return [[down, link('channels'), 'channels'], [paused, link('agents', '', { show: 'trouble' }), 'agents'], [gone, link('agents', '', { show: 'trouble' }), 'agents'], [spent, link('budgets', '', { show: 'spent' }), 'budgets']]
     .flatMap(([list, href, kind]) => (list.length <= MANY ? list : [{ key: `${kind} ${list[0].of}`, of: list[0].of, kind: '', text: `${number(list.length)} ${kind}`, href, note: `${list.slice(0, MANY).map(({ text }) => text).join(', ')}, …` }]));

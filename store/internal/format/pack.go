@@ -104,7 +104,23 @@ func (p *packer) thread(t *mailroom.Thread) {
 	list(p, &t.Meters, text[string])
 	text(p, &t.Gate)
 	p.flag(&t.Kept)
+	p.threadBudgets(t)
 	p.newer(&t.Newer)
+}
+
+// threadBudgets packs the budgets of a thread as JSON, as the one of a run: few threads have any.
+func (p *packer) threadBudgets(t *mailroom.Thread) {
+	var body []byte
+	if !p.reading && len(t.Budgets) > 0 {
+		var err error
+		if body, err = json.Marshal(t.Budgets); err != nil {
+			panic(err) // numbers, checked times and names of periods
+		}
+	}
+	text(p, &body)
+	if p.reading && len(body) > 0 {
+		p.broken = p.broken || json.Unmarshal(body, &t.Budgets) != nil
+	}
 }
 
 func (p *packer) run(r *mailroom.Run) {
