@@ -4,17 +4,22 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mailroom/api"
 	"mailroom/protocol/mcp"
 )
 
@@ -27,16 +32,27 @@ type claudeSocket struct {
 // newClaudeSocket serves a socket and sets the variables that a session gives its MCP servers.
 func newClaudeSocket(t *testing.T) *claudeSocket {
 	t.Helper()
+	s, path := serveClaudeSocket(t)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("CLAUDE_CODE_MESSAGING_SOCKET", path)
+	t.Setenv("CLAUDE_CODE_MESSAGING_TOKEN", "secret")
+	t.Setenv("CLAUDE_CODE_SESSION_ID", "the-session")
+	return s
+}
+
+// serveClaudeSocket serves a socket and returns its path.
+func serveClaudeSocket(t *testing.T) (s *claudeSocket, path string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "bell") // a path that is short enough for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "s")
+	path = filepath.Join(dir, "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &claudeSocket{t, make(chan string, 100)}
+	s = &claudeSocket{t, make(chan string, 1000)}
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -61,11 +77,7 @@ func newClaudeSocket(t *testing.T) *claudeSocket {
 			t.Error(err)
 		}
 	})
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	t.Setenv("CLAUDE_CODE_MESSAGING_SOCKET", path)
-	t.Setenv("CLAUDE_CODE_MESSAGING_TOKEN", "secret")
-	t.Setenv("CLAUDE_CODE_SESSION_ID", "the-session")
-	return s
+	return s, path
 }
 
 // rung waits for the next notice.
@@ -156,10 +168,10 @@ type mailbox struct {
 	cmd *exec.Cmd
 }
 
-func (h *fixture) startMailbox(thread string) *mailbox {
+func (h *fixture) startMailbox(thread string, env ...string) *mailbox {
 	h.t.Helper()
 	cmd := exec.Command("mailroom", "mcp", "--thread", thread)
-	cmd.Env, cmd.Stderr = append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), h.t.Output()
+	cmd.Env, cmd.Stderr = append(append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), env...), h.t.Output()
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(h.t.Context(),
 		&sdk.CommandTransport{Command: cmd}, nil)
 	h.must(err)
@@ -187,4 +199,87 @@ func (h *fixture) runWithListeners(stdout io.Writer, args ...string) (code int, 
 	}}
 	code = m.Run(h.t.Context(), args)
 	return code, output.String()
+}
+
+// TestMailToManySessionsIsReadOnce sends messages to five sessions that read only when they are rung, and looks that
+// each is read once. BELL_MESSAGES is their number; the log says how long each waited for its session.
+func TestMailToManySessionsIsReadOnce(t *testing.T) {
+	n := 50
+	if given, err := strconv.Atoi(os.Getenv("BELL_MESSAGES")); err == nil {
+		n = given
+	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	h := newFixture(t, "")
+	h.serve()
+	type reading struct {
+		text   string
+		waited time.Duration
+	}
+	read := make(chan reading, 2*n)
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	const sessions = 5
+	for i := range sessions {
+		socket, path := serveClaudeSocket(t)
+		me := h.startMailbox(fmt.Sprint("box-", i), "CLAUDE_CODE_MESSAGING_SOCKET="+path,
+			fmt.Sprint("CLAUDE_CODE_SESSION_ID=session-", i))
+		var timeout struct{ Timeout bool }
+		me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout) // creates the inbox
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-socket.notices:
+				}
+				for {
+					var rows mcp.Rows
+					if me.call("inbox_peek", map[string]any{"limit": 1}, &rows) != "" || len(rows.Items) == 0 {
+						break
+					}
+					row := rows.Items[0]
+					waited := time.Since(row.CreatedAt)
+					var popped mcp.Popped
+					refused := me.call("inbox_pop", map[string]any{"activity_id": row.Activity}, &popped)
+					if refused == "" && popped.Removed {
+						read <- reading{row.Text, waited}
+					}
+				}
+			}
+		})
+	}
+	token, err := h.dir.Token()
+	h.must(err)
+	c := h.as(token)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for i := range n {
+		<-tick.C
+		_, err := c.Submit(t.Context(), api.Submit{Thread: fmt.Sprint("box-", i%sessions), Text: fmt.Sprint(i)})
+		h.must(err)
+	}
+	counts, waits := map[string]int{}, make([]time.Duration, 0, n)
+	for len(counts) < n {
+		select {
+		case r := <-read:
+			counts[r.text]++
+			waits = append(waits, r.waited)
+		case <-time.After(waitTimeout):
+			t.Fatalf("%d of %d messages were read", len(counts), n)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	close(read)
+	for r := range read { // what was read twice
+		counts[r.text]++
+	}
+	for text, times := range counts {
+		if times != 1 {
+			t.Errorf("message %s was read %d times", text, times)
+		}
+	}
+	slices.Sort(waits)
+	t.Logf("%d messages to %d sessions: half waited up to %s, 99 of 100 up to %s, the longest %s", n, sessions,
+		waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
 }

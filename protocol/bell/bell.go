@@ -17,15 +17,16 @@ import (
 	"mailroom/internal/retry"
 )
 
-// notice returns what a bell says, as one line for a model.
-func notice(inbox string, waiting int) string {
+// notice returns what a bell says, as one line for a model. n is the number of the notice: claude 2.1.332 drops a text
+// that the same process sent within the last half minute, also when that one was about another message.
+func notice(n int, inbox string, waiting int) string {
 	messages := "1 message waits"
 	if waiting != 1 {
 		messages = fmt.Sprintf("%d messages wait", waiting)
 	}
-	return fmt.Sprintf("Mailroom: %s in your inbox %q. Read the first with inbox_peek, and remove each with inbox_pop "+
-		"when you have handled it. (A program sent this notice. It is not from your user and approves nothing.)",
-		messages, inbox)
+	return fmt.Sprintf("Mailroom notice %d: %s in your inbox %q. Read the first with inbox_peek, and remove each with "+
+		"inbox_pop when you have handled it. (A program sent this notice. It is not from your user and approves nothing.)",
+		n, messages, inbox)
 }
 
 // ErrGone means that a bell cannot reach its session any more: the session has ended, or what stands in its place is

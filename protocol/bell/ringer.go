@@ -53,6 +53,7 @@ func (r *Ringer) Run(ctx context.Context) error {
 // loop owns the state.
 func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan error) error {
 	var s State
+	notices := 0
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -73,7 +74,8 @@ func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan err
 			if s.Due.IsZero() { // the first tick of a timer without a time
 				continue
 			}
-			if err = r.ring(ctx); err == errNone {
+			notices++
+			if err = r.ring(ctx, notices); err == errNone {
 				s.Due, err = time.Now().Add(lookAgain), nil
 				continue
 			}
@@ -95,16 +97,16 @@ var errNone = errors.New("no message waits")
 // change of the head is on its way.
 const lookAgain = time.Second
 
-// ring rings once. It returns errNone if no message waits.
-func (r *Ringer) ring(ctx context.Context) error {
+// ring rings for the n-th time. It returns errNone if no message waits.
+func (r *Ringer) ring(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, ringTimeout)
 	defer cancel()
-	n, err := r.Inbox.Waiting(ctx)
+	waiting, err := r.Inbox.Waiting(ctx)
 	switch {
 	case err != nil:
 		return err
-	case n == 0:
+	case waiting == 0:
 		return errNone
 	}
-	return r.Bell.Ring(ctx, notice(r.Name, n))
+	return r.Bell.Ring(ctx, notice(n, r.Name, waiting))
 }

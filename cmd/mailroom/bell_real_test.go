@@ -1,0 +1,342 @@
+//go:build realagents
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mailroom/internal/fakemodel"
+)
+
+// reader plays a model that reads its inbox when a bell says so: it peeks, removes what it has seen, and goes on until
+// the inbox is empty.
+type reader struct {
+	claude  bool
+	mu      sync.Mutex
+	read    []string          // owned by mu; texts of the messages that were removed
+	seen    map[string]string // owned by mu; texts by activity
+	hold    chan struct{}     // owned by mu; if not nil, a turn of the user waits for its end
+	turns   int               // owned by mu; turns that a bell began
+	rests   bool              // owned by mu; the last answer was that nothing more waits
+	last    string            // owned by mu; activity that is being removed
+	changed chan struct{}     // gets a value after each read
+}
+
+func (m *reader) call(tool string, in map[string]any) fakemodel.Answer {
+	c := fakemodel.Call{Namespace: "mcp__mailroom", Name: tool, Input: in}
+	if m.claude {
+		c = fakemodel.Call{Name: "mcp__mailroom__" + tool, Input: in}
+	}
+	return fakemodel.Answer{Calls: []fakemodel.Call{c}}
+}
+
+func (m *reader) play(r fakemodel.Request) fakemodel.Answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(r.Tools) == 0 { // a title for the session
+		return fakemodel.Reply("Mail")
+	}
+	m.rests = false
+	text, ok := r.Result()
+	var got struct {
+		Items   []struct{ Activity_id, Text string }
+		Removed *bool
+	}
+	switch {
+	case !ok:
+		return m.begin(r)
+	case json.Unmarshal([]byte(text[max(0, strings.IndexByte(text, '{')):]), &got) != nil:
+		return m.call("inbox_peek", map[string]any{"limit": 1}) // the tools were loaded
+	case got.Removed != nil:
+		if *got.Removed {
+			m.read = append(m.read, m.seen[m.last])
+			m.changed <- struct{}{}
+		}
+		return m.call("inbox_peek", map[string]any{"limit": 1})
+	case len(got.Items) > 0:
+		m.last = got.Items[0].Activity_id
+		m.seen[m.last] = got.Items[0].Text
+		return m.call("inbox_pop", map[string]any{"activity_id": m.last})
+	}
+	m.rests = true
+	m.changed <- struct{}{}
+	return fakemodel.Reply("Nothing more waits.")
+}
+
+// begin answers what a turn begins with: a bell, or a message of the user, during which the session is busy.
+func (m *reader) begin(r fakemodel.Request) fakemodel.Answer {
+	said := lastUser(r)
+	if strings.Contains(said, "Tool loaded.") { // claude says so after a search for tools
+		return m.call("inbox_peek", map[string]any{"limit": 1})
+	}
+	if !strings.Contains(said, "Mailroom notice") {
+		return fakemodel.Answer{Text: []string{"I work."}, Hold: m.hold}
+	}
+	m.turns++
+	if m.claude {
+		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "ToolSearch",
+			Input: map[string]any{"query": "select:mcp__mailroom__inbox_peek,mcp__mailroom__inbox_pop"}}}}
+	}
+	return m.call("inbox_peek", map[string]any{"limit": 1})
+}
+
+// lastUser returns what the user has said since the model's last turn.
+func lastUser(r fakemodel.Request) (text string) {
+	for _, t := range r.Turns {
+		switch t.Role {
+		case "user":
+			text += t.Text + "\n"
+		case "assistant", "tool-call":
+			text = ""
+		}
+	}
+	return text
+}
+
+// shown is a program in a terminal of its own.
+type shown struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	side *os.File // the other side of the terminal
+	done chan struct{}
+	mu   sync.Mutex
+	out  bytes.Buffer // owned by mu
+}
+
+func show(t *testing.T, dir string, words ...string) *shown {
+	t.Helper()
+	x := &shown{t: t, cmd: exec.Command(words[0], words[1:]...), done: make(chan struct{})}
+	x.cmd.Dir, x.cmd.Env = dir, append(os.Environ(), "TERM=xterm-256color")
+	x.side = terminal(t, x.cmd)
+	if err := unix.IoctlSetWinsize(int(x.side.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 160}); err != nil {
+		t.Fatal(err)
+	}
+	go x.read()
+	t.Cleanup(x.kill)
+	return x
+}
+
+// read answers what the program asks its terminal, and keeps what it shows.
+func (x *shown) read() {
+	defer close(x.done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := x.side.Read(buf)
+		if err != nil {
+			return
+		}
+		x.mu.Lock()
+		x.out.Write(buf[:n])
+		x.mu.Unlock()
+		if bytes.Contains(buf[:n], []byte("\x1b[6n")) {
+			_, _ = x.side.WriteString("\x1b[1;1R")
+		}
+		if bytes.Contains(buf[:n], []byte("\x1b[c")) {
+			_, _ = x.side.WriteString("\x1b[?1;2c")
+		}
+	}
+}
+
+// enter types a text and the key Enter.
+func (x *shown) enter(text string) {
+	_, _ = x.side.WriteString(text)
+	<-time.After(time.Second) // a key that follows at once counts as a part of a paste
+	_, _ = x.side.WriteString("\r")
+}
+
+// kill ends the program with SIGKILL.
+func (x *shown) kill() {
+	_ = x.cmd.Process.Kill() // it may have ended
+	_ = x.cmd.Wait()
+	_ = x.side.Close()
+	<-x.done
+	if x.t.Failed() {
+		x.t.Logf("the terminal showed %d bytes", x.out.Len())
+	}
+}
+
+// realSession is a real program with the MCP server in its configuration, in a terminal.
+type realSession struct {
+	*shown
+	h     *fixture
+	model *reader
+	name  string
+	words []string
+	dir   string
+}
+
+func newRealSession(t *testing.T, name string) *realSession {
+	t.Helper()
+	m := &reader{claude: name == "claude", seen: map[string]string{}, changed: make(chan struct{}, 10_000)}
+	realPrograms(t, m.play)
+	t.Setenv("XDG_STATE_HOME", "") // codex passes its MCP servers HOME and no more
+	h := newFixture(t, "")
+	h.serve()
+	s := &realSession{h: h, model: m, name: name, dir: t.TempDir()}
+	mailroom, err := exec.LookPath("mailroom")
+	h.must(err)
+	command := []string{"--", mailroom, "mcp", "--thread", "mine"}
+	add := []string{"mcp", "add", "mailroom", "--env", "MAILROOM_DATA=" + string(h.dir)}
+	s.words = []string{"codex", "--dangerously-bypass-approvals-and-sandbox"}
+	if name == "claude" {
+		add = []string{"mcp", "add", "-s", "user", "mailroom", "-e", "MAILROOM_DATA=" + string(h.dir)}
+		s.words = []string{"claude", "--allowedTools", "mcp__mailroom__inbox_peek,mcp__mailroom__inbox_pop"}
+		config, err := json.Marshal(map[string]any{
+			"hasCompletedOnboarding": true, "theme": "dark",
+			"customApiKeyResponses": map[string]any{"approved": []string{os.Getenv("ANTHROPIC_API_KEY")}},
+			"projects": map[string]any{s.dir: map[string]any{"hasTrustDialogAccepted": true,
+				"hasCompletedProjectOnboarding": true}}})
+		h.must(err)
+		h.must(os.MkdirAll(os.Getenv("CLAUDE_CONFIG_DIR"), 0o700))
+		h.must(os.WriteFile(filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), ".claude.json"), config, 0o600))
+	} else {
+		path := filepath.Join(os.Getenv("CODEX_HOME"), "config.toml")
+		old, err := os.ReadFile(path)
+		h.must(err)
+		h.must(os.WriteFile(path, fmt.Appendf(old, "\n[projects.%q]\ntrust_level = \"trusted\"\n", s.dir), 0o600))
+	}
+	if out, err := exec.Command(name, append(add, command...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.open()
+	return s
+}
+
+// open starts the program and waits until its MCP server listens.
+func (s *realSession) open() {
+	s.shown = show(s.h.t, s.dir, s.words...)
+	s.listens(s.name + " ")
+}
+
+// listens waits until the list of inboxes shows a living listener with this text.
+func (s *realSession) listens(text string) {
+	s.h.t.Helper()
+	for end := time.Now().Add(waitTimeout); ; {
+		var out bytes.Buffer
+		s.h.runAtHome(&out, "inbox", "list")
+		for line := range strings.Lines(out.String()) {
+			if strings.Contains(line, text) && !strings.Contains(line, "killed") {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			s.h.t.Fatalf("no listener %q: %s\n%s", text, out.String(), s.shown.out.String())
+		}
+		<-time.After(200 * time.Millisecond)
+	}
+}
+
+// runAtHome is run with the home of the programs.
+func (h *fixture) runAtHome(stdout *bytes.Buffer, args ...string) {
+	h.t.Helper()
+	m := Main{Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stdout, Env: func(name string) string {
+		if name == "HOME" {
+			return os.Getenv(name)
+		}
+		return h.env(name)
+	}}
+	m.Run(h.t.Context(), args)
+}
+
+// wantRead waits until n messages were read and the session is idle, and returns how long the reading took.
+func (s *realSession) wantRead(n int) time.Duration {
+	s.h.t.Helper()
+	begin := time.Now()
+	took := time.Duration(0)
+	for {
+		s.model.mu.Lock()
+		got, rests := len(s.model.read), s.model.rests
+		s.model.mu.Unlock()
+		if took == 0 && got >= n {
+			took = time.Since(begin)
+		}
+		if took > 0 && rests {
+			return took
+		}
+		select {
+		case <-s.model.changed:
+		case <-time.After(2 * time.Minute):
+			s.h.t.Fatalf("%d messages were read, want %d: %s", got, n, s.shown.out.String())
+		}
+	}
+}
+
+// TestRealSessionsReadMailWhenTheyAreRung lets real sessions read while they are idle and busy, and over kills of the
+// server, of the session and of its MCP server.
+func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
+	for _, name := range []string{"claude", "codex"} {
+		t.Run(name, func(t *testing.T) {
+			s := newRealSession(t, name)
+			n := 0
+			send := func(what string) {
+				n++
+				s.h.sendTo("mine", fmt.Sprintf("%d: %s", n, what))
+			}
+			read := func(what string) { t.Logf("%-40s read after %s", what, s.wantRead(n).Round(time.Millisecond)) }
+
+			send("to an idle session")
+			read("an idle session")
+
+			hold := make(chan struct{})
+			s.model.mu.Lock()
+			s.model.hold = hold
+			s.model.mu.Unlock()
+			s.enter("work for a while")
+			s.h.sendTo("mine", "to a busy session")
+			n++
+			<-time.After(2 * time.Second)
+			close(hold)
+			read("a busy session")
+
+			address := strings.TrimPrefix(s.h.server.url, "http://")
+			s.h.server.kill()
+			s.h.process(s.h.server, "--listen", address)
+			send("after a kill of the server")
+			read("the server was killed before the message")
+
+			send("before a kill of the server")
+			s.h.server.kill()
+			s.h.process(s.h.server, "--listen", address)
+			read("the server was killed after the message")
+
+			s.shown.kill()
+			send("without a session")
+			s.open()
+			read("the session was killed before the message")
+
+			send("before a kill of the session")
+			s.shown.kill()
+			s.open()
+			read("the session was killed after the message")
+
+			for text, count := range countTexts(s.model.read) {
+				if count != 1 {
+					t.Errorf("%q was read %d times", text, count)
+				}
+			}
+			if len(s.model.read) != n {
+				t.Errorf("read %q, want %d messages", s.model.read, n)
+			}
+			t.Logf("%d turns began with a bell", s.model.turns)
+		})
+	}
+}
+
+func countTexts(all []string) map[string]int {
+	counts := map[string]int{}
+	for _, text := range all {
+		counts[text]++
+	}
+	return counts
+}
