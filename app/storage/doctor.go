@@ -21,7 +21,8 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(con *command.Console) []*cobra.Command {
-	return []*cobra.Command{doctorCommand(con), migrateCommand(con), restoreCommand(con), storeCommand(con)}
+	return []*cobra.Command{doctorCommand(con), migrateCommand(con), restoreCommand(con), storeCommand(con),
+		worktreesCommand(con)}
 }
 
 func doctorCommand(con *command.Console) *cobra.Command {

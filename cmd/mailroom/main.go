@@ -96,7 +96,7 @@ func checkContext(con *command.Console, cmd *cobra.Command) error {
 		return nil
 	}
 	if slices.Contains([]string{"bridge", "config", "context", "docs", "doctor", "issue", "migrate", "prices", "restore",
-		"serve", "store"}, words[0]) ||
+		"serve", "store", "worktrees"}, words[0]) ||
 		len(words) > 1 && (words[0] == "channels" || words[0] == "notify") && words[1] == "add" {
 		return command.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s",
 			strings.Join(words, " "))

@@ -62,7 +62,7 @@ func work(r *worktree.Repository, task string) error {
 		_, err = t.Commit(ctx, "coder", "Do "+task)
 	}
 	if err == nil && os.Getenv("WORKTREE_TEST_REMOVE") != "" {
-		return errors.Join(t.Release(), r.Remove(ctx, task))
+		return errors.Join(t.Release(), r.Remove(ctx, task, false))
 	}
 	return errors.Join(err, t.Release())
 }

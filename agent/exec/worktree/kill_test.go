@@ -64,6 +64,9 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 			if len(branches) != 1 || branches["mailroom/"+task+"-1"] != "1" {
 				t.Fatalf("after a kill %s call %d the branches are %v, want one commit", how, n, branches)
 			}
+			if got := h.git("diff", "--name-status", "main", "mailroom/"+task+"-1"); got != "A\t"+task+".txt" {
+				t.Fatalf("after a kill %s call %d the branch has other changes: %.200s", how, n, got)
+			}
 			h.wantNoRests(task)
 			if removed, _ := h.serve(git, 0, how, true, task); !removed {
 				t.Fatalf("after a kill %s call %d the tree cannot be removed", how, n)
@@ -95,7 +98,8 @@ func TestARemovalCanBeKilledAtEachStep(t *testing.T) {
 			if !ended && h.git("for-each-ref", "refs/heads/mailroom/"+task+"-1") == "" {
 				t.Fatalf("a kill %s call %d lost the branch", how, n)
 			}
-			if err := h.open().Remove(t.Context(), task); err != nil && !strings.Contains(err.Error(), "there is no worktree") {
+			err := h.open().Remove(t.Context(), task, false)
+			if err != nil && !strings.Contains(err.Error(), "there is no worktree") {
 				t.Fatalf("after a kill %s call %d: %v", how, n, err)
 			}
 			h.wantNoRests("count")

@@ -12,8 +12,9 @@ import (
 
 // Remove removes the tree of a task, and its branch if that has no commit. It refuses with a [*Problem] that says what
 // would be lost: a run or a process works in the tree, or the tree has changes, ignored files, or commits that its
-// branch does not have. The branch stays otherwise. A removal that was killed is ended by calling Remove again.
-func (r *Repository) Remove(ctx context.Context, key string) (err error) {
+// branch does not have. The branch stays otherwise. A removal that was killed is ended by calling Remove again. With
+// force, which is a person's choice, it removes changes and ignored files too.
+func (r *Repository) Remove(ctx context.Context, key string, force bool) (err error) {
 	lock, err := r.lockTree(ctx, key, lockPoll)
 	if err != nil {
 		return err
@@ -24,7 +25,7 @@ func (r *Repository) Remove(ctx context.Context, key string) (err error) {
 		return err
 	}
 	if rec == nil {
-		return permanent("there is no worktree %q", key)
+		return permanent("there is no worktree %q with a record", key)
 	}
 	t := &Tree{repository: r, record: *rec}
 	if err := killLeftovers(ctx, rec.Path); err != nil {
@@ -42,7 +43,7 @@ func (r *Repository) Remove(ctx context.Context, key string) (err error) {
 		return permanent("worktree %s is not complete: its folder or its entry in git is missing; see: git worktree list",
 			key)
 	default:
-		if err := t.removeFiles(ctx); err != nil {
+		if err := t.removeFiles(ctx, force); err != nil {
 			return err
 		}
 	}
@@ -53,7 +54,7 @@ func (r *Repository) Remove(ctx context.Context, key string) (err error) {
 }
 
 // removeFiles removes the folder of the tree and its entry in git.
-func (t *Tree) removeFiles(ctx context.Context) (err error) {
+func (t *Tree) removeFiles(ctx context.Context, force bool) (err error) {
 	if err := t.clearLocks(); err != nil {
 		return err
 	}
@@ -62,7 +63,12 @@ func (t *Tree) removeFiles(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := os.Lstat(t.record.Path); err == nil {
-		if err := errors.Join(t.losesNothing(ctx, again), t.linkBack()); err != nil {
+		if !force {
+			if err := t.losesNothing(ctx, again); err != nil {
+				return err
+			}
+		}
+		if err := t.linkBack(); err != nil {
 			return err
 		}
 	}

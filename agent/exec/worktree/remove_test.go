@@ -49,11 +49,11 @@ func TestARemovalLosesNothing(t *testing.T) {
 		for _, change := range test.changes {
 			change(t, tree)
 		}
-		wantProblem(t, r.Remove(t.Context(), "one"), "worktree one is in use")
+		wantProblem(t, r.Remove(t.Context(), "one", false), "worktree one is in use")
 		h.release(tree)
 		before := folderOf(t, tree.Path())
-		wantProblem(t, r.Remove(t.Context(), "one"), "worktree one is kept: ")
-		wantProblem(t, r.Remove(t.Context(), "one"), test.want)
+		wantProblem(t, r.Remove(t.Context(), "one", false), "worktree one is kept: ")
+		wantProblem(t, r.Remove(t.Context(), "one", false), test.want)
 		if after := folderOf(t, tree.Path()); after != before {
 			t.Errorf("%s: a refused removal changed the tree from %s to %s", test.want, before, after)
 		}
@@ -86,14 +86,14 @@ func TestAProcessInATreeKeepsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblem(t, r.Remove(t.Context(), "one"), "works in worktree one")
+	wantProblem(t, r.Remove(t.Context(), "one", false), "works in worktree one")
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if err := r.Remove(t.Context(), "one"); err != nil {
+	if err := r.Remove(t.Context(), "one", false); err != nil {
 		t.Error(err)
 	}
 }
@@ -108,13 +108,13 @@ func TestARemovedTreeLeavesItsBranchIfThatHasCommits(t *testing.T) {
 		}
 		h.commit(tree)
 		h.release(tree)
-		if err := r.Remove(t.Context(), task); err != nil {
+		if err := r.Remove(t.Context(), task, false); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Lstat(tree.Path()); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", tree.Path(), err)
 		}
-		wantProblem(t, r.Remove(t.Context(), task), "there is no worktree")
+		wantProblem(t, r.Remove(t.Context(), task, false), "there is no worktree")
 	}
 	if got := h.branches(); len(got) != 1 || got["mailroom/one-1"] != "1" {
 		t.Errorf("branches %v, want the one with a commit", got)
@@ -145,12 +145,17 @@ func TestWhatIsOfAPersonStays(t *testing.T) {
 	before := h.git("worktree", "list", "--porcelain")
 	refs := h.git("for-each-ref")
 	r := h.open()
+	own := filepath.Join(h.trees(), "of-ann") // a person may also use our folder
+	h.git("worktree", "add", "--quiet", "--lock", "--reason", "of Ann", "-b", "mailroom/of-ann-1", own)
+	wantProblem(t, r.Adopt(t.Context(), "of-ann", "of-ann"), "no worktree of git has the name of-ann and a lock")
+	h.git("worktree", "remove", "--force", "--force", own)
+	h.git("branch", "--quiet", "-D", "mailroom/of-ann-1")
 	tree := h.acquire(r, "one")
 	if tree.Branch() != "mailroom/one-3" {
 		t.Errorf("the tree is on %s, want the first name without a branch", tree.Branch())
 	}
 	h.release(tree)
-	if err := r.Remove(t.Context(), "one"); err != nil {
+	if err := r.Remove(t.Context(), "one", false); err != nil {
 		t.Error(err)
 	}
 	if after := h.git("worktree", "list", "--porcelain"); after != before {
@@ -177,7 +182,7 @@ func TestAMissingTreeIsNotMadeAgain(t *testing.T) {
 	}
 	_, err := r.Acquire(t.Context(), "one", "")
 	wantProblem(t, err, "worktree one is missing")
-	wantProblem(t, r.Remove(t.Context(), "one"), "worktree one is not complete")
+	wantProblem(t, r.Remove(t.Context(), "one", false), "worktree one is not complete")
 	if err := os.Rename(tree.Path()+".away", tree.Path()); err != nil {
 		t.Fatal(err)
 	}

@@ -176,7 +176,7 @@ func TestUnusualRepositoriesHaveTrees(t *testing.T) {
 			t.Errorf("%s: result %+v, want a commit", folder, res)
 		}
 		h.release(tree)
-		if err := r.Remove(t.Context(), worktree.Key("task of "+filepath.Base(folder))); err != nil {
+		if err := r.Remove(t.Context(), worktree.Key("task of "+filepath.Base(folder)), false); err != nil {
 			t.Errorf("%s: remove: %v", folder, err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestNothingOfTheRepositoryRuns(t *testing.T) {
 	writeFile(t, filepath.Join(tree.Path(), "new"), "new\n")
 	h.commit(tree)
 	h.release(tree)
-	if err := r.Remove(t.Context(), "one"); err != nil {
+	if err := r.Remove(t.Context(), "one", false); err != nil {
 		t.Error(err)
 	}
 	if ran, err := os.ReadFile(witness); err == nil {
