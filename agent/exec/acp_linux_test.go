@@ -112,14 +112,15 @@ func TestAPermissionOfAnACPAgentIsATicket(t *testing.T) {
 		want    string
 	}{
 		{"", mailroom.VerdictApprove, nil, "It ran touch it by yes"},
-		{"", mailroom.VerdictDeny, nil, "2: Your call of execute was denied: too risky. Continue without it."},
+		{"", mailroom.VerdictDeny, nil,
+			`2: Your call of execute with {"command":"touch it"} was denied: too risky. Continue without it.`},
 		{"ends the turn when cancelled", mailroom.VerdictApprove, nil, "It ran touch it by yes"},
 		{"ignores the cancellation", mailroom.VerdictApprove, nil, "It ran touch it by yes"},
 		{"dies in the question", mailroom.VerdictApprove, nil, "It ran touch it by yes"},
 		{"offers two ways", mailroom.VerdictAnswer, "Yes, in a sandbox", "It ran touch it by yes-2"},
 		{"offers two ways", mailroom.VerdictAnswer, "whatever",
-			"2: Your call of execute was denied: no person chose one of the ways in which it can be allowed. Continue " +
-				"without it."},
+			`2: Your call of execute with {"command":"touch it"} was denied: no person chose one of the ways in which it ` +
+				`can be allowed. Continue without it.`},
 	} {
 		t.Run(fmt.Sprint(c.does, ",", c.verdict, c.answer), func(t *testing.T) {
 			h := newFixture(t, c.does, asACP)

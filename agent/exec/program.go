@@ -240,7 +240,11 @@ func (t *attempt) readDecisions(ctx context.Context) error {
 	for _, q := range t.saved.Asked {
 		i := slices.IndexFunc(tickets, func(k mailroom.Ticket) bool { return k.Name == q.Name })
 		if i >= 0 {
-			t.saved.Decided = append(t.saved.Decided, decisionOf(q, tickets[i]))
+			d := decisionOf(q, tickets[i])
+			if t.agent.profile.Connect != nil && len(q.Arguments) <= maxCall {
+				d.Call = string(q.Arguments) // agents drop a cancelled call from their conversation
+			}
+			t.saved.Decided = append(t.saved.Decided, d)
 		}
 	}
 	t.saved.Asked = nil

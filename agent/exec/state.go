@@ -161,6 +161,7 @@ func (q question) ticketAsk() mailroom.Ask {
 type decision struct {
 	Name      string `json:"name"`
 	Tool      string `json:"tool"`
+	Call      string `json:"call,omitempty"` // input of the call, for a program that may forget it
 	Allowed   bool   `json:"allowed,omitempty"`
 	Choice    string `json:"choice,omitempty"` // one of question.Choices
 	Why       string `json:"why,omitempty"`
@@ -169,10 +170,14 @@ type decision struct {
 
 // line returns the decision as text for the program.
 func (d decision) line() string {
-	if d.Allowed {
-		return fmt.Sprintf("Your call of %s was allowed. Repeat it with exactly the same arguments.", d.Tool)
+	call := d.Tool
+	if d.Call != "" {
+		call += " with " + d.Call
 	}
-	return fmt.Sprintf("Your call of %s was denied: %s. Continue without it.", d.Tool, d.Why)
+	if d.Allowed {
+		return fmt.Sprintf("Your call of %s was allowed. Repeat it with exactly the same arguments.", call)
+	}
+	return fmt.Sprintf("Your call of %s was denied: %s. Continue without it.", call, d.Why)
 }
 
 // decisionOf reads the decision on a question from its ticket.
@@ -198,9 +203,10 @@ func decisionOf(q question, t mailroom.Ticket) decision {
 }
 
 const (
-	maxReason  = 512 // bytes of a reason that the program gets
-	maxTool    = 200 // bytes of a tool's name
-	maxDecided = 64  // decisions that are kept per run
+	maxReason  = 512     // bytes of a reason that the program gets
+	maxTool    = 200     // bytes of a tool's name
+	maxCall    = 2 << 10 // bytes of the input of a call that a decision repeats
+	maxDecided = 64      // decisions that are kept per run
 	maxSteered = 32 << 10
 	maxAsked   = 2 // questions per turn; further ones are asked in the next turn
 )

@@ -189,12 +189,24 @@ func (s *sandbox) limitProcesses(name string, i *proc.Isolation) {
 
 // landlockRefusal returns why a program cannot work under Landlock at all, with what to do, or "" if it can.
 func landlockRefusal(kind proc.Kind, a *config.Agent) string {
+	if kind == proc.KindLandlock && a.Kind == program.KindACP && adapted(a) == "codex" && a.Mode != "agent-full-access" {
+		return `codex-acp can run no command under Landlock, because the sandbox of codex needs mounts; ` +
+			`allow user namespaces and set isolation = "namespace", or set mode = "agent-full-access", or isolation = "none"`
+	}
 	if kind == proc.KindLandlock && a.Kind == "codex" && a.Permissions != string(program.ModeAll) {
 		return `codex can run no command under Landlock with permissions = "` + a.Permissions +
 			`", because its own sandbox needs mounts; ` +
 			`allow user namespaces and set isolation = "namespace", or set permissions = "all", or isolation = "none"`
 	}
 	return ""
+}
+
+// adapted returns the kind of the agent, and for an adapter of the Agent Client Protocol the program behind it.
+func adapted(a *config.Agent) string {
+	if a.Kind != program.KindACP {
+		return a.Kind
+	}
+	return map[string]string{"codex-acp": "codex", "claude-agent-acp": "claude"}[a.Profile().Name]
 }
 
 // makeProfile makes the folder in which a program keeps its login and its sessions. Under Landlock the program cannot
@@ -204,9 +216,9 @@ func (s *sandbox) makeProfile(name string, a *config.Agent, home string, owner *
 	set := func(variable string) bool { return a.Env[variable] != "" || os.Getenv(variable) != "" }
 	var folder, file string
 	switch {
-	case a.Kind == "claude" && !set("CLAUDE_CONFIG_DIR"):
+	case adapted(a) == "claude" && !set("CLAUDE_CONFIG_DIR"):
 		folder, file = filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")
-	case a.Kind == "codex" && !set("CODEX_HOME"):
+	case adapted(a) == "codex" && !set("CODEX_HOME"):
 		folder = filepath.Join(home, ".codex")
 	default:
 		return
@@ -243,7 +255,7 @@ func landlockProblem(kind proc.Kind, a *config.Agent, home string) string {
 	switch {
 	case kind != proc.KindLandlock:
 		return ""
-	case a.Kind == "claude" && a.Env["CLAUDE_CONFIG_DIR"] == "" && os.Getenv("CLAUDE_CONFIG_DIR") == "":
+	case adapted(a) == "claude" && a.Env["CLAUDE_CONFIG_DIR"] == "" && os.Getenv("CLAUDE_CONFIG_DIR") == "":
 		if _, err := os.Stat(filepath.Join(home, ".claude")); errors.Is(err, fs.ErrNotExist) {
 			return "claude may be unable to keep its sessions; run mkdir ~/.claude and write {} to ~/.claude.json"
 		}

@@ -220,7 +220,7 @@ func (d *acpDialogue) setMode() {
 		d.fail(mailroom.ClassPermanent, "has no mode %q; set mode to one of %s", d.modes[0], strings.Join(offered, ", "))
 		return
 	}
-	if len(offered) > 0 {
+	if len(offered) > 0 && !d.turn.Resume { // once for each session
 		d.out = append(d.out, Warning{Text: "no mode of the agent is known to ask for permission: its own settings " +
 			"decide what it may do; set mode to one of " + strings.Join(offered, ", ")})
 	}
