@@ -21,9 +21,11 @@ threads = ["${name}"]
 text = "full"
 `;
 
+// The next server takes over what a killed one had claimed when its lease has ended. The lease is not shorter: a busy
+// machine may keep a worker from renewing it for seconds, and three lost claims in a row end a run.
 const config = (url, phone, mail) => `
-renew = "200ms"
-lease = "1s"
+renew = "500ms"
+lease = "5s"
 [server]
 url = "${url}"
 [agents.tour]

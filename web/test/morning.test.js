@@ -1,5 +1,6 @@
 // A morning: schedules start an agent that asks, a person is away and is reminded, the answers come by hand, and the
-// budget of the agent ends. A digest each minute says what happened and which question still waits. The server is killed between each two steps, and the person comes back to the console.
+// budget of the agent ends. A digest each minute says what happened and which question still waits. The server is killed
+// between each two steps, and the person comes back to the console.
 
 import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -14,9 +15,11 @@ import { ntfy } from './ntfy.js';
 import { Operator } from './operator.js';
 import { shots } from './person.js';
 
+// The next server takes over what a killed one had claimed when its lease has ended. The lease is not shorter: a busy
+// machine may keep a worker from renewing it for seconds, and three lost claims in a row end a run.
 const config = (url, phone) => `
-renew = "200ms"
-lease = "1s"
+renew = "500ms"
+lease = "5s"
 [server]
 url = "${url}"
 [agents.clerk]
