@@ -11,8 +11,8 @@ import (
 func Commands(con *command.Console) []*cobra.Command {
 	return []*cobra.Command{
 		agentCommand(con), agentsCommand(con), answerCommand(con), approveCommand(con), attachCommand(con),
-		auditCommand(con), budgetCommand(con), contextCommand(con), denyCommand(con),
-		failuresCommand(con), mailInboxCommand(con), interruptCommand(con),
+		auditCommand(con), budgetCommand(con), connectCommand(con), contextCommand(con),
+		denyCommand(con), disconnectCommand(con), failuresCommand(con), mailInboxCommand(con), interruptCommand(con),
 		licensesCommand(con), mcpCommand(con), nodesCommand(con), openCommand(con), pairCommand(con),
 		pluginCommand(con), projectCommand(con), runCommand(con), runsCommand(con), scheduleCommand(con),
 		searchCommand(con), sendCommand(con),

@@ -166,7 +166,7 @@ func (x *shown) kill() {
 	}
 }
 
-// realSession is a real program with the MCP server in its configuration, in a terminal.
+// realSession is a real program in a terminal, connected with an inbox by `mailroom connect`.
 type realSession struct {
 	*shown
 	h     *fixture
@@ -184,13 +184,8 @@ func newRealSession(t *testing.T, name string) *realSession {
 	h := newFixture(t, "")
 	h.serve()
 	s := &realSession{h: h, model: m, name: name, dir: t.TempDir()}
-	mailroom, err := exec.LookPath("mailroom")
-	h.must(err)
-	command := []string{"--", mailroom, "mcp", "--thread", "mine"}
-	add := []string{"mcp", "add", "mailroom", "--env", "MAILROOM_DATA=" + string(h.dir)}
 	s.words = []string{"codex", "--dangerously-bypass-approvals-and-sandbox"}
 	if name == "claude" {
-		add = []string{"mcp", "add", "-s", "user", "mailroom", "-e", "MAILROOM_DATA=" + string(h.dir)}
 		s.words = []string{"claude", "--allowedTools", "mcp__mailroom__inbox_peek,mcp__mailroom__inbox_pop"}
 		config, err := json.Marshal(map[string]any{
 			"hasCompletedOnboarding": true, "theme": "dark",
@@ -206,11 +201,29 @@ func newRealSession(t *testing.T, name string) *realSession {
 		h.must(err)
 		h.must(os.WriteFile(path, fmt.Appendf(old, "\n[projects.%q]\ntrust_level = \"trusted\"\n", s.dir), 0o600))
 	}
-	if out, err := exec.Command(name, append(add, command...)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	for range 2 { // the second time changes nothing
+		connect := exec.Command("mailroom", "connect", name, "--inbox", "mine", "--yes")
+		connect.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.dir))
+		out, err := connect.CombinedOutput()
+		if t.Logf("$ mailroom connect %s --inbox mine --yes\n%s", name, out); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.open()
 	return s
+}
+
+// disconnect looks that `mailroom disconnect` takes the entry back.
+func (s *realSession) disconnect() {
+	s.h.t.Helper()
+	cmd := exec.Command("mailroom", "disconnect", s.name, "--yes")
+	cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(s.h.dir))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.h.t.Errorf("disconnect: %v: %s", err, out)
+	}
+	if out, err := exec.Command(s.name, "mcp", "get", "mailroom").CombinedOutput(); err == nil {
+		s.h.t.Errorf("%s still has the MCP server: %s", s.name, out)
+	}
 }
 
 // open starts the program and waits until its MCP server listens.
@@ -320,6 +333,7 @@ func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 			s.open()
 			read("the session was killed after the message")
 
+			s.disconnect()
 			for text, count := range countTexts(s.model.read) {
 				if count != 1 {
 					t.Errorf("%q was read %d times", text, count)
