@@ -49,7 +49,7 @@ LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./engine ./chan
 	./cmd/bd ./thread ./app/node ./internal/suite ./internal/proc ./bench/mailroom ./channel/poll ./store/sqlite ./channel/matrix \
 	./channel/webhook ./store/transfer ./agent/exec ./channel/discord ./protocol/mcp ./channel/slack ./stream/turn \
 	./channel/telegram ./store/storetest ./internal/archtest ./channel/irc ./app/manual ./schedule ./schedule/plan \
-	./issues/tracker ./agent/raise ./internal/pgtest ./torture/fuzz ./doctor ./stream
+	./issues/tracker ./agent/builtin ./internal/pgtest ./torture/fuzz ./doctor ./stream
 
 .DEFAULT_GOAL := help
 .PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover release release-twice test-package programs compiler clean
