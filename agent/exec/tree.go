@@ -21,13 +21,18 @@ type Tree struct {
 	Commits int    `json:"commits"`
 	// Left says why changes in the worktree are not in a commit; "" if all are.
 	Left string `json:"left,omitempty"`
+	// Pushed is the remote that has the branch; "" if none has. Unpushed says why a push failed.
+	Pushed   string `json:"pushed,omitempty"`
+	Unpushed string `json:"unpushed,omitempty"`
 }
 
 // Worktrees makes the runs of each thread work in a worktree of their own, of the git repository that Options.Dir is
-// in. Root is the folder of all worktrees, and Most the maximum number for one repository; 0 is no limit.
+// in. Root is the folder of all worktrees, and Most the maximum number for one repository; 0 is no limit. Push is the
+// remote to which the branch is pushed after a success; "" pushes nothing.
 type Worktrees struct {
 	Root string
 	Most int
+	Push string
 }
 
 // workplace is where an attempt works.
@@ -110,6 +115,15 @@ func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict er
 	t := Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits, Left: res.Left}
 	if err != nil {
 		t.Left = err.Error()
+	} else if to := w.agent.options.Worktrees.Push; to != "" && t.Commits > 0 {
+		if err := w.tree.Push(ctx, to); err != nil {
+			t.Unpushed = err.Error()
+		} else {
+			t.Pushed = to
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
 	st, err := newStep(KindTree, t, nil)
 	return st.Entries, err

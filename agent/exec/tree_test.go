@@ -124,3 +124,28 @@ func TestAWorktreeThatCannotBeMadeFailsTheRun(t *testing.T) {
 		}
 	}
 }
+
+func TestABranchIsPushedAfterASuccess(t *testing.T) {
+	folder := newRoof(t)
+	bare := filepath.Join(t.TempDir(), "origin.git")
+	gitIn(t, ".", "clone", "--quiet", "--bare", folder, bare)
+	for _, test := range []struct{ remote, want string }{
+		{bare, ""}, {bare + ".missing", "does not appear to be a git repository"},
+	} {
+		gitIn(t, folder, "remote", "add", "origin", test.remote)
+		root := filepath.Join(t.TempDir(), "worktrees")
+		a := command(t, "echo x >x", exec.Options{Dir: folder, Worktrees: &exec.Worktrees{Root: root, Push: "origin"}})
+		s := inThread("one", "r1", 1)
+		if err := a.Run(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		made := body[exec.Tree](t, s, exec.KindTree)
+		if pushed := made.Pushed == "origin"; pushed != (test.want == "") || !strings.Contains(made.Unpushed, test.want) {
+			t.Errorf("with the remote %s the run has made %+v", test.remote, made)
+		}
+		if test.want == "" && gitIn(t, bare, "rev-parse", made.Branch) != made.Head {
+			t.Errorf("the remote lacks %+v", made)
+		}
+		gitIn(t, folder, "remote", "remove", "origin")
+	}
+}

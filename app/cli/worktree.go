@@ -16,6 +16,9 @@ type branchState struct {
 	Head    string `json:"head"`
 	Commits int    `json:"commits"`
 	Left    string `json:"left,omitempty"` // why changes are not in a commit
+	// Pushed is the remote that has the branch. Unpushed says why a push failed.
+	Pushed   string `json:"pushed,omitempty"`
+	Unpushed string `json:"unpushed,omitempty"`
 }
 
 // branchOf returns the body of an entry, or nil if it cannot be read.
@@ -34,6 +37,12 @@ func (b *branchState) String() string {
 	}
 	if b.Commits > 0 && b.Head != "" {
 		text += ", at " + b.Head[:min(len(b.Head), 12)]
+	}
+	if b.Pushed != "" {
+		text += ", pushed to " + b.Pushed
+	}
+	if b.Unpushed != "" {
+		text += "; not pushed: " + b.Unpushed
 	}
 	if b.Left != "" {
 		text += "; changes are left in the worktree: " + b.Left

@@ -140,6 +140,7 @@ type Agent struct {
 type Confinement struct {
 	Workspace    string // one of the values below
 	MaxWorktrees int    // most worktrees of the repository; 0: as many as the disk has room for
+	Push         string // remote to which branches of worktrees are pushed; "": none
 	Isolation    string // one of the values below
 	User         string // system user; "" is the server's own
 	MaxProcesses int    // most processes of that user; 0: as many as the server's
@@ -179,6 +180,11 @@ func (c *Confinement) settings() []setting.Setting {
 				"that dir is in.", setting.OneOf(&c.Workspace, workspaceFolder, WorkspaceWorktree)),
 		setting.New("max_worktrees", "Maximum number of worktrees of the repository; 0 is unlimited.",
 			setting.Int(&c.MaxWorktrees, 0, 10_000)),
+		setting.New("push",
+			"Remote to which the branch of a worktree is pushed after each success, such as origin; empty is none.",
+			setting.Checked(&c.Push, `the name of a remote, such as "origin"`, func(s string) bool {
+				return s == "" || setting.ValidName(s) && s[0] != '-'
+			})),
 		setting.New("isolation",
 			"Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or "+
 				"namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
@@ -547,6 +553,9 @@ func (c *Config) check() []problem {
 		if a.Workspace == WorkspaceWorktree && a.Dir == "" {
 			found = append(found, problem{key: "agents." + name + ".workspace",
 				what: "needs dir, a folder of the git repository whose worktrees the runs get"})
+		}
+		if a.Push != "" && a.Workspace != WorkspaceWorktree {
+			found = append(found, problem{key: "agents." + name + ".push", what: `needs workspace = "worktree"`})
 		}
 		if program.Find(a.Kind) != nil && a.Program == "" {
 			found = append(found, problem{key: "agents." + name + ".program", what: "empty; use a path, or a name in PATH"})

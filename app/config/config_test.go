@@ -338,6 +338,10 @@ func TestAWorktreeNeedsItsRepositoryAndAllowsMoreAtOnce(t *testing.T) {
 			t.Errorf("with %q %d runs at once, want %d", text, got, limit)
 		}
 	}
+	_, err = parse("", []byte("[agents.codex]\npush = \"origin\"\n"))
+	if err == nil || !strings.Contains(err.Error(), "needs workspace") {
+		t.Errorf("error %v, want one that asks for a workspace", err)
+	}
 	const tracker = "[tracker]\nfolder = \"/roof\"\nagent = \"codex\"\n"
 	for text, claims := range map[string]int{"": 4, "max_claimed = 1\n": 1, "agents = [\"echo\"]\n": 1} {
 		c, err := parse("", []byte(agent+"dir = \"/roof\"\n"+tracker+text))

@@ -131,7 +131,8 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 		c.files = s.files()
 	}
 	if a.Workspace == config.WorkspaceWorktree {
-		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees}
+		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees,
+			Push: a.Push}
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
 		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),

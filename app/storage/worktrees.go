@@ -54,7 +54,8 @@ Exit codes: 0 success, 1 refused, 2 invalid usage.`,
 		}
 		return con.PrintList(rows, nil, "no worktrees")
 	}
-	cmd.AddCommand(worktreesRemoveCommand(con), worktreesKeepCommand(con), worktreesAdoptCommand(con))
+	cmd.AddCommand(worktreesRemoveCommand(con), worktreesKeepCommand(con), worktreesAdoptCommand(con),
+		worktreesPatchCommand(con))
 	return cmd
 }
 
@@ -192,6 +193,26 @@ data folder was restored from a copy. The next runs of the thread work in it.`,
 			}
 			con.Infof("adopted worktree %s for thread %s", key, args[1])
 			return nil
+		},
+	}
+}
+
+func worktreesPatchCommand(con *command.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:     "patch NAME",
+		Short:   "Print the commits of a worktree as patches for git am",
+		Example: "  mailroom worktrees patch fix-roof | git am",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, key, err := findWorktree(con, args[0])
+			if err != nil {
+				return err
+			}
+			text, err := r.Patch(cmd.Context(), key)
+			if err != nil {
+				return refusal(err)
+			}
+			return con.Printf("%s", text)
 		},
 	}
 }

@@ -20,7 +20,7 @@ func TestTheManualDescribesEachCommand(t *testing.T) {
 	var out, failed strings.Builder
 	m := Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &failed, Env: none}
 	if code := m.Run(t.Context(), []string{"docs", dir}); code != command.ExitDone ||
-		!regexp.MustCompile(`site: \d+ pages, \d+ files with 3\.\d MiB, in \S+s\n$`).MatchString(out.String()) {
+		!regexp.MustCompile(`site: \d+ pages, \d+ files with 4\.\d MiB, in \S+s\n$`).MatchString(out.String()) {
 		t.Fatalf("exit code %d: %s%s", code, &out, &failed)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "reference", "commands.html"))

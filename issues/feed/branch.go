@@ -38,8 +38,8 @@ func branchTexts(ctx context.Context, l *channel.Host, runs ...*mailroom.Run) (m
 // branchText returns the comment for an entry, or "" if the entry has no branch.
 func branchText(e mailroom.Entry) string {
 	var b struct {
-		Branch, Head, Left string
-		Commits            int
+		Branch, Head, Left, Pushed, Unpushed string
+		Commits                              int
 	}
 	if e.Decode(&b) != nil || b.Branch == "" {
 		return "" // written by a worker of another version
@@ -51,6 +51,12 @@ func branchText(e mailroom.Entry) string {
 	text := fmt.Sprintf("Branch %s: %s", b.Branch, commits)
 	if b.Head != "" {
 		text += ", at " + b.Head[:min(len(b.Head), 12)]
+	}
+	if b.Pushed != "" {
+		text += ", pushed to " + b.Pushed
+	}
+	if b.Unpushed != "" {
+		text += ". It is not pushed: " + b.Unpushed
 	}
 	if b.Left != "" {
 		text += ". Changes are left in the worktree: " + b.Left

@@ -31,6 +31,8 @@ func worktreeMutants() []mutant {
 		if err := removeFile(path)`, `	for _, path := range files[:0] {
 		if err := removeFile(path)`, pkg, steps},
 		{"the rest of a killed worktree add stays", acquire, `		return os.RemoveAll(admin)`, `		return nil`, pkg, steps},
+		{"a push replaces what a person pushed", "agent/exec/worktree/push.go", `		if !mine {`, `		if false {`, pkg,
+			"^TestAPushReplacesOnlyWhatThisServerPushed$"},
 		{"hooks of a repository run", "agent/exec/worktree/git.go", `"core.hooksPath=/dev/null", `, ``, pkg,
 			"^TestNothingOfTheRepositoryRuns$"},
 		{"a variable leads git to another repository", "agent/exec/worktree/git.go", `strings.HasPrefix(e, "GIT_")`, `false`, pkg,

@@ -61,6 +61,9 @@ func work(r *worktree.Repository, task string) error {
 	if err == nil {
 		_, err = t.Commit(ctx, "coder", "Do "+task)
 	}
+	if remote := os.Getenv("WORKTREE_TEST_PUSH"); remote != "" && err == nil {
+		err = t.Push(ctx, remote)
+	}
 	if err == nil && os.Getenv("WORKTREE_TEST_REMOVE") != "" {
 		return errors.Join(t.Release(), r.Remove(ctx, task, false))
 	}
@@ -235,6 +238,16 @@ func (h *fixture) branches() map[string]string {
 		found[name] = h.git("rev-list", "--count", "main.."+name)
 	}
 	return found
+}
+
+// remote adds a bare repository as the remote origin, which logs each push.
+func (h *fixture) remote() string {
+	h.t.Helper()
+	bare := filepath.Join(h.t.TempDir(), "origin.git")
+	h.git("clone", "--quiet", "--bare", h.folder, bare)
+	gitIn(h.t, bare, "config", "core.logAllRefUpdates", "always")
+	h.git("remote", "add", "origin", bare)
+	return bare
 }
 
 // script returns a git that runs a text of the shell first.

@@ -116,6 +116,8 @@ func TestARemovalCanBeKilledAtEachStep(t *testing.T) {
 func TestTwentyTasksAtOnceSurviveKills(t *testing.T) {
 	h := newFixture(t)
 	git := h.script(killer)
+	bare := h.remote()
+	t.Setenv("WORKTREE_TEST_PUSH", "origin")
 	var tasks []string
 	for n := range 20 {
 		tasks = append(tasks, fmt.Sprintf("task-%02d", n))
@@ -137,6 +139,10 @@ func TestTwentyTasksAtOnceSurviveKills(t *testing.T) {
 		}
 		if text := h.git("show", "mailroom/"+task+"-1:"+task+".txt"); text != task {
 			t.Errorf("%s has %q", task, text)
+		}
+		log := gitIn(t, bare, "log", "--walk-reflogs", "--format=%gs", "refs/heads/mailroom/"+task+"-1", "--")
+		if log != "push" {
+			t.Errorf("%s was pushed with the log %q, want one push", task, log)
 		}
 	}
 	t.Logf("%d kills, %d branches", rounds, len(got))

@@ -23,6 +23,8 @@ type record struct {
 	Created time.Time `json:"created"`
 	// Complete is set when the tree has all files. Before that no run has worked in it.
 	Complete bool `json:"complete,omitempty"`
+	// Pushed is the last commit that was pushed; "" before the first push.
+	Pushed string `json:"pushed,omitempty"`
 	// Keep is set by a person who wants the tree to stay.
 	Keep bool `json:"keep,omitempty"`
 	// Removing is the commit of a tree that is being removed: nothing in it can be lost.
