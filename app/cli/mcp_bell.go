@@ -23,22 +23,24 @@ const (
 type session struct {
 	bell.Bell
 	harness, id string
+	process     string // see [bell.Listener]
 }
 
 // sessions returns the sessions of which one has started this process. caller is the thread of codex that called a
 // tool, "" before the first call.
 func sessions(con *command.Console, caller string) (all []session) {
 	if c, ok := bell.ClaudeFrom(con.Env); ok {
-		return []session{{c, claudeHarness, c.Session}}
+		return []session{{c, claudeHarness, c.Session, c.Socket}}
 	}
 	open := bell.CodexFrom(os.Getppid())
 	for _, c := range open {
 		if caller == "" || c.Thread == caller {
-			all = append(all, session{c, codexHarness, c.Thread})
+			all = append(all, session{c, codexHarness, c.Thread, ""})
 		}
 	}
 	if caller != "" && len(all) == 0 {
-		all = []session{{&bell.Codex{Program: "codex", Home: con.Env("CODEX_HOME"), Thread: caller}, codexHarness, caller}}
+		c := &bell.Codex{Program: "codex", Home: con.Env("CODEX_HOME"), Thread: caller}
+		all = []session{{c, codexHarness, caller, ""}}
 	}
 	return all
 }
@@ -92,7 +94,7 @@ func (r *sessionRinger) claim(caller string) (s session, entry *bell.Listening, 
 	free := 0
 	for _, candidate := range sessions(r.con, caller) {
 		added, err := r.dir.Add(bell.Listener{Inbox: r.thread, Server: r.server.address(), Harness: candidate.harness,
-			Session: candidate.id, PID: os.Getpid(), Since: time.Now()})
+			Session: candidate.id, Process: candidate.process, PID: os.Getpid(), Since: time.Now()})
 		switch {
 		case errors.Is(err, bell.ErrListening):
 			continue

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -174,9 +175,11 @@ type realSession struct {
 	name  string
 	words []string
 	dir   string
+	// silent says that the MCP server rings nothing.
+	silent bool
 }
 
-func newRealSession(t *testing.T, name string) *realSession {
+func newRealSession(t *testing.T, name string, connect func(s *realSession)) *realSession {
 	t.Helper()
 	m := &reader{claude: name == "claude", seen: map[string]string{}, changed: make(chan struct{}, 10_000)}
 	realPrograms(t, m.play)
@@ -201,16 +204,21 @@ func newRealSession(t *testing.T, name string) *realSession {
 		h.must(err)
 		h.must(os.WriteFile(path, fmt.Appendf(old, "\n[projects.%q]\ntrust_level = \"trusted\"\n", s.dir), 0o600))
 	}
-	for range 2 { // the second time changes nothing
-		connect := exec.Command("mailroom", "connect", name, "--inbox", "mine", "--yes")
-		connect.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.dir))
-		out, err := connect.CombinedOutput()
-		if t.Logf("$ mailroom connect %s --inbox mine --yes\n%s", name, out); err != nil {
-			t.Fatal(err)
-		}
-	}
+	connect(s)
 	s.open()
 	return s
+}
+
+// connect connects the program by `mailroom connect`.
+func (s *realSession) connect() {
+	for range 2 { // the second time changes nothing
+		cmd := exec.Command("mailroom", "connect", s.name, "--inbox", "mine", "--yes")
+		cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(s.h.dir))
+		out, err := cmd.CombinedOutput()
+		if s.h.t.Logf("$ mailroom connect %s --inbox mine --yes\n%s", s.name, out); err != nil {
+			s.h.t.Fatal(err)
+		}
+	}
 }
 
 // disconnect looks that `mailroom disconnect` takes the entry back.
@@ -229,7 +237,9 @@ func (s *realSession) disconnect() {
 // open starts the program and waits until its MCP server listens.
 func (s *realSession) open() {
 	s.shown = show(s.h.t, s.dir, s.words...)
-	s.listens(s.name + " ")
+	if !s.silent {
+		s.listens(s.name + " ")
+	}
 }
 
 // listens waits until the list of inboxes shows a living listener with this text.
@@ -290,7 +300,7 @@ func (s *realSession) wantRead(n int) time.Duration {
 func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 	for _, name := range []string{"claude", "codex"} {
 		t.Run(name, func(t *testing.T) {
-			s := newRealSession(t, name)
+			s := newRealSession(t, name, (*realSession).connect)
 			n := 0
 			send := func(what string) {
 				n++
@@ -344,6 +354,35 @@ func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 			}
 			t.Logf("%d turns began with a bell", s.model.turns)
 		})
+	}
+}
+
+// TestRealSessionIsRungByItsHook lets a session of claude, whose MCP server rings nothing, be rung by a hook.
+func TestRealSessionIsRungByItsHook(t *testing.T) {
+	s := newRealSession(t, "claude", func(s *realSession) {
+		s.h.t.Setenv("MAILROOM_DATA", string(s.h.dir))
+		mailroom, err := exec.LookPath("mailroom")
+		s.h.must(err)
+		out, err := exec.Command("claude", "mcp", "add", "--scope", "user", "mailroom", "--", mailroom, "mcp", "--thread",
+			"mine", "--silent").CombinedOutput()
+		if err != nil {
+			s.h.t.Fatalf("%v: %s", err, out)
+		}
+		hook := fmt.Sprintf(`{"hooks":{"Stop":[{"hooks":[{"type":"command","command":%q,`+
+			`"args":["inbox","wait","mine","--rewake"],"asyncRewake":true,"timeout":86400}]}]}}`, mailroom)
+		s.h.must(os.WriteFile(filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "settings.json"), []byte(hook), 0o600))
+		s.silent = true
+	})
+	<-time.After(5 * time.Second)
+	s.enter("hello") // the hook begins with the end of the first turn
+	s.listens("hook ")
+	for n := range 3 {
+		s.h.sendTo("mine", fmt.Sprint("message ", n))
+		t.Logf("message %d was read after %s", n, s.wantRead(n+1).Round(time.Millisecond))
+		s.listens("hook ")
+	}
+	if want := []string{"message 0", "message 1", "message 2"}; !slices.Equal(s.model.read, want) {
+		t.Errorf("read %q, want %q", s.model.read, want)
 	}
 }
 

@@ -22,8 +22,9 @@ import (
 type Listener struct {
 	Inbox   string    `json:"inbox"`
 	Server  string    `json:"server"`            // address of the server
-	Harness string    `json:"harness"`           // claude, codex or wait
+	Harness string    `json:"harness"`           // claude, codex, wait or hook
 	Session string    `json:"session,omitempty"` // id of the session
+	Process string    `json:"-"`                 // what the process of the session is known by; "": its id
 	PID     int       `json:"pid"`
 	Since   time.Time `json:"since"`
 	Rings   int       `json:"rings"` // since the last pop
@@ -66,7 +67,8 @@ func (dir Listeners) Add(l Listener) (*Listening, error) {
 	if err := os.MkdirAll(string(dir), 0o700); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{l.Server, l.Inbox, l.Harness, l.Session}, "\x00")))
+	key := strings.Join([]string{l.Server, l.Inbox, l.Harness, cmp.Or(l.Process, l.Session)}, "\x00")
+	sum := sha256.Sum256([]byte(key))
 	base := filepath.Join(string(dir), hex.EncodeToString(sum[:12]))
 	x := &Listening{Listener: l, file: base + ".json", lock: flock.New(base+".lock", flock.SetPermissions(0o600))}
 	held, err := x.lock.TryLock()
@@ -93,6 +95,27 @@ func (x *Listening) Save() error {
 		return err
 	}
 	return os.Rename(x.file+".new", x.file)
+}
+
+// State returns the state that the last listener for this session has kept. It returns the zero State if none has.
+func (x *Listening) State() (s State, err error) {
+	text, err := os.ReadFile(x.file + ".state")
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil || json.Unmarshal(text, &s) != nil { // of another version of this program
+		return State{}, err
+	}
+	return s, nil
+}
+
+// Keep keeps a state for the next listener for this session.
+func (x *Listening) Keep(s State) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(x.file+".state", text, 0o600)
 }
 
 // Close removes the entry.
@@ -153,6 +176,9 @@ func (dir Listeners) read(base string) (l Listener, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if free && time.Since(info.ModTime()) > keepLocks {
+			if err := os.Remove(base + ".json.state"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return l, err
+			}
 			return l, errors.Join(err, os.Remove(base+".lock"))
 		}
 		return l, err

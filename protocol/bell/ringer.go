@@ -23,6 +23,7 @@ type Ringer struct {
 	Name  string // of the inbox, for notices
 	Inbox inbox
 	Bell  Bell
+	Start State // where a ringer before this one ended
 	// Note, if not nil, is called with each new state and the error of the last try, by the goroutine of Run.
 	Note func(s State, err error)
 	Log  *slog.Logger // nil: slog's default logger
@@ -52,8 +53,7 @@ func (r *Ringer) Run(ctx context.Context) error {
 
 // loop owns the state.
 func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan error) error {
-	var s State
-	notices := 0
+	s, notices := r.Start, r.Start.Rings
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
