@@ -190,11 +190,8 @@ func (s *sandbox) limitProcesses(name string, i *proc.Isolation) {
 
 // landlockRefusal returns why a program cannot work under Landlock at all, with what to do, or "" if it can.
 func landlockRefusal(kind proc.Kind, a *config.Agent) string {
-	if kind == proc.KindLandlock && a.Kind == program.KindACP && adapted(a) == "codex" && a.Mode != "agent-full-access" {
-		return `codex-acp can run no command under Landlock, because the sandbox of codex needs mounts; ` +
-			`allow user namespaces and set isolation = "namespace", or set mode = "agent-full-access", or isolation = "none"`
-	}
-	if kind == proc.KindLandlock && a.Kind == "codex" && a.Permissions != string(program.ModeAll) {
+	if kind == proc.KindLandlock && adapted(a) == "codex" && a.Permissions != string(program.ModeAll) &&
+		a.Mode != "agent-full-access" {
 		return `codex can run no command under Landlock with permissions = "` + a.Permissions +
 			`", because its own sandbox needs mounts; ` +
 			`allow user namespaces and set isolation = "namespace", or set permissions = "all", or isolation = "none"`

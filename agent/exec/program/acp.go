@@ -20,17 +20,20 @@ const acpMaxLine = 16 << 20
 type knownACP struct {
 	command  []string
 	modes    []string // modes in which the agent asks the client, the strictest first
+	all      []string // modes for ModeAll; the client allows what the agent asks. None: the agent's own
 	envAllow []string
 }
 
 func knownACPs() []knownACP {
 	return []knownACP{
-		{[]string{"claude-agent-acp"}, []string{"default"}, append(claude().EnvAllow, "CLAUDE_CODE_EXECUTABLE")},
-		{[]string{"codex-acp"}, []string{"read-only", "workspace-write"}, append(codex().EnvAllow, "CODEX_PATH")},
-		{[]string{"gemini", "--acp"}, []string{"default"}, append(network(),
+		{[]string{"claude-agent-acp"}, []string{"default"}, []string{"default"},
+			append(claude().EnvAllow, "CLAUDE_CODE_EXECUTABLE")},
+		{[]string{"codex-acp"}, []string{"read-only", "workspace-write"}, []string{"agent-full-access"},
+			append(codex().EnvAllow, "CODEX_PATH")},
+		{[]string{"gemini", "--acp"}, []string{"default"}, []string{"default"}, append(network(),
 			"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_CLI_HOME", "GOOGLE_CLOUD_PROJECT",
 			"GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_APPLICATION_CREDENTIALS")},
-		{[]string{"opencode", "acp"}, nil, append(network(),
+		{[]string{"opencode", "acp"}, nil, nil, append(network(),
 			"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT", "OPENCODE_PERMISSION",
 			"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")},
 	}
@@ -57,14 +60,21 @@ func NewACP(command []string, mode string) *Profile {
 		}
 	}
 	if mode != "" {
-		known.modes = []string{mode}
+		known.modes, known.all = []string{mode}, []string{mode}
+	}
+	connect := func(t Turn, prompt Prompt) Dialogue {
+		modes := known.modes
+		if t.Mode == ModeAll {
+			modes = known.all
+		}
+		return newACPDialogue(modes, mode != "", t, prompt)
 	}
 	p := &Profile{
 		Name: name, Modes: []Mode{ModeAsk, ModeAll}, EnvAllow: known.envAllow,
 		// Without this variable, "@/a/file" in a message sends that file to claude's model.
 		Env:         []string{"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1"},
 		Args:        func(t Turn) []string { return append(slices.Clone(command[1:]), t.Args...) },
-		Connect:     func(t Turn, prompt Prompt) Dialogue { return newACPDialogue(known.modes, mode != "", t, prompt) },
+		Connect:     connect,
 		SessionGone: []string{acpSessionGone},
 		Hello:       acpHello(),
 		HelloAnswer: acpAgentVersion,

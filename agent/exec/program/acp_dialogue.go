@@ -18,7 +18,7 @@ const acpSessionGone = "the agent does not have the session"
 // new, loaded or resumed, its mode, its model, and one prompt. One request is open at a time.
 type acpDialogue struct {
 	// Never changed.
-	modes   []string // modes that ask the client, the best first
+	modes   []string // modes of the agent that suit the turn, the best first
 	mustSet bool     // the configuration names the mode
 	turn    Turn
 	prompt  Prompt
@@ -199,10 +199,6 @@ func (d *acpDialogue) setMode() {
 		d.fail(mailroom.ClassTransient, "the new session has no id")
 		return
 	}
-	if d.turn.Mode == ModeAll && !d.mustSet {
-		d.setModel()
-		return
-	}
 	offered, option := d.offeredModes()
 	for _, m := range d.modes {
 		if !slices.Contains(offered, m) {
@@ -220,7 +216,7 @@ func (d *acpDialogue) setMode() {
 		d.fail(mailroom.ClassPermanent, "has no mode %q; set mode to one of %s", d.modes[0], strings.Join(offered, ", "))
 		return
 	}
-	if len(offered) > 0 && !d.turn.Resume { // once for each session
+	if len(offered) > 0 && !d.turn.Resume && d.turn.Mode == ModeAsk { // once for each session
 		d.out = append(d.out, Warning{Text: "no mode of the agent is known to ask for permission: its own settings " +
 			"decide what it may do; set mode to one of " + strings.Join(offered, ", ")})
 	}
