@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
+	"mailroom/internal/budget"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -309,6 +311,45 @@ func TestRunThatCompletesDespiteAStopIsCompleted(t *testing.T) {
 			t.Errorf("got reply %v", r.Reply)
 		}
 	})
+}
+
+// TestATurnThatSpendsTheBudgetEndsAsItsAgentSays has agents whose last step spends the budget of a run or a thread.
+func TestATurnThatSpendsTheBudgetEndsAsItsAgentSays(t *testing.T) {
+	spent := mailroom.Budget{Amounts: mailroom.Amounts{Tokens: 10}}
+	broken := &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("the model refuses the request")}
+	for _, of := range []string{"run", "thread"} {
+		for _, test := range []struct {
+			name string
+			end  error
+			want mailroom.Status
+		}{{"is done", nil, mailroom.StatusCompleted}, {"has failed for good", broken, mailroom.StatusFailed}} {
+			t.Run(of+" "+test.name, func(t *testing.T) {
+				everywhere(t, func(h *fixture) {
+					h.serve(func(ctx context.Context, s mailroom.Session) error {
+						h.expect(s.Stream(ctx, "the answer"))
+						h.expect(s.Append(ctx, mailroom.Step{Usage: mailroom.Usage{InputTokens: 5, OutputTokens: 5}}))
+						return test.end
+					})
+					out := h.send("t", "go", func(in *thread.Submit) {
+						if of == "run" {
+							in.Budget = spent
+						} else {
+							in.NotBefore = time.Now().Add(time.Minute)
+						}
+					})
+					if of == "thread" {
+						_, err := h.ledger.PatchThread(context.Background(), "t",
+							thread.Patch{Budgets: map[budget.Period]mailroom.Budget{budget.Life: spent}})
+						h.must(err)
+					}
+					h.wait(2 * time.Minute)
+					if r := h.status(out.Run, test.want); r.Reply == nil || *r.Reply != "the answer" || r.Attempt != 1 {
+						t.Errorf("after %d attempts it has the reply %v", r.Attempt, r.Reply)
+					}
+				})
+			})
+		}
+	}
 }
 
 func TestRunDeadlineEndsTheAttemptAndCountsAsAFailure(t *testing.T) {

@@ -204,6 +204,8 @@ func (s *session) outcome(ctx context.Context, err error, forced bool) thread.Se
 		out.Outcome = thread.OutcomeComplete
 	case cause == nil && passes:
 		out.Outcome, out.GiveWay = thread.OutcomeRelease, way.To
+	case stopped && !forced && failureOf(err).Class == mailroom.ClassPermanent: // a raised budget would change nothing
+		out.Failure = failureOf(err)
 	case stopped, taken && !forced:
 		out.Outcome = thread.OutcomeRelease
 	case forced, errors.Is(cause, mailroom.ErrDeadline):

@@ -3,6 +3,7 @@ package exec_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -218,6 +219,38 @@ func TestCancelKeepsStreamedText(t *testing.T) {
 	messages := bodies[mailroom.Message](h, "t", entry.KindMessage)
 	if m := messages[len(messages)-1]; m.Text != "half of it" || !m.Partial {
 		t.Errorf("kept message %+v, want the partial text", m)
+	}
+}
+
+// TestAStopLeavesAFinishedTurnItsReply stops a program that has ended its turn, and has only to exit.
+func TestAStopLeavesAFinishedTurnItsReply(t *testing.T) {
+	for _, in := range []string{"a folder", "a worktree"} {
+		t.Run(in, func(t *testing.T) {
+			h := newFixture(t, "is done, and does not go", func(o *exec.ProgramOptions) {
+				if in == "a worktree" {
+					o.Dir, o.Worktrees = newRoof(t), &exec.Worktrees{Root: filepath.Join(t.TempDir(), "worktrees")}
+				}
+			})
+			exec.SetLingerTimeout(h.agent, time.Minute)
+			run := h.send("t", "go")
+			for {
+				if _, err := os.Stat(filepath.Join(h.home, "done")); err == nil {
+					break
+				}
+				<-time.After(5 * time.Millisecond)
+			}
+			if _, err := h.Cancel(t.Context(), run, "ann"); err != nil {
+				t.Fatal(err)
+			}
+			got := h.ended("t", run)
+			if got.Status != mailroom.StatusCompleted || got.Reply == nil || *got.Reply != "half of it" || got.Attempt != 1 ||
+				got.Usage.InputTokens == 0 {
+				t.Errorf("the run is %s after %d attempts, with the usage %+v", got.Status, got.Attempt, got.Usage)
+			}
+			if made := bodies[exec.Tree](h, "t", exec.KindTree); in == "a worktree" && (len(made) != 1 || made[0].Commits != 1) {
+				t.Errorf("made %+v", made)
+			}
+		})
 	}
 }
 

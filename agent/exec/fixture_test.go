@@ -30,6 +30,7 @@ type fixture struct {
 	bus   *bus.Bus
 	home  string // folder of the stub's sessions
 	stubs []string
+	agent mailroom.Agent
 }
 
 // options returns options for a stub, which a test may change.
@@ -61,6 +62,7 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.agent = a
 	exec.SetLingerTimeout(a, 300*time.Millisecond)
 	e := engine.New(h.Ledger.Workers(), h.bus, engine.Options{
 		Agents: map[string]engine.Agent{"claude": {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond,

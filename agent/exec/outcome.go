@@ -174,8 +174,14 @@ func (a *agent) limits(run mailroom.RunView) limits {
 func finish(ctx context.Context, s mailroom.Session, place *workplace, e ending, verdict error,
 	more mailroom.Step) error {
 	made, err := place.finish(ctx, s.Run(), verdict)
+	if err != nil && ctx.Err() != nil && !isLeaseLost(context.Cause(ctx)) { // another attempt would do the work twice
+		err = finalWrite(ctx, func(ctx context.Context) (err error) {
+			made, err = place.finish(ctx, s.Run(), verdict)
+			return err
+		})
+	}
 	if err != nil {
-		verdict = err
+		verdict = contextCause(ctx, err)
 	}
 	more.Entries = append(more.Entries, made...)
 	return conclude(ctx, s, e, verdict, more)

@@ -218,6 +218,19 @@ func (s *stub) requestPermission(command string) int {
 	return s.done()
 }
 
+// stay ends its turn, says so in a file of the test and with one in its folder, and does not exit.
+func (s *stub) stay() {
+	s.begin(s.session)
+	s.speak("half of it")
+	s.done()
+	for _, name := range []string{"made", filepath.Join(os.Getenv(stubHome), "done")} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			panic(err)
+		}
+	}
+	<-time.After(time.Hour) // a bare select would be a deadlock, which ends the process
+}
+
 // misbehaviour returns what the stub does instead of its work, or nil.
 func (s *stub) misbehaviour() func() {
 	forever := func() { <-time.After(time.Hour) } // a bare select would be a deadlock, which ends the process
@@ -253,7 +266,7 @@ func (s *stub) misbehaviour() func() {
 			s.done()
 			os.Exit(3)
 		},
-		"is done, and does not go": func() { half(); s.done(); forever() },
+		"is done, and does not go": s.stay,
 		"ignores INT and TERM": func() {
 			signal.Ignore(syscall.SIGINT, syscall.SIGTERM)
 			half()

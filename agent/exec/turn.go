@@ -101,13 +101,27 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 			why = err
 		}
 	}
-	if l.end != nil && (errors.Is(why, proc.ErrIdle) || errors.Is(why, proc.ErrTotal)) {
+	if l.end != nil && (errors.Is(why, proc.ErrIdle) || errors.Is(why, proc.ErrTotal)) || l.isDone() && isStop(why) {
 		why = errLingered // a finished turn is not repeated
 	}
 	l.ending = ending{exit: exit, why: why, stderr: redact(exit.Stderr, t.secrets, maxStderr), limits: t.limits,
 		skipped: l.garbage + l.lines.Skipped}
 	l.setVerdict()
 	return l, nil
+}
+
+// isDone reports whether the program has finished its work, and has only to exit: no question is open, and no message
+// was sent to it that it may not have read.
+func (l *runningTurn) isDone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end != nil && l.end.OK && !l.end.Aborted && len(l.t.saved.Asked) == 0 && len(l.t.saved.Steered) == 0
+}
+
+// isStop reports whether the attempt was asked to end, and still has its claim.
+func isStop(why error) bool {
+	return errors.Is(why, mailroom.ErrStopped) || errors.Is(why, mailroom.ErrReleased) ||
+		errors.Is(why, mailroom.ErrDeadline)
 }
 
 // farewell returns what asks the program to end its turn before it gets a signal, or nil if only signals can stop it.

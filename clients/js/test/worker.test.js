@@ -274,3 +274,18 @@ test('failures say how the run goes on', async (t) => {
   assert.match((await bench.end(await bench.send('go', { agent: 'odd' }))).error.message, /threw no error/);
   assert.ok(!(new Failure('x') instanceof LeaseLost));
 });
+
+test('a turn whose last step spends the budget ends as its handler says', async (t) => {
+  const usage = { input_tokens: 5, output_tokens: 5 };
+  const bench = await serve(t, async (s) => {
+    await s.step({ usage });
+    if (s.text === 'fail') throw new Failure('the model refuses the request', { class: 'permanent' });
+    if (s.text === 'go on') await s.step({ name: 'another' });
+    return 'the answer';
+  });
+  const end = async (text) => bench.end(await bench.send(text, { budget: { tokens: 10 } }), 'waiting');
+  const done = await end('answer');
+  assert.deepEqual([done.status, done.reply, done.attempt], ['completed', 'the answer', 1]);
+  assert.equal((await end('fail')).status, 'failed');
+  assert.equal((await end('go on')).status, 'waiting');
+});

@@ -74,10 +74,11 @@ function cutOff(signal, grace) {
 /** The body that settles an attempt, from how its handler ended. */
 function outcome(attempt, { text, error, forced }) {
   const { reason } = attempt.signal;
-  if (error !== undefined && reason instanceof Stopped) return { outcome: 'release', entered: true, forced };
+  const forGood = error instanceof Failure && error.class === 'permanent' && !forced; // a raised budget would change nothing
+  if (error !== undefined && reason instanceof Stopped && !forGood) return { outcome: 'release', entered: true, forced };
   if (reason instanceof MailroomError) return failure(reason, forced); // the text is refused, so the reply would be incomplete
   if (attempt.parked.size > 0 && !forced) return park(attempt.parked);
-  if (error !== undefined) return failure(attempt.signal.aborted ? reason : error, forced);
+  if (error !== undefined) return failure(attempt.signal.aborted && !forGood ? reason : error, forced);
   if (text === undefined || text === null || typeof text === 'string') return { outcome: 'complete' };
   const what = `the handler returned a value of type ${typeof text}; return a text, or write and return nothing`;
   return failure(new Failure(what, { class: 'permanent' }));

@@ -581,6 +581,57 @@ class TestAsync(Case):
         self.assertEqual(run.wait(timeout=PATIENCE).status, "cancelled")
         self.assertEqual(cleaned, [1])
 
+    def test_a_turn_whose_last_step_spends_the_budget_completes(self) -> None:
+        calls: list[str] = []
+        usage = {"input_tokens": 5, "output_tokens": 5}
+
+        def at_once(s: Session) -> str:
+            calls.append("at-once")
+            s.step(usage=usage)
+            return "the answer"
+
+        async def later(s: AsyncSession) -> str:
+            calls.append("later")
+            await s.step(usage=usage)
+            return "the answer"
+
+        async def writes(s: AsyncSession) -> None:
+            calls.append("writes")
+            await s.write("the answer")
+            await s.step(usage=usage, checkpoint=1)
+
+        for agent, handler in (("at-once", at_once), ("later", later), ("writes", writes)):
+            self.serve(agent, handler)
+            for _ in range(5):  # the order of the stop and the answer of the step is not fixed
+                run = self.mailroom.send("x", agent=agent, budget={"tokens": 10})
+                end = run.wait(until_asked=True, timeout=PATIENCE)
+                self.assertEqual((end.status, end.reply), ("completed", "the answer"), agent)
+        self.assertEqual(sorted(calls), ["at-once"] * 5 + ["later"] * 5 + ["writes"] * 5)
+
+    def test_a_failure_for_good_stays_one_after_the_budget(self) -> None:
+        def handle(s: Session) -> str:
+            s.step(usage={"input_tokens": 5, "output_tokens": 5})
+            raise Failure("permanent", "the model refuses the request")
+        self.serve("refused", handle)
+        run = self.mailroom.send("x", agent="refused", budget={"tokens": 10})
+        self.assertEqual(run.wait(until_asked=True, timeout=PATIENCE).status, "failed")
+
+    def test_a_handler_that_goes_on_after_the_budget_is_stopped(self) -> None:
+        def at_once(s: Session) -> str:
+            s.step(usage={"input_tokens": 5, "output_tokens": 5})
+            s.step("another")
+            return "too much"
+
+        async def later(s: AsyncSession) -> str:
+            await s.step(usage={"input_tokens": 5, "output_tokens": 5})
+            await asyncio.Event().wait()
+            return "too much"
+
+        for agent, handler in (("goes-on", at_once), ("goes-on-later", later)):
+            self.serve(agent, handler)
+            run = self.mailroom.send("x", agent=agent, budget={"tokens": 10})
+            self.assertEqual(run.wait(until_asked=True, timeout=PATIENCE).status, "waiting")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any, Awaitable, Callable, Coroutine, Mapping, TypeVar
 
 from .answers import Approval, Child, Log
-from .attempt import Attempt, beside
+from .attempt import Attempt, beside, kept_stops
 from .blobs import AsyncBlobs, Content
 from .effects import Happened
 from .errors import Parked
@@ -223,7 +223,13 @@ async def _away(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
                            "must give its result to its parent") from None
     context = contextvars.copy_context()
     call = functools.partial(fn, *args, **kwargs)
-    return await loop.run_in_executor(None, lambda: context.run(call))
+    stops: list[Callable[[], None]] = []
+    context.run(kept_stops.set, stops)
+    try:
+        return await loop.run_in_executor(None, lambda: context.run(call))
+    finally:  # a stop that comes after a cancelled call arrives with the next renewal
+        for stop in stops:
+            stop()
 
 
 async def _surely(fn: Callable[..., T], *args: Any) -> T:

@@ -26,6 +26,8 @@ from .transport import FAULTS, Query, Transport
 # Whether this call of an async handler holds Parked back until the calls that run beside it have ended, because they
 # may still ask something.
 beside: contextvars.ContextVar[bool] = contextvars.ContextVar("mailroom calls beside each other", default=False)
+# Set while a call of an async handler is under way: the stops that came with answers, for after the call.
+kept_stops: contextvars.ContextVar[list[Callable[[], None]] | None] = contextvars.ContextVar("kept_stops", default=None)
 
 
 class Attempt:
@@ -188,14 +190,15 @@ class Attempt:
             raise self._park_error()
 
     def finish(self) -> None:
-        """Commits the state that no step has written."""
+        """Commits the state that no step has written, also after a stop: the handler has returned."""
         if self.state:
-            self.commit()
+            self.commit(always=True)
 
-    def write(self, text: str) -> None:
-        """Adds text to the message being written."""
+    def write(self, text: str, *, always: bool = False) -> None:
+        """Adds text to the message being written; `always` also after a stop."""
         with self.turn:
-            self.enter()
+            if not always or self._closed or isinstance(self._why, (LeaseLost, Aborted)):
+                self.enter()
             self.waits_on = ""
             before = self.text.cut
             self.text.add(text)
@@ -308,9 +311,18 @@ class Attempt:
         return self._call("POST", what, body)
 
     def orders(self, answer: Row) -> None:
-        """Takes the order to stop that an answer may have."""
-        if answer.get("stop"):
-            self.end(Stopped(str(answer["stop"])))
+        """Takes the order to stop that an answer may have.
+
+        An async handler gets it after its call has returned. Otherwise a step that spends a budget would cancel a
+        handler that is done, and its answer would be lost.
+        """
+        if not answer.get("stop"):
+            return
+        stop, later = Stopped(str(answer["stop"])), kept_stops.get()
+        if later is None:
+            self.end(stop)
+        else:
+            later.append(lambda: self.end(stop))
 
     def path(self, what: str) -> str:
         """A path under the claim."""

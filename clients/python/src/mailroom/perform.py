@@ -84,7 +84,7 @@ class Performer:
             raise Failure("permanent", f"the handler returned {type(result).__name__}; "
                           "return a str, which is written, or None")
         if result:
-            session.write(result)
+            attempt.write(result, always=True)  # a handler that has returned is done, also if it was asked to stop
         attempt.finish()
 
     def _call(self, attempt: Attempt, session: Session, handler: Callable[..., Any]) -> Any:
@@ -204,6 +204,8 @@ def _outcome(attempt: Attempt, raised: BaseException | None) -> dict[str, Any]:
         return {"outcome": "wait", **attempt.parked}
     if raised is None:
         return {"outcome": "complete"}
+    if isinstance(why, Stopped) and isinstance(raised, Failure) and raised.cls == "permanent":
+        return {"outcome": "fail", "failure": _failure(raised)}  # a raised budget would change nothing
     why = why or raised
     if isinstance(why, Stopped) and not isinstance(why, Overdue):
         return {"outcome": "release", "entered": attempt.entered}
