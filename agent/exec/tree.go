@@ -24,6 +24,9 @@ type Tree struct {
 	// Pushed is the remote that has the branch; "" if none has. Unpushed says why a push failed.
 	Pushed   string `json:"pushed,omitempty"`
 	Unpushed string `json:"unpushed,omitempty"`
+	// PullRequest is the address of the branch's pull request. Unopened says why opening it failed.
+	PullRequest string `json:"pull_request,omitempty"`
+	Unopened    string `json:"unopened,omitempty"`
 }
 
 // Worktrees makes the runs of each thread work in a worktree of their own, of the git repository that Options.Dir is
@@ -33,6 +36,8 @@ type Worktrees struct {
 	Root string
 	Most int
 	Push string
+	// PullRequest opens a pull request after the first push.
+	PullRequest bool
 }
 
 // workplace is where an attempt works.
@@ -115,16 +120,34 @@ func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict er
 	t := Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits, Left: res.Left}
 	if err != nil {
 		t.Left = err.Error()
-	} else if to := w.agent.options.Worktrees.Push; to != "" && t.Commits > 0 {
-		if err := w.tree.Push(ctx, to); err != nil {
-			t.Unpushed = err.Error()
-		} else {
-			t.Pushed = to
-		}
+	} else if t.Commits > 0 {
+		w.publish(ctx, run, &t)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
 	st, err := newStep(KindTree, t, nil)
 	return st.Entries, err
+}
+
+// publish pushes the branch and opens its pull request, as far as the owner of the agent allows it.
+func (w *workplace) publish(ctx context.Context, run mailroom.RunView, t *Tree) {
+	o := w.agent.options.Worktrees
+	if o.Push == "" {
+		return
+	}
+	if err := w.tree.Push(ctx, o.Push); err != nil {
+		t.Unpushed = err.Error()
+		return
+	}
+	t.Pushed = o.Push
+	if !o.PullRequest {
+		return
+	}
+	var err error
+	t.PullRequest, err = w.tree.PullRequest(ctx, o.Push, fmt.Sprintf("Changes of %s in %s", run.Agent, run.Thread),
+		fmt.Sprintf("Made by the agent %s of Mailroom.\n\nThread: %s\nFirst run: %s\n", run.Agent, run.Thread, run.ID))
+	if err != nil {
+		t.Unopened = err.Error()
+	}
 }

@@ -19,6 +19,9 @@ type branchState struct {
 	// Pushed is the remote that has the branch. Unpushed says why a push failed.
 	Pushed   string `json:"pushed,omitempty"`
 	Unpushed string `json:"unpushed,omitempty"`
+	// PullRequest is an address. Unopened says why opening it failed.
+	PullRequest string `json:"pull_request,omitempty"`
+	Unopened    string `json:"unopened,omitempty"`
 }
 
 // branchOf returns the body of an entry, or nil if it cannot be read.
@@ -41,8 +44,14 @@ func (b *branchState) String() string {
 	if b.Pushed != "" {
 		text += ", pushed to " + b.Pushed
 	}
+	if b.PullRequest != "" {
+		text += ", " + b.PullRequest
+	}
 	if b.Unpushed != "" {
 		text += "; not pushed: " + b.Unpushed
+	}
+	if b.Unopened != "" {
+		text += "; no pull request: " + b.Unopened
 	}
 	if b.Left != "" {
 		text += "; changes are left in the worktree: " + b.Left

@@ -141,6 +141,7 @@ type Confinement struct {
 	Workspace    string // one of the values below
 	MaxWorktrees int    // most worktrees of the repository; 0: as many as the disk has room for
 	Push         string // remote to which branches of worktrees are pushed; "": none
+	PullRequest  bool   // a pull request is opened after the first push
 	Isolation    string // one of the values below
 	User         string // system user; "" is the server's own
 	MaxProcesses int    // most processes of that user; 0: as many as the server's
@@ -185,6 +186,9 @@ func (c *Confinement) settings() []setting.Setting {
 			setting.Checked(&c.Push, `the name of a remote, such as "origin"`, func(s string) bool {
 				return s == "" || setting.ValidName(s) && s[0] != '-'
 			})),
+		setting.New("pull_request",
+			"Open a pull request after the first push, with the program gh, or glab for a host that is a GitLab.",
+			setting.Bool(&c.PullRequest)),
 		setting.New("isolation",
 			"Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or "+
 				"namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
@@ -556,6 +560,9 @@ func (c *Config) check() []problem {
 		}
 		if a.Push != "" && a.Workspace != WorkspaceWorktree {
 			found = append(found, problem{key: "agents." + name + ".push", what: `needs workspace = "worktree"`})
+		}
+		if a.PullRequest && a.Push == "" {
+			found = append(found, problem{key: "agents." + name + ".pull_request", what: "needs push, the name of a remote"})
 		}
 		if program.Find(a.Kind) != nil && a.Program == "" {
 			found = append(found, problem{key: "agents." + name + ".program", what: "empty; use a path, or a name in PATH"})

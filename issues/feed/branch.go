@@ -38,8 +38,9 @@ func branchTexts(ctx context.Context, l *channel.Host, runs ...*mailroom.Run) (m
 // branchText returns the comment for an entry, or "" if the entry has no branch.
 func branchText(e mailroom.Entry) string {
 	var b struct {
-		Branch, Head, Left, Pushed, Unpushed string
-		Commits                              int
+		Branch, Head, Left, Pushed, Unpushed, Unopened string
+		PullRequest                                    string `json:"pull_request"`
+		Commits                                        int
 	}
 	if e.Decode(&b) != nil || b.Branch == "" {
 		return "" // written by a worker of another version
@@ -55,8 +56,14 @@ func branchText(e mailroom.Entry) string {
 	if b.Pushed != "" {
 		text += ", pushed to " + b.Pushed
 	}
+	if b.PullRequest != "" {
+		text += ", " + b.PullRequest
+	}
 	if b.Unpushed != "" {
-		text += ". It is not pushed: " + b.Unpushed
+		text += "; not pushed: " + b.Unpushed
+	}
+	if b.Unopened != "" {
+		text += "; no pull request: " + b.Unopened
 	}
 	if b.Left != "" {
 		text += ". Changes are left in the worktree: " + b.Left

@@ -78,7 +78,7 @@ function Page({ logs, run, reload }) {
       </div>
       <div>
         <h2>Details</h2>
-        <${Details} run=${run} children=${log.children} nextChildren=${log.nextChildren} />
+        <${Details} run=${run} made=${log.entries.findLast(({ kind }) => kind === 'x.exec.tree')?.body} children=${log.children} nextChildren=${log.nextChildren} />
       </div>
     </div>
     <${Log} logs=${logs} wanted=${wanted} />
@@ -126,7 +126,19 @@ function Reply({ run }) {
   return html`<article class=${`card reply ${silent ? 'silent' : ''}`}><p class="meta"><strong><${Line} text=${run.agent} /></strong>${silent && html` <span>has nothing to say: no chat gets this reply</span>`}</p><${Markdown} text=${run.reply} /></article>`;
 }
 
-function Details({ run, children, nextChildren }) {
+/** What the branch of the run's worktree has. Agents write the entry, so no field need be there. */
+function branchText({ branch, commits, head, pushed, pull_request: pullRequest, unpushed, unopened, left }) {
+  const parts = [`${branch}, ${commits === 1 ? '1 commit' : `${number(Number(commits) || 0)} commits`}`];
+  if (head) parts.push(`, at ${String(head).slice(0, 12)}`);
+  if (pushed) parts.push(`, pushed to ${pushed}`);
+  if (pullRequest) parts.push(`, ${pullRequest}`);
+  if (unpushed) parts.push(`; not pushed: ${unpushed}`);
+  if (unopened) parts.push(`; no pull request: ${unopened}`);
+  if (left) parts.push(`; changes are left in the worktree: ${left}`);
+  return parts.join('');
+}
+
+function Details({ run, made, children, nextChildren }) {
   const { usage } = run;
   const labels = Object.entries(run.metadata ?? {});
   return html`<dl class="details">
@@ -137,6 +149,7 @@ function Details({ run, children, nextChildren }) {
     ${usage && html`<${Detail} name="Tokens">${tokens(usage)}<//>`}
     ${usage?.model && html`<${Detail} name="Model"><${Line} text=${usage.model} /><//>`}
     ${usage?.cost_usd > 0 && html`<${Detail} name="Cost">${cost(usage)}<//>`}
+    ${made?.branch && html`<${Detail} name="Branch"><${Line} text=${branchText(made)} /><//>`}
     ${run.parent && html`<${Detail} name="Parent"><${RunLink} id=${run.parent} /><//>`}
     ${children.length > 0 && html`<${Detail} name="Children">${children.slice(0, CHILDREN).map((child) => html`<span class="child" key=${child.id}><${Status} of=${child.status} /> <${RunLink} id=${child.id} /></span>`)}${(children.length > CHILDREN || nextChildren) && html`<a href=${link('runs', '', { q: term('parent', run.id) })}>all of them</a>`}<//>`}
     ${labels.map(([name, value]) => html`<${Detail} key=${name} name=${displayLine(name)}><${Line} text=${value} /><//>`)}

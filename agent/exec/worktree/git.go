@@ -102,36 +102,46 @@ func (r *Repository) run(ctx context.Context, c command) (string, error) {
 	if c.max == 0 {
 		c.max = maxOutput
 	}
-	child, err := proc.Start(proc.Spec{
-		Command: slices.Concat([]string{program}, settings(), c.args), Dir: c.dir, Env: r.environment(c),
-		Isolation: r.isolation(),
-		Limits: proc.Limits{Total: c.total, Output: c.max, Stderr: maxStderr, Interrupt: time.Second,
-			Terminate: time.Second},
-	})
+	out, exit, err := r.start(ctx, proc.Spec{Command: slices.Concat([]string{program}, settings(), c.args), Dir: c.dir,
+		Env: r.environment(c), Limits: proc.Limits{Total: c.total, Output: c.max}})
+	switch {
+	case errors.Is(err, errNotInstalled):
+		return "", permanent("git is not installed; install git 2.36 or later")
+	case errors.Is(err, proc.ErrTotal):
+		return "", temporary("git %s did not end within %v", verb(c.args), c.total)
+	case errors.Is(err, proc.ErrOutput):
+		return "", permanent("git %s printed more than %d MiB: the repository is too large", verb(c.args), c.max>>20)
+	case err != nil:
+		return "", err
+	case !exit.Success():
+		return out, explain(&exitError{exit: exit, what: verb(c.args), stderr: lastLine(string(exit.Stderr), exit)})
+	}
+	return out, nil
+}
+
+var errNotInstalled = errors.New("the program is not installed")
+
+// start runs a program with the rights of the agent and returns its output. The error is errNotInstalled, a [*Problem],
+// the cause of ctx, or why the program was stopped.
+func (r *Repository) start(ctx context.Context, spec proc.Spec) (string, proc.Exit, error) {
+	spec.Isolation, spec.Limits.Stderr = r.isolation(), maxStderr
+	spec.Limits.Interrupt, spec.Limits.Terminate = time.Second, time.Second
+	child, err := proc.Start(spec)
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", proc.Exit{}, errNotInstalled
+	}
 	if err != nil {
-		if errors.Is(err, exec.ErrNotFound) {
-			return "", permanent("git is not installed; install git 2.36 or later")
-		}
-		return "", diskProblem(err)
+		return "", proc.Exit{}, diskProblem(err)
 	}
 	var out strings.Builder
 	exit, why := child.Run(ctx, "", func(_ context.Context, piece []byte) error {
 		out.Write(piece)
 		return nil
 	})
-	switch {
-	case why != nil && ctx.Err() != nil:
-		return "", context.Cause(ctx)
-	case errors.Is(why, proc.ErrTotal):
-		return "", temporary("git %s did not end within %v", verb(c.args), c.total)
-	case errors.Is(why, proc.ErrOutput):
-		return "", permanent("git %s printed more than %d MiB: the repository is too large", verb(c.args), c.max>>20)
-	case why != nil:
-		return "", why
-	case !exit.Success():
-		return out.String(), explain(&exitError{exit: exit, what: verb(c.args), stderr: lastLine(string(exit.Stderr), exit)})
+	if why != nil && ctx.Err() != nil {
+		why = context.Cause(ctx)
 	}
-	return out.String(), nil
+	return out.String(), exit, why
 }
 
 // verb returns the name of git's command in its arguments.

@@ -25,6 +25,8 @@ type record struct {
 	Complete bool `json:"complete,omitempty"`
 	// Pushed is the last commit that was pushed; "" before the first push.
 	Pushed string `json:"pushed,omitempty"`
+	// PullRequest is the address of the branch's pull request, "" if none is known.
+	PullRequest string `json:"pull_request,omitempty"`
 	// Keep is set by a person who wants the tree to stay.
 	Keep bool `json:"keep,omitempty"`
 	// Removing is the commit of a tree that is being removed: nothing in it can be lost.
