@@ -276,8 +276,8 @@ func (d *acpDialogue) setModel() {
 // sendPrompt sends the prompt. After an attempt whose end is unknown, the replay of the session decides its text.
 //
 // A message after the prompt before is not taken as the answer, because nothing in a replay says that a turn has ended:
-// claude-agent-acp replays the beginning of a message that was cut off, and a message before a tool call whose input
-// was still being written.
+// claude-agent-acp replays the beginning of a message that was cut off, and codex-acp a message before a tool call
+// without the call.
 func (d *acpDialogue) sendPrompt() {
 	text := d.prompt.Text
 	if again := d.prompt.Again; again != nil {
