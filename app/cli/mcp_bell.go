@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"mailroom/app/command"
@@ -88,29 +90,20 @@ func (r *sessionRinger) run(ctx context.Context) {
 }
 
 // claim returns the session of this process with its entry among the listeners. It returns false if the session is not
-// known yet, or if another process rings it. Of several threads in one process of codex, it is the one that no
-// process rings yet.
+// known yet, or if another process rings it. Of several threads in one process of codex, it is the newest that no
+// process rings: a thread whose MCP server was killed stays open there.
 func (r *sessionRinger) claim(caller string) (s session, entry *bell.Listening, ok bool, err error) {
-	free := 0
-	for _, candidate := range sessions(r.con, caller) {
-		added, err := r.dir.Add(bell.Listener{Inbox: r.thread, Server: r.server.address(), Harness: candidate.harness,
-			Session: candidate.id, Process: candidate.process, PID: os.Getpid(), Since: time.Now()})
-		switch {
-		case errors.Is(err, bell.ErrListening):
+	all := sessions(r.con, caller)
+	slices.SortFunc(all, func(a, b session) int { return cmp.Compare(b.id, a.id) }) // ids of threads begin with their time
+	for _, s := range all {
+		entry, err := r.dir.Add(bell.Listener{Inbox: r.thread, Server: r.server.address(), Harness: s.harness,
+			Session: s.id, Process: s.process, PID: os.Getpid(), Since: time.Now()})
+		if errors.Is(err, bell.ErrListening) {
 			continue
-		case err != nil:
-			return s, nil, false, err
 		}
-		if free++; free == 1 {
-			s, entry = candidate, added
-		} else if err := added.Close(); err != nil {
-			return s, nil, false, err
-		}
+		return s, entry, err == nil, err
 	}
-	if free > 1 {
-		return s, nil, false, entry.Close()
-	}
-	return s, entry, free == 1, nil
+	return s, nil, false, nil
 }
 
 // try rings the session of this process, if it can be claimed. It returns true when nothing is left to do.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -295,6 +296,42 @@ func (s *realSession) wantRead(n int) time.Duration {
 	}
 }
 
+// killServer ends the MCP server of the session with SIGKILL.
+func (s *realSession) killServer() {
+	s.h.t.Helper()
+	var out bytes.Buffer
+	s.h.runAtHome(&out, "inbox", "list", "-o", "json")
+	var page struct {
+		Items []struct {
+			Listeners []struct {
+				PID   int
+				Ended bool
+			}
+		}
+	}
+	s.h.must(json.Unmarshal(out.Bytes(), &page))
+	for _, l := range slices.Backward(page.Items[0].Listeners) { // the daemon of codex keeps older ones
+		if !l.Ended {
+			s.h.must(syscall.Kill(l.PID, syscall.SIGKILL))
+			return
+		}
+	}
+	s.h.t.Fatalf("nothing listens: %s", out.String())
+}
+
+// readWithin reports whether n messages are read within a time.
+func (s *realSession) readWithin(n int, most time.Duration) bool {
+	for end := time.Now().Add(most); time.Now().Before(end); <-time.After(100 * time.Millisecond) {
+		s.model.mu.Lock()
+		got := len(s.model.read)
+		s.model.mu.Unlock()
+		if got >= n {
+			return true
+		}
+	}
+	return false
+}
+
 // TestRealSessionsReadMailWhenTheyAreRung lets real sessions read while they are idle and busy, and over kills of the
 // server, of the session and of its MCP server.
 func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
@@ -342,6 +379,13 @@ func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 			s.shown.kill()
 			s.open()
 			read("the session was killed after the message")
+
+			s.killServer()
+			send("after a kill of the MCP server")
+			t.Logf("the MCP server was killed: read without a new session: %v", s.readWithin(n, 20*time.Second))
+			s.shown.kill()
+			s.open()
+			read("the MCP server was killed, and the session opened again")
 
 			s.disconnect()
 			for text, count := range countTexts(s.model.read) {
