@@ -73,7 +73,7 @@ func (r *Repository) plan(ctx context.Context, task, base string) (*record, erro
 	}
 	key := Key(task)
 	rec := &record{
-		Key: key, Task: task, Repository: r.common, Path: filepath.Join(r.trees, key), Branch: branchName(key, 1),
+		Key: key, Task: task, Repository: r.common, Top: r.top, Path: filepath.Join(r.trees, key), Branch: branchName(key, 1),
 		Base: strings.TrimSpace(commit), Nonce: rand.Text(), Created: time.Now().UTC().Truncate(time.Second),
 	}
 	return rec, r.write(rec)
@@ -98,6 +98,9 @@ func (t *Tree) build(ctx context.Context) error {
 		return err
 	}
 	if err := t.fill(ctx); err != nil {
+		return err
+	}
+	if err := t.include(ctx); err != nil {
 		return err
 	}
 	t.record.Complete = true

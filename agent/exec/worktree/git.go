@@ -20,6 +20,7 @@ type command struct {
 	tree  string   // path of the tree that the process belongs to, for the mark; "" is the repository
 	args  []string // without the settings that all calls have
 	env   []string
+	input string
 	total time.Duration // 0: quickTimeout
 	max   int64         // bytes of output; 0: maxOutput
 }
@@ -103,7 +104,7 @@ func (r *Repository) run(ctx context.Context, c command) (string, error) {
 		c.max = maxOutput
 	}
 	out, exit, err := r.start(ctx, proc.Spec{Command: slices.Concat([]string{program}, settings(), c.args), Dir: c.dir,
-		Env: r.environment(c), Limits: proc.Limits{Total: c.total, Output: c.max}})
+		Env: r.environment(c), Limits: proc.Limits{Total: c.total, Output: c.max}}, c.input)
 	switch {
 	case errors.Is(err, errNotInstalled):
 		return "", permanent("git is not installed; install git 2.36 or later")
@@ -123,7 +124,7 @@ var errNotInstalled = errors.New("the program is not installed")
 
 // start runs a program with the rights of the agent and returns its output. The error is errNotInstalled, a [*Problem],
 // the cause of ctx, or why the program was stopped.
-func (r *Repository) start(ctx context.Context, spec proc.Spec) (string, proc.Exit, error) {
+func (r *Repository) start(ctx context.Context, spec proc.Spec, input string) (string, proc.Exit, error) {
 	spec.Isolation, spec.Limits.Stderr = r.isolation(), maxStderr
 	spec.Limits.Interrupt, spec.Limits.Terminate = time.Second, time.Second
 	child, err := proc.Start(spec)
@@ -134,7 +135,7 @@ func (r *Repository) start(ctx context.Context, spec proc.Spec) (string, proc.Ex
 		return "", proc.Exit{}, diskProblem(err)
 	}
 	var out strings.Builder
-	exit, why := child.Run(ctx, "", func(_ context.Context, piece []byte) error {
+	exit, why := child.Run(ctx, input, func(_ context.Context, piece []byte) error {
 		out.Write(piece)
 		return nil
 	})

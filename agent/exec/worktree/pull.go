@@ -93,7 +93,7 @@ func (t *Tree) call(ctx context.Context, name string, args ...string) (string, e
 	env := append(t.repository.environment(command{tree: t.record.Path}), "GH_PROMPT_DISABLED=1",
 		"GH_NO_UPDATE_NOTIFIER=1", "NO_PROMPT=1", "NO_COLOR=1")
 	out, exit, err := t.repository.start(ctx, proc.Spec{Command: append([]string{name}, args...), Dir: t.record.Path,
-		Env: env, Limits: proc.Limits{Total: pushTimeout, Output: 1 << 20}})
+		Env: env, Limits: proc.Limits{Total: pushTimeout, Output: 1 << 20}}, "")
 	switch {
 	case errors.Is(err, errNotInstalled):
 		return "", permanent("%s is not installed, which opens the pull requests of this remote", name)

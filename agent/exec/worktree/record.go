@@ -15,6 +15,7 @@ type record struct {
 	Key        string `json:"key"`
 	Task       string `json:"task"` // such as the id of a thread
 	Repository string `json:"repository"`
+	Top        string `json:"top,omitempty"` // working tree of the person, "" if the repository is bare
 	Path       string `json:"path"`
 	Branch     string `json:"branch"`
 	Base       string `json:"base"`

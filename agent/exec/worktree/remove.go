@@ -131,6 +131,9 @@ func (t *Tree) losesNothing(ctx context.Context, again bool) error {
 		case "??":
 			return keep("%q is not in git", f[3:])
 		case "!!":
+			if t.isCopy(f[3:]) {
+				continue
+			}
 			return keep("git ignores %q, so it is only there", f[3:])
 		}
 		return keep("%q has changes that are in no commit", f[3:])
