@@ -97,7 +97,7 @@ ADAPTERS = agent/exec/testdata/acp
 
 # One package after the other: of two at once, go test would print nothing until one has ended.
 test-real-agents: compiler $(PROGRAMS)/node_modules/.ready $(ADAPTERS)/node_modules/.ready ## the real codex, claude, opencode and the adapters of ACP, from npm (1.3 GB), against a fake model on loopback; RUN=name for some
-	CGO_ENABLED=1 $(GO) test $(RACE) -tags realagents -count 1 -timeout 10m -v -p 1 -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
+	CGO_ENABLED=1 $(GO) test $(RACE) -tags realagents -count 1 -timeout 20m -v -p 1 -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
 
 # Install scripts of packages do not run, except the one that installs claude's binary.
 $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
