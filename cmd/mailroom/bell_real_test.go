@@ -30,6 +30,7 @@ type reader struct {
 	seen    map[string]string // owned by mu; texts by activity
 	hold    chan struct{}     // owned by mu; if not nil, a turn of the user waits for its end
 	turns   int               // owned by mu; turns that a bell began
+	began   time.Time         // owned by mu; when a bell last began a turn
 	rests   bool              // owned by mu; the last answer was that nothing more waits
 	last    string            // owned by mu; activity that is being removed
 	changed chan struct{}     // gets a value after each read
@@ -86,6 +87,7 @@ func (m *reader) begin(r fakemodel.Request) fakemodel.Answer {
 		return fakemodel.Answer{Text: []string{"I work."}, Hold: m.hold}
 	}
 	m.turns++
+	m.began = time.Now()
 	if m.claude {
 		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "ToolSearch",
 			Input: map[string]any{"query": "select:mcp__mailroom__inbox_peek,mcp__mailroom__inbox_pop"}}}}
@@ -339,14 +341,26 @@ func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newRealSession(t, name, (*realSession).connect)
 			n := 0
+			var sent time.Time
 			send := func(what string) {
 				n++
+				sent = time.Now()
 				s.h.sendTo("mine", fmt.Sprintf("%d: %s", n, what))
 			}
 			read := func(what string) { t.Logf("%-40s read after %s", what, s.wantRead(n).Round(time.Millisecond)) }
 
-			send("to an idle session")
-			read("an idle session")
+			var waits []time.Duration
+			for range 10 {
+				send("to an idle session")
+				read("an idle session")
+				s.model.mu.Lock()
+				waits = append(waits, s.model.began.Sub(sent))
+				s.model.mu.Unlock()
+				<-time.After(time.Second) // until the program shows that it is idle
+			}
+			slices.Sort(waits)
+			t.Logf("from the submit to the turn of an idle session: half up to %s, the longest %s",
+				waits[len(waits)/2].Round(time.Millisecond), waits[len(waits)-1].Round(time.Millisecond))
 
 			hold := make(chan struct{})
 			s.model.mu.Lock()

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -155,10 +156,39 @@ func TestABellRingsOverKills(t *testing.T) {
 }
 
 // sendTo sends a message without waiting for its answer.
-func (h *fixture) sendTo(thread, text string) {
+func (h *fixture) sendTo(thread, text string, more ...string) {
 	h.t.Helper()
-	if code, stderr := h.run(h.t.Context(), io.Discard, "send", "--thread", thread, "--detach", text); code != exitDone {
+	args := append([]string{"send", "--thread", thread, "--detach", text}, more...)
+	if code, stderr := h.run(h.t.Context(), io.Discard, args...); code != exitDone {
 		h.t.Fatalf("send: exit code %d: %s", code, stderr)
+	}
+}
+
+func TestASocketThatOthersCouldReplaceIsShownAndNotRung(t *testing.T) {
+	socket := newClaudeSocket(t)
+	h := newFixture(t, "")
+	h.serve()
+	h.must(os.Chmod(filepath.Dir(os.Getenv("CLAUDE_CODE_MESSAGING_SOCKET")), 0o777))
+	h.startMailbox("mine")
+	h.sendTo("mine", "one", "--agent", "inbox")
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var out bytes.Buffer
+		h.runWithListeners(&out, "inbox", "list")
+		if strings.Contains(out.String(), "other users can change the folder of its socket") {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the list does not show it:\n%s", out.String())
+		}
+	}
+	if len(socket.notices) > 0 {
+		t.Errorf("the socket got %q", <-socket.notices)
 	}
 }
 
