@@ -18,7 +18,7 @@ func acpMutants() []mutant {
 		{"the replay of a session is not read", "agent/exec/program/acp_dialogue.go", "		if d.agent.AgentCapabilities.LoadSession {", "		if false {", "agent/exec", killed},
 		{"a message of a replay is no answer", "agent/exec/program/acp_calls.go", "		r.answer = r.answer || u.MessageID != \"\"\n", "", "agent/exec", killed},
 		{"a warning of a replay is an answer", "agent/exec/program/acp_calls.go", "		r.answer = r.answer || u.MessageID != \"\"\n", "		r.answer = true\n", "agent/exec/program", "^TestAReplayOfACPIsJudged$"},
-		{"a prompt that died with its agent was refused", "agent/exec/program.go", "l.ending.why == nil && refused", "l.ending.why == nil", "agent/exec", killed},
+		{"a prompt that died with its agent was refused", "agent/exec/program.go", "	refused := l.end != nil ||", "	refused := true ||", "agent/exec", killed},
 		{"a line of any length is kept", "agent/exec/turn.go", "	if l.lines.Skipped > 0 && l.dialogue.MaxLine > 0 {", "	if false {", "agent/exec", ends},
 		{"an agent is stopped by signals at once", "internal/proc/stop.go", "	if c.spec.Farewell != nil && c.spec.Farewell() {", "	if false {", "agent/exec", "^TestCancelEndsTheTurnOfAnACPAgent$"},
 		{"a message can be a command of the agent", "agent/exec/program/acp_dialogue.go", "Text: acpMark(d.prompt.Mark) + \"]\\n\\n\" + text", "Text: text", "agent/exec", "^TestAThreadIsOneSessionOfAnACPAgent$"},

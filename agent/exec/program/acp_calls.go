@@ -7,7 +7,8 @@ import (
 )
 
 // acpCalls are the tool calls of a turn that have not ended, in the order in which they began. Agents announce a call
-// before they know its input, so a call is reported once its input is known, or once something else happens.
+// before they know all of its input, so a call is reported with the first update that has input, or once something else
+// happens.
 type acpCalls []*acpCall
 
 type acpCall struct {
@@ -57,9 +58,10 @@ func (c *acpCalls) update(u acpToolCall, content json.RawMessage) (events []Even
 	if u.CallID == "" {
 		return nil
 	}
+	first := c.find(u.CallID) == nil
 	call := c.merge(u, content)
 	ended := call.Status == "completed" || call.Status == "failed"
-	if !call.announced && (call.hasInput() || call.Status == "in_progress" || ended) {
+	if !call.announced && (call.hasInput() && !first || call.Status == "in_progress" || ended) {
 		events = c.announce(u.CallID)
 	}
 	if ended {

@@ -95,3 +95,31 @@ func FuzzACP(f *testing.F) {
 		}
 	})
 }
+
+// FuzzLines cuts output at any place: the lines are the same, and none is longer than the limit.
+func FuzzLines(f *testing.F) {
+	f.Add("a\n\nbc", 1, 4)
+	f.Add("a long line\nb\n", 3, 2)
+	f.Fuzz(func(t *testing.T, text string, cut, most int) {
+		if cut < 0 || cut > len(text) || most < 1 || most > 1<<10 {
+			return
+		}
+		all := func(pieces ...string) (lines []string, skipped int) {
+			l := Lines{Max: most}
+			for _, p := range pieces {
+				for _, line := range l.Add([]byte(p)) {
+					if len(line) > most {
+						t.Errorf("a line has %d bytes, the limit is %d", len(line), most)
+					}
+					lines = append(lines, string(line))
+				}
+			}
+			return append(lines, string(l.Rest())), l.Skipped
+		}
+		whole, skipped := all(text)
+		parts, skippedInParts := all(text[:cut], text[cut:])
+		if strings.Join(whole, "\n") != strings.Join(parts, "\n") || skipped != skippedInParts {
+			t.Errorf("lines %q and %d skipped, cut at %d %q and %d", whole, skipped, cut, parts, skippedInParts)
+		}
+	})
+}

@@ -139,6 +139,72 @@ func TestWhatACPAgentsAreSentFollowsTheSchema(t *testing.T) {
 	}
 }
 
+// Real agents send what the schema says, and are understood: each asks once, by the same digest in each process.
+func TestRecordedACPAgentsAreUnderstood(t *testing.T) {
+	s := readACPSchema(t)
+	const command = "touch made && echo so be it"
+	for agent, tool := range map[string]string{"codex-acp": "execute", "claude-agent-acp": "Bash", "opencode": "execute"} {
+		raw, err := os.ReadFile("testdata/acp/" + agent + ".jsonl")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &acpDialogue{open: acpPrompt, session: "s", working: true, turn: Turn{Mode: ModeAsk},
+			asked: map[string]acpAsked{}}
+		var reply, answer string
+		var started, finished int
+		for line := range strings.Lines(string(raw)) {
+			var m acpMessage
+			if err := json.Unmarshal([]byte(line), &m); err != nil {
+				t.Fatal(err)
+			}
+			switch m.Method {
+			case "":
+				d.id = 4
+				m.ID = json.RawMessage("4")
+				line = acpLine(m)
+				err = s.check("PromptResponse", m.Result)
+			case acpUpdate:
+				err = s.check("SessionNotification", m.Params)
+			case acpPermission:
+				err = s.check("RequestPermissionRequest", m.Params)
+			}
+			if err != nil {
+				t.Errorf("%s: %s: %v", agent, line, err)
+			}
+			events, err := d.decode([]byte(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				switch e := e.(type) {
+				case Question:
+					var input struct{ Command string }
+					if json.Unmarshal(e.Arguments, &input) != nil || input.Command != command || e.Tool != tool {
+						t.Errorf("%s asks %+v, want %s for the command", agent, e, tool)
+					}
+					answer += d.allow(e)
+				case Text:
+					reply += e.Text
+				case ToolStarted:
+					started++
+					if !strings.Contains(string(e.Arguments), command) {
+						t.Errorf("%s: the call is reported with the input %s", agent, e.Arguments)
+					}
+				case ToolFinished:
+					finished++
+				}
+			}
+		}
+		if !strings.Contains(reply, "It says: ") || started != 1 || finished != 1 || d.open != "" {
+			t.Errorf("%s: reply %q, %d calls began and %d ended", agent, reply, started, finished)
+		}
+		if !strings.Contains(answer, `"optionId":"allow_once"`) && !strings.Contains(answer, `"optionId":"allow-once"`) &&
+			!strings.Contains(answer, `"optionId":"once"`) {
+			t.Errorf("%s is allowed by %s, want its option for one call", agent, answer)
+		}
+	}
+}
+
 // The schema judges, so it must be able to refuse.
 func TestTheSchemaOfACPRefuses(t *testing.T) {
 	s := readACPSchema(t)
