@@ -113,6 +113,13 @@ func TestAWorktreeThatCannotBeMadeFailsTheRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			trees, wrong := filepath.Glob(filepath.Join(root, "roof-*", "one"))
+			if wrong != nil || len(trees) != 1 {
+				t.Fatalf("worktrees %q, %v", trees, wrong)
+			}
+			if err := os.WriteFile(filepath.Join(trees[0], "draft"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			err = a.Run(t.Context(), inThread("two", "r2", 1))
 		}
 		f := mailroom.AsFailure(err)

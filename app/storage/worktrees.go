@@ -22,6 +22,7 @@ func worktreesCommand(con *command.Console) *cobra.Command {
   in use      a run works in it
   work        it has something that is nowhere else, which DETAIL names
   idle        its removal loses nothing: its branch has all of it
+  parked      it made room for others; the next run of its thread makes it again, on its branch
   kept        you keep it
   unfinished  its making or its removal was interrupted; the next run of its thread goes on
   missing     its folder is not there; perhaps its disk is not mounted

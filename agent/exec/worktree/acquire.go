@@ -35,9 +35,25 @@ func (r *Repository) Acquire(ctx context.Context, task, base string) (t *Tree, e
 	if err != nil {
 		return nil, err
 	}
+	now := time.Now()
+	if err := os.Chtimes(r.lockPath(key), now, now); err != nil {
+		return nil, err
+	}
+	_, gone := os.Lstat(filepath.Join(r.trees, key))
+	if rec != nil && rec.Removing != "" && errors.Is(gone, fs.ErrNotExist) { // the removal was not finished
+		rec.Complete, rec.Removing = false, ""
+		if err := r.write(rec); err != nil {
+			return nil, err
+		}
+	}
 	if rec != nil && rec.Complete {
 		t.record = *rec
 		return t, t.reopen(ctx)
+	}
+	if errors.Is(gone, fs.ErrNotExist) {
+		if err := r.checkRoom(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if rec == nil {
 		if rec, err = r.plan(ctx, task, base); err != nil {
@@ -50,14 +66,6 @@ func (r *Repository) Acquire(ctx context.Context, task, base string) (t *Tree, e
 
 // plan stores the record of a new tree, before anything of the tree exists.
 func (r *Repository) plan(ctx context.Context, task, base string) (*record, error) {
-	keys, err := r.keys()
-	if err != nil {
-		return nil, err
-	}
-	if r.options.Most > 0 && len(keys) >= r.options.Most {
-		return nil, temporary(
-			"the repository has %d worktrees, as many as max_worktrees allows; remove some: mailroom worktrees", len(keys))
-	}
 	if base == "" {
 		base = "HEAD"
 	}

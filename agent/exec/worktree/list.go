@@ -17,6 +17,7 @@ const (
 	stateInUse      = "in use"     // a run works in it
 	StateUnfinished = "unfinished" // its making or its removal was interrupted; the next run of the task goes on
 	StateMissing    = "missing"    // its folder is not there; perhaps its disk is not mounted
+	stateParked     = "parked"     // it has no folder now; the next run of the task makes it again, on its branch
 	stateKept       = "kept"       // a person keeps it
 	stateWork       = "work"       // it has something that is nowhere else
 	StateIdle       = "idle"       // its removal loses nothing
@@ -128,6 +129,8 @@ func (r *Repository) describe(ctx context.Context, key string) (info Info, err e
 	}
 	_, gone := os.Lstat(rec.Path)
 	switch {
+	case !rec.Complete && gone != nil:
+		info.State = stateParked
 	case !rec.Complete || rec.Removing != "":
 		info.State = StateUnfinished
 	case gone != nil || t.admin == "":

@@ -24,7 +24,8 @@ func (h *fixture) list() map[string]string {
 		if want := filepath.Base(h.trees()) + "/" + filepath.Base(w.Path); w.Name != want || w.Repository != h.folder {
 			h.t.Errorf("%s has the name %q and the repository %q", w.Path, w.Name, w.Repository)
 		}
-		if w.State != worktree.StateMissing && w.State != worktree.StateUnfinished && w.Size < 100_000 {
+		whole := w.State != "parked" && w.State != worktree.StateMissing && w.State != worktree.StateUnfinished
+		if whole && w.Size < 100_000 {
 			h.t.Errorf("%s has %d bytes", w.Path, w.Size)
 		}
 	}
@@ -99,4 +100,18 @@ func TestATreeWithoutARecordIsKeptUntilItIsAdopted(t *testing.T) {
 	}
 	h.release(again)
 	h.wantUntouched()
+}
+
+func TestAKeptTreeMakesNoRoom(t *testing.T) {
+	h := newFixture(t)
+	r := h.open(func(o *worktree.Options) { o.Most = 1 })
+	h.release(h.acquire(r, "one"))
+	if err := r.Keep(t.Context(), "one", true); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Acquire(t.Context(), "two", "")
+	wantProblem(t, err, "as many as max_worktrees allows")
+	if got := h.list(); got["one"] != "kept" || len(got) != 1 {
+		t.Errorf("states %v, want the kept tree alone", got)
+	}
 }

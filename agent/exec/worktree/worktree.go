@@ -232,8 +232,11 @@ func (r *Repository) lockRepository(ctx context.Context) (*flock.Flock, error) {
 }
 
 func (r *Repository) lockTree(ctx context.Context, key string, wait time.Duration) (*flock.Flock, error) {
-	return lockFile(ctx, filepath.Join(r.records, key+".lock"), wait, "the worktree "+key)
+	return lockFile(ctx, r.lockPath(key), wait, "the worktree "+key)
 }
+
+// lockPath returns the lock file of a tree. Its time says when the tree was used last.
+func (r *Repository) lockPath(key string) string { return filepath.Join(r.records, key+".lock") }
 
 // keys returns the keys of all trees that have a record, sorted.
 func (r *Repository) keys() (keys []string, err error) {

@@ -184,11 +184,56 @@ func TestUnusualRepositoriesHaveTrees(t *testing.T) {
 
 func TestTheNumberOfTreesIsBounded(t *testing.T) {
 	h := newFixture(t)
-	r := h.open(func(o *worktree.Options) { o.Most = 1 })
-	h.release(h.acquire(r, "one"))
-	_, err := r.Acquire(t.Context(), "two", "")
+	r := h.open(func(o *worktree.Options) { o.Most = 2 })
+	one := h.acquire(r, "one")
+	writeFile(t, filepath.Join(one.Path(), "draft"), "only here\n")
+	two := h.acquire(r, "two")
+	_, err := r.Acquire(t.Context(), "three", "")
 	wantProblem(t, err, "as many as max_worktrees allows")
+	writeFile(t, filepath.Join(two.Path(), "new"), "new\n")
+	res := h.commit(two)
+	h.release(two)
+	h.release(one)
+
+	// The idle tree gives way to the next one, and comes back on its branch.
+	h.release(h.acquire(r, "three"))
+	if got := h.list(); got["two"] != "parked" || got["three"] != "idle" || !strings.HasPrefix(got["one"], "work ") {
+		t.Errorf("states %v, want the idle tree parked", got)
+	}
+	h.wantNoRests("one", "three")
+	two = h.acquire(r, "two")
+	if again := h.commit(two); again != res || h.list()["three"] != "parked" {
+		t.Errorf("the tree came back with %+v, want %+v; states %v", again, res, h.list())
+	}
+	if _, err := os.Stat(filepath.Join(two.Path(), "new")); err != nil {
+		t.Error(err)
+	}
+	h.release(two)
 	h.release(h.acquire(r, "one"))
+	h.wantUntouched()
+}
+
+// TestARemovalThatWasKilledAtItsEndIsNoMissingTree has the record of a tree whose files are removed already.
+func TestARemovalThatWasKilledAtItsEndIsNoMissingTree(t *testing.T) {
+	h := newFixture(t)
+	r := h.open()
+	tree := h.acquire(r, "one")
+	writeFile(t, filepath.Join(tree.Path(), "new"), "new\n")
+	res := h.commit(tree)
+	h.release(tree)
+	path := filepath.Join(h.root, ".records", filepath.Base(h.trees()), "one.json")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, strings.Replace(string(raw), `"complete": true`, `"complete": true, "removing": "`+res.Head+`"`, 1))
+	h.git("worktree", "remove", "--force", "--force", tree.Path())
+	tree = h.acquire(r, "one")
+	if again := h.commit(tree); again != res {
+		t.Errorf("the tree has %+v, want %+v", again, res)
+	}
+	h.release(tree)
+	h.wantNoRests("one")
 }
 
 func TestNothingOfTheRepositoryRuns(t *testing.T) {
