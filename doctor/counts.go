@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"mailroom"
 	"mailroom/store"
@@ -87,7 +88,7 @@ func compareTallies(a, b tally) int {
 	return slices.Compare([]string{a.owner, a.agent, string(a.status)}, []string{b.owner, b.agent, string(b.status)})
 }
 
-// countThreads counts threads by owner, and returns the earliest due time.
+// countThreads counts threads by owner, and returns the earliest due time of those that are not at a gate.
 func countThreads(r store.Reader) (threads map[string]int, due mailroom.Due, err error) {
 	threads = map[string]int{}
 	for _, deleted := range []bool{false, true} {
@@ -103,7 +104,8 @@ func countThreads(r store.Reader) (threads map[string]int, due mailroom.Due, err
 			for _, t := range rows {
 				q.From = t.Key
 				threads[t.Owner]++
-				if t.Due.Agent != "" && (due.At.IsZero() || t.Due.At.Before(due.At)) {
+				atGate := strings.HasPrefix(t.Due.Agent, store.GatePrefix) // nothing starts there
+				if t.Due.Agent != "" && !atGate && (due.At.IsZero() || t.Due.At.Before(due.At)) {
 					due = t.Due
 				}
 			}

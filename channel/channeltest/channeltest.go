@@ -216,10 +216,10 @@ func loginRefusedLong(s *Server) {
 	s.startAnswered()
 	if s.p.Credentials.Reject != nil {
 		s.p.Credentials.Reject()
-		s.awaitCondition(channel.ConditionFailed)
-		if s.State().NextTry.IsZero() {
-			s.t.Fatal("nothing probes the channel")
-		}
+		s.Await("a failed channel that is probed", func() bool { // in one state: during a probe it has no next try
+			now := s.State()
+			return now.Condition == channel.ConditionFailed && !now.NextTry.IsZero()
+		})
 		s.p.restore(s.t)
 		s.awaitCondition(channel.ConditionConnected)
 	}

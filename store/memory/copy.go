@@ -53,6 +53,10 @@ func copyThread(t *mailroom.Thread) *mailroom.Thread {
 	for i := range c.Uploads {
 		cut(&c.Uploads[i].WrittenAt)
 	}
+	c.Budgets = slices.Clone(t.Budgets)
+	for i := range c.Budgets {
+		cut(&c.Budgets[i].Begin, &c.Budgets[i].End, &c.Budgets[i].Limit.Until)
+	}
 	for agent, state := range c.State {
 		c.State[agent] = bytes.Clone(state)
 	}

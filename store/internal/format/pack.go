@@ -112,8 +112,11 @@ func (p *packer) thread(t *mailroom.Thread) {
 func (p *packer) threadBudgets(t *mailroom.Thread) {
 	var body []byte
 	if !p.reading && len(t.Budgets) > 0 {
-		var err error
-		if body, err = json.Marshal(t.Budgets); err != nil {
+		all, err := slices.Clone(t.Budgets), error(nil)
+		for i, b := range all { // in UTC and whole microseconds, as the other times of a row
+			all[i].Begin, all[i].End = b.Begin.UTC().Truncate(time.Microsecond), b.End.UTC().Truncate(time.Microsecond)
+		}
+		if body, err = json.Marshal(all); err != nil {
 			panic(err) // numbers, checked times and names of periods
 		}
 	}
