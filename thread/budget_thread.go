@@ -20,7 +20,7 @@ import (
 //
 // A thread whose budget is spent sleeps: it is due when the next period begins, or never. So no claim looks at it, and
 // claims cost the same however many threads sleep. What raises or removes a budget makes the thread due in the same
-// transaction, and the transition that puts a run to sleep asks people, in its Outbox, once for each limit.
+// transaction. The step that spends a budget asks people, in its Outbox, once for each limit, also if no run waits yet.
 //
 // When a thread wakes follows from the row alone, not from the present time. So doctor can check it, and a thread of
 // which an older server has lost the sleep goes to sleep again with the next claim.
@@ -94,8 +94,8 @@ func asleep(t *State, due mailroom.Due) mailroom.Due {
 	return due
 }
 
-// spendThread counts the usage of a step for the budgets of the thread, says when one is low, and asks the attempt to
-// stop when one is spent.
+// spendThread counts the usage of a step for the budgets of the thread, and says when one is low. When one is spent, it
+// asks people for a raise and the attempt to stop.
 func spendThread(t *State, r *mailroom.Run, a *StepCommit, now time.Time) {
 	if len(t.Budgets) == 0 {
 		return
@@ -108,21 +108,28 @@ func spendThread(t *State, r *mailroom.Run, a *StepCommit, now time.Time) {
 			b.Low = true
 			t.Outbox.notice(t, &p)
 		} else if state == budget.Spent {
+			askAbout(t, b)
 			stopForBudget(t, r, entry.BudgetState{Bound: p.Limit().Over(p.Used), Of: p.Text(), Budget: p.Limit(),
 				Spent: p.Used}, now)
 		}
 	})
 }
 
-// askAboutBudgets asks people whether to raise the budgets for which a run sleeps.
+// askAboutBudgets asks people whether to raise the budgets for which a run sleeps, if the step that spent them did not:
+// a budget that was lowered below what is used.
 func askAboutBudgets(t *State) {
-	for i, b := range t.Budgets {
-		p := poolOf(&t.Thread, &b)
-		if limit := p.Limit().Amounts; p.State() == budget.Spent && b.Asked != limit {
-			t.Budgets = slices.Clone(t.Budgets)
-			t.Budgets[i].Asked = limit
-			t.Outbox.notice(t, &p)
-		}
+	t.Budgets = slices.Clone(t.Budgets)
+	for i := range t.Budgets {
+		askAbout(t, &t.Budgets[i])
+	}
+}
+
+// askAbout asks people whether to raise a budget of t that is spent, once for each limit.
+func askAbout(t *State, b *mailroom.ThreadBudget) {
+	p := poolOf(&t.Thread, b)
+	if limit := p.Limit().Amounts; p.State() == budget.Spent && b.Asked != limit {
+		b.Asked = limit
+		t.Outbox.notice(t, &p)
 	}
 }
 

@@ -222,6 +222,34 @@ func (h *fixture) cancelAll() {
 	}
 }
 
+// TestABudgetThatIsSpentAsksAtOnce has runs that use all of a budget, each with its only step, and nothing that waits.
+func TestABudgetThatIsSpentAsksAtOnce(t *testing.T) {
+	withThread(t, budget.Day, "0.01usd", 1, func(h *fixture) {
+		h.rest(time.Minute)
+		h.wantRuns(budget.Day, 1+1, 1)
+		h.send(1)
+		h.rest(time.Minute)
+		h.wantRuns(budget.Day, 1+1, 1)
+		h.decideOne(h.questions(budget.Day)[0], mailroom.VerdictApprove)
+		h.rest(time.Minute)
+		h.wantRuns(budget.Day, 1+2, 2) // the raised budget is spent too
+		h.rest(24 * time.Hour)
+		h.wantRuns(budget.Day, 1+2, 2)
+		h.send(1)
+		h.rest(time.Minute)
+		h.wantRuns(budget.Day, 1+3, 3) // of the next day
+		h.rest(24 * time.Hour)
+		h.send(1)
+		h.rest(time.Minute)
+		h.wantRuns(budget.Day, 1+4, 4) // with the same limit
+		h.set(budget.Day, "0.02usd")
+		h.rest(time.Minute)
+		if k := h.questions(budget.Day)[3]; k.State == mailroom.TicketOpen {
+			t.Errorf("the question about the old budget is %s", k.State)
+		}
+	})
+}
+
 // TestABudgetOfAThreadStopsALongRun has an agent that would call its model a hundred times.
 func TestABudgetOfAThreadStopsALongRun(t *testing.T) {
 	withFixture(t, "1000usd", func(h *fixture) {
