@@ -22,24 +22,33 @@ type Budget struct {
 	Until time.Time // nothing begins from this time on; zero: no bound
 }
 
-// Bounds of a [Budget]. Sums of them are far from the limits of an int64.
+// Bounds of a [Budget], and of sums of [Amounts], which are far from the limits of an int64.
 const (
 	maxBudgetUSD = 1_000_000_000
 	maxBudget    = 1_000_000_000_000_000 // of each amount
+	maxSum       = 2 * maxBudget         // of sums, also in rows
 	microUSD     = 1_000_000             // in a dollar
 )
 
 // lowPercent is the share of a budget from which on it is low.
 const lowPercent = 80
 
-// Plus returns the sum of a and b.
+// Plus returns the sum of a and b, at most two billion dollars, and as many millionths of tokens and turns.
 func (a Amounts) Plus(b Amounts) Amounts {
-	return Amounts{a.MicroUSD + b.MicroUSD, a.Tokens + b.Tokens, a.Turns + b.Turns}
+	a, b = a.bounded(), b.bounded()
+	return Amounts{a.MicroUSD + b.MicroUSD, a.Tokens + b.Tokens, a.Turns + b.Turns}.bounded()
 }
 
-// Minus returns a without b. A member is negative if b has more of it.
+// Minus returns a without b, with the bounds of Plus. A member is negative if b has more of it.
 func (a Amounts) Minus(b Amounts) Amounts {
-	return Amounts{a.MicroUSD - b.MicroUSD, a.Tokens - b.Tokens, a.Turns - b.Turns}
+	a, b = a.bounded(), b.bounded()
+	return Amounts{a.MicroUSD - b.MicroUSD, a.Tokens - b.Tokens, a.Turns - b.Turns}.bounded()
+}
+
+// bounded returns a within the bounds of sums. Beyond them a row of a store could not be read.
+func (a Amounts) bounded() Amounts {
+	one := func(n int64) int64 { return min(max(n, -maxSum), maxSum) }
+	return Amounts{one(a.MicroUSD), one(a.Tokens), one(a.Turns)}
 }
 
 // Positive returns a with 0 for each negative member.

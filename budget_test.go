@@ -2,6 +2,7 @@ package mailroom_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,34 @@ func TestAPartFitsOnlyIntoWhatIsLeft(t *testing.T) {
 			t.Errorf("%v: got %q, want %q", c.part, got, c.want)
 		}
 	}
+}
+
+func FuzzSumsOfAmounts(f *testing.F) {
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64))
+	f.Add(int64(math.MinInt64), int64(math.MaxInt64))
+	f.Add(int64(2_000_000_000_000_000), int64(1))
+	f.Add(int64(3), int64(-4))
+	f.Fuzz(func(t *testing.T, x, y int64) {
+		const most = 2_000_000_000_000_000
+		a, b := amounts(x, x, x), amounts(y, y, y)
+		for _, got := range []mailroom.Amounts{a.Plus(b), a.Minus(b)} {
+			if got.MicroUSD > most || got.MicroUSD < -most || got.Tokens != got.MicroUSD || got.Turns != got.MicroUSD {
+				t.Errorf("%d and %d: got %v", x, y, got)
+			}
+			raw, err := json.Marshal(got)
+			var back mailroom.Amounts
+			if err == nil {
+				err = json.Unmarshal(raw, &back)
+			}
+			if err != nil || back != got {
+				t.Errorf("%v is written as %s, which is read as %v, %v", got, raw, back, err)
+			}
+		}
+		if small := max(x, y, -x, -y) <= most/2 && min(x, y, -x, -y) >= -most/2; small &&
+			(a.Plus(b) != amounts(x+y, x+y, x+y) || a.Minus(b) != amounts(x-y, x-y, x-y)) {
+			t.Errorf("%d and %d: got %v and %v", x, y, a.Plus(b), a.Minus(b))
+		}
+	})
 }
 
 func FuzzParseBudget(f *testing.F) {

@@ -328,6 +328,9 @@ func (bs PeriodBudgets) raise(tx *transaction, one *budget.Pool, by mailroom.Amo
 		return check.Invalid("by", "must be an amount of what the budget bounds, which is "+pool.Budget.String(),
 			by.String())
 	}
+	if max(by.MicroUSD, by.Tokens, by.Turns) > budget.MaxRaise {
+		return check.Invalid("by", "must be at most "+budget.MaxRaiseText+" at once", by.String())
+	}
 	t := tx.rows.thread(budgetThread(pool))
 	if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 		return err

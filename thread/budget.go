@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/internal/budget"
 	"mailroom/internal/check"
 	"mailroom/store"
 )
@@ -276,7 +277,7 @@ func whySpent(r *mailroom.Run) string {
 }
 
 // nextRaise returns by how much the question asks to raise the budget of r: by its grant, as often as the run needs it
-// to go on.
+// to go on, and at most [budget.MaxRaise] of each bound.
 func nextRaise(r *mailroom.Run) mailroom.Amounts {
 	b := r.Budget
 	if b.Closed {
@@ -293,7 +294,8 @@ func nextRaise(r *mailroom.Run) mailroom.Amounts {
 	if b.Unpriced {
 		times = max(times, 1)
 	}
-	return mailroom.Amounts{MicroUSD: g.MicroUSD * times, Tokens: g.Tokens * times, Turns: g.Turns * times}
+	return mailroom.Amounts{MicroUSD: budget.Multiple(g.MicroUSD, times), Tokens: budget.Multiple(g.Tokens, times),
+		Turns: budget.Multiple(g.Turns, times)}
 }
 
 // extension returns by how much the time of the budget of r is extended: by as much as the run had at first, if that

@@ -212,15 +212,30 @@ func (p *Pool) State() string {
 	return open
 }
 
+// MaxRaise bounds what one raise adds to each bound: 9,223,372 dollars, or 9.2 trillion tokens or turns. A row of a
+// store adds no more at once.
+const MaxRaise = math.MaxInt64 / 1_000_000
+
+// MaxRaiseText names [MaxRaise] as people write it.
+const MaxRaiseText = "9,223,372 usd, and 9 trillion tokens or turns"
+
+// Multiple returns n as often as times says, at most MaxRaise. Both are not negative.
+func Multiple(n, times int64) int64 {
+	if n > 0 && times > MaxRaise/n {
+		return MaxRaise
+	}
+	return n * times
+}
+
 // Raise returns by how much a person is asked to raise a pool that is spent: by the budget of each bound that is
-// reached. It is at least what makes the pool go on.
+// reached, as often as the pool needs it to go on, and at most MaxRaise.
 func (p *Pool) Raise() (by mailroom.Amounts) {
 	limit := p.Limit()
 	one := func(budget, limit, used int64) int64 {
 		if budget == 0 || used < limit {
 			return 0
 		}
-		return budget * ((used-limit)/budget + 1)
+		return Multiple(budget, (used-limit)/budget+1)
 	}
 	return mailroom.Amounts{
 		MicroUSD: one(p.Budget.MicroUSD, limit.MicroUSD, p.Used.MicroUSD),
