@@ -6,17 +6,7 @@ func poolMutants() []mutant {
 	const refused, servers = "^TestARefusedRaiseWaitsForTheNextPeriod$", "^TestTwoServersSpendABudgetTogether$"
 	const owner = "^TestASpentOwnerLeavesItsSlotsToOthers$"
 	const inBatch = "^TestASubmitOfASpentOwnerStartsNothingInItsBatch$"
-	const thread, long = "^TestANightOfAThreadStopsAtItsBudgetAndAsksOnce$", "^TestABudgetOfAThreadStopsALongRun$"
-	return []mutant{
-		{"a step counts for no budget of its thread", "thread/budget.go", "	spendThread(t, r, a, now)\n", "",
-			"agent/builtin", thread},
-		{"a thread whose budget is spent does not sleep", "thread/budget_thread.go",
-			"; end.After(due.At) {", "; end.After(due.At) && due.At.IsZero() {", "agent/builtin", thread},
-		{"a run at work goes on when the budget of its thread is spent", "thread/budget_thread.go",
-			"} else if state == budget.Spent {", "} else if state == \"\" {", "agent/builtin", long},
-		{"a limited token sets the budget of a thread", "thread/budget_thread.go",
-			"p.By.Limited() || p.By.Terms.Kind == auth.KindLimited || ", "", "server",
-			"^TestOnlyAnOwnerSetsTheBudgetOfItsThread$"},
+	return append(threadBudgetMutants(), []mutant{
 		{"a spent budget stops nothing", "ledger/op_budget.go",
 			"if p.State() != budget.Spent {", "if p.State() != budget.Spent || true {", "agent/builtin", night},
 		{"a claim does not see what its batch used", "ledger/batch_budget.go",
@@ -64,5 +54,49 @@ func poolMutants() []mutant {
 		{"an agent forges the warning of a budget", "alert/logged.go",
 			"e.Kind == budget.KindLow && reserved.Prefix(e.Thread) == reserved.Budget:", "e.Kind == budget.KindLow:", "alert",
 			"^TestOnlyTheServerWarnsAboutABudget$"},
+	}...)
+}
+
+// threadBudgetMutants let a thread use more than its budget, or ask people too often, too late or in vain.
+func threadBudgetMutants() []mutant {
+	const night, long = "^TestANightOfAThreadStopsAtItsBudgetAndAsksOnce$", "^TestABudgetOfAThreadStopsALongRun$"
+	const atOnce, life = "^TestABudgetThatIsSpentAsksAtOnce$", "^TestAThreadThatHasUsedItsLifeWaitsForARaise$"
+	const ends = "^TestABudgetOfAThreadEndsWithTheThread$"
+	return []mutant{
+		{"a step counts for no budget of its thread", "thread/budget.go", "	spendThread(t, r, a, now)\n", "",
+			"agent/builtin", night},
+		{"a thread whose budget is spent does not sleep", "thread/budget_thread.go",
+			"p.State() == budget.Spent && p.End.After(end) {", "p.State() == \"\" && p.End.After(end) {", "agent/builtin", night},
+		{"a run at work goes on when the budget of its thread is spent", "thread/budget_thread.go",
+			"} else if state == budget.Spent {", "} else if state == \"\" {", "agent/builtin", long},
+		{"a limited token sets the budget of a thread", "thread/budget_thread.go",
+			"p.By.Limited() || p.By.Terms.Kind == auth.KindLimited || ", "", "server",
+			"^TestOnlyAnOwnerSetsTheBudgetOfItsThread$"},
+		{"a thread is asked about when its next run waits", "thread/budget_thread.go", "			askAbout(t, b)\n", "", "agent/builtin",
+			atOnce},
+		{"a thread is asked about twice for a limit", "thread/budget_thread.go", " && b.Asked != limit {", " {", "agent/builtin",
+			night},
+		{"a thread is asked about once in all its periods", "thread/budget_thread.go",
+			"Limit: b.Limit, Begin: begin, End: end}\n}", "Limit: b.Limit, Begin: begin, End: end, Asked: b.Asked}\n}",
+			"agent/builtin", atOnce},
+		{"a budget of a thread never begins again", "thread/budget_thread.go", "	if now.Before(b.End) {",
+			"	if now.Before(b.End) || !b.Begin.IsZero() {", "agent/builtin", night},
+		{"a warning about a thread comes with each step", "thread/budget_thread.go", "budget.Low && !b.Low {", "budget.Low {",
+			"agent/builtin", night},
+		{"a changed budget leaves the question about the old one", "ledger/op_edit.go", "if was[string(period)] == budgetTexts(&t.Thread)[string(period)] {",
+			`if period != "" || was["day"] == "" {`, "agent/builtin", life},
+		{"a deleted thread leaves the question about its budget", "ledger/op_delete.go", "range t.Budgets {", "range t.Budgets[:0] {", "agent/builtin", ends},
+		{"a thread with a budget is not listed", "thread/gate.go",
+			"		places = append(slices.Clip(places), BudgetMeterPrefix+row.ID)\n", "", "agent/builtin", ends},
+		{"a raise leaves the thread asleep", "thread/budget_thread.go", "	t.promote(now)\n	t.schedule(now)\n	return raised",
+			"	return raised", "agent/builtin", night},
+		{"a raise of a run overflows", "internal/budget/budget.go", "	if n > 0 && times > MaxRaise/n {", "	if n < 0 {", "thread",
+			"^TestARaiseOfARunIsReadAsItWasAsked$"},
+		{"sums of amounts overflow", "budget.go", "min(max(n, -maxSum), maxSum)", "min(max(n, -maxSum), n)", ".",
+			"^FuzzSumsOfAmounts$"},
+		{"a finished turn that is stopped is repeated", "agent/exec/turn.go", " || l.isDone() && isStop(why) {",
+			" || l.isDone() && false && isStop(why) {", "agent/exec", "^TestAStopLeavesAFinishedTurnItsReply$"},
+		{"a failure for good asks for money", "engine/work.go", "case stopped && !forced && failureOf(err)",
+			"case false && failureOf(err)", "engine", "^TestATurnThatSpendsTheBudgetEndsAsItsAgentSays$"},
 	}
 }
