@@ -41,7 +41,8 @@ func BudgetAmounts(step time.Duration, key string, begin time.Time, a mailroom.A
 
 // AmountsOf returns what a row of BudgetAmounts has.
 func AmountsOf(s Sums) mailroom.Amounts {
-	return mailroom.Amounts{MicroUSD: s.Cost / 1000, Tokens: s.InputTokens, Turns: s.Runs}.Plus(mailroom.Amounts{}) // its bounds
+	a := mailroom.Amounts{MicroUSD: s.Cost / 1000, Tokens: s.InputTokens, Turns: s.Runs}
+	return a.Plus(mailroom.Amounts{}) // within the bounds of sums
 }
 
 // BudgetUse returns what was used of budgets in the period that begins then, and what was added, by key.
