@@ -65,7 +65,8 @@ describe('after the end of a lease', { concurrency: true }, () => {
     const worker = bench.start(async (s) => `paid ${await s.effect('pay', () => { called++; return 8; })}`);
     t.after(() => worker.stop({ within: 0 }));
     const done = await bench.end(run);
-    assert.deepEqual([done.reply, done.attempt, called], ['paid 7', 2, 0]);
+    assert.deepEqual([done.reply, called], ['paid 7', 0]);
+    assert.ok(done.attempt >= 2, `attempt ${done.attempt}`); // a busy machine may cost a lease of this short time too
     frozen.child.kill('SIGCONT');
     await frozen.said('LeaseLost');
     assert.deepEqual(await effects(bench, run), ['intended', 'settled']);
