@@ -11,6 +11,7 @@ import (
 
 	"mailroom/app/command"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 	"mailroom/internal/retry"
 	"mailroom/protocol/bell"
 )
@@ -25,6 +26,8 @@ const exitRewake = 2
 // be rung. It returns nil at once if another hook of the session waits already, as one does after each turn.
 func rewake(ctx context.Context, con *command.Console, thread string) error {
 	log := slog.New(slog.NewTextHandler(con.Stderr, nil))
+	ctx, release := untilOrphaned(ctx, log)
+	defer release()
 	id := hookSession(con)
 	if id == "" {
 		return command.Errorf(command.ExitFailed, "run it as a hook of claude", "no session is known")
@@ -57,6 +60,38 @@ func rewake(ctx context.Context, con *command.Console, thread string) error {
 		return rewakeFailed(err)
 	}
 	return rewakeWhenDue(ctx, con, thread, hook, start)
+}
+
+// parentLook is the interval between two looks at the process that started a hook.
+const parentLook = 2 * time.Second
+
+var errOrphan = errors.New("the session that started this hook has ended")
+
+// untilOrphaned returns a context that ends with errOrphan after the process that started this one has ended, and a
+// function that releases it. claude ends its hooks, but not when it is killed: such a hook would keep the place of the
+// next one, when the session is opened again, and not ring that one.
+func untilOrphaned(ctx context.Context, log *slog.Logger) (context.Context, func()) {
+	parent := os.Getppid()
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer recovery.Handle(log, "watching the session of a hook", func(p *recovery.Panic) { cancel(p) })
+		defer close(done)
+		tick := time.NewTicker(parentLook)
+		defer tick.Stop()
+		for os.Getppid() == parent {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+		cancel(errOrphan)
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
 }
 
 // rewakeFailed returns an error that does not begin a turn, as the exit code of a wrong usage would.

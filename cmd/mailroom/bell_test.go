@@ -164,6 +164,44 @@ func (h *fixture) sendTo(thread, text string, more ...string) {
 	}
 }
 
+// A hook that outlived its session would keep the place of the next hook when the session is opened again.
+func TestAHookEndsWithItsSession(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("CLAUDE_CODE_SESSION_ID", "the-session")
+	h := newFixture(t, "")
+	h.serve()
+	session := exec.Command("sh", "-c", "mailroom inbox wait mine --rewake & read -r line")
+	session.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.dir))
+	_, err := session.StdinPipe() // read waits for its end
+	h.must(err)
+	h.must(session.Start())
+	h.awaitListener(true)
+	h.must(session.Process.Kill())
+	_ = session.Wait() // its error is the kill
+	h.awaitListener(false)
+}
+
+// awaitListener waits until the list of inboxes has the session, or has it no more.
+func (h *fixture) awaitListener(listed bool) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), waitTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var out bytes.Buffer
+		code, stderr := h.runWithListeners(&out, "inbox", "list")
+		if code == exitDone && strings.Contains(out.String(), "the-session") == listed {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			h.t.Fatalf("listed: %t, exit code %d: %s%s", !listed, code, stderr, out.String())
+		}
+	}
+}
+
 func TestASocketThatOthersCouldReplaceIsShownAndNotRung(t *testing.T) {
 	socket := newClaudeSocket(t)
 	h := newFixture(t, "")
