@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +18,7 @@ import (
 // box is an inbox whose heads the test sends.
 type box struct {
 	heads   chan string
-	waiting int
+	waiting atomic.Int64
 }
 
 func (b *box) Follow(ctx context.Context, changed func(string)) error {
@@ -30,19 +32,23 @@ func (b *box) Follow(ctx context.Context, changed func(string)) error {
 	}
 }
 
-func (b *box) Waiting(context.Context) (int, error) { return b.waiting, nil }
+func (b *box) Waiting(context.Context) (int, error) { return int(b.waiting.Load()), nil }
 
 // recorder is a bell that records when it was rung with what.
 type recorder struct {
 	begin time.Time
-	rung  []string
-	at    []time.Duration
-	next  []error // of the next rings
+
+	mu   sync.Mutex // guards the fields below while the ringer runs
+	rung []string
+	at   []time.Duration
+	next []error // of the next rings
 }
 
 func (r *recorder) Policy() retry.Policy { return pauses }
 
 func (r *recorder) Ring(_ context.Context, text string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.rung, r.at = append(r.rung, text), append(r.at, time.Since(r.begin).Round(time.Second))
 	if len(r.next) == 0 {
 		return nil
@@ -55,7 +61,8 @@ func (r *recorder) Ring(_ context.Context, text string) error {
 // ring runs a ringer while play acts, and returns what it ended with.
 func ring(t *testing.T, rec *recorder, play func(b *box)) (err error) {
 	t.Helper()
-	b := &box{heads: make(chan string), waiting: 1}
+	b := &box{heads: make(chan string)}
+	b.waiting.Store(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
@@ -72,9 +79,11 @@ func TestARingerRingsUntilAPopIsSeen(t *testing.T) {
 		err := ring(t, rec, func(b *box) {
 			b.heads <- "a"
 			synctest.Wait()
+			rec.mu.Lock()
 			if len(rec.rung) != 1 {
 				t.Errorf("%d rings when mail came, want one at once", len(rec.rung))
 			}
+			rec.mu.Unlock()
 			<-time.After(2 * time.Minute) // in virtual time
 			b.heads <- ""
 			<-time.After(time.Hour)
@@ -106,10 +115,10 @@ func TestAnInboxWithoutAMessageIsNotRung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{}
 		_ = ring(t, rec, func(b *box) { // the end is that of the test
-			b.waiting = 0 // its reader is writing an answer
+			b.waiting.Store(0) // its reader is writing an answer
 			b.heads <- "a"
 			<-time.After(10 * time.Second)
-			b.waiting = 3
+			b.waiting.Store(3)
 			<-time.After(2 * time.Second)
 			b.heads <- ""
 			synctest.Wait()
