@@ -41,10 +41,11 @@ func (r *Repository) Acquire(ctx context.Context, task, base string) (t *Tree, e
 	}
 	_, gone := os.Lstat(filepath.Join(r.trees, key))
 	if rec != nil && rec.Removing != "" && errors.Is(gone, fs.ErrNotExist) { // the removal was not finished
-		rec.Complete, rec.Removing = false, ""
-		if err := r.write(rec); err != nil {
+		t.record = *rec
+		if err := t.endRemoval(ctx); err != nil {
 			return nil, err
 		}
+		rec = &t.record
 	}
 	if rec != nil && rec.Complete {
 		t.record = *rec
@@ -426,7 +427,7 @@ func (t *Tree) reopen(ctx context.Context) (err error) {
 		if _, err := t.git(ctx, command{}, "checkout-index", "--all"); err != nil { // only missing files
 			return err
 		}
-		t.record.Removing = ""
+		t.record.Removing, t.record.Entry = "", ""
 		if err := t.repository.write(&t.record); err != nil {
 			return err
 		}

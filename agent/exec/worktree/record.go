@@ -32,6 +32,8 @@ type record struct {
 	Keep bool `json:"keep,omitempty"`
 	// Removing is the commit of a tree that is being removed: nothing in it can be lost.
 	Removing string `json:"removing,omitempty"`
+	// Entry is the name of the tree's folder in the git folder, from the begin of its removal on.
+	Entry string `json:"entry,omitempty"`
 }
 
 const (

@@ -38,7 +38,11 @@ func (r *Repository) Remove(ctx context.Context, key string, force bool) (err er
 	switch {
 	case rec.Keep:
 		return permanent("worktree %s is kept; end that first", key)
-	case t.admin == "" && missing != nil: // the entry goes last
+	case rec.Removing != "" && errors.Is(missing, fs.ErrNotExist):
+		if err := t.removeEntry(ctx); err != nil {
+			return err
+		}
+	case t.admin == "" && missing != nil: // nothing is made yet
 	case t.admin == "" || missing != nil && rec.Removing == "":
 		return permanent("worktree %s is not complete: its folder or its entry in git is missing; see: git worktree list",
 			key)
@@ -77,7 +81,7 @@ func (t *Tree) removeFiles(ctx context.Context, force bool) (err error) {
 		if err != nil {
 			return err
 		}
-		t.record.Removing = res.Head
+		t.record.Removing, t.record.Entry = res.Head, filepath.Base(t.admin)
 		if err := t.repository.write(&t.record); err != nil {
 			return err
 		}
@@ -92,6 +96,44 @@ func (t *Tree) removeFiles(ctx context.Context, force bool) (err error) {
 	_, err = t.repository.run(ctx, command{tree: t.record.Path, total: filesTimeout, args: []string{
 		"--git-dir=" + t.repository.common, "worktree", "remove", "--force", "--force", t.record.Path}})
 	return err
+}
+
+// removeEntry removes what is left in the git folder of a tree that was being removed and whose folder is gone. A git
+// that was killed may have deleted some files of the entry, also the one that says to which tree it belongs: git would
+// take it for locked, and keep it for ever.
+func (t *Tree) removeEntry(ctx context.Context) (err error) {
+	lock, err := t.repository.lockRepository(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	admin := t.admin
+	if admin == "" {
+		if t.record.Entry == "" {
+			return nil
+		}
+		admin = filepath.Join(t.repository.common, "worktrees", filepath.Base(t.record.Entry))
+		reason, err := os.ReadFile(filepath.Join(admin, "locked"))
+		if treeOf(admin) != "" || err == nil && strings.TrimSpace(string(reason)) != t.reason() {
+			return nil // a person has made a worktree whose entry has the same name
+		}
+	}
+	return os.RemoveAll(admin)
+}
+
+// endRemoval ends the removal of a tree whose folder is gone, so that the tree can be made again.
+func (t *Tree) endRemoval(ctx context.Context) (err error) {
+	if err := killLeftovers(ctx, t.record.Path); err != nil {
+		return err
+	}
+	if t.admin, err = t.repository.adminOf(t.record.Path); err != nil {
+		return err
+	}
+	if err := t.removeEntry(ctx); err != nil {
+		return err
+	}
+	t.record.Complete, t.record.Removing, t.record.Entry = false, "", ""
+	return t.repository.write(&t.record)
 }
 
 // losesNothing returns a problem if the tree has something that is nowhere else. If a removal began before, missing

@@ -77,6 +77,6 @@ func (r *Repository) park(ctx context.Context, key string) (err error) {
 	if err := t.removeFiles(ctx, false); err != nil {
 		return err
 	}
-	t.record.Complete, t.record.Removing = false, ""
+	t.record.Complete, t.record.Removing, t.record.Entry = false, "", ""
 	return r.write(&t.record)
 }

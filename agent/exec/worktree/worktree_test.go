@@ -236,6 +236,40 @@ func TestARemovalThatWasKilledAtItsEndIsNoMissingTree(t *testing.T) {
 	h.wantNoRests("one")
 }
 
+// TestAnEntryThatAKilledRemovalLeftIsRemoved kills git after it has deleted the file that says whose the entry is.
+func TestAnEntryThatAKilledRemovalLeftIsRemoved(t *testing.T) {
+	h := newFixture(t)
+	entry := filepath.Join(h.folder, ".git", "worktrees", "one")
+	killed := h.open(func(o *worktree.Options) {
+		o.Git = h.script(`case "$*" in *"worktree remove"*) for path; do :; done
+rm -r "$path"; rm "` + entry + `/gitdir" "` + entry + `/HEAD"; kill -9 $$;; esac`)
+	})
+	r := h.open()
+	h.release(h.acquire(r, "one"))
+	for _, next := range []string{"the removal goes on", "the task goes on", "a person took its name"} {
+		if err := killed.Remove(t.Context(), "one", false); err == nil {
+			t.Fatal("git was not killed")
+		}
+		switch next {
+		case "the task goes on":
+			h.release(h.acquire(r, "one"))
+			h.wantNoRests("one")
+			continue
+		case "a person took its name":
+			writeFile(t, filepath.Join(entry, "locked"), "initializing")
+		}
+		if err := r.Remove(t.Context(), "one", false); err != nil {
+			t.Errorf("%s: %v", next, err)
+		}
+		if _, err := os.Lstat(entry); (err == nil) != (next == "a person took its name") {
+			t.Errorf("%s: the entry: %v", next, err)
+		}
+		if next == "the removal goes on" {
+			h.release(h.acquire(r, "one"))
+		}
+	}
+}
+
 func TestNothingOfTheRepositoryRuns(t *testing.T) {
 	h := newFixture(t)
 	witness := filepath.Join(t.TempDir(), "witness")
