@@ -371,8 +371,20 @@ func (t *Tree) isBeginning(ctx context.Context, name string) bool {
 // clearLocks removes lock files that a killed git left in the folder of the tree. A process whose working folder is in
 // the tree may be a git of a person, which holds them.
 func (t *Tree) clearLocks() error {
-	files := []string{filepath.Join(t.admin, "index.lock"), filepath.Join(t.admin, "HEAD.lock"), t.refLock()}
-	if !slices.ContainsFunc(files, func(path string) bool { _, err := os.Lstat(path); return err == nil }) {
+	all, err := os.ReadDir(t.admin)
+	if err != nil {
+		return fmt.Errorf("read the entry of worktree %s: %w", t.record.Key, err)
+	}
+	var files []string
+	if _, err := os.Lstat(t.refLock()); err == nil {
+		files = append(files, t.refLock())
+	}
+	for _, f := range all { // such as index.lock, HEAD.lock and ORIG_HEAD.lock
+		if strings.HasSuffix(f.Name(), ".lock") && f.Type().IsRegular() {
+			files = append(files, filepath.Join(t.admin, f.Name()))
+		}
+	}
+	if len(files) == 0 {
 		return nil
 	}
 	if err := t.empty(); err != nil {
