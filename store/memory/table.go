@@ -14,8 +14,8 @@ const shards = 64
 // a View does not change.
 type table[K comparable, V any] struct {
 	seed   maphash.Seed
-	shards *[shards]map[K]V // nil: the table has no rows
-	own    uint64           // shards that no other table shares, a bit for each; 0: the array is shared, too
+	shards [shards]map[K]V
+	own    [shards]bool // shards that no other table shares
 }
 
 func newTable[K comparable, V any]() table[K, V] {
@@ -28,10 +28,6 @@ func (t *table[K, V]) share() table[K, V] {
 }
 
 func (t *table[K, V]) get(k K) (V, bool) {
-	if t.shards == nil {
-		var none V
-		return none, false
-	}
 	v, ok := t.shards[t.shard(k)][k]
 	return v, ok
 }
@@ -47,13 +43,7 @@ func (t *table[K, V]) drop(k K) {
 // all iterates over the rows in no particular order.
 func (t *table[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		if t.shards == nil {
-			return
-		}
-		for _, m := range *t.shards { // a copy: the caller may write
-			if len(m) == 0 {
-				continue // as most shards of a small table: the start of an iteration costs more
-			}
+		for _, m := range t.shards {
 			for k, v := range m {
 				if !yield(k, v) {
 					return
@@ -81,16 +71,9 @@ func (t *table[K, V]) shard(k K) int {
 }
 
 func (t *table[K, V]) writable(k K) map[K]V {
-	if t.own == 0 {
-		all := new([shards]map[K]V)
-		if t.shards != nil {
-			*all = *t.shards
-		}
-		t.shards = all
-	}
 	i := t.shard(k)
-	if t.own&(1<<i) == 0 {
-		t.own |= 1 << i
+	if !t.own[i] {
+		t.own[i] = true
 		if t.shards[i] = maps.Clone(t.shards[i]); t.shards[i] == nil {
 			t.shards[i] = make(map[K]V)
 		}
