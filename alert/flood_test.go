@@ -31,7 +31,7 @@ func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
 	})
 }
 
-// flood submits runs of a thread of an owner that fail at once, each of which is an alert.
+// flood submits runs of a thread of an owner that fail at once: each is an alert.
 func (h *fixture) flood(owner string, n int) {
 	h.t.Helper()
 	for i := range n {
@@ -54,7 +54,7 @@ func TestAMessageThatCombinesAlertsCoversNoLaterReminder(t *testing.T) {
 		h.after(time.Minute)
 		h.flood("ann", 100)
 		h.after(80 * time.Minute)
-		h.wantSent("after the hour, one of which combines the last ones", 61)
+		h.wantSent("after the hour, where one combines the last ones", 61)
 		h.after(20 * time.Minute)
 		h.wantSent("after the time of the reminder", 62)
 		if last := h.targets["phone"].messages()[61]; !strings.HasPrefix(last.Title, "Reminder: ") {

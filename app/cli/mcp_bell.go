@@ -28,7 +28,7 @@ type session struct {
 	process     string // see [bell.Listener]
 }
 
-// sessions returns the sessions of which one has started this process. caller is the thread of codex that called a
+// sessions returns the sessions that may have started this process. caller is the thread of codex that called a
 // tool, "" before the first call.
 func sessions(con *command.Console, caller string) (all []session) {
 	if c, ok := bell.ClaudeFrom(con.Env); ok {

@@ -27,7 +27,7 @@ func Dollars(usd float64) string {
 	return fmt.Sprintf("$%.0f", usd)
 }
 
-// Cost formats what runs cost, of which the server computed a part from prices of models; the rest is what agents
+// Cost formats what runs cost. The server computed a part of it from prices of models; the rest is what agents
 // reported.
 func Cost(usd, computed float64) string {
 	switch {

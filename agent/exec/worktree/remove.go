@@ -132,6 +132,11 @@ func (t *Tree) endRemoval(ctx context.Context) (err error) {
 	if err := t.removeEntry(ctx); err != nil {
 		return err
 	}
+	return t.recordAbsence()
+}
+
+// recordAbsence records that the tree has no files, so that the next Acquire makes it again on its branch.
+func (t *Tree) recordAbsence() error {
 	t.record.Complete, t.record.Removing, t.record.Entry = false, "", ""
 	return t.repository.write(&t.record)
 }

@@ -77,6 +77,5 @@ func (r *Repository) park(ctx context.Context, key string) (err error) {
 	if err := t.removeFiles(ctx, false); err != nil {
 		return err
 	}
-	t.record.Complete, t.record.Removing, t.record.Entry = false, "", ""
-	return r.write(&t.record)
+	return t.recordAbsence()
 }
