@@ -247,7 +247,8 @@ func TestAStopLeavesAFinishedTurnItsReply(t *testing.T) {
 				got.Usage.InputTokens == 0 {
 				t.Errorf("the run is %s after %d attempts, with the usage %+v", got.Status, got.Attempt, got.Usage)
 			}
-			if made := bodies[exec.Tree](h, "t", exec.KindTree); in == "a worktree" && (len(made) != 1 || made[0].Commits != 1) {
+			made := bodies[entry.Tree](h, "t", entry.KindTree)
+			if in == "a worktree" && (len(made) != 1 || made[0].Commits != 1) {
 				t.Errorf("made %+v", made)
 			}
 		})

@@ -8,26 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec/worktree"
+	"mailroom/entry"
 )
-
-// KindTree is the kind of the entry for what a run has made in the worktree of its thread. Its body is a [Tree].
-const KindTree = "x.exec.tree"
-
-// Tree says what the branch of a thread has after a run that succeeded.
-type Tree struct {
-	Branch  string `json:"branch"`
-	Base    string `json:"base"` // commit at which the branch began
-	Head    string `json:"head"` // "" if the branch could not be read
-	Commits int    `json:"commits"`
-	// Left says why changes in the worktree are not in a commit; "" if all are.
-	Left string `json:"left,omitempty"`
-	// Pushed is the remote that has the branch; "" if none has. Unpushed says why a push failed.
-	Pushed   string `json:"pushed,omitempty"`
-	Unpushed string `json:"unpushed,omitempty"`
-	// PullRequest is the address of the branch's pull request. Unopened says why opening it failed.
-	PullRequest string `json:"pull_request,omitempty"`
-	Unopened    string `json:"unopened,omitempty"`
-}
 
 // Worktrees makes the runs of each thread work in a worktree of their own, of the git repository that Options.Dir is
 // in. Root is the folder of all worktrees, and Most the maximum number for one repository; 0 is no limit. Push is the
@@ -117,7 +99,7 @@ func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict er
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	t := Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits, Left: res.Left}
+	t := entry.Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits, Left: res.Left}
 	if err != nil {
 		t.Left = err.Error()
 	} else if t.Commits > 0 {
@@ -126,12 +108,12 @@ func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict er
 			return nil, context.Cause(ctx)
 		}
 	}
-	st, err := newStep(KindTree, t, nil)
+	st, err := newStep(entry.KindTree, t, nil)
 	return st.Entries, err
 }
 
 // publish pushes the branch and opens its pull request, as far as the owner of the agent allows it.
-func (w *workplace) publish(ctx context.Context, run mailroom.RunView, t *Tree) {
+func (w *workplace) publish(ctx context.Context, run mailroom.RunView, t *entry.Tree) {
 	o := w.agent.options.Worktrees
 	if o.Push == "" {
 		return

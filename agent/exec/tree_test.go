@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec"
+	"mailroom/entry"
 )
 
 // newRoof returns a repository with one commit.
@@ -56,7 +57,7 @@ func TestTheRunsOfAThreadShareAWorktree(t *testing.T) {
 		if got := strings.Join(s.messages, ""); got != test.want {
 			t.Errorf("run %s says %q, want %q", test.run, got, test.want)
 		}
-		made := body[exec.Tree](t, s, exec.KindTree)
+		made := body[entry.Tree](t, s, entry.KindTree)
 		if made.Branch != "mailroom/"+test.thread+"-1" || made.Commits != test.commits || made.Left != "" ||
 			made.Head != gitIn(t, folder, "rev-parse", made.Branch) || made.Base != gitIn(t, folder, "rev-parse", "HEAD") {
 			t.Errorf("run %s has made %+v", test.run, made)
@@ -89,7 +90,7 @@ func TestAFailedAttemptLeavesItsChangesToTheNext(t *testing.T) {
 	if err := a.Run(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	if made := body[exec.Tree](t, second, exec.KindTree); made.Commits != 1 {
+	if made := body[entry.Tree](t, second, entry.KindTree); made.Commits != 1 {
 		t.Errorf("the second attempt has made %+v, want one commit", made)
 	}
 }
@@ -146,7 +147,7 @@ func TestABranchIsPushedAfterASuccess(t *testing.T) {
 		if err := a.Run(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		made := body[exec.Tree](t, s, exec.KindTree)
+		made := body[entry.Tree](t, s, entry.KindTree)
 		if pushed := made.Pushed == "origin"; pushed != (test.want == "") || !strings.Contains(made.Unpushed, test.want) {
 			t.Errorf("with the remote %s the run has made %+v", test.remote, made)
 		}

@@ -36,9 +36,9 @@ func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 		return t.ticketLine(e)
 	case kindWarning, kindSession:
 		return programLine(e), nil
-	case kindTree:
-		if b := branchOf(e); b != nil {
-			return "branch " + b.String(), nil
+	case entry.KindTree:
+		if made := entry.TreeOf(e); made != nil {
+			return "branch " + made.Branch + ", " + made.Summary(), nil
 		}
 		return "", nil
 	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed:

@@ -30,7 +30,7 @@ type runDetails struct {
 	Input    []mailroom.Message `json:"input"`    // the first messages that the run was started for
 	Attempts []attempt          `json:"attempts"` // the last attempts, oldest first
 	Children []api.Run          `json:"children"` // the newest ones, newest first
-	Worktree *branchState       `json:"worktree"` // null: no attempt has succeeded in a worktree
+	Worktree *entry.Tree        `json:"worktree"` // null: no attempt has succeeded in a worktree
 	// Hidden is set if the token may see only the run, so that the other fields are missing.
 	Hidden bool `json:"hidden"`
 }
@@ -99,12 +99,12 @@ func fetchRest(ctx context.Context, c *client.Client, d *runDetails) error {
 	if d.Attempts, err = fetchAttempts(ctx, c, d.Run); err != nil {
 		return err
 	}
-	made := client.EntriesQuery{Run: d.ID, Kinds: []string{kindTree}}
+	made := client.EntriesQuery{Run: d.ID, Kinds: []string{entry.KindTree}}
 	for e, err := range c.EachEntry(ctx, d.Thread, made) {
 		if err != nil {
 			return err
 		}
-		d.Worktree = branchOf(e)
+		d.Worktree = entry.TreeOf(e)
 	}
 	children, err := c.Runs(ctx, client.ListQuery{Q: "parent:" + client.Quote(d.ID), Limit: shownChildren})
 	d.Children = children.Items
@@ -193,7 +193,7 @@ func printRun(con *command.Console, d runDetails) error {
 		rows = append(rows, []string{"metadata", name + "=" + r.Metadata[name]})
 	}
 	if d.Worktree != nil {
-		rows = append(rows, []string{"branch", d.Worktree.String()})
+		rows = append(rows, []string{"branch", d.Worktree.Branch + ", " + d.Worktree.Summary()})
 	}
 	if r.LastError != nil {
 		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)},
