@@ -16,6 +16,8 @@ type Tree struct {
 	Base    string `json:"base"` // commit at which the branch began
 	Head    string `json:"head"` // "" if the branch could not be read
 	Commits int    `json:"commits"`
+	// Stale says why the base may not be the newest commit of the remote's branch; "" if it was.
+	Stale string `json:"stale,omitempty"`
 	// Left says why changes in the worktree are not in a commit; "" if all are.
 	Left string `json:"left,omitempty"`
 	// Pushed is the remote that has the branch; "" if none has. Unpushed says why a push failed.
@@ -52,7 +54,8 @@ func (t *Tree) Summary() string {
 		text += ", " + t.PullRequest
 	}
 	for _, note := range []struct{ what, why string }{
-		{"not pushed", t.Unpushed}, {"no pull request", t.Unopened}, {"changes are left in the worktree", t.Left},
+		{"perhaps not the newest base", t.Stale}, {"not pushed", t.Unpushed}, {"no pull request", t.Unopened},
+		{"changes are left in the worktree", t.Left},
 	} {
 		if note.why != "" {
 			text += "; " + note.what + ": " + note.why

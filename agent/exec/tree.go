@@ -17,7 +17,9 @@ import (
 type Worktrees struct {
 	Root string
 	Most int
-	Push string
+	// Fresh lets new branches begin at the default branch of the remote, after a fetch.
+	Fresh bool
+	Push  string
 	// PullRequest opens a pull request after the first push.
 	PullRequest bool
 }
@@ -39,7 +41,7 @@ func (a *agent) enter(ctx context.Context, run mailroom.RunView) (*workplace, er
 	}
 	r, err := worktree.Open(ctx, worktree.Options{
 		Folder: a.options.Dir, Root: a.options.Worktrees.Root, Most: a.options.Worktrees.Most, Env: env,
-		Isolation: a.options.Isolation,
+		Isolation: a.options.Isolation, Fresh: a.options.Worktrees.Fresh, Remote: a.options.Worktrees.Push,
 	})
 	if err != nil {
 		return nil, treeFailure(ctx, err, true)
@@ -99,7 +101,8 @@ func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict er
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	t := entry.Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits, Left: res.Left}
+	t := entry.Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits,
+		Stale: w.tree.Stale(), Left: res.Left}
 	if err != nil {
 		t.Left = err.Error()
 	} else if t.Commits > 0 {

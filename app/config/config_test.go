@@ -96,7 +96,8 @@ func TestAgentsHaveDefaults(t *testing.T) {
 			Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
 			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75},
-			Confinement: Confinement{Workspace: workspaceFolder, MaxWorktrees: 50, Isolation: IsolationAuto},
+			Confinement: Confinement{Workspace: workspaceFolder, MaxWorktrees: 50, Base: BaseRemote,
+				Isolation: IsolationAuto},
 		},
 	}
 	if diff := cmp.Diff(want, got.Agents); diff != "" {

@@ -132,7 +132,7 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	}
 	if a.Workspace == config.WorkspaceWorktree {
 		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees,
-			Push: a.Push, PullRequest: a.PullRequest}
+			Fresh: a.Base == config.BaseRemote, Push: a.Push, PullRequest: a.PullRequest}
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
 		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),

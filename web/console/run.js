@@ -127,11 +127,12 @@ function Reply({ run }) {
 }
 
 /** What the branch of the run's worktree has. Agents write the entry, so no field need be there. */
-function branchText({ branch, commits, head, pushed, pull_request: pullRequest, unpushed, unopened, left }) {
+function branchText({ branch, commits, head, pushed, pull_request: pullRequest, unpushed, unopened, stale, left }) {
   const parts = [`${branch}, ${commits === 1 ? '1 commit' : `${number(Number(commits) || 0)} commits`}`];
   if (head) parts.push(`, at ${String(head).slice(0, 12)}`);
   if (pushed) parts.push(`, pushed to ${pushed}`);
   if (pullRequest) parts.push(`, ${pullRequest}`);
+  if (stale) parts.push(`; perhaps not the newest base: ${stale}`);
   if (unpushed) parts.push(`; not pushed: ${unpushed}`);
   if (unopened) parts.push(`; no pull request: ${unopened}`);
   if (left) parts.push(`; changes are left in the worktree: ${left}`);

@@ -17,7 +17,7 @@ import (
 )
 
 // Acquire returns the tree of a task, and makes it if the task has none. The caller works in the tree alone until it
-// calls Release. base is the commit at which a new branch begins; "" is the current commit of the repository. An error
+// calls Release. base is the commit at which a new branch begins; "" leaves that to the options. An error
 // that a person can mend is a [*Problem].
 func (r *Repository) Acquire(ctx context.Context, task, base string) (t *Tree, err error) {
 	key := Key(task)
@@ -67,23 +67,22 @@ func (r *Repository) Acquire(ctx context.Context, task, base string) (t *Tree, e
 
 // plan stores the record of a new tree, before anything of the tree exists.
 func (r *Repository) plan(ctx context.Context, task, base string) (*record, error) {
+	key := Key(task)
+	path := filepath.Join(r.trees, key)
+	var from start
+	var err error
 	if base == "" {
-		base = "HEAD"
-	}
-	commit, err := r.run(ctx, command{dir: r.folder(), args: []string{"rev-parse", "--verify", "--quiet",
-		"--end-of-options", base + "^{commit}"}})
-	if failed(err) && base == "HEAD" {
-		return nil, permanent("the repository has no commit to begin at; make one: git commit --allow-empty -m begin")
-	} else if failed(err) {
-		return nil, permanent("the repository has no commit %q", base)
+		from, err = r.begin(ctx, path)
+	} else {
+		from.Commit, err = r.commit(ctx, base)
 	}
 	if err != nil {
 		return nil, err
 	}
-	key := Key(task)
 	rec := &record{
-		Key: key, Task: task, Repository: r.common, Top: r.top, Path: filepath.Join(r.trees, key), Branch: branchName(key, 1),
-		Base: strings.TrimSpace(commit), Nonce: rand.Text(), Created: time.Now().UTC().Truncate(time.Second),
+		Key: key, Task: task, Repository: r.common, Top: r.top, Path: path, Branch: branchName(key, 1),
+		Base: from.Commit, Remote: from.Remote, Ref: from.Ref, Stale: from.stale,
+		Nonce: rand.Text(), Created: time.Now().UTC().Truncate(time.Second),
 	}
 	return rec, r.write(rec)
 }

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 func serve(folder string) error {
 	r, err := worktree.Open(context.Background(), worktree.Options{
 		Folder: folder, Root: os.Getenv("WORKTREE_TEST_ROOT"), Git: os.Getenv("WORKTREE_TEST_GIT"), Env: os.Environ(),
+		Fresh: os.Getenv("WORKTREE_TEST_FRESH") != "",
 	})
 	if err != nil {
 		return err

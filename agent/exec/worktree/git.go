@@ -61,7 +61,9 @@ func (r *Repository) environment(c command) []string {
 		mark = r.common
 	}
 	return append(append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_EDITOR=false",
-		"GIT_SEQUENCE_EDITOR=false", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "GIT_SSH_COMMAND=ssh -oBatchMode=yes",
+		"GIT_SEQUENCE_EDITOR=false", "GIT_ASKPASS=false", "SSH_ASKPASS=false",
+		"GIT_SSH_COMMAND=ssh -oBatchMode=yes -oConnectTimeout=20",
+		"GIT_HTTP_LOW_SPEED_LIMIT=1", "GIT_HTTP_LOW_SPEED_TIME=60",
 		envMark+"="+mark), c.env...)
 }
 

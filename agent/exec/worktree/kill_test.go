@@ -50,7 +50,11 @@ func (h *fixture) serve(git string, n int, how string, remove bool, tasks ...str
 func TestGitCanBeKilledAtEachStep(t *testing.T) {
 	h := newFixture(t)
 	git := h.script(killer)
-	kills := 0
+	bare := h.remote()
+	base := h.advance(bare, "of another person", "x\n")
+	t.Setenv("WORKTREE_TEST_FRESH", "yes")
+	t.Setenv("WORKTREE_TEST_PUSH", "origin")
+	kills, pushes := 0, 0
 	for _, how := range []string{"during", "caller"} {
 		for n := 1; ; n++ {
 			task := fmt.Sprintf("%s-%d", how, n)
@@ -61,10 +65,16 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 				}
 			}
 			branches := h.branches()
-			if len(branches) != 1 || branches["mailroom/"+task+"-1"] != "1" {
-				t.Fatalf("after a kill %s call %d the branches are %v, want one commit", how, n, branches)
+			made := h.git("rev-list", "--count", base+"..mailroom/"+task+"-1")
+			if len(branches) != 1 || made != "1" {
+				t.Fatalf("after a kill %s call %d: %v with %s commits, want one", how, n, branches, made)
 			}
-			if got := h.git("diff", "--name-status", "main", "mailroom/"+task+"-1"); got != "A\t"+task+".txt" {
+			log := gitIn(t, bare, "log", "--walk-reflogs", "--format=%gs", "refs/heads/mailroom/"+task+"-1", "--")
+			if log != "push" {
+				t.Fatalf("after a kill %s call %d the remote got the pushes %q, want one", how, n, log)
+			}
+			pushes++
+			if got := h.git("diff", "--name-status", base, "mailroom/"+task+"-1"); got != "A\t"+task+".txt" {
 				t.Fatalf("after a kill %s call %d the branch has other changes: %.200s", how, n, got)
 			}
 			h.wantNoRests(task)
@@ -79,7 +89,7 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 			kills++
 		}
 	}
-	t.Logf("%d kills", kills)
+	t.Logf("%d kills, %d branches, %d pushes", kills, pushes, pushes)
 	h.wantUntouched()
 }
 

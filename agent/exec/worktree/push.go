@@ -37,8 +37,8 @@ func (t *Tree) Push(ctx context.Context, remote string) error {
 				"the branch %s of %s has commits that this server did not push; look at it, then delete or rename it",
 				t.record.Branch, remote)
 		}
-		if _, err := t.git(ctx, command{total: pushTimeout}, "-c", "push.followTags=false", "-c", "push.gpgSign=false",
-			"push", "--quiet", "--no-verify", "--recurse-submodules=no", "--force-with-lease="+ref+":"+there, remote,
+		if _, err := t.git(ctx, command{total: pushTimeout}, "push", "--quiet", "--no-follow-tags", "--no-signed",
+			"--no-verify", "--recurse-submodules=no", "--force-with-lease="+ref+":"+there, remote,
 			res.Head+":"+ref); err != nil {
 			return err
 		}

@@ -19,6 +19,11 @@ type record struct {
 	Path       string `json:"path"`
 	Branch     string `json:"branch"`
 	Base       string `json:"base"`
+	// Ref is the branch that the work is for, of Remote, or of the repository if that is ""; "" if none is known.
+	Remote string `json:"remote,omitempty"`
+	Ref    string `json:"ref,omitempty"`
+	// Stale says why the base may not be the newest commit of Ref, "" if it was.
+	Stale string `json:"stale,omitempty"`
 	// Nonce is in the first entry of the branch's log. A person's branch of the same name does not have it.
 	Nonce   string    `json:"nonce"`
 	Created time.Time `json:"created"`
@@ -62,13 +67,17 @@ func (r *Repository) read(key string) (*record, error) {
 	return &rec, nil
 }
 
-// write stores a record atomically, so that it is on disk before the step that it announces.
-func (r *Repository) write(rec *record) (err error) {
+// write stores a record, so that it is on disk before the step that it announces.
+func (r *Repository) write(rec *record) error {
 	raw, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the record of worktree %s: %w", rec.Key, err)
 	}
-	path := r.recordPath(rec.Key)
+	return r.writeFile(r.recordPath(rec.Key), raw)
+}
+
+// writeFile stores a file of the records atomically.
+func (r *Repository) writeFile(path string, raw []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err == nil {
 		_, err = f.Write(append(raw, '\n'))
@@ -81,7 +90,7 @@ func (r *Repository) write(rec *record) (err error) {
 		err = syncFolder(r.records)
 	}
 	if err != nil {
-		return fmt.Errorf("write the record of worktree %s: %w", rec.Key, diskProblem(err))
+		return fmt.Errorf("write the record %s: %w", filepath.Base(path), diskProblem(err))
 	}
 	return nil
 }

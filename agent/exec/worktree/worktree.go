@@ -44,6 +44,10 @@ type Options struct {
 	Isolation *proc.Isolation
 	// Most is the maximum number of trees of the repository; 0 is no limit.
 	Most int
+	// Fresh lets new branches begin at the default branch of a remote, which is fetched first, and not at the current
+	// commit of the repository. Remote names it; "", or one that does not exist, is origin, or the only remote.
+	Fresh  bool
+	Remote string
 }
 
 // Problem is why a tree cannot be used, as one sentence for a person. Temporary is set if a repeat may succeed without
@@ -197,6 +201,9 @@ func (t *Tree) Branch() string { return t.record.Branch }
 
 // Base returns the commit at which the branch began.
 func (t *Tree) Base() string { return t.record.Base }
+
+// Stale says, in one sentence, why Base may not be the newest commit of the remote's branch; "" if it was.
+func (t *Tree) Stale() string { return t.record.Stale }
 
 // Release ends the use of the tree.
 func (t *Tree) Release() error { return t.lock.Unlock() }
