@@ -125,69 +125,6 @@ func (e export) write(to io.Writer, t *tracker.Tracker) (n int, err error) {
 	return n, out.Flush()
 }
 
-func importCommand(m *Main) *cobra.Command {
-	var from string
-	var dry, keep bool
-	cmd := &cobra.Command{Use: "import [FILE]", Short: "Import issues from JSON lines, merging existing ones",
-		Args: cobra.MaximumNArgs(1),
-		Long: `Import issues from JSON lines, merging existing ones.
-
-FILE can be the backup of a database, such as .beads/backup: a folder with issues.jsonl and the
-files dependencies.jsonl, labels.jsonl and comments.jsonl, which belong to it.`,
-	}
-	flags := cmd.Flags()
-	flags.StringVarP(&from, "input", "i", "", "file to read (default stdin)")
-	flags.BoolVar(&dry, "dry-run", false, "only show what would change")
-	flags.BoolVarP(&keep, "skip-existing", "s", false, "leave existing issues unchanged")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if from, err = either(args, from, "--input"); err != nil {
-			return err
-		}
-		var raw string
-		if from != "" {
-			raw, err = readImport(m, m.absPath(from))
-		} else {
-			raw, err = m.readAll(m.Stdin, tracker.MaxFile)
-		}
-		if err != nil {
-			return fmt.Errorf("import: %w", err)
-		}
-		other, invalid := tracker.Parse(raw)
-		if len(invalid) > 0 {
-			return mailroom.Errorf(mailroom.CodeInvalid, "the input has %s, the first: %v; nothing was imported",
-				count(len(invalid), "invalid line"), invalid[0])
-		}
-		var came tracker.ImportResult
-		var splits []tracker.Split
-		var contests []tracker.Contest
-		do := func(t *tracker.Tracker) error {
-			came = t.Import(other, keep)
-			if splits, contests = t.Splits(), t.Contests(); dry {
-				m.warn(t, nil)
-			}
-			return nil
-		}
-		if dry {
-			err = m.read(do)
-		} else {
-			err = m.change(cmd.Context(), do)
-		}
-		if err != nil {
-			return err
-		}
-		if m.out.json {
-			return m.out.printJSON(map[string]any{"created": came.New, "updated": came.Changed, "unchanged": came.Same,
-				"skipped": came.Skipped, "records": came.Records, "renamed": renamed(splits), "dropped": dropped(contests)})
-		}
-		if came.Records > 0 {
-			return m.out.report("%d new, %d changed, %d unchanged, %d skipped, %s new", came.New, came.Changed, came.Same,
-				came.Skipped, count(came.Records, "other record"))
-		}
-		return m.out.report("%d new, %d changed, %d unchanged, %d skipped", came.New, came.Changed, came.Same, came.Skipped)
-	}
-	return cmd
-}
-
 // mergeCommand is a merge driver for git. Git calls it as "bd merge %A %O %A %B" and reads the
 // result from the first file.
 func mergeCommand(m *Main) *cobra.Command {

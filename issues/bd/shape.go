@@ -22,13 +22,20 @@ type extra struct {
 	value any
 }
 
-// issueJSON returns the issue's line with extra members. A member that the line already has is kept.
+// issueJSON returns the issue's line with extra members. A member that the line already has is
+// kept, but a count of it is renewed.
 func issueJSON(t *tracker.Tracker, it *tracker.Issue, more ...extra) json.RawMessage {
 	return appendIssueJSON(nil, t, it, more)
 }
 
 func appendIssueJSON(out []byte, t *tracker.Tracker, it *tracker.Issue, more []extra) []byte {
-	out = append(out, strings.TrimSuffix(strings.TrimRight(t.Line(it), " \t"), "}")...)
+	line := t.Line(it)
+	for _, e := range more {
+		if isCount(e.name) && it.HasForeign(e.name) { // another program counted it when it wrote the line
+			line = tracker.SetMember(line, e.name, string(text(e.value)), true)
+		}
+	}
+	out = append(out, strings.TrimSuffix(strings.TrimRight(line, " \t"), "}")...)
 	for _, e := range more {
 		if it.HasForeign(e.name) {
 			continue
@@ -37,6 +44,11 @@ func appendIssueJSON(out []byte, t *tracker.Tracker, it *tracker.Issue, more []e
 		out = append(out, text(e.value)...)
 	}
 	return append(out, '}')
+}
+
+// isCount reports whether a member counts other members of issues, so that a value on the line may be an old one.
+func isCount(name string) bool {
+	return name == "dependency_count" || name == "dependent_count" || name == "comment_count"
 }
 
 // text encodes a value as JSON.

@@ -25,7 +25,7 @@ const (
 
 // ignored returns patterns for .gitignore, including the files of issues/mail.
 func ignored() []string {
-	return []string{fileLock, fileReplaced, "mail.json", "mail.lock", "*.tmp"}
+	return []string{fileLock, fileReplaced, "imported-*.jsonl", "mail.json", "mail.lock", "*.tmp"}
 }
 
 // Limits of files. A folder comes with a project, so the project's author controls the size of its

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -63,6 +64,15 @@ func (d Dependency) text(issue string) string {
 		CreatedAt time.Time `json:"created_at"`
 		CreatedBy string    `json:"created_by"`
 	}{issue, d.On, d.Type, d.CreatedAt, d.CreatedBy})
+}
+
+// rank orders two versions of a dependency, of which a merge without a base takes the lower one: the one with more
+// members, because another program may have left out what it does not know.
+func (d Dependency) rank(issue string) string {
+	const most = 999
+	text := d.text(issue)
+	parts, _ := fields(text) // an element that is no object has none
+	return fmt.Sprintf("%03d%s", max(most-len(parts), 0), text)
 }
 
 func readComments(it *Issue, s *scanner) (err error) {

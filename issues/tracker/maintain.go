@@ -12,13 +12,23 @@ import (
 type ImportResult struct{ New, Changed, Same, Skipped, Records int }
 
 // Import merges the issues of other into t. If keep is set, issues that t already has stay unchanged.
-func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
+func (t *Tracker) Import(other *Tracker, keep bool) ImportResult {
+	return importInto(t, other, nil, keep)
+}
+
+// importInto implements the imports. base is nil if nothing is known of earlier ones.
+func importInto(t, other, base *Tracker, keep bool) (result ImportResult) {
 	t.issues.index()
 	other.issues.index()
-	result.Same, result.Skipped = settle(t, other, nil) // the same or older; and deleted here
-	was := map[string]string{}                          // lines by id
+	if base != nil {
+		base.issues.index()
+	}
+	result.Same, result.Skipped = settle(t, other, base) // the same or older; and deleted here
+	was := map[string]string{}                           // lines by id
 	for _, theirs := range other.All() {
 		switch ours := t.issues.get(theirs.ID); {
+		case ours == nil && base.ancestor(theirs) != nil && base.Line(base.ancestor(theirs)) == other.Line(theirs):
+			result.Skipped++ // removed here, and not changed there since
 		case ours == nil:
 			result.New++
 		case keep:
@@ -30,9 +40,9 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	}
 	before := len(t.Records())
 	absorb(t, other)
-	t.unite(other, nil)
+	t.unite(other, base)
 	for id, line := range was {
-		if t.Line(t.issues.get(id)) == line {
+		if now := t.issues.get(id); now != nil && t.Line(now) == line {
 			result.Same++
 		} else {
 			result.Changed++

@@ -165,9 +165,11 @@ func (c *codec) combine(a, b *Issue) *Issue {
 	}
 	out.Labels = union(newer.Labels, older.Labels, labelKey, labelKey)
 	out.Dependencies = union(newer.Dependencies, older.Dependencies, c.dependencyKey, func(d Dependency) string {
-		return d.text(out.ID)
+		return d.rank(out.ID)
 	})
-	out.Comments = union(newer.Comments, older.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
+	out.Comments = withoutCopies(union(newer.Comments, older.Comments, commentKey, func(c Comment) string {
+		return c.text(out.ID)
+	}))
 	return &out
 }
 
@@ -175,7 +177,7 @@ func (c *codec) combine(a, b *Issue) *Issue {
 func labelKey(l string) string          { return l }
 func dependencyKey(d Dependency) string { return d.On + "\x00" + d.Type }
 func commentKey(c Comment) string {
-	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
+	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text + "\x00" + c.TextID
 }
 
 // dependencyKey is the function of this name, but keeps references to an id of c.shared apart that were made apart.

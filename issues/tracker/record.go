@@ -13,6 +13,25 @@ import (
 // memberType names the type of a record. An issue may have it too.
 const memberType = "_type"
 
+// memberSchema names the format of a file, in a line without an issue that other programs write before the issues.
+const memberSchema = "_schema"
+
+// isHeader reports whether a line without an id names the format of the file.
+func isHeader(line string) bool {
+	parts, err := fields(line)
+	_, has := fieldOf(parts, memberSchema)
+	return err == nil && has
+}
+
+// fieldOf returns the text of a member as written, and whether there is one.
+func fieldOf(parts []field, name string) (raw string, has bool) {
+	at := slices.IndexFunc(parts, func(f field) bool { return f.name == name })
+	if at < 0 {
+		return "", false
+	}
+	return parts[at].raw, true
+}
+
 // otherRecord returns errRecord for an object of another type than issue, and errBlank for a blank
 // line.
 func otherRecord(line string) error {
@@ -43,6 +62,9 @@ func recordKey(line string) (key string, is bool) {
 		return ""
 	}
 	kind := text(memberType)
+	if _, schema := fieldOf(parts, memberSchema); kind == "" && schema && text("id") == "" {
+		return memberSchema, true
+	}
 	return kind + "\x00" + cmp.Or(text("key"), text("id"), line), kind != "" && kind != "issue"
 }
 

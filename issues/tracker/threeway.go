@@ -124,6 +124,7 @@ func (m *threeWay) choose(name string) string {
 			func(c Comment) string {
 				return c.text(out.ID)
 			})
+		out.Comments = withoutCopies(out.Comments)
 	default:
 		return side.raw[name]
 	}

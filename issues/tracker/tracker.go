@@ -91,7 +91,9 @@ func readLines(lines []rawLine, lazy bool, p past, baseOf func() *Tracker) (t *T
 		var s scanner
 		for i := from; i < to; i++ {
 			if errs[i] = otherRecord(lines[i].text); errs[i] == nil {
-				errs[i] = read(&s, lines[i].text, &issues[i])
+				if errs[i] = read(&s, lines[i].text, &issues[i]); errs[i] == errNoID && isHeader(lines[i].text) {
+					errs[i] = errRecord
+				}
 			}
 			issues[i].number, issues[i].cr = lines[i].number, lines[i].cr
 		}
