@@ -1,4 +1,4 @@
-// The budgets of agents and tokens, of the run that has one, and what the other pages say about a spent one.
+// The budgets of agents, tokens and threads, of the run that has one, and what the other pages say about a spent one.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -29,6 +29,10 @@ budget = { day = "30 turns" }
 const handlers = {
   async clerk(s) {
     await s.step({ name: 'turn', usage: { cost_usd: Number(s.text), input_tokens: 1_500 } });
+    await s.write('done');
+  },
+  async calm(s) {
+    if (!s.checkpoint) await s.step({ name: 'turn', checkpoint: 'turned', usage: { cost_usd: Number(s.text) } });
     await s.write('done');
   },
   async chief(s) {
@@ -118,6 +122,31 @@ test('a spent budget is seen on each page, raised with the keyboard, and what wa
   await page.locator('main').press('g');
   await page.keyboard.press('m');
   await operator.button('Spent 0').waitFor();
+});
+
+test('a thread with budgets is on the page: the run that spends one stops and asks, and goes on once it is raised', async (t) => {
+  const server = await open(t, config);
+  await serve(t, server);
+  const client = new Mailroom(server);
+  const first = await client.send({ thread: 'trip', text: '0.25', agent: 'calm' });
+  await until(client, first.run);
+  await client.patchThread('trip', { budget: { day: '2usd', life: '1usd' } });
+  const second = await client.send({ thread: 'trip', text: '1.25', agent: 'calm' });
+  const operator = await visit(t, server);
+  const { page } = operator;
+  await operator.enter('budgets');
+  await page.getByLabel('Filter budgets').fill('thread trip');
+  await page.getByText('2 of 5 budgets').waitFor();
+  const row = (period) => page.getByRole('region', { name: 'Budgets' }).locator('tbody tr', { hasText: 'trip' }).filter({ hasText: period });
+  await row('in its life').getByRole('button', { name: 'Approve' }).waitFor();
+  assert.match(await row('in its life').innerText(), /thread trip in its life\s+spent nothing starts\s+\$1\.25 of \$1\.00 \$0\.00 left\s+never\s+Raise it by \$1\.00\?/s);
+  assert.match(await row('a day').innerText(), /low|open/);
+  await looks(operator, 'budgets-thread');
+  await row('in its life').getByRole('button', { name: 'Approve' }).press('Enter');
+  await until(client, second.run);
+  await row('in its life').getByText('$1.25 of $2.00').waitFor();
+  await row('in its life').getByRole('link', { name: 'trip' }).press('Enter');
+  await page.getByText('2 runs').first().waitFor();
 });
 
 test('the page of a run shows its budget and what it lent, and what an ended run gave back', async (t) => {
