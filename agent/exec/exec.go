@@ -193,6 +193,9 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	if last.Done {
 		return nil
 	}
+	if last.Conflict != nil {
+		return a.settleConflict(ctx, s, last.Conflict)
+	}
 	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}

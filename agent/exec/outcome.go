@@ -70,6 +70,8 @@ type checkpoint struct {
 	Process *proc.ID `json:"process,omitempty"` // process of the latest attempt
 	Done    bool     `json:"done,omitempty"`    // the command has succeeded
 
+	Conflict *conflict `json:"conflict,omitempty"` // the command has succeeded, and its branch waits for a decision
+
 	// The fields below are for a program with sessions.
 	Session string   `json:"session,omitempty"` // session that received the input
 	Prompt  string   `json:"prompt,omitempty"`  // mark of the last prompt, see program.Prompt
@@ -173,10 +175,10 @@ func (a *agent) limits(run mailroom.RunView) limits {
 // finish commits the changes in the worktree of a success, then concludes the attempt.
 func finish(ctx context.Context, s mailroom.Session, place *workplace, e ending, verdict error,
 	more mailroom.Step) error {
-	made, err := place.finish(ctx, s.Run(), verdict)
+	made, over, err := place.finish(ctx, s.Run(), verdict, true)
 	if err != nil && ctx.Err() != nil && !isLeaseLost(context.Cause(ctx)) { // another attempt would do the work twice
 		err = finalWrite(ctx, func(ctx context.Context) (err error) {
-			made, err = place.finish(ctx, s.Run(), verdict)
+			made, over, err = place.finish(ctx, s.Run(), verdict, false)
 			return err
 		})
 	}
@@ -184,6 +186,9 @@ func finish(ctx context.Context, s mailroom.Session, place *workplace, e ending,
 		verdict = contextCause(ctx, err)
 	}
 	more.Entries = append(more.Entries, made...)
+	if over != nil && err == nil {
+		return askConflict(ctx, s, over, e, more)
+	}
 	return conclude(ctx, s, e, verdict, more)
 }
 

@@ -138,6 +138,9 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if last.Done {
 		return nil
 	}
+	if last.Conflict != nil {
+		return a.settleConflict(ctx, s, last.Conflict)
+	}
 	model, err := a.model(run)
 	if err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}

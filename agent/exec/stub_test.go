@@ -128,6 +128,11 @@ func (s *stub) turn(text string) int {
 			why)
 		return 1
 	}
+	if _, what, ok := strings.Cut(text, "!write "); ok {
+		if err := os.WriteFile("text", []byte(what+"\n"), 0o600); err != nil {
+			panic(err)
+		}
+	}
 	switch at := strings.LastIndex(history, "!ask "); {
 	case strings.Contains(text, "!ask ") || strings.Contains(text, "Your call of Bash was allowed"):
 		command, _, _ := strings.Cut(history[at+len("!ask "):], ".")

@@ -89,27 +89,50 @@ func (w *workplace) branch() string {
 	return w.tree.Branch()
 }
 
-// finish commits what an attempt that succeeded has changed in the worktree, and returns the entry about it. Changes
-// that cannot be committed stay in the worktree, and the entry says why: the run has its result, and another attempt
-// would do the work twice.
-func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict error) ([]mailroom.AgentEntry, error) {
+// finish commits what an attempt that succeeded has changed in the worktree, publishes it, and returns the entry about
+// it. Changes that cannot be committed stay in the worktree, and the entry says why: the run has its result, and
+// another attempt would do the work twice. With ask it publishes nothing that conflicts, and returns the conflict.
+func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict error, ask bool) ([]mailroom.AgentEntry,
+	*conflict, error) {
 	if w == nil || w.tree == nil || verdict != nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	message := fmt.Sprintf("Changes of %s\n\nMailroom-Run: %s\nMailroom-Thread: %s\n", run.Agent, run.ID, run.Thread)
 	res, err := w.tree.Commit(ctx, run.Agent, message)
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
+	}
+	left := res.Left
+	if err != nil {
+		left = err.Error()
+	}
+	var over *conflict
+	why := ""
+	if ask && left == "" && res.Commits > 0 && w.agent.options.Worktrees.Push != "" {
+		found, err := w.tree.Rebase(ctx) // an error is no conflict; the push says what is wrong
+		if err == nil && found != nil {
+			over = newConflict(w.tree.Branch(), found)
+			why = over.text()
+		}
+	}
+	entries, err := w.report(ctx, run, left, why)
+	return entries, over, err
+}
+
+// report publishes the branch, unless unpushed says why it is not, and returns the entry about it.
+func (w *workplace) report(ctx context.Context, run mailroom.RunView, left, unpushed string) ([]mailroom.AgentEntry,
+	error) {
+	res, err := w.tree.Result(ctx)
+	if err != nil && left == "" {
+		left = err.Error()
 	}
 	t := entry.Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits,
-		Stale: w.tree.Stale(), Left: res.Left}
-	if err != nil {
-		t.Left = err.Error()
-	} else if t.Commits > 0 {
+		Stale: w.tree.Stale(), Left: left, Unpushed: unpushed}
+	if err == nil && t.Commits > 0 && unpushed == "" {
 		w.publish(ctx, run, &t)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	st, err := newStep(entry.KindTree, t, nil)
 	return st.Entries, err

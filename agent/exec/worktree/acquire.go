@@ -343,7 +343,12 @@ func (t *Tree) checkHalf(ctx context.Context) error {
 		return err
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
-		if name == "" || t.isBeginning(ctx, name) {
+		if name == "" {
+			continue
+		}
+		if half, err := t.isBeginning(ctx, "HEAD", name); err != nil {
+			return err
+		} else if half {
 			continue
 		}
 		return permanent("worktree %s was not complete, but has changes in %q; save them, and remove that file", t.record.Key,
@@ -352,19 +357,22 @@ func (t *Tree) checkHalf(ctx context.Context) error {
 	return nil
 }
 
-// isBeginning reports whether a file in the tree has the first bytes of the file in the commit, as git writes it.
-func (t *Tree) isBeginning(ctx context.Context, name string) bool {
+// isBeginning reports whether a file in the tree has the first bytes of the file in a commit, as git writes it.
+func (t *Tree) isBeginning(ctx context.Context, commit, name string) (bool, error) {
 	path := filepath.Join(t.record.Path, filepath.FromSlash(name))
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxOutput {
-		return false
+		return false, nil
 	}
 	have, err := os.ReadFile(path)
 	if err != nil {
-		return false
+		return false, err
 	}
-	want, err := t.git(ctx, command{}, "cat-file", "--filters", "HEAD:"+name)
-	return err == nil && strings.HasPrefix(want, string(have))
+	want, err := t.git(ctx, command{}, "cat-file", "--filters", commit+":"+name)
+	if e, ok := errors.AsType[*exitError](err); ok && e.exit.Code == 128 { // the commit does not have the file
+		return false, nil
+	}
+	return strings.HasPrefix(want, string(have)), err
 }
 
 // clearLocks removes lock files that a killed git left in the folder of the tree. A process whose working folder is in
@@ -443,7 +451,10 @@ func (t *Tree) reopen(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return t.relock()
+	if err := t.relock(); err != nil {
+		return err
+	}
+	return t.endMove(ctx)
 }
 
 // linkBack writes the file .git of the tree, unless it exists. Without it, a git in the tree would work in a repository

@@ -58,8 +58,12 @@ func work(r *worktree.Repository, task string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", task, err)
 	}
-	err = os.WriteFile(filepath.Join(t.Path(), task+".txt"), []byte(task+"\n"), 0o600)
-	if err == nil {
+	if os.Getenv("WORKTREE_TEST_REBASE") != "" {
+		var c *worktree.Conflict
+		if c, err = t.Rebase(ctx); c != nil {
+			err = fmt.Errorf("%s conflicts in %q", task, c.Files)
+		}
+	} else if err = os.WriteFile(filepath.Join(t.Path(), task+".txt"), []byte(task+"\n"), 0o600); err == nil {
 		_, err = t.Commit(ctx, "coder", "Do "+task)
 	}
 	if remote := os.Getenv("WORKTREE_TEST_PUSH"); remote != "" && err == nil {

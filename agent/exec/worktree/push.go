@@ -68,6 +68,11 @@ func (t *Tree) pushed(ctx context.Context, there, head string) (bool, error) {
 		return true, nil
 	}
 	made, err := t.repository.git(ctx, "rev-list", t.record.Base+".."+head)
+	if err == nil && t.record.Before != "" {
+		var before string
+		before, err = t.repository.git(ctx, "rev-list", t.record.Before)
+		made += "\n" + before
+	}
 	return there != "" && slices.Contains(strings.Split(made, "\n"), there), err
 }
 

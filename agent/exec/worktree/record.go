@@ -31,6 +31,10 @@ type record struct {
 	Complete bool `json:"complete,omitempty"`
 	// Pushed is the last commit that was pushed; "" before the first push.
 	Pushed string `json:"pushed,omitempty"`
+	// Before has the commits of the branch before it was rebased last, as a range of git; "" if it never was.
+	Before string `json:"before,omitempty"`
+	// Move is set while the branch is being rebased.
+	Move *move `json:"move,omitempty"`
 	// PullRequest is the address of the branch's pull request, "" if none is known.
 	PullRequest string `json:"pull_request,omitempty"`
 	// Keep is set by a person who wants the tree to stay.

@@ -137,7 +137,7 @@ func (t *Tree) endRemoval(ctx context.Context) (err error) {
 
 // recordAbsence records that the tree has no files, so that the next Acquire makes it again on its branch.
 func (t *Tree) recordAbsence() error {
-	t.record.Complete, t.record.Removing, t.record.Entry = false, "", ""
+	t.record.Complete, t.record.Removing, t.record.Entry, t.record.Move = false, "", "", nil
 	return t.repository.write(&t.record)
 }
 
