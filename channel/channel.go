@@ -156,14 +156,16 @@ type Inbound struct {
 	Sender string
 	// Room is the chat that receives the replies, in the words of Chat. nil means Chat itself.
 	// Several conversations may share one room.
-	Room     []string
-	Agent    string            // name of the agent that handles the message
-	Mode     mailroom.Mode     // what the message does to a busy thread; "" means ModeQueue
-	Join     time.Duration     // how long the run waits for more messages of the sender; see [thread.Submit]
-	Written  time.Time         // when the platform says that the message was written; zero: it does not say
-	Metadata map[string]string // labels of the run; they identify the chat for the reply
-	NoRetry  bool              // deliver the run's failure as the answer instead of retrying
-	Cursor   Cursor            // moves in the same transaction
+	Room  []string
+	Agent string        // name of the agent that handles the message
+	Mode  mailroom.Mode // what the message does to a busy thread; "" means ModeQueue
+	// ExpectRun is, with ModeSteer, the run that must be current; else the submit is a Conflict. "": any.
+	ExpectRun string
+	Join      time.Duration     // how long the run waits for more messages of the sender; see [thread.Submit]
+	Written   time.Time         // when the platform says that the message was written; zero: it does not say
+	Metadata  map[string]string // labels of the run; they identify the chat for the reply
+	NoRetry   bool              // deliver the run's failure as the answer instead of retrying
+	Cursor    Cursor            // moves in the same transaction
 }
 
 // Cursor records how far a channel has read its platform under one identity. A cursor without a position changes

@@ -38,7 +38,7 @@ var floors = [][]string{
 		"internal/killpoint", // for torture: kills the process at a chosen point
 	},
 	{"channel/{kind,httpcall}", "server/operate", "app/cli"},
-	{"server", "alert/target", "channel/chat/room"},
+	{"server", "alert/target", "channel/chat/room", "issues/board"},
 	{"channel/chat/{inbound,outbound}"},
 	{"channel/chat/adapter"},
 	{"channel/{discord,irc,matrix,poll,slack,telegram,webhook}", "alert/mail"},

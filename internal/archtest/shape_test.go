@@ -141,12 +141,12 @@ func TestTheTreeStaysWithinItsBudgets(t *testing.T) {
 		name      string
 		got, most int
 	}{
-		{"product packages", s.product, 89},
-		{"packages", s.packages, 123},
+		{"product packages", s.product, 91},
+		{"packages", s.packages, 125},
 		{"floors", len(floors), 20},
-		{"groups of folders on the floors", groups(), 55},
+		{"groups of folders on the floors", groups(), 56},
 		{"pairs of top folders that import each other", len(s.pairs), 1},
-		{"exported names that no other package uses", len(s.unused), 182},
+		{"exported names that no other package uses", len(s.unused), 183},
 		{"lines that are too long", s.long, 520},
 	} {
 		t.Logf("%s: %d", m.name, m.got)

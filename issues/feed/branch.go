@@ -9,9 +9,9 @@ import (
 	"mailroom/store"
 )
 
-// branchTexts returns, by run, the comments that name the branches with the changes of completed runs. Other runs, and
+// BranchTexts returns, by run, the comments that name the branches with the changes of completed runs. Other runs, and
 // runs without a worktree, have none.
-func branchTexts(ctx context.Context, l *channel.Host, runs ...*mailroom.Run) (map[string]string, error) {
+func BranchTexts(ctx context.Context, l *channel.Host, runs ...*mailroom.Run) (map[string]string, error) {
 	texts := map[string]string{}
 	err := l.View(ctx, func(rd store.Reader) error {
 		for _, run := range runs {

@@ -66,11 +66,11 @@ func issueText(t *tracker.Tracker, it *tracker.Issue) string {
 func (w *Watcher) deliveryComment(d channel.Delivery) (author, text string) {
 	switch {
 	case d.Ticket != nil:
-		return systemAuthor, w.questionText(d)
+		return systemAuthor, QuestionText(w.options.Command, d)
 	case d.Ended:
 		return systemAuthor, ""
 	}
-	return d.Run.Agent, commentText(d.Text, d.Run)
+	return d.Run.Agent, CommentText(d.Text, d.Run)
 }
 
 // replyText returns the reply of a run as a comment.
@@ -78,36 +78,42 @@ func replyText(run *mailroom.Run) string {
 	if run.Reply == nil {
 		return ""
 	}
-	return commentText(*run.Reply, run)
+	return CommentText(*run.Reply, run)
 }
 
-func commentText(text string, run *mailroom.Run) string {
+// CommentText returns a text of a run as a comment, at most 64 KiB.
+func CommentText(text string, run *mailroom.Run) string {
 	return truncate(strings.TrimSpace(text), maxComment, "\n… (truncated; full text in thread "+run.Thread+")")
 }
 
 // failureText returns the comment for a run that failed or was cancelled.
 func (w *Watcher) failureText(it *tracker.Issue, run *mailroom.Run) string {
+	return FailureText(run) + fmt.Sprintf(
+		"\n\nTo resume: %s run retry %s\nTo start over, after adding details if needed: bd update %s --status open",
+		w.options.Command, run.ID, it.ID)
+}
+
+// FailureText says how a run failed or was cancelled, as the beginning of a comment.
+func FailureText(run *mailroom.Run) string {
 	var b strings.Builder
 	if run.Status == mailroom.StatusFailed {
 		fmt.Fprintf(&b, "%s failed in attempt %d", run.Agent, run.Attempt)
 		if run.Error != nil {
 			fmt.Fprintf(&b, " (%s): %s", run.Error.Class, truncate(strings.TrimSpace(run.Error.Message), maxError, "…"))
 		}
-	} else {
-		fmt.Fprintf(&b, "The run of %s was %s", run.Agent, cmp.Or(run.Reason, mailroom.ReasonCancelled))
-		if run.StopBy != "" {
-			fmt.Fprintf(&b, " by %s", run.StopBy)
-		}
-		fmt.Fprintf(&b, " in attempt %d", run.Attempt)
+		return b.String()
 	}
-	fmt.Fprintf(&b,
-		"\n\nTo resume: %s run retry %s\nTo start over, after adding details if needed: bd update %s --status open",
-		w.options.Command, run.ID, it.ID)
+	fmt.Fprintf(&b, "The run of %s was %s", run.Agent, cmp.Or(run.Reason, mailroom.ReasonCancelled))
+	if run.StopBy != "" {
+		fmt.Fprintf(&b, " by %s", run.StopBy)
+	}
+	fmt.Fprintf(&b, " in attempt %d", run.Attempt)
 	return b.String()
 }
 
-// questionText returns the comment for a ticket, or "" if no person decides it.
-func (w *Watcher) questionText(d channel.Delivery) string {
+// QuestionText returns the comment for the ticket of a delivery, or "" if no person decides it. command is how a person
+// calls this program.
+func QuestionText(command string, d channel.Delivery) string {
 	k := d.Ticket
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
@@ -120,10 +126,10 @@ func (w *Watcher) questionText(d channel.Delivery) string {
 	}
 	lines = append(lines, "")
 	if k.Kind == mailroom.TicketInput {
-		lines = append(lines, fmt.Sprintf("To answer: %s answer %s TEXT", w.options.Command, k.ID))
+		lines = append(lines, fmt.Sprintf("To answer: %s answer %s TEXT", command, k.ID))
 	} else {
-		lines = append(lines, fmt.Sprintf("To allow it: %s approve %s", w.options.Command, k.ID),
-			fmt.Sprintf("To refuse it: %s deny %s", w.options.Command, k.ID))
+		lines = append(lines, fmt.Sprintf("To allow it: %s approve %s", command, k.ID),
+			fmt.Sprintf("To refuse it: %s deny %s", command, k.ID))
 	}
 	return strings.Join(lines, "\n")
 }

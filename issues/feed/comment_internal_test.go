@@ -29,7 +29,7 @@ func TestLongTextsAreTruncatedWithANote(t *testing.T) {
 		"a reason": {closeReason(run), maxReason, "é…"},
 		"an error": {w.failureText(it, run), maxComment,
 			"…\n\nTo resume: mailroom run retry r\nTo start over, after adding details if needed: bd update x-a --status open"},
-		"a question": {w.questionText(ask), maxShown + 200,
+		"a question": {QuestionText(w.options.Command, ask), maxShown + 200,
 			"… (truncated)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
 	} {
 		if len(c.text) > c.most || !strings.HasSuffix(c.text, c.end) || !utf8.ValidString(c.text) {

@@ -29,7 +29,7 @@ func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delive
 	if err != nil {
 		return err
 	}
-	branches, err := branchTexts(ctx, l, d.Run)
+	branches, err := BranchTexts(ctx, l, d.Run)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (r *receiver) updateFile(ctx context.Context, runs map[string]*mailroom.Run
 			ended = append(ended, run)
 		}
 	}
-	branches, err := branchTexts(ctx, r.host, ended...)
+	branches, err := BranchTexts(ctx, r.host, ended...)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,278 @@
+package board_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mailroom"
+	"mailroom/issues/board"
+)
+
+// waitState waits until an issue has a state and nothing of it is left to deliver.
+func (w *fixture) waitState(f *fakeBoard, id string, state board.State) {
+	w.t.Helper()
+	w.waitFor(fmt.Sprintf("%s is %s", id, state), func() bool { return f.issue(id).State == state && w.settled(id) })
+}
+
+func numbers(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprint(i+1))
+	}
+	return ids
+}
+
+func TestAReadyIssueIsRunCommentedAndClosed(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1", "2", "3", "4", "5")
+	f.edit("2", func(it *board.Issue) { it.Labels = nil })
+	f.edit("3", func(it *board.Issue) { it.Assignees = []string{"ann"} })
+	f.edit("4", func(it *board.Issue) { it.Blocked = []string{"r#2"} })
+	f.edit("5", func(it *board.Issue) { it.Assignees = []string{"Mailroom-Bot"} })
+	w := newFixture(t, f).start()
+	w.waitState(f, "1", board.StateClosed)
+	w.waitState(f, "5", board.StateClosed)
+	for id, want := range map[string]int{"1": 1, "2": 0, "3": 0, "4": 0, "5": 1} {
+		if got := f.texts(id); w.agent.count(id) != want || len(got) != want || want > 0 && got[0] != "done" {
+			t.Errorf("%s: %d attempts, comments %q", id, w.agent.count(id), got)
+		}
+	}
+	if got := w.agent.input("1"); !strings.Contains(got, "# Do 1") || !strings.Contains(got, "It is broken.") {
+		t.Errorf("the agent got %q", got)
+	}
+	f.edit("4", func(it *board.Issue) { it.Blocked = nil })
+	w.waitState(f, "4", board.StateClosed)
+}
+
+// TestARestartAtAnyCallResumes kills the server at each call of the board, before and after the board carries it out.
+func TestARestartAtAnyCallResumes(t *testing.T) {
+	for n, ended := 1, false; !ended; n++ {
+		for _, lost := range []bool{false, true} {
+			f := newFakeBoard()
+			f.add("1")
+			w := newFixture(t, f)
+			killed := make(chan struct{})
+			f.before = func(_ string, call int) error {
+				if call != n {
+					return nil
+				}
+				close(killed)
+				f.dead = true
+				if lost { // this call arrives, and its answer does not
+					f.dead = false
+					f.lost = func(string) bool { f.dead = true; return true }
+					return nil
+				}
+				return unavailable("killed")
+			}
+			w.start()
+			w.waitFor("the kill or the end", func() bool {
+				select {
+				case <-killed:
+					return true
+				default:
+					return f.issue("1").State == board.StateClosed && w.settled("1")
+				}
+			})
+			w.stop()
+			f.mu.Lock()
+			ended = f.calls < n || ended
+			f.before, f.lost, f.dead = nil, nil, false
+			f.mu.Unlock()
+			w.start()
+			w.waitState(f, "1", board.StateClosed)
+			if got := f.texts("1"); !slices.Equal(got, []string{"done"}) || len(w.runs(board.Thread("roof", "1"))) != 1 {
+				t.Errorf("killed at call %d, lost %t: comments %q, %d runs", n, lost, got, len(w.runs(board.Thread("roof", "1"))))
+			}
+			w.stop()
+		}
+		if n > 100 {
+			t.Fatal("too many calls")
+		}
+	}
+}
+
+// TestEachIssueIsDoneOnceOnAnUnreliableBoard loses answers of writes that were carried out, refuses calls, and polls
+// the board with two servers on one store.
+func TestEachIssueIsDoneOnceOnAnUnreliableBoard(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0)) // owned by the mutex of the board
+	f := newFakeBoard()
+	const n = 12
+	f.add(numbers(n)...)
+	var lost, refused int
+	f.lost = func(string) bool {
+		if rnd.IntN(3) > 0 {
+			return false
+		}
+		lost++
+		return true
+	}
+	f.before = func(string, int) error {
+		if rnd.IntN(10) > 0 {
+			return nil
+		}
+		refused++
+		return unavailable("busy")
+	}
+	first := newFixture(t, f).withSQLite()
+	first.options.MaxClaims = 5
+	second := newFixture(t, f)
+	if err := second.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second.store, second.options, second.agent = first.store, first.options, first.agent
+	t.Cleanup(func() { second.store = noStore{} })
+	first.start()
+	second.start()
+	for _, id := range f.ids() {
+		first.waitState(f, id, board.StateClosed)
+		if got := f.texts(id); !slices.Equal(got, []string{"done"}) || first.agent.count(id) != 1 {
+			t.Errorf("%s: %d attempts, comments %q", id, first.agent.count(id), got)
+		}
+	}
+	t.Logf("%d issues, %d lost answers, %d refused calls, two pollers", n, lost, refused)
+	if lost == 0 || refused == 0 {
+		t.Error("no fault was tried")
+	}
+}
+
+func TestARunIsCancelledBeforeItsStartOnly(t *testing.T) {
+	for name, take := range map[string]func(f *fakeBoard, id string){
+		"closed":     func(f *fakeBoard, id string) { f.edit(id, func(it *board.Issue) { it.State = board.StateClosed }) },
+		"reassigned": func(f *fakeBoard, id string) { f.edit(id, func(it *board.Issue) { it.Assignees = []string{"ann"} }) },
+		"unlabelled": func(f *fakeBoard, id string) { f.edit(id, func(it *board.Issue) { it.Labels = nil }) },
+		"deleted":    func(f *fakeBoard, id string) { f.remove(id) },
+		"replaced":   func(f *fakeBoard, id string) { f.edit(id, func(it *board.Issue) { it.Native = "other" }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeBoard()
+			f.add("1", "2")
+			w := newFixture(t, f)
+			w.limit, w.options.MaxClaims = 1, 2
+			work, open := gatedWork("done")
+			defer open()
+			w.agent.setWork(work)
+			w.start()
+			w.waitRun("1", mailroom.StatusRunning)
+			w.waitRun("2", mailroom.StatusQueued)
+			take(f, "1")
+			take(f, "2")
+			w.waitRun("2", mailroom.StatusCancelled)
+			open()
+			w.waitRun("1", mailroom.StatusCompleted)
+			w.waitFor("the deliveries", func() bool { return w.settled("1") && w.settled("2") })
+			want := 1
+			if name == "deleted" || name == "replaced" {
+				want = 0
+			}
+			if got := f.texts("1"); len(got) != want || len(f.texts("2")) > 0 {
+				t.Errorf("comments %q and %q", got, f.texts("2"))
+			}
+			if name == "reassigned" { // no mark of ours stays at the issue of another person
+				w.waitState(f, "1", board.StateOpen)
+			}
+		})
+	}
+}
+
+func TestAnEditDuringARunIsToldOnce(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1")
+	w := newFixture(t, f)
+	var told atomic.Int32
+	work, open := gatedWork("done")
+	defer open()
+	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
+		if err := work(ctx, s); err != nil {
+			return err
+		}
+		steered, err := s.Steered(ctx)
+		told.Store(int32(len(steered)))
+		if len(steered) != 1 || !strings.Contains(steered[0].Text, "It burns.") {
+			t.Errorf("the agent was told %+v", steered)
+		}
+		return err
+	})
+	w.start()
+	w.waitRun("1", mailroom.StatusRunning)
+	w.waitFor("the mark", func() bool { return f.issue("1").State == board.StateWorking })
+	f.edit("1", func(it *board.Issue) { it.Body = "It burns." })
+	w.waitFor("the note", func() bool { return len(w.runs(board.Thread("roof", "1"))[0].Steers) == 1 })
+	f.edit("1", func(it *board.Issue) { it.Labels = append(it.Labels, "hot") }) // nothing new for the agent
+	polled := w.runner.State().LastSuccess
+	w.waitFor("another poll", func() bool { return w.runner.State().LastSuccess.After(polled) })
+	open()
+	w.waitState(f, "1", board.StateClosed)
+	if told.Load() != 1 || len(w.runs(board.Thread("roof", "1"))) != 1 {
+		t.Errorf("told %d times, %d runs", told.Load(), len(w.runs(board.Thread("roof", "1"))))
+	}
+}
+
+func TestAReopenedIssueRunsAgainInItsThread(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1")
+	w := newFixture(t, f).start()
+	for n := range 3 {
+		w.waitState(f, "1", board.StateClosed)
+		w.waitFor("the run", func() bool { return w.agent.count("1") == n+1 })
+		f.edit("1", func(it *board.Issue) { it.State = board.StateOpen })
+	}
+	w.waitFor("the fourth run", func() bool { return w.agent.count("1") == 4 })
+	w.waitState(f, "1", board.StateClosed)
+	if got := f.texts("1"); len(got) != 4 {
+		t.Errorf("comments %q", got)
+	}
+}
+
+func TestAnIssueThatStaysOpenDoesNotRunAgain(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1", "2")
+	w := newFixture(t, f)
+	w.options.KeepOpen = true
+	w.start()
+	w.waitState(f, "1", board.StateDone)
+	f.edit("1", func(it *board.Issue) { it.Title = "More" })
+	w.waitState(f, "2", board.StateDone)
+	polled := w.runner.State().LastSuccess
+	w.waitFor("another poll", func() bool { return w.runner.State().LastSuccess.After(polled) })
+	if w.agent.count("1") != 1 {
+		t.Errorf("%d attempts", w.agent.count("1"))
+	}
+}
+
+func TestAFailedIssueWaitsForAPerson(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1", "2")
+	w := newFixture(t, f)
+	broken := errors.New("the compiler is missing")
+	w.agent.setWork(func(context.Context, mailroom.Session) error {
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: broken}
+	})
+	w.start()
+	for _, id := range []string{"1", "2"} {
+		w.waitState(f, id, board.StateBlocked)
+		if got := f.texts(id); len(got) != 1 || !strings.Contains(got[0], broken.Error()) ||
+			!strings.Contains(got[0], "mailroom run retry") {
+			t.Errorf("%s: comments %q", id, got)
+		}
+	}
+	w.agent.setWork(nil)
+	w.retry(w.waitRun("1", mailroom.StatusFailed).ID)
+	f.edit("2", func(it *board.Issue) { it.State = board.StateOpen }) // a person removes the mark
+	for _, id := range []string{"1", "2"} {
+		w.waitState(f, id, board.StateClosed)
+		if got := f.texts(id); len(got) != 2 || got[1] != "done" {
+			t.Errorf("%s: comments %q", id, got)
+		}
+	}
+	if one, two := len(w.runs(board.Thread("roof", "1"))), len(w.runs(board.Thread("roof", "2"))); one != 1 || two != 2 {
+		t.Errorf("%d and %d runs", one, two)
+	}
+}

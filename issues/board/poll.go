@@ -1,0 +1,145 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mailroom/internal/digest"
+)
+
+// receiver is the state of one call of Receive.
+type receiver struct {
+	*connection
+	*listing
+	pos    position
+	runIDs map[string]string // run ids by submit key, as found in the ledger
+	marked map[string]bool   // keys of marks that were submitted
+}
+
+// listing is what the feed has read of its board: first the open issues, and then the changes. It outlives a
+// connection, so that a large board is read although some calls fail. It is not stored: after a restart the feed lists
+// the board again.
+type listing struct {
+	cursor  string           // of the board
+	known   map[string]*seen // issues that may be for this feed, and the issues of claims
+	invalid int              // rows of the last page that were no issue
+	full    bool             // more issues were listed than known keeps
+}
+
+// seen is an issue as last read, without its body.
+type seen struct {
+	Issue
+	content string    // digest of title and body
+	read    time.Time // when it was last read by its id; zero: never
+	skipped bool      // it was not ready then
+	refused string    // content that could not be submitted
+}
+
+const (
+	// maxPages bounds the pages of one poll.
+	maxPages = 100
+	// maxKnown bounds the issues that the feed keeps.
+	maxKnown = 20_000
+)
+
+func (c *connection) newReceiver(ctx context.Context) (*receiver, error) {
+	raw, err := c.host.Position(ctx, cursorIdentity)
+	if err != nil {
+		return nil, err
+	}
+	pos, err := parsePosition(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &receiver{connection: c, listing: c.takeListing(), pos: pos, runIDs: map[string]string{},
+		marked: map[string]bool{}}, nil
+}
+
+// takeListing returns the listing that the last connection left, or a new one. The caller owns it until it gives the
+// listing back.
+func (w *Watcher) takeListing() *listing {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.left
+	if w.left = nil; l == nil {
+		l = &listing{known: map[string]*seen{}}
+	}
+	return l
+}
+
+func (w *Watcher) leaveListing(l *listing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = l
+}
+
+// poll reads what has changed, and makes the ledger agree. It reports in again whether the board has more changes now.
+func (r *receiver) poll(ctx context.Context) (again bool, err error) {
+	for range maxPages {
+		page, err := r.board.Changes(ctx, r.cursor)
+		if err != nil {
+			return false, err
+		}
+		r.host.Received()
+		for _, it := range page.Issues {
+			r.learn(it, time.Time{})
+		}
+		if page.Invalid > 0 && page.Invalid != r.invalid {
+			r.host.ReportError(fmt.Errorf("the board listed %d rows that are no issue; they were left out", page.Invalid))
+		}
+		r.cursor, r.invalid, again = page.Next, page.Invalid, page.More
+		if !again {
+			break
+		}
+	}
+	return again, r.work(ctx)
+}
+
+// content returns the digest of the text of an issue that its agent gets.
+func content(it Issue) string { return digest.ID("issue", it.Title, it.Body) }
+
+// learn remembers an issue that was listed, or read by its id at the time read. An older state of it changes nothing,
+// because a list may come late.
+func (r *receiver) learn(it Issue, read time.Time) *seen {
+	old, claimed := r.known[it.ID], r.pos.Claims[it.ID].Key != ""
+	switch {
+	case old != nil && old.Native == it.Native && (it.UpdatedAt.Before(old.UpdatedAt) ||
+		read.IsZero() && it.UpdatedAt.Equal(old.UpdatedAt)):
+		return old
+	case it.State == StateClosed && !claimed:
+		delete(r.known, it.ID)
+		return &seen{Issue: it, content: content(it), read: read}
+	case old == nil && len(r.known) >= maxKnown && !claimed:
+		if !r.full {
+			r.full = true
+			r.host.ReportError(fmt.Errorf("the board has more than %d open issues with these labels; the others wait", maxKnown))
+		}
+		return &seen{Issue: it, content: content(it), read: read}
+	}
+	s := &seen{Issue: it, content: content(it), read: read}
+	if old != nil {
+		s.refused = old.refused
+	}
+	s.Body = ""
+	r.known[it.ID] = s
+	return s
+}
+
+// reread reads an issue by its id. gone is true if it does not exist any more, or if another issue has its id.
+func (r *receiver) reread(ctx context.Context, id, native string) (it Issue, s *seen, gone bool, err error) {
+	it, err = r.board.Issue(ctx, id)
+	switch {
+	case errors.Is(err, ErrGone):
+		delete(r.known, id)
+		return it, nil, true, nil
+	case err != nil:
+		return it, nil, false, err
+	case it.ID != id || native != "" && it.Native != native:
+		delete(r.known, id)
+		r.host.ReportError(fmt.Errorf("the board has another issue under the id %q now", id))
+		return it, nil, true, nil
+	}
+	return it, r.learn(it, time.Now()), false, nil
+}
