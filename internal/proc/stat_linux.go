@@ -51,13 +51,13 @@ func processes() ([]process, error) {
 	if err = errors.Join(err, dir.Close()); err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	var all []process
+	all := make([]process, 0, len(names))
+	buf := make([]byte, statSize)
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
+		if name[0] < '0' || name[0] > '9' {
 			continue // the folder is not one of a process
 		}
-		p, err := readProcess(pid)
+		p, err := readStat(name, buf)
 		switch {
 		case ignoreGone(err) == nil && err != nil:
 			continue
@@ -70,11 +70,32 @@ func processes() ([]process, error) {
 }
 
 func readProcess(pid int) (process, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return process{}, err
+	return readStat(strconv.Itoa(pid), make([]byte, statSize))
+}
+
+// statSize is more than the bytes of any /proc/PID/stat: a name of 64 bytes and about 50 numbers. The kernel writes all
+// that fits into the buffer at the first read.
+const statSize = 2048
+
+// readStat reads the process whose folder has this name, with a buffer of statSize bytes. Each git command and each
+// agent program ends with a scan of all processes, so it makes three system calls, where [os.ReadFile] makes ten.
+func readStat(name string, buf []byte) (p process, err error) {
+	path := "/proc/" + name + "/stat"
+	again := func(call func() (int, error)) (n int) {
+		for n, err = call(); err == unix.EINTR; n, err = call() {
+		}
+		return n
 	}
-	return parseStat(string(b))
+	fd := again(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return process{}, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	n := again(func() (int, error) { return unix.Read(fd, buf) })
+	unix.Close(fd)
+	if err != nil {
+		return process{}, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return parseStat(string(buf[:n]))
 }
 
 // parseStat parses /proc/PID/stat. The program's name is in parentheses and may
@@ -87,8 +108,15 @@ func parseStat(line string) (process, error) {
 	if open < 0 || end < open {
 		return bad("name")
 	}
-	fields := strings.Fields(line[end+1:]) // from field 3 on
-	if len(fields) < 20 || len(fields[0]) != 1 {
+	var fields [20]string // from field 3 on, up to the start time
+	rest, found := strings.CutPrefix(line[end+1:], " ")
+	for i := range fields {
+		if !found {
+			return bad("start time")
+		}
+		fields[i], rest, found = strings.Cut(rest, " ")
+	}
+	if len(fields[0]) != 1 {
 		return bad("start time")
 	}
 	p := process{state: fields[0][0]}
