@@ -123,7 +123,7 @@ func rootCommand(con *command.Console) *cobra.Command {
 	channels.AddCommand(addChannelCommand(con))
 	notify := cli.Notify(con)
 	notify.AddCommand(addTargetCommand(con))
-	root.AddCommand(channels, notify, issueCommand(con))
+	root.AddCommand(channels, notify, issueCommand(con), workflowCommand(con))
 	root.AddCommand(cli.Commands(con)...)
 	root.AddCommand(node.Commands(con)...)
 	root.AddCommand(storage.Commands(con)...)

@@ -30,7 +30,7 @@ var floors = [][]string{
 		"app/command",
 	},
 	{
-		"engine", "stream", "agent", "schedule", "channel", "client", "clients", "server/internal", "issues/mail",
+		"engine", "stream", "agent", "schedule", "channel", "client", "clients", "server/internal", "issues/{mail,workflow}",
 		"app/datadir",
 	},
 	{
