@@ -110,7 +110,7 @@ func (a *agent) settleConflict(ctx context.Context, s mailroom.Session, c *confl
 		st.Sends = []mailroom.Send{{Name: sendConflict, Thread: run.Thread, Agent: run.Agent,
 			Parts: mailroom.Text(c.request()), Options: run.Options}}
 	} else {
-		place, err := a.enter(ctx, run)
+		place, err := a.enter(ctx, s)
 		if err != nil {
 			return err
 		}

@@ -211,7 +211,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	if err != nil {
 		return contextCause(ctx, fmt.Errorf("kill processes of an earlier attempt: %w", err))
 	}
-	place, err := a.enter(ctx, run)
+	place, err := a.enter(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,8 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	if err != nil {
 		return startFailure(err)
 	}
-	if err := recordStart(ctx, s, Started{ID: child.ID(), Leftovers: killed, Branch: place.branch()}); err != nil {
+	started := Started{ID: child.ID(), Leftovers: killed, Branch: place.branch(), Repo: place.named()}
+	if err := recordStart(ctx, s, started); err != nil {
 		return contextCause(ctx, errors.Join(err, child.Kill()))
 	}
 	var text textDecoder

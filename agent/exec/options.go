@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
+
+	"mailroom/agent/exec/worktree"
 )
 
 // AnyOption in a list of options means all options.
@@ -38,6 +42,35 @@ func CheckOptions(name string, takes []string, options json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// OptionRepo is the option that names the git repository of a worktree, by an absolute path.
+const OptionRepo = "repo"
+
+// RepoOption returns the folder that options name, or "" if they name none.
+func RepoOption(options json.RawMessage) (string, error) {
+	var given struct {
+		Repo *string `json:"repo"`
+	}
+	if len(options) == 0 || json.Unmarshal(options, &given) == nil && given.Repo == nil {
+		return "", nil
+	}
+	if given.Repo == nil || len(*given.Repo) > maxRepo || !filepath.IsAbs(*given.Repo) {
+		return "", errors.New("the option repo is not an absolute path; use the folder of a git repository")
+	}
+	return filepath.Clean(*given.Repo), nil
+}
+
+// maxRepo bounds the path of a repository, in bytes.
+const maxRepo = 4096
+
+// CheckRepo returns an error unless a folder is one of the allowed folders or in one of them, after links are followed.
+// The error is the same for a folder that does not exist.
+func CheckRepo(allowed []string, repo string) error {
+	if info, err := os.Stat(repo); err == nil && info.IsDir() && worktree.IsWithin(repo, allowed) {
+		return nil
+	}
+	return errors.New("the option repo names no folder that repos of the agent allows")
 }
 
 // maxModel bounds the name of a model, in bytes.

@@ -35,6 +35,7 @@ type Started struct {
 	Program   string `json:"program,omitempty"`
 	Resumed   bool   `json:"resumed,omitempty"`
 	Branch    string `json:"branch,omitempty"` // of the worktree
+	Repo      string `json:"repo,omitempty"`   // folder of the repository that a submit of the thread named
 }
 
 // Exited describes how the command ended. Either ExitCode or Signal is set, or neither if the command could not be

@@ -173,7 +173,7 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if t.killed, err = killEarlierAttempts(ctx, run, last); err != nil {
 		return contextCause(ctx, fmt.Errorf("kill processes of an earlier attempt: %w", err))
 	}
-	if t.place, err = a.enter(ctx, run); err != nil {
+	if t.place, err = a.enter(ctx, s); err != nil {
 		return err
 	}
 	defer func() { t.place.leave(&err) }()
@@ -392,7 +392,7 @@ func (t *attempt) start(ctx context.Context, p plan, turn program.Turn, farewell
 		t.saved.Session = p.session
 	}
 	st, err := newStep(KindStarted, Started{ID: id, Leftovers: t.killed, Program: t.agent.profile.Name, Resumed: p.resume,
-		Branch: t.place.branch()}, nil)
+		Branch: t.place.branch(), Repo: t.place.named()}, nil)
 	if err == nil && p.session != "" && !p.resume && p.lost == "" {
 		err = t.recordSession(&st, p, p.session)
 	}

@@ -12,11 +12,15 @@ import (
 )
 
 // Worktrees makes the runs of each thread work in a worktree of their own, of the git repository that Options.Dir is
-// in. Root is the folder of all worktrees, and Most the maximum number for one repository; 0 is no limit. Push is the
-// remote to which the branch is pushed after a success; "" pushes nothing.
+// in, or that the option repo of a submit names. Root is the folder of all worktrees, and Most the maximum number for
+// one repository; 0 is no limit. Push is the remote to which the branch is pushed after a success; "" pushes nothing.
 type Worktrees struct {
 	Root string
 	Most int
+	// Repos are the folders of repositories that a submit may name. Asked is set if only runs of threads
+	// that have named one work in a worktree.
+	Repos []string
+	Asked bool
 	// Fresh lets new branches begin at the default branch of the remote, after a fetch.
 	Fresh bool
 	Push  string
@@ -28,23 +32,40 @@ type Worktrees struct {
 type workplace struct {
 	agent *agent         // with the folder of the attempt
 	tree  *worktree.Tree // nil: all runs share the folder of the agent
+	repo  string         // that a submit named, or ""
 }
 
 // enter returns where an attempt works. All runs and attempts of a thread work in the same worktree, one at a time.
-func (a *agent) enter(ctx context.Context, run mailroom.RunView) (*workplace, error) {
-	if a.options.Worktrees == nil {
+func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, error) {
+	o := a.options.Worktrees
+	if o == nil {
 		return &workplace{agent: a}, nil
+	}
+	run := s.Run()
+	repo, err := a.repository(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if repo == "" && o.Asked {
+		return &workplace{agent: a}, nil
+	}
+	folder, within := a.options.Dir, []string(nil)
+	if repo != "" {
+		folder, within = repo, o.Repos
+		if err := CheckRepo(o.Repos, repo); err != nil {
+			return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
+		}
 	}
 	env, _ := a.variables()
 	if a.options.Mark != "" {
 		env = append(env, envMark+"="+a.options.Mark)
 	}
 	r, err := worktree.Open(ctx, worktree.Options{
-		Folder: a.options.Dir, Root: a.options.Worktrees.Root, Most: a.options.Worktrees.Most, Env: env,
-		Isolation: a.options.Isolation, Fresh: a.options.Worktrees.Fresh, Remote: a.options.Worktrees.Push,
+		Folder: folder, Within: within, Root: o.Root, Most: o.Most, Env: env,
+		Isolation: a.options.Isolation, Fresh: o.Fresh, Remote: o.Push,
 	})
 	if err != nil {
-		return nil, treeFailure(ctx, err, true)
+		return nil, treeFailure(ctx, err, repo == "")
 	}
 	tree, err := r.Acquire(ctx, run.Thread, "")
 	if err != nil {
@@ -57,7 +78,33 @@ func (a *agent) enter(ctx context.Context, run mailroom.RunView) (*workplace, er
 		own.Keep = append(slices.Clone(i.Keep), tree.Path())
 		here.options.Isolation = &own
 	}
-	return &workplace{agent: &here, tree: tree}, nil
+	return &workplace{agent: &here, tree: tree, repo: repo}, nil
+}
+
+// repository returns the folder of a repository that the run names, or that an earlier run of the thread has named; ""
+// if the thread works where the agent does.
+func (a *agent) repository(ctx context.Context, s mailroom.Session) (string, error) {
+	if a.options.Worktrees.Repos == nil {
+		return "", nil
+	}
+	repo, err := RepoOption(s.Run().Options)
+	if err != nil {
+		return "", &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
+	}
+	if repo != "" {
+		return repo, nil
+	}
+	last, err := s.Log(ctx, mailroom.LogQuery{Kinds: []string{KindStarted}, Limit: 1})
+	if err != nil {
+		return "", contextCause(ctx, err)
+	}
+	var started Started
+	for _, e := range last {
+		if err := e.Decode(&started); err != nil {
+			return "", fmt.Errorf("read where the thread works: %w", err)
+		}
+	}
+	return started.Repo, nil
 }
 
 // treeFailure classifies an error of a worktree. own is set if no run of the agent can have one.
@@ -79,6 +126,14 @@ func (w *workplace) leave(err *error) {
 	if w.tree != nil {
 		*err = errors.Join(*err, w.tree.Release())
 	}
+}
+
+// named returns the repository that a submit named, or "".
+func (w *workplace) named() string {
+	if w == nil {
+		return ""
+	}
+	return w.repo
 }
 
 // branch returns the name of the branch, or "".

@@ -1,6 +1,10 @@
 package exec_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -155,5 +159,76 @@ func TestABranchIsPushedAfterASuccess(t *testing.T) {
 			t.Errorf("the remote lacks %+v", made)
 		}
 		gitIn(t, folder, "remote", "remove", "origin")
+	}
+}
+
+// named is a session whose submit named a repository, and whose thread has a log.
+type named struct {
+	*session
+	log []mailroom.Entry
+}
+
+func (n *named) Log(context.Context, mailroom.LogQuery) ([]mailroom.Entry, error) { return n.log, nil }
+
+func TestASubmitNamesARepositoryThatIsAllowed(t *testing.T) {
+	base := t.TempDir()
+	roof, plain := newRoof(t), t.TempDir()
+	inside, secret := filepath.Join(base, "work", "inside"), filepath.Join(base, "secret")
+	for _, folder := range []string{inside, secret} {
+		gitIn(t, ".", "clone", "--quiet", roof, folder)
+	}
+	gitIn(t, secret, "worktree", "add", "--quiet", filepath.Join(base, "work", "linked"))
+	gitIn(t, ".", "init", "--quiet", base) // a repository around the allowed folder
+	gitIn(t, base, "commit", "--quiet", "--allow-empty", "--message", "begin")
+	link := filepath.Join(base, "work", "link")
+	err := errors.Join(os.Symlink(secret, link), os.Mkdir(filepath.Join(base, "work", "none"), 0o700),
+		os.Mkdir(filepath.Join(inside, "sub"), 0o700))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := command(t, "pwd; echo x >x", exec.Options{Dir: plain, Worktrees: &exec.Worktrees{Asked: true,
+		Root: filepath.Join(t.TempDir(), "worktrees"), Repos: []string{roof, filepath.Join(base, "work")}}})
+	const refused, outside = "names no folder that repos of the agent allows", "is not in one of the folders"
+	var last []mailroom.Entry
+	for n, test := range []struct{ repo, error string }{
+		{roof, ""}, {inside, ""}, {filepath.Join(inside, "sub"), ""}, {roof + "/../roof/", ""}, {"", ""},
+		{secret, refused}, {link, refused}, {base, refused}, {"/", refused}, {base + "/work/../secret", refused},
+		{base + "/no such folder", refused}, {base + "/workshop", refused}, {"roof", "not an absolute path"},
+		{filepath.Join(base, "work", "none"), outside}, {filepath.Join(base, "work", "linked"), outside},
+	} {
+		s := &named{session: inThread(fmt.Sprint("thread ", n), fmt.Sprint("r", n), 1)}
+		if test.repo != "" {
+			s.run.Options, _ = json.Marshal(map[string]string{"repo": test.repo}) // a string
+		}
+		err := a.Run(t.Context(), s)
+		if test.error != "" {
+			f := mailroom.AsFailure(err)
+			if f.Class != mailroom.ClassPermanent || f.Agent || !strings.Contains(f.Error(), test.error) {
+				t.Errorf("%q: %v, want %q", test.repo, err, test.error)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", test.repo, err)
+		}
+		if got := strings.TrimSpace(s.messages[0]); (got == plain) != (test.repo == "") {
+			t.Errorf("%q: the run works in %s", test.repo, got)
+		}
+		if started := body[exec.Started](t, s.session, exec.KindStarted); n == 0 {
+			raw, _ := json.Marshal(started)
+			last = []mailroom.Entry{{Kind: exec.KindStarted, Body: raw}}
+		}
+	}
+
+	// Further runs of the thread work in the same worktree.
+	s := &named{session: inThread("thread 0", "next", 1), log: last}
+	if err := a.Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if made := body[entry.Tree](t, s.session, entry.KindTree); !strings.HasPrefix(made.Branch, "mailroom/thread-0-") {
+		t.Errorf("the next run has made %+v", made)
+	}
+	if got := gitIn(t, secret, "for-each-ref", "--format=%(refname)", "refs/heads/mailroom"); got != "" {
+		t.Errorf("a repository outside of the allowed folders has the branches %s", got)
 	}
 }

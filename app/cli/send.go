@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,7 @@ const maxStdin = 8 << 20
 
 func sendCommand(con *command.Console) *cobra.Command {
 	var in api.Submit
-	var mode, at, deadline, budget, retries string
+	var mode, at, deadline, budget, retries, repo string
 	var metadata, files []string
 	var priority, attempts, crashes int
 	var detach bool
@@ -48,23 +49,20 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
   git diff | mailroom send --thread review -
   mailroom send --thread review --file notes.md "Is this complete?"
   mailroom send --thread night --notify phone --detach "tidy up the tests"
+  mailroom send --repo . --thread fix-roof "fix the roof"
   mailroom send --deadline 30m "what do the logs of today say?"
   mailroom send --budget "1usd, 30 turns" "find the slow tests and fix one"
   mailroom send --max-attempts 1 --max-crashes 0 "pay the bill"
   mailroom send --retry first=1m,most=1h,outage=72h --deadline 96h "build the archive"
   mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(files) > 0 {
-				return nil
-			}
-			return cobra.MinimumNArgs(1)(cmd, args)
-		},
+		Args: textOrFiles(&files),
 	}
 	output := command.FormatFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&files, "file", nil, "text file to send behind the text; may be repeated")
 	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new thread)")
 	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
+	repoFlag(flags, &repo)
 	flags.StringVar(&mode, "mode", "",
 		"what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
 	keyFlags(flags, &in)
@@ -83,7 +81,8 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 		if in.Text, err = readText(con, args); err != nil {
 			return err
 		}
-		if err := addFiles(&in, files); err != nil {
+		in.Options, err = repoOption(repo)
+		if err := errors.Join(err, addFiles(&in, files)); err != nil {
 			return command.UsageErrorf(cmd, "%w", err)
 		}
 		in.Mode = mailroom.Mode(mode)
@@ -105,6 +104,34 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 		return send(cmd.Context(), con, in, detach, *output)
 	}
 	return cmd
+}
+
+// repoFlag adds the flag for a repository.
+func repoFlag(flags *pflag.FlagSet, repo *string) {
+	flags.StringVar(repo, "repo", "",
+		"folder of a git repository, in whose worktree the runs of the thread work; repos of the agent must allow it")
+}
+
+// repoOption returns the options for --repo, nil for "". The server reads the folder.
+func repoOption(folder string) (json.RawMessage, error) {
+	if folder == "" {
+		return nil, nil
+	}
+	path, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, fmt.Errorf("--repo %q: %w", folder, err)
+	}
+	return json.Marshal(map[string]string{"repo": path})
+}
+
+// textOrFiles checks that a message has a text, unless it has files.
+func textOrFiles(files *[]string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(*files) > 0 {
+			return nil
+		}
+		return cobra.MinimumNArgs(1)(cmd, args)
+	}
 }
 
 // setIfChanged points field to value if the command line has the flag, and leaves it nil otherwise.

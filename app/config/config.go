@@ -488,7 +488,7 @@ func (c *Config) check() []problem {
 			found = append(found, problem{key: "agents." + name + ".workspace",
 				what: "needs dir, a folder of the git repository whose worktrees the runs get"})
 		}
-		if a.Push != "" && a.Workspace != WorkspaceWorktree {
+		if a.Push != "" && !a.usesWorktrees() {
 			found = append(found, problem{key: "agents." + name + ".push", what: `needs workspace = "worktree"`})
 		}
 		if a.PullRequest && a.Push == "" {

@@ -12,16 +12,17 @@ import (
 // Confinement holds the isolation and resource limits of a program. It is not part of an agent's definition: runs
 // that are pinned to an older version use the current values.
 type Confinement struct {
-	Workspace    string // one of the values below
-	MaxWorktrees int    // most worktrees of the repository; 0: as many as the disk has room for
-	Base         string // one of the values below: where branches of worktrees begin
-	Push         string // remote to which branches of worktrees are pushed; "": none
-	PullRequest  bool   // a pull request is opened after the first push
-	Isolation    string // one of the values below
-	User         string // system user; "" is the server's own
-	MaxProcesses int    // most processes of that user; 0: as many as the server's
-	MaxOpenFiles int    // most open files of the program; 0: as many as the server's
-	MaxFileSize  int    // bytes; 0: unlimited
+	Workspace    string   // one of the values below
+	Repos        []string // folders of repositories that a submit may name, for worktrees of them
+	MaxWorktrees int      // most worktrees of the repository; 0: as many as the disk has room for
+	Base         string   // one of the values below: where branches of worktrees begin
+	Push         string   // remote to which branches of worktrees are pushed; "": none
+	PullRequest  bool     // a pull request is opened after the first push
+	Isolation    string   // one of the values below
+	User         string   // system user; "" is the server's own
+	MaxProcesses int      // most processes of that user; 0: as many as the server's
+	MaxOpenFiles int      // most open files of the program; 0: as many as the server's
+	MaxFileSize  int      // bytes; 0: unlimited
 }
 
 // Values of workspace.
@@ -55,11 +56,19 @@ func CheckIsolation(kind string) error {
 	return nil
 }
 
+// usesWorktrees reports whether runs may work in worktrees.
+func (c *Confinement) usesWorktrees() bool {
+	return c.Workspace == WorkspaceWorktree || len(c.Repos) > 0
+}
+
 func (c *Confinement) settings() []setting.Setting {
 	return []setting.Setting{
 		setting.New("workspace",
 			"Where its runs work: folder is dir; worktree is a git worktree with a branch for each thread, of the repository "+
 				"that dir is in.", setting.OneOf(&c.Workspace, workspaceFolder, WorkspaceWorktree)),
+		setting.New("repos",
+			"Folders whose git repositories a submit may name (option repo): the runs of its thread work in a worktree "+
+				"of that repository.", setting.List(&c.Repos)),
 		setting.New("max_worktrees", "Maximum number of worktrees of the repository; 0 is unlimited.",
 			setting.Int(&c.MaxWorktrees, 0, 10_000)),
 		setting.New("base",

@@ -177,9 +177,18 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		},
 	}
 	if a.Kind != config.KindInbox { // readers of an inbox see the run with its options
-		r.options[name] = append([]string{}, a.Options...)
+		r.options[name] = optionsOf(a)
 	}
 	return nil
+}
+
+// optionsOf returns the options of a submit that an agent takes.
+func optionsOf(a *config.Agent) []string {
+	options := append([]string{}, a.Options...)
+	if len(a.Repos) > 0 {
+		options = append(options, exec.OptionRepo)
+	}
+	return options
 }
 
 // describe returns what this process knows about an agent. others is the retry policy of agents that are not
@@ -226,7 +235,18 @@ func (r *agentSet) missing() []string { return append(r.programs.missing(), r.re
 // checkOptions returns why an agent does not take the options of a submit. The agents of remote workers check
 // them when they run.
 func (r *agentSet) checkOptions(agent string, options json.RawMessage) error {
-	return exec.CheckOptions("agent "+agent, r.options[agent], options)
+	if err := exec.CheckOptions("agent "+agent, r.options[agent], options); err != nil {
+		return err
+	}
+	a := r.configured[agent]
+	if a == nil || len(a.Repos) == 0 {
+		return nil
+	}
+	repo, err := exec.RepoOption(options)
+	if err == nil && repo != "" {
+		err = exec.CheckRepo(a.Repos, repo)
+	}
+	return err
 }
 
 // checkBudget returns why the budget of a submit cannot bound an agent of this server.
@@ -274,7 +294,7 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 			EnvAllow:     around.allowed(a.EnvAllow),
 			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
 			Isolation: around.isolation, Files: around.files, Source: around.source,
-			PermanentExits: a.PermanentExits, UnavailableExits: a.UnavailableExits, TakesOptions: a.Options,
+			PermanentExits: a.PermanentExits, UnavailableExits: a.UnavailableExits, TakesOptions: optionsOf(a),
 		})
 	}
 	return nil, fmt.Errorf("unknown kind %q", a.Kind)
@@ -292,7 +312,7 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
 		Dir: around.dir, Worktrees: around.worktrees, Env: append(around.env, variables(a.Env)...),
 		EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
-		Isolation: around.isolation, Files: around.files, Source: around.source, TakesOptions: a.Options,
+		Isolation: around.isolation, Files: around.files, Source: around.source, TakesOptions: optionsOf(a),
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout),
 		TotalTimeout: noneIfZero(a.TotalTimeout),
 		CallTimeout:  noneIfZero(a.CallTimeout),

@@ -130,8 +130,9 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	if s.data != "" {
 		c.files = s.files()
 	}
-	if a.Workspace == config.WorkspaceWorktree {
+	if a.Workspace == config.WorkspaceWorktree || len(a.Repos) > 0 {
 		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees,
+			Repos: a.Repos, Asked: a.Workspace != config.WorkspaceWorktree,
 			Fresh: a.Base == config.BaseRemote, Push: a.Push, PullRequest: a.PullRequest}
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{

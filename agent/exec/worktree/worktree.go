@@ -36,6 +36,8 @@ type Options struct {
 	// Folder is a folder of the repository, and Root the absolute path of the folder of all trees and records. Root
 	// must not be a folder that the system sweeps.
 	Folder, Root string
+	// Within are the folders that the repository must be in, with its working tree and its git folder; nil is anywhere.
+	Within []string
 	// Git is the program; "" is git in PATH. Env is its environment, NAME=VALUE, without the variables of git itself.
 	Git string
 	Env []string
@@ -108,6 +110,9 @@ func Open(ctx context.Context, o Options) (*Repository, error) {
 		}
 		r.top = strings.TrimSuffix(r.top, "\n")
 	}
+	if o.Within != nil && !(IsWithin(r.common, o.Within) && (r.top == "" || IsWithin(r.top, o.Within))) {
+		return nil, permanent("the git repository of the folder is not in one of the folders that repos allows")
+	}
 	name := r.name()
 	if r.trees, err = makeFolder(filepath.Join(root, name)); err != nil {
 		return nil, err
@@ -123,6 +128,22 @@ func Open(ctx context.Context, o Options) (*Repository, error) {
 		err = os.Chown(r.trees, int(o.Isolation.User.UID), int(o.Isolation.User.GID))
 	}
 	return r, err
+}
+
+// IsWithin reports whether a path is one of some folders, or is in one of them. Links count as what they lead to.
+func IsWithin(path string, folders []string) bool {
+	path, err := filepath.EvalSymlinks(path)
+	return err == nil && slices.ContainsFunc(folders, func(folder string) bool {
+		folder, err := filepath.Abs(folder)
+		if err == nil {
+			folder, err = filepath.EvalSymlinks(folder)
+		}
+		if err != nil {
+			return false
+		}
+		rest, err := filepath.Rel(folder, path)
+		return err == nil && filepath.IsLocal(rest)
+	})
 }
 
 // recordsFolder is the folder in Root with the records of all repositories. No name of a repository begins with a dot.
