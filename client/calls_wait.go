@@ -115,6 +115,22 @@ func (s Sums) Audit(ctx context.Context, q ListQuery) (api.Page[api.AuditedActio
 	return get[api.Page[api.AuditedAction]](ctx, s.c, "/v1/audit", q.values())
 }
 
+// ReportQuery selects the period of a report; zero values are the defaults of the server.
+type ReportQuery struct {
+	Since, Until time.Time
+	Agent        string // "": all agents
+}
+
+// Report returns what agents did, asked and spent in a period.
+func (s Sums) Report(ctx context.Context, q ReportQuery) (api.Report, error) {
+	v := SeriesQuery{From: q.Since, To: q.Until}.values()
+	out := url.Values{}
+	put(out, "agent", q.Agent)
+	put(out, "since", v.Get("from"))
+	put(out, "until", v.Get("to"))
+	return get[api.Report](ctx, s.c, "/v1/report", out)
+}
+
 // Stats counts what the server has.
 func (c *Client) Stats(ctx context.Context) (api.Stats, error) {
 	return get[api.Stats](ctx, c, "/v1/stats", nil)

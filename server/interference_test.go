@@ -217,6 +217,8 @@ func requests() map[string]string {
 				all["GET /v1/failures?q="+q] = ""
 				all["GET /v1/waits?q="+q] = ""
 				all["GET /v1/audit"] = ""
+				all["GET /v1/report?since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z"] = ""
+				all["GET /v1/report?since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z&agent=inbox"] = ""
 			}
 		}
 	}

@@ -589,7 +589,7 @@ func TestTheDescriptionListsEveryRoute(t *testing.T) {
 		"POST /v1/reservations", "GET /v1/reservations", "POST /v1/reservations/{reservation}/renew", "DELETE /v1/reservations/{reservation}",
 		"POST /v1/reservations/release", "POST /v1/notifications", "GET /v1/notifications", "POST /v1/notifications/take",
 		"POST /v1/notifications/acknowledge",
-		"POST /v1/agents/{agent}/pause", "POST /v1/agents/{agent}/resume", "GET /v1/runs/count", "GET /v1/failures", "GET /v1/waits", "GET /v1/audit", "POST /v1/links", "POST /v1/links/show", "POST /v1/tokens/limited", "POST /v1/session", "GET /v1/session", "DELETE /v1/session",
+		"POST /v1/agents/{agent}/pause", "POST /v1/agents/{agent}/resume", "GET /v1/runs/count", "GET /v1/failures", "GET /v1/waits", "GET /v1/report", "GET /v1/audit", "POST /v1/links", "POST /v1/links/show", "POST /v1/tokens/limited", "POST /v1/session", "GET /v1/session", "DELETE /v1/session",
 		"GET /v1/budgets", "POST /v1/budgets/raise", "GET /v1/schedules", "GET /v1/schedules/{name}", "POST /v1/schedules", "POST /v1/schedules/{name}/pause", "POST /v1/schedules/{name}/resume", "POST /v1/schedules/{name}/run", "DELETE /v1/schedules/{name}", "GET /v1/alerts", "POST /v1/alerts/rules", "DELETE /v1/alerts/rules/{rule}", "POST /v1/alerts/test", "GET /v1/push", "POST /v1/push/subscriptions", "DELETE /v1/push/subscriptions/{subscription}", "POST /v1/question", "POST /v1/question/decision",
 		"POST /v1/channels/{name}/resume", "GET /v1/pairings", "POST /v1/pairings", "DELETE /v1/pairings/{channel}/{user}",
 	}

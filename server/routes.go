@@ -101,6 +101,8 @@ func (rt router) lists(h *operate.ListHandlers) {
 	route(rt, auth.PermissionRead, "GET /v1/runs/count", "count-runs", "Count the runs that a filter matches", h.CountRuns)
 	route(rt, auth.PermissionRead, "GET /v1/failures", "list-failures",
 		"Sum up failed runs by error group, the latest failure first", h.Failures)
+	route(rt, auth.PermissionRead, "GET /v1/report", "report",
+		"Report what agents did, asked and spent in a period", h.Report)
 	route(rt, auth.PermissionRead, "GET /v1/waits", "list-waits", "Say why queued runs do not run, by cause", h.Waits)
 }
 

@@ -209,7 +209,8 @@ func TestATokenForSomeThreadsReachesNoOther(t *testing.T) {
 		"GET /v1/threads": 403, "GET /v1/runs": 403, "GET /v1/stats": 403, "GET /v1/stream": 403, "GET /v1/agents": 403,
 		"POST /v1/links": 403,
 		"GET /v1/tokens": 403, "GET /v1/reservations?project=a": 403, "GET /v1/runs/count": 403, "GET /v1/failures": 403,
-		"GET /v1/waits": 403, "GET /v1/audit": 403, "GET /v1/schedules": 403, "GET /v1/schedules/x": 403,
+		"GET /v1/waits": 403, "GET /v1/report": 403, "GET /v1/audit": 403,
+		"GET /v1/schedules": 403, "GET /v1/schedules/x": 403,
 		"GET /v1/budgets": 403,
 		"GET /metrics":    403, "GET /v1/stats/sums": 403,
 	} {

@@ -14,7 +14,7 @@ func Commands(con *command.Console) []*cobra.Command {
 		auditCommand(con), budgetCommand(con), connectCommand(con), contextCommand(con),
 		denyCommand(con), disconnectCommand(con), failuresCommand(con), mailInboxCommand(con), interruptCommand(con),
 		licensesCommand(con), mcpCommand(con), nodesCommand(con), openCommand(con), pairCommand(con),
-		pluginCommand(con), projectCommand(con), runCommand(con), runsCommand(con), scheduleCommand(con),
+		pluginCommand(con), projectCommand(con), reportCommand(con), runCommand(con), runsCommand(con), scheduleCommand(con),
 		searchCommand(con), sendCommand(con),
 		statsCommand(con), statusCommand(con), stopCommand(con), tailCommand(con), threadsCommand(con),
 		ticketsCommand(con), tokenCommand(con), versionCommand(con), workersCommand(con),

@@ -15,7 +15,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"Talk to agents:", []string{"answer", "approve", "attach", "deny", "interrupt", "send"}},
-		{"Conversations and runs:", []string{"failures", "open", "run", "runs", "schedule", "search", "tail",
+		{"Conversations and runs:", []string{"failures", "open", "report", "run", "runs", "schedule", "search", "tail",
 			"threads", "tickets"}},
 		{"Agents, channels and alerts:", []string{"agent", "agents", "bridge", "budget", "channels", "connect",
 			"disconnect", "inbox", "mcp", "notify", "pair", "plugin", "work", "workers"}},

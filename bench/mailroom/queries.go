@@ -98,6 +98,7 @@ func consoleRequests() []queryRequest {
 		{"runs of a day by agent", "/v1/stats/sums?step=hour"},
 		{"runs of 31 days by agent", "/v1/stats/sums?step=day" + month},
 		{"runs of 31 days by value of a label", "/v1/stats/sums?by=label" + month},
+		{"report of a night", "/v1/report"},
 		{"why runs wait", waits("delivery:no")},
 		{"why runs of an agent wait", waits("agent:" + pausedAgent)},
 		{"100 queued runs and their waits", filtered("runs", "status:queued", "100")},

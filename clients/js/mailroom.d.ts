@@ -304,6 +304,101 @@ export interface Blocker {
   tickets?: string[];
 }
 
+/** How many runs ended in a period, by how they ended, and how many are open now. budget is a part of those that ended. */
+export interface ReportRuns {
+  completed: number; failed: number; cancelled: number; budget: number;
+  waiting: number; running: number; queued: number;
+}
+
+/** What runs used; computed_usd is the part of cost_usd that the server computed from prices of models. */
+export interface ReportSpent { cost_usd: number; computed_usd: number; input_tokens: number; output_tokens: number }
+
+/** A run in a report. text is one line: the begin of its reply or error. */
+export interface ReportRun {
+  id: string;
+  thread: string;
+  status: RunStatus;
+  reason: string;
+  finished_at: string | null;
+  text: string;
+  cost_usd: number;
+}
+
+/** What one agent did in a period. more counts the runs that are left out of items. */
+export interface ReportAgent {
+  agent: string;
+  runs: ReportRuns;
+  spent: ReportSpent;
+  open_spent: ReportSpent;
+  paused: { by: string; at: string; reason: string; probe?: string } | null;
+  items: ReportRun[];
+  more: number;
+}
+
+/** A question in a report. */
+export interface ReportQuestion {
+  ticket: string;
+  run: string;
+  thread: string;
+  agent: string;
+  kind: 'approval' | 'input';
+  state: 'open' | 'decided' | 'expired' | 'void';
+  text: string;
+  opened_at: string | null;
+  expires_at: string | null;
+  decision: string;
+  reason: string;
+  decided_by: string;
+  decided_at: string | null;
+}
+
+/** The branch of a worktree of a thread. Whether its pull request is still open is not known. */
+export interface ReportBranch {
+  thread: string;
+  run: string;
+  agent: string;
+  at: string;
+  branch: string;
+  head: string;
+  commits: number;
+  pushed: string;
+  unpushed: string;
+  pull_request: string;
+  number: number;
+  unopened: string;
+  left: string;
+}
+
+/** What became of the times of a schedule. */
+export interface ReportSchedule {
+  name: string;
+  owner: string;
+  sent: number;
+  failed: number;
+  skipped: number;
+  why: string;
+  paused: { at: string; by: string; note?: string } | null;
+  more: boolean;
+}
+
+/** What agents did in a period: the runs that ended in it, and what is open now. more_… counts what is left out. */
+export interface Report {
+  since: string;
+  until: string;
+  /** Set if there were too many runs: those that were submitted before are left out. */
+  looked_to: string | null;
+  runs: ReportRuns;
+  spent: ReportSpent;
+  open_spent: ReportSpent;
+  agents: ReportAgent[];
+  more_agents: number;
+  questions: { open: number; decided: number; items: ReportQuestion[]; more: number };
+  branches: ReportBranch[];
+  more_branches: number;
+  schedules: ReportSchedule[];
+  more_schedules: number;
+}
+
 /** A cause for which queued runs wait: some wait for it themselves, others come after these in their threads. */
 export interface WaitGroup {
   cause: Blocker['cause'];
@@ -674,6 +769,7 @@ export class Mailroom {
   countRuns(query?: Abortable & { q?: string; cursor?: string }): Promise<{ count: number; next: string | null; looked_to?: string }>;
   failures(query?: Abortable & { q?: string; limit?: number }): Promise<{ items: Failure[]; looked_to?: string }>;
   waits(query?: Abortable & { q?: string }): Promise<{ items: WaitGroup[]; runs: number; looked_to?: string }>;
+  report(query?: Abortable & { since?: string; until?: string; agent?: string }): Promise<Report>;
   audit(query?: ListQuery): Promise<Page<AuditedAction>>;
   search(query: Abortable & { q: string; thread?: string; cursor?: string; limit?: number }): Promise<Page<FoundMessage> & { indexed_to: string | null; complete: boolean }>;
   retryMany(query: Many): Promise<{ matched: number; retried: number; next: string | null }>;

@@ -173,6 +173,11 @@ export class Mailroom {
     return this.#call('GET', 'v1/failures', { query: { q, limit }, signal });
   }
 
+  /** What agents did, asked and spent in a period, by default in the last 12 hours. Times are ISO strings. */
+  report({ since, until, agent, signal } = {}) {
+    return this.#call('GET', 'v1/report', { query: { since, until, agent }, signal });
+  }
+
   /** Why queued runs do not run, the cause of the most runs first: `{ items, runs, looked_to }`. */
   waits({ q, signal } = {}) {
     return this.#call('GET', 'v1/waits', { query: { q }, signal });

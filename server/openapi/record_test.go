@@ -211,7 +211,8 @@ func (f *fixture) seed(operation string) map[string]string {
 	f.t.Helper()
 	ids := map[string]string{}
 	lists := []string{"list-threads", "list-runs", "list-messages", "list-entries", "get-thread", "search",
-		"count-runs", "stats", "series", "sums", "get-run", "stream-thread", "wait-run", "list-agents", "list-waits"}
+		"count-runs", "stats", "series", "sums", "get-run", "stream-thread", "wait-run", "list-agents", "list-waits",
+		"report"}
 	if slices.Contains(lists, operation) {
 		done := f.submit("t1", `{"text":"Draft the release notes of 1.4.","metadata":{"team":"docs"}}`)
 		f.settle(f.claim(), thread.Settle{Outcome: thread.OutcomeComplete,
@@ -237,7 +238,7 @@ func (f *fixture) seed(operation string) map[string]string {
 	case "list-waits":
 		f.makeObjects("get-ticket", 2)
 		f.submit("nightly", `{"text":"Check the links."}`)
-	case "list-tickets":
+	case "list-tickets", "report":
 		f.makeObjects("get-ticket", 2)
 	case "list-reservations", "agentmail-reservations", "release-names":
 		f.call("POST /v1/reservations", `{"names":["docs/*.md"],"holder":"writer","reason":"release notes"}`)
