@@ -19,11 +19,8 @@ type (
 	textNode   string
 	outputNode struct{ value chain }
 	// branchNode is an if, an unless or a case: the first branch whose condition holds is rendered.
-	branchNode struct {
-		branches []branch
-		line     int
-	}
-	branch struct {
+	branchNode struct{ branches []branch }
+	branch     struct {
 		when func(r *renderer) (bool, error) // nil for else
 		body []node
 	}

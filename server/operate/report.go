@@ -32,6 +32,9 @@ func (h *ListHandlers) Report(ctx context.Context, in *reportInput) (*body[api.R
 		q.Since = q.Until.Add(-reportPeriod)
 	}
 	switch {
+	case q.Since.UTC().Year() < 1 || q.Until.UTC().Year() > 9999: // JSON has no others: a zone or 12 hours may lead there
+		return nil, request.Invalid("query.since", "since and until must be in the years 1 to 9999",
+			q.Since.Format(time.RFC3339))
 	case !q.Since.Before(q.Until):
 		return nil, request.Invalid("query.since", "must be before until", in.Since.Format(time.RFC3339))
 	case q.Until.Sub(q.Since) > alert.MaxReport:
