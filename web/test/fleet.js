@@ -16,6 +16,8 @@ const channel = (name) => `[channels.${name}]\nkind = "poll"\nurl = "http://127.
 
 /** The configuration of the fleet, whose channels are down. */
 export const fleetConfig = (agents = FLEET.agents) => `stats_label = "customer"
+[limits]
+submits = 0
 ${Array.from({ length: agents - 2 }, (_, i) => `[agents.agent-${String(i).padStart(3, '0')}]\nkind = "echo"\npace = "0s"\n`).join('')}[agents.tour]
 kind = "tour"
 pace = "0s"
