@@ -21,6 +21,8 @@ type Worktrees struct {
 	// that have named one work in a worktree.
 	Repos []string
 	Asked bool
+	// Disposable are names of ignored folders that a removal may delete.
+	Disposable []string
 	// Fresh lets new branches begin at the default branch of the remote, after a fetch.
 	Fresh bool
 	Push  string
@@ -63,6 +65,7 @@ func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, erro
 	r, err := worktree.Open(ctx, worktree.Options{
 		Folder: folder, Within: within, Root: o.Root, Most: o.Most, Env: env,
 		Isolation: a.options.Isolation, Fresh: o.Fresh, Remote: o.Push,
+		Disposable: o.Disposable,
 	})
 	if err != nil {
 		return nil, treeFailure(ctx, err, repo == "")

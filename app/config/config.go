@@ -491,6 +491,12 @@ func (c *Config) check() []problem {
 		if a.Push != "" && !a.usesWorktrees() {
 			found = append(found, problem{key: "agents." + name + ".push", what: `needs workspace = "worktree"`})
 		}
+		for _, folder := range a.Disposable {
+			if strings.Trim(folder, ".") == "" || strings.ContainsAny(folder, "/\\") {
+				found = append(found, problem{key: "agents." + name + ".disposable",
+					what: "needs names of folders without a slash, such as node_modules"})
+			}
+		}
 		if a.PullRequest && a.Push == "" {
 			found = append(found, problem{key: "agents." + name + ".pull_request", what: "needs push, the name of a remote"})
 		}

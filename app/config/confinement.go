@@ -14,6 +14,7 @@ import (
 type Confinement struct {
 	Workspace    string   // one of the values below
 	Repos        []string // folders of repositories that a submit may name, for worktrees of them
+	Disposable   []string // names of ignored folders that the removal of a worktree may delete
 	MaxWorktrees int      // most worktrees of the repository; 0: as many as the disk has room for
 	Base         string   // one of the values below: where branches of worktrees begin
 	Push         string   // remote to which branches of worktrees are pushed; "": none
@@ -69,6 +70,9 @@ func (c *Confinement) settings() []setting.Setting {
 		setting.New("repos",
 			"Folders whose git repositories a submit may name (option repo): the runs of its thread work in a worktree "+
 				"of that repository.", setting.List(&c.Repos)),
+		setting.New("disposable",
+			"Names of folders, such as node_modules, that the removal of a worktree may delete where git ignores them.",
+			setting.List(&c.Disposable)),
 		setting.New("max_worktrees", "Maximum number of worktrees of the repository; 0 is unlimited.",
 			setting.Int(&c.MaxWorktrees, 0, 10_000)),
 		setting.New("base",

@@ -132,7 +132,7 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	}
 	if a.Workspace == config.WorkspaceWorktree || len(a.Repos) > 0 {
 		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees,
-			Repos: a.Repos, Asked: a.Workspace != config.WorkspaceWorktree,
+			Disposable: a.Disposable, Repos: a.Repos, Asked: a.Workspace != config.WorkspaceWorktree,
 			Fresh: a.Base == config.BaseRemote, Push: a.Push, PullRequest: a.PullRequest}
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{

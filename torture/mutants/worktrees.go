@@ -40,6 +40,8 @@ func worktreeMutants() []mutant {
 			"agent/exec", "^TestASubmitNamesARepositoryThatIsAllowed$"},
 		{"a submit names a repository around an allowed folder", "agent/exec/worktree/worktree.go", `	if o.Within != nil && !`,
 			`	if false && !`, "agent/exec", "^TestASubmitNamesARepositoryThatIsAllowed$"},
+		{"an ignored file counts as a disposable folder", "agent/exec/worktree/remove.go", `parts[:len(parts)-1]`, `parts`, pkg,
+			"^TestADisposableFolderKeepsNoTree$"},
 		{"a rebase overwrites an ignored file", "agent/exec/worktree/rebase.go", `		if len(in) == 0 {`, `		if len(in) >= 0 {`, pkg,
 			"^TestARebaseOverwritesNothing$"},
 		{"a killed rebase overwrites a change", "agent/exec/worktree/rebase.go", `		if err := t.checkMove(ctx, m); err != nil {`,

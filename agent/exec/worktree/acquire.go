@@ -82,7 +82,7 @@ func (r *Repository) plan(ctx context.Context, task, base string) (*record, erro
 	rec := &record{
 		Key: key, Task: task, Repository: r.common, Top: r.top, Path: path, Branch: branchName(key, 1),
 		Base: from.Commit, Remote: from.Remote, Ref: from.Ref, Stale: from.stale,
-		Nonce: rand.Text(), Created: time.Now().UTC().Truncate(time.Second),
+		Nonce: rand.Text(), Disposable: r.options.Disposable, Created: time.Now().UTC().Truncate(time.Second),
 	}
 	return rec, r.write(rec)
 }
@@ -453,6 +453,12 @@ func (t *Tree) reopen(ctx context.Context) (err error) {
 	}
 	if err := t.relock(); err != nil {
 		return err
+	}
+	if now := t.repository.options.Disposable; !slices.Equal(now, t.record.Disposable) {
+		t.record.Disposable = now
+		if err := t.repository.write(&t.record); err != nil {
+			return err
+		}
 	}
 	return t.endMove(ctx)
 }

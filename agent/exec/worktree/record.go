@@ -37,6 +37,8 @@ type record struct {
 	Move *move `json:"move,omitempty"`
 	// PullRequest is the address of the branch's pull request, "" if none is known.
 	PullRequest string `json:"pull_request,omitempty"`
+	// Disposable is as in [Options], so that the commands of a person know it too.
+	Disposable []string `json:"disposable,omitempty"`
 	// Keep is set by a person who wants the tree to stay.
 	Keep bool `json:"keep,omitempty"`
 	// Removing is the commit of a tree that is being removed: nothing in it can be lost.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -178,7 +179,7 @@ func (t *Tree) losesNothing(ctx context.Context, again bool) error {
 		case "??":
 			return keep("%q is not in git", f[3:])
 		case "!!":
-			if t.isCopy(f[3:]) {
+			if t.isCopy(f[3:]) || t.isDisposable(f[3:]) {
 				continue
 			}
 			return keep("git ignores %q, so it is only there", f[3:])
@@ -186,6 +187,15 @@ func (t *Tree) losesNothing(ctx context.Context, again bool) error {
 		return keep("%q has changes that are in no commit", f[3:])
 	}
 	return t.checkSubmodules(ctx, keep)
+}
+
+// isDisposable reports whether something that git ignores is a disposable folder, or is in one. The name of a folder
+// ends with a slash.
+func (t *Tree) isDisposable(name string) bool {
+	parts := strings.Split(name, "/")
+	return slices.ContainsFunc(parts[:len(parts)-1], func(folder string) bool {
+		return slices.Contains(t.record.Disposable, folder)
+	})
 }
 
 // branchHasHead returns a problem if the commit of the tree is not in its branch, or if the tree has references of its

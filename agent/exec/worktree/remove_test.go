@@ -191,3 +191,37 @@ func TestAMissingTreeIsNotMadeAgain(t *testing.T) {
 		t.Errorf("git does not list the tree: %s", list)
 	}
 }
+
+func TestADisposableFolderKeepsNoTree(t *testing.T) {
+	h := newFixture(t)
+	h.write(".gitignore", "secret.env\nbuild/\nnode_modules/\ntarget\n")
+	h.git("commit", "--quiet", "--message", "Ignore more", ".gitignore")
+	disposable := func(o *worktree.Options) { o.Disposable = []string{"node_modules", "target"} }
+	for _, test := range []struct{ file, problem string }{
+		{"node_modules/a/b.js", ""}, {"web/node_modules/a", ""}, {"rust/target/debug/x", ""},
+		{"build/out", `git ignores "build/"`}, {"target", `git ignores "target"`},
+		{"build/node_modules/x", `git ignores "build/"`}, {"secret.env", `git ignores "secret.env"`},
+		{"node_modules2/x", `"node_modules2/x" is not in git`},
+	} {
+		h.release(h.acquire(h.open(), "one")) // before the setting
+		tree := h.acquire(h.open(disposable), "one")
+		writeFile(t, filepath.Join(tree.Path(), test.file), "only here\n")
+		h.release(tree)
+		// The command of a person does not know the settings.
+		r, key, err := worktree.Find(h.root, "one", os.Environ())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = r.Remove(t.Context(), key, false)
+		if test.problem == "" {
+			if err != nil {
+				t.Errorf("%s: %v", test.file, err)
+			}
+			continue
+		}
+		wantProblem(t, err, test.problem)
+		if err := r.Remove(t.Context(), key, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

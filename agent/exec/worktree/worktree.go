@@ -46,6 +46,8 @@ type Options struct {
 	Isolation *proc.Isolation
 	// Most is the maximum number of trees of the repository; 0 is no limit.
 	Most int
+	// Disposable are names of folders, such as node_modules, that a removal may delete where git ignores them.
+	Disposable []string
 	// Fresh lets new branches begin at the default branch of a remote, which is fetched first, and not at the current
 	// commit of the repository. Remote names it; "", or one that does not exist, is origin, or the only remote.
 	Fresh  bool
