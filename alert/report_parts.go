@@ -147,7 +147,7 @@ func showQuestion(k *mailroom.Ticket, now time.Time) api.ReportQuestion {
 	return out
 }
 
-// clip bounds a text of which the report shows the begin.
+// clip bounds a text; the report shows its begin.
 func clip(text string) string { return text[:min(len(text), 8*reportText)] }
 
 // readBranches reads the branches of the threads whose runs completed last. An agent writes what its branch has in the

@@ -53,6 +53,12 @@ func put(v url.Values, name, value string) {
 	}
 }
 
+func putTime(v url.Values, name string, at time.Time) {
+	if !at.IsZero() {
+		v.Set(name, at.Format(time.RFC3339Nano))
+	}
+}
+
 func putInt(v url.Values, name string, value int64) {
 	if value != 0 {
 		v.Set(name, strconv.FormatInt(value, 10))

@@ -123,12 +123,11 @@ type ReportQuery struct {
 
 // Report returns what agents did, asked and spent in a period.
 func (s Sums) Report(ctx context.Context, q ReportQuery) (api.Report, error) {
-	v := SeriesQuery{From: q.Since, To: q.Until}.values()
-	out := url.Values{}
-	put(out, "agent", q.Agent)
-	put(out, "since", v.Get("from"))
-	put(out, "until", v.Get("to"))
-	return get[api.Report](ctx, s.c, "/v1/report", out)
+	v := url.Values{}
+	put(v, "agent", q.Agent)
+	putTime(v, "since", q.Since)
+	putTime(v, "until", q.Until)
+	return get[api.Report](ctx, s.c, "/v1/report", v)
 }
 
 // Stats counts what the server has.
@@ -161,11 +160,8 @@ func (s Sums) Ended(ctx context.Context, q SeriesQuery, by string) (api.Sums, er
 func (q SeriesQuery) values() url.Values {
 	v := url.Values{}
 	put(v, "step", q.Step)
-	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
-		if !at.IsZero() {
-			v.Set(name, at.Format(time.RFC3339Nano))
-		}
-	}
+	putTime(v, "from", q.From)
+	putTime(v, "to", q.To)
 	return v
 }
 

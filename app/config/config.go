@@ -488,7 +488,7 @@ func (c *Config) check() []problem {
 			found = append(found, problem{key: "agents." + name + ".workspace",
 				what: "needs dir, a folder of the git repository whose worktrees the runs get"})
 		}
-		if a.Push != "" && !a.usesWorktrees() {
+		if a.Push != "" && !a.UsesWorktrees() {
 			found = append(found, problem{key: "agents." + name + ".push", what: `needs workspace = "worktree"`})
 		}
 		for _, folder := range a.Disposable {

@@ -57,8 +57,8 @@ func CheckIsolation(kind string) error {
 	return nil
 }
 
-// usesWorktrees reports whether runs may work in worktrees.
-func (c *Confinement) usesWorktrees() bool {
+// UsesWorktrees reports whether runs may work in worktrees.
+func (c *Confinement) UsesWorktrees() bool {
 	return c.Workspace == WorkspaceWorktree || len(c.Repos) > 0
 }
 

@@ -130,7 +130,7 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	if s.data != "" {
 		c.files = s.files()
 	}
-	if a.Workspace == config.WorkspaceWorktree || len(a.Repos) > 0 {
+	if a.UsesWorktrees() {
 		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees,
 			Disposable: a.Disposable, Repos: a.Repos, Asked: a.Workspace != config.WorkspaceWorktree,
 			Fresh: a.Base == config.BaseRemote, Push: a.Push, PullRequest: a.PullRequest}

@@ -80,7 +80,7 @@ func ForeignMembers(t *Tracker) []string {
 	return names
 }
 
-// withoutCopies leaves out comments without a text id of which the list has a copy with one: a program that gives
+// withoutCopies leaves out comments without a text id if the list has a copy with one: a program that gives
 // comments such ids renumbers those that it reads, and may cut their times.
 func withoutCopies(list []Comment) []Comment {
 	return slices.DeleteFunc(slices.Clone(list), func(c Comment) bool {

@@ -66,7 +66,7 @@ func (d Dependency) text(issue string) string {
 	}{issue, d.On, d.Type, d.CreatedAt, d.CreatedBy})
 }
 
-// rank orders two versions of a dependency, of which a merge without a base takes the lower one: the one with more
+// rank orders two versions of a dependency; a merge without a base takes the lower one: the one with more
 // members, because another program may have left out what it does not know.
 func (d Dependency) rank(issue string) string {
 	const most = 999

@@ -1,5 +1,5 @@
 // Package workflow reads WORKFLOW.md, the file in which a repository describes the work of agents for Symphony: YAML
-// between two lines of hyphens, then a template in Liquid, of which each issue makes a prompt. The file belongs to the
+// between two lines of hyphens, then a template in Liquid, the prompt of each issue. The file belongs to the
 // authors of the repository and is not trusted: it is bounded, reads no other file and no variable of the environment
 // that the operator does not list, and nothing here runs its commands.
 package workflow

@@ -11,7 +11,7 @@ import (
 	"mailroom/agent/exec/worktree"
 )
 
-// lines returns a text of ten lines, of which the named ones are changed.
+// lines returns a text of ten lines, with the named ones changed.
 func lines(changed ...string) string {
 	all := strings.Split("abcdefghij", "")
 	for _, c := range changed {
