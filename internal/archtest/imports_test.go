@@ -27,11 +27,10 @@ var floors = [][]string{
 	{"bus"},
 	{
 		"ledger", "store/{memory,postgres,sqlite,transfer}", "doctor", "api", "issues/tracker", "alert/webpush",
-		"app/command",
+		"app/{command,datadir}",
 	},
 	{
 		"engine", "stream", "agent", "schedule", "channel", "client", "clients", "server/internal", "issues/{mail,workflow}",
-		"app/datadir",
 	},
 	{
 		"alert", "channel/chat", "issues/{bd,feed}", "server/{workers,ws}", "worker", "protocol", "web", "app/endpoint",
@@ -41,7 +40,7 @@ var floors = [][]string{
 	{"server", "alert/target", "channel/chat/room", "issues/board"},
 	{"channel/chat/{inbound,outbound}"},
 	{"channel/chat/adapter"},
-	{"channel/{discord,irc,matrix,poll,slack,telegram,webhook}", "alert/mail"},
+	{"channel/{discord,irc,matrix,poll,slack,telegram,webhook}", "alert/mail", "issues/board/github"},
 	{"app/config"},
 	{"app/{manual,storage}"},
 	{"app/node"},

@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/digest"
 	"mailroom/issues/feed"
 	"mailroom/store"
 )
@@ -29,9 +30,16 @@ type note struct {
 type markNote struct {
 	Key  string `json:"key"` // submit key of the claim
 	Mark Mark   `json:"mark"`
-	// UpdatedAt is the issue's time of its last change after the mark was written. An issue that has changed since is
-	// a reopened one.
+	// UpdatedAt is the issue's time of its last change after the mark was written, and Shown the digest of what it showed
+	// then. An issue that shows something else since is a reopened one. Its time alone does not say that: it has
+	// seconds, and comments change it too.
 	UpdatedAt time.Time `json:"updated_at"`
+	Shown     string    `json:"shown"`
+}
+
+// shown returns the digest of what decides whether an agent may start: not the comments, and not the time.
+func shown(it Issue) string {
+	return digest.Short([]any{it.State, it.Labels, it.Assignees, content(it)})
 }
 
 // lastMark returns the last end that was shown at the issue of a thread; zero: none.
@@ -151,7 +159,7 @@ func (c *connection) show(ctx context.Context, s mailroom.Session, it Issue, lab
 			if err != nil {
 				return nil, err
 			}
-			return json.Marshal(after.UpdatedAt)
+			return json.Marshal(markNote{Key: labels[labelKey], Mark: m, UpdatedAt: after.UpdatedAt, Shown: shown(after)})
 		})
 	if err != nil {
 		return err
@@ -160,12 +168,8 @@ func (c *connection) show(ctx context.Context, s mailroom.Session, it Issue, lab
 	if m == MarkWorking {
 		return nil
 	}
-	n := markNote{Key: labels[labelKey], Mark: m}
-	if err := json.Unmarshal(value, &n.UpdatedAt); err != nil {
-		return httpcall.Permanent(fmt.Errorf("decode the time of a mark: %w", err))
-	}
 	c.hint() // the issue may be ready again
-	return appendEntry(ctx, s, kindMark, n)
+	return appendEntry(ctx, s, kindMark, value)
 }
 
 // running reports whether a run has not ended.

@@ -12,12 +12,17 @@ import (
 
 	"mailroom"
 	"mailroom/issues/board"
+	"mailroom/issues/board/boardtest"
 )
 
+// fixture is a server with the fake board.
+type fixture struct{ *boardtest.Server }
+
+func newFixture(t *testing.T, f *fakeBoard) fixture { return fixture{boardtest.New(t, f)} }
+
 // waitState waits until an issue has a state and nothing of it is left to deliver.
-func (w *fixture) waitState(f *fakeBoard, id string, state board.State) {
-	w.t.Helper()
-	w.waitFor(fmt.Sprintf("%s is %s", id, state), func() bool { return f.issue(id).State == state && w.settled(id) })
+func (w fixture) waitState(f *fakeBoard, id string, state board.State) {
+	w.WaitFor(fmt.Sprintf("%s is %s", id, state), func() bool { return f.issue(id).State == state && w.Settled(id) })
 }
 
 func numbers(n int) (ids []string) {
@@ -34,15 +39,16 @@ func TestAReadyIssueIsRunCommentedAndClosed(t *testing.T) {
 	f.edit("3", func(it *board.Issue) { it.Assignees = []string{"ann"} })
 	f.edit("4", func(it *board.Issue) { it.Blocked = []string{"r#2"} })
 	f.edit("5", func(it *board.Issue) { it.Assignees = []string{"Mailroom-Bot"} })
-	w := newFixture(t, f).start()
+	w := newFixture(t, f)
+	w.Start()
 	w.waitState(f, "1", board.StateClosed)
 	w.waitState(f, "5", board.StateClosed)
 	for id, want := range map[string]int{"1": 1, "2": 0, "3": 0, "4": 0, "5": 1} {
-		if got := f.texts(id); w.agent.count(id) != want || len(got) != want || want > 0 && got[0] != "done" {
-			t.Errorf("%s: %d attempts, comments %q", id, w.agent.count(id), got)
+		if got := f.texts(id); w.Agent.Count(id) != want || len(got) != want || want > 0 && got[0] != "done" {
+			t.Errorf("%s: %d attempts, comments %q", id, w.Agent.Count(id), got)
 		}
 	}
-	if got := w.agent.input("1"); !strings.Contains(got, "# Do 1") || !strings.Contains(got, "It is broken.") {
+	if got := w.Agent.Input("1"); !strings.Contains(got, "# Do 1") || !strings.Contains(got, "It is broken.") {
 		t.Errorf("the agent got %q", got)
 	}
 	f.edit("4", func(it *board.Issue) { it.Blocked = nil })
@@ -70,26 +76,26 @@ func TestARestartAtAnyCallResumes(t *testing.T) {
 				}
 				return unavailable("killed")
 			}
-			w.start()
-			w.waitFor("the kill or the end", func() bool {
+			w.Start()
+			w.WaitFor("the kill or the end", func() bool {
 				select {
 				case <-killed:
 					return true
 				default:
-					return f.issue("1").State == board.StateClosed && w.settled("1")
+					return f.issue("1").State == board.StateClosed && w.Settled("1")
 				}
 			})
-			w.stop()
+			w.Stop()
 			f.mu.Lock()
 			ended = f.calls < n || ended
 			f.before, f.lost, f.dead = nil, nil, false
 			f.mu.Unlock()
-			w.start()
+			w.Start()
 			w.waitState(f, "1", board.StateClosed)
-			if got := f.texts("1"); !slices.Equal(got, []string{"done"}) || len(w.runs(board.Thread("roof", "1"))) != 1 {
-				t.Errorf("killed at call %d, lost %t: comments %q, %d runs", n, lost, got, len(w.runs(board.Thread("roof", "1"))))
+			if got := f.texts("1"); !slices.Equal(got, []string{"done"}) || len(w.Runs(board.Thread("roof", "1"))) != 1 {
+				t.Errorf("killed at call %d, lost %t: comments %q, %d runs", n, lost, got, len(w.Runs(board.Thread("roof", "1"))))
 			}
-			w.stop()
+			w.Stop()
 		}
 		if n > 100 {
 			t.Fatal("too many calls")
@@ -121,20 +127,21 @@ func TestEachIssueIsDoneOnceOnAnUnreliableBoard(t *testing.T) {
 		refused++
 		return unavailable("busy")
 	}
-	first := newFixture(t, f).withSQLite()
-	first.options.MaxClaims = 5
+	first := newFixture(t, f)
+	first.WithSQLite()
+	first.Options.MaxClaims = 5
 	second := newFixture(t, f)
-	if err := second.store.Close(); err != nil {
+	if err := second.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second.store, second.options, second.agent = first.store, first.options, first.agent
-	t.Cleanup(func() { second.store = noStore{} })
-	first.start()
-	second.start()
+	second.Store, second.Options, second.Agent = first.Store, first.Options, first.Agent
+	t.Cleanup(func() { second.Store = boardtest.NoStore{} })
+	first.Start()
+	second.Start()
 	for _, id := range f.ids() {
 		first.waitState(f, id, board.StateClosed)
-		if got := f.texts(id); !slices.Equal(got, []string{"done"}) || first.agent.count(id) != 1 {
-			t.Errorf("%s: %d attempts, comments %q", id, first.agent.count(id), got)
+		if got := f.texts(id); !slices.Equal(got, []string{"done"}) || first.Agent.Count(id) != 1 {
+			t.Errorf("%s: %d attempts, comments %q", id, first.Agent.Count(id), got)
 		}
 	}
 	t.Logf("%d issues, %d lost answers, %d refused calls, two pollers", n, lost, refused)
@@ -155,19 +162,19 @@ func TestARunIsCancelledBeforeItsStartOnly(t *testing.T) {
 			f := newFakeBoard()
 			f.add("1", "2")
 			w := newFixture(t, f)
-			w.limit, w.options.MaxClaims = 1, 2
-			work, open := gatedWork("done")
+			w.Limit, w.Options.MaxClaims = 1, 2
+			work, open := boardtest.GatedWork("done")
 			defer open()
-			w.agent.setWork(work)
-			w.start()
-			w.waitRun("1", mailroom.StatusRunning)
-			w.waitRun("2", mailroom.StatusQueued)
+			w.Agent.SetWork(work)
+			w.Start()
+			w.WaitRun("1", mailroom.StatusRunning)
+			w.WaitRun("2", mailroom.StatusQueued)
 			take(f, "1")
 			take(f, "2")
-			w.waitRun("2", mailroom.StatusCancelled)
+			w.WaitRun("2", mailroom.StatusCancelled)
 			open()
-			w.waitRun("1", mailroom.StatusCompleted)
-			w.waitFor("the deliveries", func() bool { return w.settled("1") && w.settled("2") })
+			w.WaitRun("1", mailroom.StatusCompleted)
+			w.WaitFor("the deliveries", func() bool { return w.Settled("1") && w.Settled("2") })
 			want := 1
 			if name == "deleted" || name == "replaced" {
 				want = 0
@@ -187,9 +194,9 @@ func TestAnEditDuringARunIsToldOnce(t *testing.T) {
 	f.add("1")
 	w := newFixture(t, f)
 	var told atomic.Int32
-	work, open := gatedWork("done")
+	work, open := boardtest.GatedWork("done")
 	defer open()
-	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
+	w.Agent.SetWork(func(ctx context.Context, s mailroom.Session) error {
 		if err := work(ctx, s); err != nil {
 			return err
 		}
@@ -200,31 +207,32 @@ func TestAnEditDuringARunIsToldOnce(t *testing.T) {
 		}
 		return err
 	})
-	w.start()
-	w.waitRun("1", mailroom.StatusRunning)
-	w.waitFor("the mark", func() bool { return f.issue("1").State == board.StateWorking })
+	w.Start()
+	w.WaitRun("1", mailroom.StatusRunning)
+	w.WaitFor("the mark", func() bool { return f.issue("1").State == board.StateWorking })
 	f.edit("1", func(it *board.Issue) { it.Body = "It burns." })
-	w.waitFor("the note", func() bool { return len(w.runs(board.Thread("roof", "1"))[0].Steers) == 1 })
+	w.WaitFor("the note", func() bool { return len(w.Runs(board.Thread("roof", "1"))[0].Steers) == 1 })
 	f.edit("1", func(it *board.Issue) { it.Labels = append(it.Labels, "hot") }) // nothing new for the agent
-	polled := w.runner.State().LastSuccess
-	w.waitFor("another poll", func() bool { return w.runner.State().LastSuccess.After(polled) })
+	polled := w.Runner.State().LastSuccess
+	w.WaitFor("another poll", func() bool { return w.Runner.State().LastSuccess.After(polled) })
 	open()
 	w.waitState(f, "1", board.StateClosed)
-	if told.Load() != 1 || len(w.runs(board.Thread("roof", "1"))) != 1 {
-		t.Errorf("told %d times, %d runs", told.Load(), len(w.runs(board.Thread("roof", "1"))))
+	if told.Load() != 1 || len(w.Runs(board.Thread("roof", "1"))) != 1 {
+		t.Errorf("told %d times, %d runs", told.Load(), len(w.Runs(board.Thread("roof", "1"))))
 	}
 }
 
 func TestAReopenedIssueRunsAgainInItsThread(t *testing.T) {
 	f := newFakeBoard()
 	f.add("1")
-	w := newFixture(t, f).start()
+	w := newFixture(t, f)
+	w.Start()
 	for n := range 3 {
 		w.waitState(f, "1", board.StateClosed)
-		w.waitFor("the run", func() bool { return w.agent.count("1") == n+1 })
+		w.WaitFor("the run", func() bool { return w.Agent.Count("1") == n+1 })
 		f.edit("1", func(it *board.Issue) { it.State = board.StateOpen })
 	}
-	w.waitFor("the fourth run", func() bool { return w.agent.count("1") == 4 })
+	w.WaitFor("the fourth run", func() bool { return w.Agent.Count("1") == 4 })
 	w.waitState(f, "1", board.StateClosed)
 	if got := f.texts("1"); len(got) != 4 {
 		t.Errorf("comments %q", got)
@@ -235,15 +243,15 @@ func TestAnIssueThatStaysOpenDoesNotRunAgain(t *testing.T) {
 	f := newFakeBoard()
 	f.add("1", "2")
 	w := newFixture(t, f)
-	w.options.KeepOpen = true
-	w.start()
+	w.Options.KeepOpen = true
+	w.Start()
 	w.waitState(f, "1", board.StateDone)
 	f.edit("1", func(it *board.Issue) { it.Title = "More" })
 	w.waitState(f, "2", board.StateDone)
-	polled := w.runner.State().LastSuccess
-	w.waitFor("another poll", func() bool { return w.runner.State().LastSuccess.After(polled) })
-	if w.agent.count("1") != 1 {
-		t.Errorf("%d attempts", w.agent.count("1"))
+	polled := w.Runner.State().LastSuccess
+	w.WaitFor("another poll", func() bool { return w.Runner.State().LastSuccess.After(polled) })
+	if w.Agent.Count("1") != 1 {
+		t.Errorf("%d attempts", w.Agent.Count("1"))
 	}
 }
 
@@ -252,10 +260,10 @@ func TestAFailedIssueWaitsForAPerson(t *testing.T) {
 	f.add("1", "2")
 	w := newFixture(t, f)
 	broken := errors.New("the compiler is missing")
-	w.agent.setWork(func(context.Context, mailroom.Session) error {
+	w.Agent.SetWork(func(context.Context, mailroom.Session) error {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: broken}
 	})
-	w.start()
+	w.Start()
 	for _, id := range []string{"1", "2"} {
 		w.waitState(f, id, board.StateBlocked)
 		if got := f.texts(id); len(got) != 1 || !strings.Contains(got[0], broken.Error()) ||
@@ -263,8 +271,8 @@ func TestAFailedIssueWaitsForAPerson(t *testing.T) {
 			t.Errorf("%s: comments %q", id, got)
 		}
 	}
-	w.agent.setWork(nil)
-	w.retry(w.waitRun("1", mailroom.StatusFailed).ID)
+	w.Agent.SetWork(nil)
+	w.Retry(w.WaitRun("1", mailroom.StatusFailed).ID)
 	f.edit("2", func(it *board.Issue) { it.State = board.StateOpen }) // a person removes the mark
 	for _, id := range []string{"1", "2"} {
 		w.waitState(f, id, board.StateClosed)
@@ -272,7 +280,7 @@ func TestAFailedIssueWaitsForAPerson(t *testing.T) {
 			t.Errorf("%s: comments %q", id, got)
 		}
 	}
-	if one, two := len(w.runs(board.Thread("roof", "1"))), len(w.runs(board.Thread("roof", "2"))); one != 1 || two != 2 {
+	if one, two := len(w.Runs(board.Thread("roof", "1"))), len(w.Runs(board.Thread("roof", "2"))); one != 1 || two != 2 {
 		t.Errorf("%d and %d runs", one, two)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"mailroom/internal/digest"
@@ -105,8 +106,7 @@ func content(it Issue) string { return digest.ID("issue", it.Title, it.Body) }
 func (r *receiver) learn(it Issue, read time.Time) *seen {
 	old, claimed := r.known[it.ID], r.pos.Claims[it.ID].Key != ""
 	switch {
-	case old != nil && old.Native == it.Native && (it.UpdatedAt.Before(old.UpdatedAt) ||
-		read.IsZero() && it.UpdatedAt.Equal(old.UpdatedAt)):
+	case old != nil && read.IsZero() && old.Native == it.Native && (it.UpdatedAt.Before(old.UpdatedAt) || old.shows(it)):
 		return old
 	case it.State == StateClosed && !claimed:
 		delete(r.known, it.ID)
@@ -125,6 +125,13 @@ func (r *receiver) learn(it Issue, read time.Time) *seen {
 	s.Body = ""
 	r.known[it.ID] = s
 	return s
+}
+
+// shows reports whether a listed issue says the same. Times of boards have seconds, so two states of an issue can have
+// one time.
+func (s *seen) shows(it Issue) bool {
+	return s.UpdatedAt.Equal(it.UpdatedAt) && s.State == it.State && s.content == content(it) &&
+		slices.Equal(s.Labels, it.Labels) && slices.Equal(s.Assignees, it.Assignees)
 }
 
 // reread reads an issue by its id. gone is true if it does not exist any more, or if another issue has its id.

@@ -326,14 +326,16 @@ func (r *receiver) history(ctx context.Context, id string) (h history, err error
 	return h, err
 }
 
-// mayStart reports whether an issue may be submitted again: its last run has ended, the board shows that, and the
-// issue has changed since. Otherwise an agent that leaves its issue open would get it again forever.
+// mayStart reports whether an issue that is open may be submitted again: its last run has ended, the board shows that,
+// and the issue shows something else since. Otherwise an agent that leaves its issue open would get it again forever.
 func (h history) mayStart(it Issue) bool {
 	if h.generation == 0 {
 		return true
 	}
-	return (h.run == nil || h.run.Status.Finished()) && h.mark.Key == submitKey(it.ID, h.generation) &&
-		it.UpdatedAt.After(h.mark.UpdatedAt)
+	if h.run != nil && !h.run.Status.Finished() || h.mark.Key != submitKey(it.ID, h.generation) {
+		return false
+	}
+	return !it.UpdatedAt.Before(h.mark.UpdatedAt) && shown(it) != h.mark.Shown
 }
 
 // unfollowed reports whether the last run of an issue goes on, or has ended and the board does not show that.

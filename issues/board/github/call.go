@@ -1,0 +1,217 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/httpcall"
+)
+
+const (
+	callTimeout = 20 * time.Second
+	// codeMoved is the code of a refusal for a redirect. No redirect is followed, because it could carry the token to
+	// another host.
+	codeMoved = "moved"
+	// codeLimit is the code of a refusal for a rate limit.
+	codeLimit = "rate limit"
+	// secondaryPause is the pause after a secondary limit without a Retry-After.
+	// https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api
+	secondaryPause = time.Minute
+	// maxPause bounds a pause that the server asks for. The primary limit is renewed every hour.
+	maxPause = time.Hour
+	// maxQueue bounds how long a write waits for its turn.
+	maxQueue = 10 * time.Second
+)
+
+// call makes one call. A read that fails is a temporary failure, or a [channel.Fatal] error if the token is refused.
+// The error of a write has the class for a delivery.
+func (b *Board) call(ctx context.Context, op, method, path string, body []byte, etag string) (
+	httpcall.Response, error,
+) {
+	r, err := b.exchange(ctx, op, method, path, body, etag)
+	refusal, refused := errors.AsType[*httpcall.Refusal](err)
+	switch {
+	case err == nil:
+		return r, nil
+	case refused && refusal.Status == http.StatusUnauthorized && method == http.MethodGet:
+		return r, channel.Fatal(fmt.Errorf("the token is refused: %w", err))
+	case method == http.MethodGet:
+		return r, httpcall.Unavailable(err)
+	}
+	return r, httpcall.SendError(err, classOf)
+}
+
+// classOf returns the class of a refused write.
+func classOf(e *httpcall.Refusal) httpcall.Class {
+	switch {
+	case e.Code == codeLimit, e.Status == http.StatusUnauthorized: // a token can be renewed
+		return httpcall.ClassUnavailable
+	case e.Status >= http.StatusInternalServerError:
+		return httpcall.ClassUnknown
+	}
+	return httpcall.ClassPermanent
+}
+
+func (b *Board) exchange(ctx context.Context, op, method, path string, body []byte, etag string) (
+	r httpcall.Response, err error,
+) {
+	if wait := b.limits.wait(time.Now()); wait > 0 {
+		return r, &httpcall.Refusal{Op: op, Platform: "GitHub", Code: codeLimit, Text: "waiting for it to end",
+			RetryAfter: wait, Everywhere: true}
+	}
+	write := method != http.MethodGet
+	if write {
+		if err := b.limits.turn(ctx, op); err != nil {
+			return r, err
+		}
+	}
+	header := http.Header{"Authorization": {"Bearer " + b.options.Token}, "Accept": {"application/vnd.github+json"},
+		"X-Github-Api-Version": {"2022-11-28"}}
+	if etag != "" {
+		header.Set("If-None-Match", etag)
+	}
+	r, err = b.http.Do(ctx, httpcall.Request{Op: op, Method: method, URL: path, Header: header, Body: body,
+		Timeout: callTimeout})
+	if err != nil {
+		return r, err
+	}
+	return r, b.check(op, r, write, etag != "")
+}
+
+// check returns the error that a response means.
+func (b *Board) check(op string, r httpcall.Response, write, conditional bool) error {
+	var answer struct {
+		Message string `json:"message"`
+	}
+	isJSON := json.Valid(r.Body)
+	if isJSON {
+		_ = json.Unmarshal(r.Body, &answer) // a list has no message
+	}
+	pause, limited := b.limits.note(r, answer.Message, time.Now())
+	refusal := b.http.Refuse(op, r)
+	refusal.Text = b.http.Redact([]byte(cmp.Or(answer.Message, http.StatusText(r.Status))))
+	switch {
+	case r.TooLarge:
+		return &httpcall.TransportError{Op: op, Reason: "the answer is larger than 16 MiB", MaybeSent: write}
+	case limited:
+		refusal.Code, refusal.RetryAfter, refusal.Everywhere = codeLimit, pause, true
+		return refusal
+	case r.Status == http.StatusNotModified && conditional, r.Status == http.StatusNoContent:
+		return nil
+	case r.Status >= 300 && r.Status < 400:
+		refusal.Code = codeMoved
+		return refusal
+	case r.Status >= http.StatusInternalServerError:
+		return refusal
+	case !isJSON:
+		return b.http.NotAPI(op, r, write && r.Status < 300)
+	case r.Status < 200 || r.Status >= 300:
+		return refusal
+	}
+	return nil
+}
+
+// limits follows the rate limits of a token.
+type limits struct {
+	pause time.Duration // least time between two writes
+
+	// Owned by mu.
+	mu        sync.Mutex
+	until     time.Time // no call before it
+	remaining string    // calls of this hour, as the server says; "" if it does not
+	next      time.Time // turn of the next write
+}
+
+func (l *limits) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.remaining == "" {
+		return ""
+	}
+	return l.remaining + " requests left"
+}
+
+// wait returns how long no call may be made. A program that goes on calling may be banned.
+func (l *limits) wait(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.until.Sub(now), 0)
+}
+
+// turn waits for the turn of a write.
+func (l *limits) turn(ctx context.Context, op string) error {
+	l.mu.Lock()
+	now := time.Now()
+	at := l.next
+	if at.Before(now) {
+		at = now
+	}
+	wait := at.Sub(now)
+	if wait <= maxQueue {
+		l.next = at.Add(l.pause)
+	}
+	l.mu.Unlock()
+	switch {
+	case wait > maxQueue:
+		return &httpcall.Refusal{Op: op, Platform: "GitHub", Code: codeLimit, Text: "other writes are waiting",
+			RetryAfter: wait}
+	case wait == 0:
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return &httpcall.TransportError{Op: op, Reason: "request cancelled", Cause: ctx.Err()}
+	}
+}
+
+// note remembers what a response says about the limits. limited reports whether the call was refused because of one,
+// and pause how long no call may follow.
+func (l *limits) note(r httpcall.Response, message string, now time.Time) (pause time.Duration, limited bool) {
+	remaining := r.Header.Get("X-Ratelimit-Remaining")
+	refused := r.Status == http.StatusForbidden || r.Status == http.StatusTooManyRequests
+	lower := strings.ToLower(message)
+	limited = refused && (r.Status == http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
+		remaining == "0" || strings.Contains(lower, "rate limit") || strings.Contains(lower, "abuse detection"))
+	if limited || remaining == "0" {
+		pause = r.RetryAfter()
+		if reset, err := strconv.ParseInt(r.Header.Get("X-Ratelimit-Reset"), 10, 64); pause == 0 && remaining == "0" &&
+			err == nil && reset < math.MaxInt32 {
+			pause = time.Unix(reset, 0).Sub(serverTime(r, now)) + time.Second
+		}
+		if pause <= 0 && limited {
+			pause = secondaryPause
+		}
+		pause = min(max(pause, 0), maxPause)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := strconv.Atoi(remaining); err == nil {
+		l.remaining = remaining
+	}
+	if until := now.Add(pause); until.After(l.until) {
+		l.until = until
+	}
+	return pause, limited
+}
+
+// serverTime returns the time of a response by the clock of the server.
+func serverTime(r httpcall.Response, now time.Time) time.Time {
+	if at, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+		return at
+	}
+	return now
+}
