@@ -31,6 +31,17 @@ func agentOf(key string) (agent string, ok bool) {
 	return strings.CutPrefix(key, thread.AgentMeter(""))
 }
 
+// rateOf returns the rate whose meter has this key. Zero: none.
+func (o *Options) rateOf(key string) thread.Rate {
+	if agent, ok := agentOf(key); ok {
+		return o.Limits(agent).Agent.Rate
+	}
+	if owner, ok := strings.CutPrefix(key, thread.OwnerMeter("")); ok {
+		return o.ownerLimit(owner).Rate
+	}
+	return thread.Rate{}
+}
+
 // ownerLimit returns the limit of an owner. The operator has none.
 func (o *Options) ownerLimit(owner string) thread.Limit {
 	if !limitsApply(owner) {

@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +87,83 @@ func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// starts claims runs as they become due until so many have started, and returns the threads that started at each time
+// after begin, such as "0s: a b". It completes each run at once.
+func (d *fixture) starts(begin time.Time, n int) (list []string) {
+	d.t.Helper()
+	for n > 0 {
+		d.round++
+		work := must(d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: d.round, Slots: 50, LastAttempt: true,
+			Agents: map[string]int{"echo": 50}, Wait: true}))(d.t)
+		at := time.Since(begin).Round(time.Millisecond).String() + ": "
+		if len(list) > 0 && strings.HasPrefix(list[len(list)-1], at) {
+			list[len(list)-1] += " " + threadsOf(work)
+		} else {
+			list = append(list, at+threadsOf(work))
+		}
+		for _, w := range work {
+			d.settle(complete(w.Claim, "done"))
+		}
+		n -= len(work)
+	}
+	return list
+}
+
+// Rows that were written an hour ahead delay the starts of an agent and an owner by the sweep that cuts them, and
+// by a burst of the rate.
+func TestAClockThatWentBackDelaysStartsByABurst(t *testing.T) {
+	limit := thread.Limit{Rate: perMinute(6, 2)}
+	for what, o := range map[string]ledger.Options{
+		"agent": echoLimit(limit), "owner": {OwnerLimit: limit},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.New()
+				d := open(t, s, o)
+				d.register("w")
+				for i := range 2 {
+					d.submit(text(fmt.Sprint("t", i), "hello"))
+				}
+				run := d.submit(text("last", "hello")).Run
+				wantEqual(t, "started", len(d.claim("w", 9)), 2)
+				d.writeAhead(s, time.Hour, "last", run)
+				must(0, s.Update(d.ctx, func(tx store.Tx) error {
+					found, err := tx.Count(store.CountQuery{Meters: &store.MeterQuery{}})
+					if err != nil {
+						return err
+					}
+					for i := range found.Meters {
+						found.Meters[i].At = found.Meters[i].At.Add(time.Hour)
+					}
+					return tx.Write(&store.Changes{Meters: found.Meters})
+				}))(t)
+				begin := time.Now()
+				d.sweep()
+				d.starts(begin, 1)
+				if took := time.Since(begin); took < time.Second || took > 21*time.Second {
+					t.Errorf("started after %s, want within a burst of the rate", took)
+				}
+			})
+		})
+	}
+}
+
+// A rate that was raised at a restart holds from the next sweep on, whatever the former one had used up.
+func TestARaisedRateStartsTheNextRunInItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		before := start(t, s, echoLimit(thread.Limit{Rate: thread.Rate{N: 1, Per: 24 * time.Hour, Burst: 1}}))
+		before.register("w")
+		before.submit(text("a", "hello"))
+		before.submit(text("b", "hello"))
+		wantEqual(t, "started", len(before.claim("w", 9)), 1)
+		must(0, before.close())(t)
+		d := open(t, s, echoLimit(thread.Limit{Rate: perMinute(6, 2)}))
+		d.round = 1000
+		begin := time.Now()
+		d.sweep()
+		wantEqual(t, "started", d.starts(begin, 1), []string{"10s: b"})
+	})
 }

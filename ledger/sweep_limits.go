@@ -10,13 +10,15 @@ import (
 	"mailroom/thread"
 )
 
-// limitsWalk is a walk over the meters of limits, a part in each sweep, which begins again every walkEvery. It does two
-// things that no commit of a run can do:
+// limitsWalk is a walk over the meters of limits, a part in each sweep, which begins again every walkEvery, and after a
+// step back of the clock. It does what no commit of a run can do:
 //
 //   - It opens the gates whose key has more places than before, or is bounded no longer: the configuration has changed
 //     at a restart. It also opens those that a server has passed by which knows no gates: of an older version.
 //   - It drops the meters of rates that are used up until a time in the past, of owners and agents that start nothing
 //     any more.
+//   - It cuts the times of rates that a slower rate has written, or a clock that has stepped back since. A claim must
+//     not: its time may be older than the last start, by the time for which its process stood still.
 type limitsWalk struct {
 	mu    sync.Mutex
 	after string    // guarded by mu; key of the last meter of the walk
@@ -61,8 +63,10 @@ func (ws Workers) sweepLimits(ctx context.Context, now time.Time) error {
 func (ws Workers) settleMeters(ctx context.Context, rows []store.Meter, now time.Time) error {
 	var changes []string
 	for _, m := range rows {
+		o := &ws.ledger.options
 		gate, ofKey := thread.MeterGate(m.Key)
-		if ofKey && ws.ledger.options.room(gate, m) > 0 || m.Count == 0 && m.Turns == 0 && !m.At.After(now) {
+		spent := m.Count == 0 && m.Turns == 0 && !m.At.After(now)
+		if ofKey && o.room(gate, m) > 0 || spent || !o.cut(m, now).Equal(m.At) {
 			changes = append(changes, m.Key)
 		}
 	}
@@ -75,12 +79,21 @@ func (ws Workers) settleMeters(ctx context.Context, rows []store.Meter, now time
 	return nil
 }
 
+// cut returns the time of a meter, or the latest one that its rate can have written.
+func (o *Options) cut(m store.Meter, now time.Time) time.Time {
+	if at := o.rateOf(m.Key).Cut(m.At, now); m.At.After(at.Add(thread.ClockSlack)) {
+		return at
+	}
+	return m.At
+}
+
 func settleMeters(tx *transaction, keys []string) error {
 	if err := tx.rows.loadMeters(keys...); err != nil {
 		return err
 	}
 	for _, key := range keys {
 		m := tx.rows.meter(key)
+		m.At = tx.options.cut(m.Meter, tx.now())
 		if gate, ofKey := thread.MeterGate(key); ofKey {
 			tx.gates[gate] = true
 		}

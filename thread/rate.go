@@ -63,17 +63,24 @@ func (r Rate) Take(used, now time.Time) time.Time {
 	return r.from(used, now).Add(r.each()).Truncate(time.Microsecond)
 }
 
-// from returns the time from which the next start uses the rate. A time further ahead than the rate can lead was
-// written by a slower rate, or before a clock stepped back, and is cut.
-func (r Rate) from(used, now time.Time) time.Time {
-	latest := now.Add(time.Duration(r.Burst) * r.each())
-	switch {
-	case used.Before(now):
-		return now
-	case used.After(latest):
+// Cut returns used, but no time further ahead than the rate can lead: such a time was written by a slower rate, or
+// before a clock stepped back. The result has to be written: from each later time, used would be too far ahead again.
+func (r Rate) Cut(used, now time.Time) time.Time {
+	if r.N <= 0 {
+		return used
+	}
+	if latest := now.Add(time.Duration(r.Burst) * r.each()).Truncate(time.Microsecond); used.After(latest) {
 		return latest
 	}
 	return used
+}
+
+// from returns the time from which the next start uses the rate.
+func (r Rate) from(used, now time.Time) time.Time {
+	if used.Before(now) {
+		return now
+	}
+	return r.Cut(used, now)
 }
 
 // unitOf returns the unit that a word of a rate names, and its letter; 0 for none.
