@@ -20,6 +20,7 @@ type session struct {
 
 	run   mailroom.RunView
 	input []mailroom.Message
+	log   []mailroom.Entry // what Log returns
 
 	// Called before the method of that name, which returns its error; may be nil.
 	onStream func(all string) error
@@ -29,6 +30,10 @@ type session struct {
 	said     strings.Builder
 	messages []string
 	steps    []mailroom.Step
+}
+
+func (s *session) Log(context.Context, mailroom.LogQuery) ([]mailroom.Entry, error) {
+	return s.log, nil
 }
 
 // exited returns the entry about the end of the command, or nil.

@@ -39,24 +39,17 @@ type workplace struct {
 
 // enter returns where an attempt works. All runs and attempts of a thread work in the same worktree, one at a time.
 func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, error) {
-	o := a.options.Worktrees
-	if o == nil {
-		return &workplace{agent: a}, nil
-	}
-	run := s.Run()
 	repo, err := a.repository(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if repo == "" && o.Asked {
+	o := a.options.Worktrees
+	if repo == "" && (o == nil || o.Asked) {
 		return &workplace{agent: a}, nil
 	}
 	folder, within := a.options.Dir, []string(nil)
 	if repo != "" {
 		folder, within = repo, o.Repos
-		if err := CheckRepo(o.Repos, repo); err != nil {
-			return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
-		}
 	}
 	env, _ := a.variables()
 	if a.options.Mark != "" {
@@ -70,7 +63,7 @@ func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, erro
 	if err != nil {
 		return nil, treeFailure(ctx, err, repo == "")
 	}
-	tree, err := r.Acquire(ctx, run.Thread, "")
+	tree, err := r.Acquire(ctx, s.Run().Thread, "")
 	if err != nil {
 		return nil, treeFailure(ctx, err, false)
 	}
@@ -85,17 +78,24 @@ func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, erro
 }
 
 // repository returns the folder of a repository that the run names, or that an earlier run of the thread has named; ""
-// if the thread works where the agent does.
+// if the thread works where the agent does. It fails if the settings do not allow the folder, or no longer: a thread
+// that was sent to a repository must not go on in the folder of the agent.
 func (a *agent) repository(ctx context.Context, s mailroom.Session) (string, error) {
-	if a.options.Worktrees.Repos == nil {
-		return "", nil
+	var allowed []string
+	if o := a.options.Worktrees; o != nil {
+		allowed = o.Repos
 	}
-	repo, err := RepoOption(s.Run().Options)
-	if err != nil {
-		return "", &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
-	}
-	if repo != "" {
-		return repo, nil
+	if allowed != nil { // without it, an option of that name is one of the command's own
+		repo, err := RepoOption(s.Run().Options)
+		if err == nil && repo != "" {
+			err = CheckRepo(allowed, repo)
+		}
+		if err != nil {
+			return "", &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
+		}
+		if repo != "" {
+			return repo, nil
+		}
 	}
 	last, err := s.Log(ctx, mailroom.LogQuery{Kinds: []string{KindStarted}, Limit: 1})
 	if err != nil {
@@ -106,6 +106,10 @@ func (a *agent) repository(ctx context.Context, s mailroom.Session) (string, err
 		if err := e.Decode(&started); err != nil {
 			return "", fmt.Errorf("read where the thread works: %w", err)
 		}
+	}
+	if started.Repo != "" && CheckRepo(allowed, started.Repo) != nil {
+		return "", &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the thread works in %s, which "+
+			"is not, or no more, a folder that repos of the agent allows; add it there, or use another thread", started.Repo)}
 	}
 	return started.Repo, nil
 }

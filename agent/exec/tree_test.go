@@ -1,7 +1,6 @@
 package exec_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,14 +161,6 @@ func TestABranchIsPushedAfterASuccess(t *testing.T) {
 	}
 }
 
-// named is a session whose submit named a repository, and whose thread has a log.
-type named struct {
-	*session
-	log []mailroom.Entry
-}
-
-func (n *named) Log(context.Context, mailroom.LogQuery) ([]mailroom.Entry, error) { return n.log, nil }
-
 func TestASubmitNamesARepositoryThatIsAllowed(t *testing.T) {
 	base := t.TempDir()
 	roof, plain := newRoof(t), t.TempDir()
@@ -196,7 +187,7 @@ func TestASubmitNamesARepositoryThatIsAllowed(t *testing.T) {
 		{base + "/no such folder", refused}, {base + "/workshop", refused}, {"roof", "not an absolute path"},
 		{filepath.Join(base, "work", "none"), outside}, {filepath.Join(base, "work", "linked"), outside},
 	} {
-		s := &named{session: inThread(fmt.Sprint("thread ", n), fmt.Sprint("r", n), 1)}
+		s := inThread(fmt.Sprint("thread ", n), fmt.Sprint("r", n), 1)
 		if test.repo != "" {
 			s.run.Options, _ = json.Marshal(map[string]string{"repo": test.repo}) // a string
 		}
@@ -214,19 +205,33 @@ func TestASubmitNamesARepositoryThatIsAllowed(t *testing.T) {
 		if got := strings.TrimSpace(s.messages[0]); (got == plain) != (test.repo == "") {
 			t.Errorf("%q: the run works in %s", test.repo, got)
 		}
-		if started := body[exec.Started](t, s.session, exec.KindStarted); n == 0 {
+		if started := body[exec.Started](t, s, exec.KindStarted); n == 0 {
 			raw, _ := json.Marshal(started)
 			last = []mailroom.Entry{{Kind: exec.KindStarted, Body: raw}}
 		}
 	}
 
 	// Further runs of the thread work in the same worktree.
-	s := &named{session: inThread("thread 0", "next", 1), log: last}
+	s := inThread("thread 0", "next", 1)
+	s.log = last
 	if err := a.Run(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if made := body[entry.Tree](t, s.session, entry.KindTree); !strings.HasPrefix(made.Branch, "mailroom/thread-0-") {
+	if made := body[entry.Tree](t, s, entry.KindTree); !strings.HasPrefix(made.Branch, "mailroom/thread-0-") {
 		t.Errorf("the next run has made %+v", made)
+	}
+
+	// They end with the setting, and work nowhere else.
+	for _, o := range []*exec.Worktrees{nil, {Asked: true, Root: filepath.Join(t.TempDir(), "trees")},
+		{Asked: true, Root: filepath.Join(t.TempDir(), "trees"), Repos: []string{filepath.Join(base, "work")}},
+		{Root: filepath.Join(t.TempDir(), "trees")}} {
+		a := command(t, "pwd; echo x >x", exec.Options{Dir: inside, Worktrees: o})
+		s := inThread("thread 0", "later", 1)
+		s.log = last
+		f := mailroom.AsFailure(a.Run(t.Context(), s))
+		if f == nil || f.Class != mailroom.ClassPermanent || f.Agent || !strings.Contains(f.Error(), "or no more") {
+			t.Errorf("%+v: %v", o, f)
+		}
 	}
 	if got := gitIn(t, secret, "for-each-ref", "--format=%(refname)", "refs/heads/mailroom"); got != "" {
 		t.Errorf("a repository outside of the allowed folders has the branches %s", got)

@@ -36,10 +36,6 @@ func worktreeMutants() []mutant {
 			"^TestANewBranchBeginsAtTheFetchedBranchOfTheRemote$"},
 		{"a branch begins at a stale commit", "agent/exec/worktree/base.go", `if failed == nil {`, `if failed == nil && tree == "" {`, pkg,
 			"^TestANewBranchBeginsAtTheFetchedBranchOfTheRemote$"},
-		{"a submit names any folder", "agent/exec/options.go", `worktree.IsWithin(repo, allowed)`, `(true || worktree.IsWithin(repo, allowed))`,
-			"agent/exec", "^TestASubmitNamesARepositoryThatIsAllowed$"},
-		{"a submit names a repository around an allowed folder", "agent/exec/worktree/worktree.go", `	if o.Within != nil && !`,
-			`	if false && !`, "agent/exec", "^TestASubmitNamesARepositoryThatIsAllowed$"},
 		{"an ignored file counts as a disposable folder", "agent/exec/worktree/remove.go", `parts[:len(parts)-1]`, `parts`, pkg,
 			"^TestADisposableFolderKeepsNoTree$"},
 		{"a rebase overwrites an ignored file", "agent/exec/worktree/rebase.go", `		if len(in) == 0 {`, `		if len(in) >= 0 {`, pkg,
@@ -78,5 +74,21 @@ func worktreeMutants() []mutant {
 			"^TestNothingOfTheRepositoryRuns$"},
 		{"a variable leads git to another repository", "agent/exec/worktree/git.go", `strings.HasPrefix(e, "GIT_")`, `false`, pkg,
 			"^TestOddRepositoriesAreOneSentence$"},
+	}
+}
+
+// repositoryMutants let a thread work in a folder that the operator does not allow.
+func repositoryMutants() []mutant {
+	const named = "^TestASubmitNamesARepositoryThatIsAllowed$"
+	return []mutant{
+		{"a submit names any folder", "agent/exec/options.go", `worktree.IsWithin(repo, allowed)`, `(true || worktree.IsWithin(repo, allowed))`,
+			"agent/exec", named},
+		{"a submit names a repository around an allowed folder", "agent/exec/worktree/worktree.go", `	if o.Within != nil && !`,
+			`	if false && !`, "agent/exec", named},
+		{"a thread goes on in the agent's folder once its repository is not allowed", "agent/exec/tree.go",
+			`if started.Repo != "" && CheckRepo(allowed, started.Repo) != nil {`, `if CheckRepo(allowed, started.Repo) != nil {
+		return "", nil
+	}
+	if false {`, "agent/exec", named},
 	}
 }
