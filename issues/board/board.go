@@ -90,11 +90,14 @@ const (
 	MarkNone    Mark = "none"    // the claim has ended without a result
 )
 
+// maxComment bounds the text of a comment, in bytes. A board may write 4 KiB around it: GitHub takes 65,536 characters.
+const maxComment = 60 << 10
+
 // Comment is a comment that is written once.
 type Comment struct {
 	Issue string // its ID
 	Key   string // identifies the comment; letters, digits and "-", ".", "_", ":"
-	Text  string // Markdown, at most 64 KiB and what is written around it
+	Text  string // Markdown, at most 60 KiB
 	// Since is a time before the first attempt to write it, by the clock of this server.
 	Since time.Time
 }

@@ -111,7 +111,7 @@ func (c *connection) commentText(d channel.Delivery) string {
 	case d.Ticket != nil:
 		return feed.QuestionText(c.options.Command, d)
 	}
-	return feed.CommentText(d.Text, d.Run)
+	return feed.CommentText(d.Text, d.Run, maxComment)
 }
 
 // comment writes a comment once. If an earlier attempt does not know whether it wrote the comment, the comment is

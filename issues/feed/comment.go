@@ -70,7 +70,7 @@ func (w *Watcher) deliveryComment(d channel.Delivery) (author, text string) {
 	case d.Ended:
 		return systemAuthor, ""
 	}
-	return d.Run.Agent, CommentText(d.Text, d.Run)
+	return d.Run.Agent, CommentText(d.Text, d.Run, maxComment)
 }
 
 // replyText returns the reply of a run as a comment.
@@ -78,12 +78,12 @@ func replyText(run *mailroom.Run) string {
 	if run.Reply == nil {
 		return ""
 	}
-	return CommentText(*run.Reply, run)
+	return CommentText(*run.Reply, run, maxComment)
 }
 
-// CommentText returns a text of a run as a comment, at most 64 KiB.
-func CommentText(text string, run *mailroom.Run) string {
-	return truncate(strings.TrimSpace(text), maxComment, "\n… (truncated; full text in thread "+run.Thread+")")
+// CommentText returns a text of a run as a comment of at most most bytes.
+func CommentText(text string, run *mailroom.Run, most int) string {
+	return truncate(strings.TrimSpace(text), most, "\n… (truncated; full text in thread "+run.Thread+")")
 }
 
 // failureText returns the comment for a run that failed or was cancelled.

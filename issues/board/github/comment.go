@@ -26,9 +26,9 @@ const (
 func marker(key string) string { return markerPrefix + key + " -->" }
 
 // Comment implements [board.Board]. A text that contains a key of a comment, such as a quoted comment, loses it,
-// because only the last line may have one.
+// because only the last line may have one; its length stays the same.
 func (b *Board) Comment(ctx context.Context, c board.Comment) error {
-	text := strings.ReplaceAll(c.Text, markerPrefix, "<!-- of mailroom:")
+	text := strings.ReplaceAll(c.Text, markerPrefix, "<!-- mailroom.")
 	const op = "write a comment"
 	r, err := b.write(ctx, op, http.MethodPost, b.repoPath("/issues/%s/comments", c.Issue),
 		map[string]string{"body": text + "\n\n" + marker(c.Key)})

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"mailroom/issues/board"
 	"mailroom/issues/board/github"
@@ -239,6 +240,8 @@ func (f *fakeGitHub) serveIssue(w http.ResponseWriter, r *http.Request, it *issu
 			all = append(all, f.shown(f.issues[n]))
 		}
 		answer(w, all)
+	case call == "POST comments" && utf8.RuneCountInString(body.Body) > 65_536:
+		f.refuse(w, http.StatusUnprocessableEntity, "Validation Failed")
 	case call == "POST comments":
 		f.comments = append(f.comments, comment{it.Number, body.Body, user{"mailroom-bot"}, now()})
 		f.change(it.Number, func(*issue) {})

@@ -1,6 +1,7 @@
 package github_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -427,6 +428,28 @@ func TestACommentIsLookedUpByItsKeyAndAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	find(true)
+}
+
+// TestALongReplyIsACommentThatGitHubTakes has replies that are shortened, one of them full of what begins a hidden key.
+func TestALongReplyIsACommentThatGitHubTakes(t *testing.T) {
+	f := newFakeGitHub(t)
+	f.add(1, 2)
+	w := f.newServer(t)
+	w.Agent.SetWork(func(ctx context.Context, s mailroom.Session) error {
+		text := "a long reply, "
+		if strings.HasSuffix(s.Run().Thread, "1") {
+			text = "<!-- mailroom:"
+		}
+		return s.Stream(ctx, strings.Repeat(text, 10_000))
+	})
+	w.Start()
+	for n := 1; n <= 2; n++ {
+		f.waitState(w, n, "closed")
+		got := f.texts(n)
+		if len(got) != 1 || !strings.Contains(got[0], "truncated; full text in thread") {
+			t.Errorf("%d comments of %d, %.100q", len(got), n, got)
+		}
+	}
 }
 
 func TestGoneIssues(t *testing.T) {
