@@ -17,6 +17,7 @@ import { useLoad, useNow } from './load.js';
 import { Overview } from './overview.js';
 import { Boundary, Line, Modal } from './parts.js';
 import { turnOff } from './push.js';
+import { Report } from './report.js';
 import { RunPage } from './run.js';
 import { Runs } from './runs.js';
 import { SchedulePage } from './schedule.js';
@@ -32,6 +33,7 @@ import { duration, number } from './words.js';
 // signal, and the page is hidden while it is false.
 const PAGES = [
   { name: 'overview', title: 'Overview', key: 'o', scope: 'read', page: Overview },
+  { name: 'report', title: 'Report', key: 'p', scope: 'read', page: Report },
   { name: 'inbox', title: 'Inbox', key: 'i', scope: 'read', page: Inbox },
   { name: 'runs', title: 'Runs', key: 'r', scope: 'read', page: Runs },
   { name: 'failures', title: 'Failures', key: 'f', scope: 'read', page: Failures },

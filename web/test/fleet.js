@@ -65,6 +65,6 @@ export async function fillFleet(t, server, { agents, runs, equal, different, fai
 
 /** The pages of the console, and those of a fleet's runs and agents. */
 export const pagesOf = ({ failed, completed, question, asked }) => [
-  'overview', 'inbox', 'runs', 'failures', 'threads', 'search?q=order', 'tail', 'agents', 'schedules', 'budgets', 'channels', 'alerts', 'audit', 'tokens', 'agent/broken', 'agent/agent-007',
+  'overview', 'report', 'inbox', 'runs', 'failures', 'threads', 'search?q=order', 'tail', 'agents', 'schedules', 'budgets', 'channels', 'alerts', 'audit', 'tokens', 'agent/broken', 'agent/agent-007',
   `run/${failed}`, `run/${completed}`, `run/${question}`, `run/${asked}`,
 ];
