@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/internal/display"
 	"mailroom/store"
 )
@@ -29,6 +30,9 @@ type Summary struct {
 	Failures  []Failure // the groups with the most failures of the period, at most maxFailures
 	Cut       bool      // the period may have more failed runs than Failures covers
 	Counted   int       // number of failed runs that Failures covers, if Cut is set
+	// Branches is a report of the period that has only its branches. It is nil if the period is shorter than
+	// branchesPeriod.
+	Branches *api.Report
 }
 
 // Failure is a group of failures of an agent.
@@ -43,6 +47,11 @@ const (
 	maxFailures = 5
 	// maxQuestions is how many of the open questions a digest names.
 	maxQuestions = 3
+	// maxBranches is how many of the branches a digest names.
+	maxBranches = 5
+	// branchesPeriod is the shortest period whose digest names branches: the ends of runs have no index, so a report
+	// reads up to maxReportRuns rows, which is too much for each minute.
+	branchesPeriod = 12 * time.Hour
 	// countedFailures is how many of the newest failed runs are grouped, and countedBytes bounds their size.
 	countedFailures = 1000
 	countedBytes    = 4 << 20
@@ -64,6 +73,11 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 	}
 	if s.Questions, err = questions(r, open[:min(len(open), maxQuestions)]); err != nil {
 		return nil, err
+	}
+	if s.Until.Sub(s.From) >= branchesPeriod {
+		if s.Branches, err = reportBranches(r, s.From, s.Until); err != nil {
+			return nil, err
+		}
 	}
 	failed, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, Limit: countedFailures,
 		Bytes: countedBytes})
@@ -225,6 +239,7 @@ func (s *Summary) Body(a *Alert) string {
 			lines = append(lines, display.Line(q.Agent+" asks in "+q.Thread+": "+firstLine(asked)))
 		}
 	}
+	lines = append(lines, s.branchLines(a)...)
 	switch {
 	case s.Cut && s.Counted == 0:
 		lines = append(lines, fmt.Sprintf("why they failed is left out: %d other runs failed that were submitted later",
@@ -240,4 +255,34 @@ func (s *Summary) Body(a *Alert) string {
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// branchLines says how many branches wait for a review, and names the first ones.
+func (s *Summary) branchLines(a *Alert) []string {
+	if s.Branches == nil || len(s.Branches.Branches) == 0 {
+		return nil
+	}
+	all, most := s.Branches.Branches, ""
+	if s.Branches.LookedTo != nil || s.Branches.MoreThreads > 0 {
+		most = "at least "
+	}
+	lines := []string{fmt.Sprintf("branches to review: %s%d", most, len(all)+s.Branches.MoreBranches)}
+	for i := range all[:min(len(all), maxBranches)] {
+		b := &all[i]
+		if name := textOf(a, b.Branch); name != "" {
+			lines = append(lines, display.Line(name+" of "+b.Agent+": "+branchState(b)))
+		}
+	}
+	return lines
+}
+
+// branchState says where a branch is.
+func branchState(b *api.ReportBranch) string {
+	switch {
+	case b.IsLocal():
+		return "not pushed"
+	case b.PullRequest != "":
+		return b.PullRequest
+	}
+	return "pushed to " + b.Pushed
 }

@@ -1,6 +1,7 @@
 package alert_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/entry"
+	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -65,6 +68,31 @@ func TestADigestSaysThatRunsSubmittedBeforeItsPeriodAreLeftOut(t *testing.T) {
 			"\nwhy they failed is left out: 1000 other runs failed that were submitted later") ||
 			got[0].Title != "1 done, 1 failed, 0 waiting" { // the first digest is done
 			t.Errorf("messages: %+v, want one that says that it leaves out the failed run", got)
+		}
+	})
+}
+
+// TestADigestHasTheBranchesOfItsPeriod has an agent that works in worktrees, before the period and in it.
+func TestADigestHasTheBranchesOfItsPeriod(t *testing.T) {
+	one := rule(alert.KindDigest)
+	one.To, one.Digest = []string{"phone"}, 60
+	coder := func(*ledger.Ledger) map[string]mailroom.Agent {
+		return map[string]mailroom.Agent{"coder": mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+			body := []byte(`{"branch":"mailroom/` + s.Run().Thread + `","commits":2}`)
+			return s.Append(ctx, mailroom.Step{Name: "done",
+				Entries: []mailroom.AgentEntry{{Kind: entry.KindTree, Body: body}}})
+		})}
+	}
+	inBubbleWith(t, []alert.Rule{one}, []string{"phone"}, coder, func(h *fixture) {
+		for _, id := range []string{"first", "second"} {
+			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{Thread: id, Agent: "coder",
+				Messages: []thread.NewMessage{{Parts: mailroom.Text("work")}}})
+			h.must(err)
+			h.after(24 * time.Hour)
+		}
+		got := h.targets["phone"].messages()
+		if len(got) != 2 || !strings.HasSuffix(got[1].Body, "\nbranches to review: 1\nmailroom/second of coder: not pushed") {
+			t.Errorf("messages: %+v", got)
 		}
 	})
 }

@@ -154,7 +154,8 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		m.URL = c.page("agents")
 	case KindDigest:
 		title, body = about.digest.Title(), about.digest.Body(a)
-		m.URL = c.page("")
+		m.URL = c.page("report?since=" + about.digest.From.UTC().Format(time.RFC3339) +
+			"&until=" + about.digest.Until.UTC().Format(time.RFC3339))
 	case KindReply:
 		title, body = reply(a)
 		if m.URL = c.page(""); c.url != "" {

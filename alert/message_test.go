@@ -10,7 +10,10 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/internal/digest"
+	"mailroom/store"
+	"mailroom/store/memory"
 )
 
 func testComposer() *composer {
@@ -166,6 +169,68 @@ the oldest since 29 March 11:30 CEST
 codex failed 3 times: rate limit`
 	if m.Title != "7 done, 3 failed, 2 waiting" || m.Body != want {
 		t.Errorf("%q\n%s", m.Title, m.Body)
+	}
+}
+
+// TestADigestNamesBranches: as many as fit, with the page of the report of its period.
+func TestADigestNamesBranches(t *testing.T) {
+	about := subject{digest: &Summary{From: time.Date(2026, 1, 1, 8, 0, 0, 0, time.UTC),
+		Until: time.Date(2026, 1, 2, 8, 0, 0, 0, time.UTC),
+		Branches: &api.Report{MoreBranches: 3, Branches: []api.ReportBranch{
+			{Branch: "cart", Agent: "codex", Commits: 2},
+			{Branch: "login\u202e", Agent: "codex", Commits: 1, Pushed: "origin", PullRequest: "https://git.example/shop/pull/12"},
+			{Branch: "search", Agent: "claude", Commits: 1, Pushed: "origin"},
+			{Branch: "a", Left: "x"}, {Branch: "b", Left: "x"}, {Branch: "c", Left: "x"},
+		}}}}
+	m := testComposer().compose(&Alert{Kind: KindDigest, Text: TextTitle, Count: 1, Zone: "UTC"}, about)
+	const want = `branches to review: 9
+cart of codex: not pushed
+login⟦U+202E⟧ of codex: https://git.example/shop/pull/12
+search of claude: pushed to origin
+a of : not pushed`
+	if !strings.Contains(m.Body, want) || strings.Contains(m.Body, "\nc of") {
+		t.Errorf("%s", m.Body)
+	}
+	about.digest.Branches.MoreThreads = 1
+	if got := about.digest.Body(&Alert{Text: TextTitle, Zone: "UTC"}); !strings.Contains(got, "review: at least 9\n") {
+		t.Errorf("%s", got)
+	}
+	if !strings.HasSuffix(m.URL, "/#/report?since=2026-01-01T08:00:00Z&until=2026-01-02T08:00:00Z") {
+		t.Errorf("address %q", m.URL)
+	}
+	m = testComposer().compose(&Alert{Kind: KindDigest, Text: TextNone, Count: 1, Zone: "UTC"}, about)
+	if !strings.Contains(m.Body, "branches to review: at least 9") || strings.Contains(m.Body, "cart") {
+		t.Errorf("without texts: %s", m.Body)
+	}
+}
+
+// runsRead counts the lists of runs that are read.
+type runsRead struct {
+	store.Reader
+	lists int
+}
+
+func (c *runsRead) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
+	c.lists++
+	return c.Reader.Runs(q)
+}
+
+// TestAShortDigestReadsNoReport: a digest may come each minute.
+func TestAShortDigestReadsNoReport(t *testing.T) {
+	s := memory.New()
+	for period, lists := range map[time.Duration]int{11 * time.Hour: 1, 12 * time.Hour: 2, 24 * time.Hour: 2} {
+		err := s.View(t.Context(), func(r store.Reader) error {
+			now := r.Now().Truncate(time.Hour)
+			c := runsRead{Reader: r}
+			got, err := readSummary(&c, now.Add(-period), now, now)
+			if c.lists != lists || (got.Branches != nil) != (lists == 2) {
+				t.Errorf("a digest of %v reads %d lists of runs; branches: %v", period, c.lists, got.Branches)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

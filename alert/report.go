@@ -59,12 +59,18 @@ const (
 // MaxReport is the longest period of a report.
 const MaxReport = 31 * 24 * time.Hour
 
+// newReport returns the builder of a report that has no row yet.
+func newReport(r store.Reader, q ReportQuery) *reportBuilder {
+	return &reportBuilder{reader: r, query: q, now: r.Now(),
+		agents: map[string]*agentPart{}, newest: map[string]endedRun{},
+		out: &api.Report{Since: q.Since.UTC(), Until: q.Until.UTC(), Agents: []api.ReportAgent{},
+			Branches: []api.ReportBranch{}, Schedules: []api.ReportSchedule{},
+			Questions: api.ReportQuestions{Items: []api.ReportQuestion{}}}}
+}
+
 // ReadReport reads a report from a snapshot.
 func ReadReport(r store.Reader, q ReportQuery) (*api.Report, error) {
-	b := reportBuilder{reader: r, query: q, now: r.Now(), agents: map[string]*agentPart{}, newest: map[string]endedRun{}}
-	b.out = &api.Report{Since: q.Since.UTC(), Until: q.Until.UTC(), Agents: []api.ReportAgent{},
-		Branches: []api.ReportBranch{}, Schedules: []api.ReportSchedule{},
-		Questions: api.ReportQuestions{Items: []api.ReportQuestion{}}}
+	b := newReport(r, q)
 	for _, read := range []func() error{b.readRuns, b.readOpen, b.readQuestions, b.readPauses, b.readBranches,
 		b.readSchedules} {
 		if err := read(); err != nil {

@@ -172,7 +172,18 @@ func (b *reportBuilder) readBranches() error {
 	slices.SortStableFunc(all, func(x, y api.ReportBranch) int { return branchRank(&x) - branchRank(&y) })
 	b.out.Branches = append(b.out.Branches, all[:min(len(all), shownBranches)]...)
 	b.out.MoreBranches = len(all) - len(b.out.Branches)
+	b.out.MoreThreads = max(len(runs)-lookedBranches, 0)
 	return nil
+}
+
+// reportBranches returns a report of all threads that has only its branches.
+func reportBranches(r store.Reader, since, until time.Time) (*api.Report, error) {
+	b := newReport(r, ReportQuery{Since: since, Until: until, All: true})
+	err := b.readRuns()
+	if err == nil {
+		err = b.readBranches()
+	}
+	return b.out, err
 }
 
 // branchRank orders branches: work that only a worktree has, then pull requests, then what was pushed.

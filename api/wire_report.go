@@ -23,6 +23,7 @@ type Report struct {
 
 	MoreAgents    int `json:"more_agents" doc:"Agents that are left out of agents."`
 	MoreBranches  int `json:"more_branches" doc:"Branches that are left out of branches."`
+	MoreThreads   int `json:"more_threads" doc:"Threads with completed runs whose branches were not looked up: too many."`
 	MoreSchedules int `json:"more_schedules" doc:"Schedules that are left out of schedules."`
 }
 

@@ -204,6 +204,9 @@ func branchesText(w *reportWriter, con *command.Console, r *api.Report) {
 	if r.MoreBranches > 0 {
 		w.line("  and %d more", r.MoreBranches)
 	}
+	if r.MoreThreads > 0 {
+		w.line("  too many threads: the branches of %d others were not looked up", r.MoreThreads)
+	}
 }
 
 // branchText says what a branch has, and what has not worked.

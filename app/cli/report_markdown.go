@@ -80,6 +80,9 @@ func reportMarkdown(r *api.Report) string {
 	if r.MoreBranches > 0 {
 		line("- and %d more", r.MoreBranches)
 	}
+	if r.MoreThreads > 0 {
+		line("\nToo many threads: the branches of %d others were not looked up.", r.MoreThreads)
+	}
 	if len(r.Agents) > 0 {
 		b.WriteString("\n### Agents\n\n| Agent | Done | Failed | Cancelled | Open | Spent | Last |\n")
 		b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | --- |\n")

@@ -395,6 +395,7 @@ export interface Report {
   questions: { open: number; decided: number; items: ReportQuestion[]; more: number };
   branches: ReportBranch[];
   more_branches: number;
+  more_threads: number;
   schedules: ReportSchedule[];
   more_schedules: number;
 }

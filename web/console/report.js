@@ -75,7 +75,7 @@ function Questions({ questions: { open, decided, items, more } }) {
     ${left > 0 && html`<p><a href=${link('inbox')}>and ${number(left)} more</a></p>`}`;
 }
 
-function Branches({ report: { branches, more_branches: more } }) {
+function Branches({ report: { branches, more_branches: more, more_threads: threads } }) {
   if (branches.length === 0) return null;
   return html`<h2>Branches to review</h2>
     <ul class="needs" aria-label="Branches">${branches.map((b) => html`<li key=${b.thread}>
@@ -84,7 +84,8 @@ function Branches({ report: { branches, more_branches: more } }) {
       <span class="note">${plural(b.commits, 'commit')}</span>
       <span class="note most"><${Line} text=${b.agent} /> in <${Line} text=${b.thread} />, <${Time} at=${b.at} />${troubles(b).map((text) => html`; <${Line} text=${text} />`)}${local(b) && b.commits > 0 && html`; patch: <code>mailroom worktrees patch <${Line} text=${word(b.thread)} /></code>`}</span>
     </li>`)}</ul>
-    ${more > 0 && html`<p class="hint">and ${number(more)} more</p>`}`;
+    ${more > 0 && html`<p class="hint">and ${number(more)} more</p>`}
+    ${threads > 0 && html`<p class="hint">Too many threads: the branches of ${number(threads)} others were not looked up.</p>`}`;
 }
 
 // troubles says what has not worked with a branch.
