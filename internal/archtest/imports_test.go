@@ -40,7 +40,7 @@ var floors = [][]string{
 	{"server", "alert/target", "channel/chat/room", "issues/board"},
 	{"channel/chat/{inbound,outbound}"},
 	{"channel/chat/adapter"},
-	{"channel/{discord,irc,matrix,poll,slack,telegram,webhook}", "alert/mail", "issues/board/github"},
+	{"channel/{discord,irc,matrix,poll,slack,telegram,webhook}", "alert/mail", "issues/board/{github,linear}"},
 	{"app/config"},
 	{"app/{manual,storage}"},
 	{"app/node"},

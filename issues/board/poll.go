@@ -14,10 +14,9 @@ import (
 type receiver struct {
 	*connection
 	*listing
-	pos position
-	// Of the claims that are followed, by submit key: the id of the run, as found in the ledger, and the key of the last
-	// mark that was submitted.
-	runIDs, marked map[string]string
+	pos    position
+	runIDs map[string]string // run ids by submit key, as found in the ledger
+	marked map[string]bool   // keys of marks that were submitted
 }
 
 // listing is what the feed has read of its board: first the open issues, and then the changes. It outlives a
@@ -56,7 +55,7 @@ func (c *connection) newReceiver(ctx context.Context) (*receiver, error) {
 		return nil, err
 	}
 	return &receiver{connection: c, listing: c.takeListing(), pos: pos, runIDs: map[string]string{},
-		marked: map[string]string{}}, nil
+		marked: map[string]bool{}}, nil
 }
 
 // takeListing returns the listing that the last connection left, or a new one. The caller owns it until it gives the
