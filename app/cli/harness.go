@@ -39,7 +39,7 @@ func (n *connection) harnessFlags(cmd *cobra.Command) {
 func (n *connection) read(cmd *cobra.Command, name string) (err error) {
 	var ok bool
 	if n.harness, ok = harnesses()[name]; !ok {
-		return command.UsageErrorf(cmd, "unknown program %q; use claude or codex", name)
+		return command.UsageErrorf(cmd, "unknown program %q; use %s", name, strings.Join(harnessNames(), " or "))
 	}
 	if n.thread == "" {
 		n.thread = "inbox-of-" + name
@@ -71,8 +71,9 @@ func connectCommand(con *command.Console) *cobra.Command {
 		Short: "Give the sessions of a coding program an inbox",
 		Long: `Give the sessions of a coding program an inbox that rings them: add the MCP server
 mailroom to the user's configuration of claude or codex, by the command of that program,
-and make a token for it, which is kept as a context. The command shows what it will change
-and asks. It changes no entry that it has not made, and changes nothing the second time;
+and make a token for it, which is kept as a context. claude gets a hook, too, which rings
+a session that its MCP server does not ring. The command shows what it will change and
+asks. It changes no entry that it has not made, and changes nothing the second time;
 "mailroom disconnect" takes it back.
 
 Exit codes: 0 connected, or with --check it is; 1 not; 2 invalid usage; 4 no server.`,
@@ -84,7 +85,7 @@ Exit codes: 0 connected, or with --check it is; 1 not; 2 invalid usage; 4 no ser
 	n.harnessFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&only, "check", false, "change nothing; fail if it is not connected")
-	cmd.ValidArgs = []string{"claude", "codex"}
+	cmd.ValidArgs = harnessNames()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := n.read(cmd, args[0]); err != nil {
 			return err
@@ -103,15 +104,15 @@ func disconnectCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disconnect claude|codex",
 		Short: "Take back what connect has changed",
-		Long: `Take back what "mailroom connect" has changed: remove the MCP server mailroom from the
-configuration of claude or codex, and the context and the token that connect has made.
-The inbox stays, with what waits in it.`,
+		Long: `Take back what "mailroom connect" has changed: remove the MCP server mailroom and the hook
+from the configuration of claude or codex, and the context and the token that connect has
+made. The inbox stays, with what waits in it.`,
 		Example: `  mailroom disconnect claude`,
 		Args:    cobra.ExactArgs(1),
 	}
 	n.harnessFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.ValidArgs = []string{"claude", "codex"}
+	cmd.ValidArgs = harnessNames()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := n.read(cmd, args[0]); err != nil {
 			return err
@@ -123,24 +124,27 @@ The inbox stays, with what waits in it.`,
 
 // state is what of a connection exists.
 type state struct {
-	want, found serverEntry
-	entry       bool // the harness has an entry of the name
-	same        bool // it is the wanted one
-	context     bool // the context exists
+	parts   []partState
+	context bool // the context exists
 }
 
-// look returns what exists. It refuses an entry that is not of this command.
+// whole reports whether each part is as connect makes it.
+func (s state) whole() bool {
+	return !slices.ContainsFunc(s.parts, func(p partState) bool { return !p.same })
+}
+
+// look returns what exists. It refuses what is in the place of a part and not of this command.
 func (n *connection) look(ctx context.Context, con *command.Console) (s state, err error) {
-	if s.want, err = n.entry(); err != nil {
+	want, err := n.entry()
+	if err != nil {
 		return s, command.Errorf(command.ExitFailed, "", "find this program: %w", err)
 	}
-	if s.found, s.entry, err = n.harness.find(ctx, con); err != nil {
-		return s, err
-	}
-	s.same = s.entry && s.found.equal(s.want)
-	if s.entry && !s.found.isOwn() {
-		return s, command.Errorf(command.ExitFailed, "remove it with `"+n.harness.words(n.harness.remove())+"`, or keep it",
-			"%s has an MCP server %s that this command has not made: %s", n.harness.name, entryName, s.found)
+	for _, look := range n.harness.parts {
+		p, err := look(ctx, con, n, want)
+		if err != nil {
+			return s, err
+		}
+		s.parts = append(s.parts, p)
 	}
 	all, err := readContexts(con)
 	_, s.context = all.Contexts[n.context]
@@ -150,14 +154,20 @@ func (n *connection) look(ctx context.Context, con *command.Console) (s state, e
 func (n *connection) check(ctx context.Context, con *command.Console) error {
 	s, err := n.look(ctx, con)
 	hint := "connect it with `" + con.CommandLine("connect", n.harness.name) + "`"
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !s.entry:
-		return command.Errorf(command.ExitFailed, hint, "%s is not connected", n.harness.name)
-	case !s.same:
-		return command.Errorf(command.ExitFailed, hint, "%s is connected in another way: %s", n.harness.name, s.found)
-	case !s.context:
+	}
+	for i, p := range s.parts {
+		switch {
+		case i == 0 && !p.exists:
+			return command.Errorf(command.ExitFailed, hint, "%s is not connected", n.harness.name)
+		case !p.exists && !p.same:
+			return command.Errorf(command.ExitFailed, hint, "%s is connected without %s", n.harness.name, p.what)
+		case !p.same:
+			return command.Errorf(command.ExitFailed, hint, "%s is connected in another way: %s", n.harness.name, p.what)
+		}
+	}
+	if !s.context {
 		return command.Errorf(command.ExitFailed, hint, "the context %s is missing", n.context)
 	}
 	own := *con
@@ -180,43 +190,32 @@ func (n *connection) connect(ctx context.Context, con *command.Console, yes bool
 	if !s.context && !n.own {
 		return command.Errorf(command.ExitUsage, "add it with `mailroom context add`", "no context %q", n.context)
 	}
-	var plan []string
+	var changes []change
 	if !s.context {
-		plan = append(plan, fmt.Sprintf("make the token %s (%s) and keep it as the context of that name", n.context,
-			strings.Join(connectScopes(), ", ")))
+		changes = append(changes, change{fmt.Sprintf("make the token %s (%s) and keep it as the context of that name",
+			n.context, strings.Join(connectScopes(), ", ")),
+			func(ctx context.Context) error { return n.makeContext(ctx, con) }})
 	}
-	if s.entry && !s.same {
-		plan = append(plan, "run: "+n.harness.words(n.harness.remove()))
+	for _, p := range s.parts {
+		if !p.same && p.exists {
+			changes = append(changes, p.remove)
+		}
+		if !p.same {
+			changes = append(changes, p.add)
+		}
 	}
-	if !s.same {
-		plan = append(plan, "run: "+n.harness.words(n.harness.add(s.want)))
-	}
-	if len(plan) == 0 {
+	if len(changes) == 0 {
 		return con.Printf("%s is connected with the inbox %s\n", n.harness.name, n.thread)
 	}
-	if err := confirm(con, plan, yes); err != nil {
+	if err := apply(ctx, con, changes, yes); err != nil {
 		return err
-	}
-	if !s.context {
-		if err := n.makeContext(ctx, con); err != nil {
-			return err
-		}
-	}
-	if s.entry && !s.same {
-		if err := n.harness.run(ctx, n.harness.remove()); err != nil {
-			return err
-		}
-	}
-	if !s.same {
-		if err := n.harness.run(ctx, n.harness.add(s.want)); err != nil {
-			return err
-		}
 	}
 	if s, err = n.look(ctx, con); err != nil {
 		return err
 	}
-	if !s.same {
-		return command.Errorf(command.ExitFailed, "", "%s has another entry after the change: %s", n.harness.name, s.found)
+	if !s.whole() {
+		return command.Errorf(command.ExitFailed, "look with `"+con.CommandLine("connect", n.harness.name, "--check")+"`",
+			"%s has another configuration after the change", n.harness.name)
 	}
 	return con.Printf("%s is connected with the inbox %s, from its next session on\n", n.harness.name, n.thread)
 }
@@ -226,31 +225,40 @@ func (n *connection) disconnect(ctx context.Context, con *command.Console, yes b
 	if err != nil {
 		return err
 	}
-	var plan []string
-	if s.entry {
-		plan = append(plan, "run: "+n.harness.words(n.harness.remove()))
+	var changes []change
+	for _, p := range slices.Backward(s.parts) {
+		if p.exists {
+			changes = append(changes, p.remove)
+		}
 	}
-	drop := s.context && n.own
-	if drop {
-		plan = append(plan, fmt.Sprintf("remove the context %[1]s and revoke the token %[1]s", n.context))
+	if s.context && n.own {
+		changes = append(changes, change{fmt.Sprintf("remove the context %[1]s and revoke the token %[1]s", n.context),
+			func(ctx context.Context) error { return n.dropContext(ctx, con) }})
 	}
-	if len(plan) == 0 {
+	if len(changes) == 0 {
 		return con.Printf("%s is not connected\n", n.harness.name)
+	}
+	if err := apply(ctx, con, changes, yes); err != nil {
+		return err
+	}
+	return con.Printf("%s is disconnected\n", n.harness.name)
+}
+
+// apply shows changes, asks whether to make them, and makes them in order.
+func apply(ctx context.Context, con *command.Console, changes []change, yes bool) error {
+	plan := make([]string, len(changes))
+	for i, c := range changes {
+		plan[i] = c.line
 	}
 	if err := confirm(con, plan, yes); err != nil {
 		return err
 	}
-	if s.entry {
-		if err := n.harness.run(ctx, n.harness.remove()); err != nil {
+	for _, c := range changes {
+		if err := c.make(ctx); err != nil {
 			return err
 		}
 	}
-	if drop {
-		if err := n.dropContext(ctx, con); err != nil {
-			return err
-		}
-	}
-	return con.Printf("%s is disconnected\n", n.harness.name)
+	return nil
 }
 
 // confirm shows a plan and asks whether to carry it out.

@@ -7,10 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -49,32 +46,70 @@ func (e serverEntry) String() string {
 	return strings.Join(words, " ")
 }
 
-// harness is a coding program that connect configures. It changes the configuration by the commands of the program
-// itself, which know its format and where it is; it reads it without them where they start the servers in it.
+// harness is a coding program that connect configures.
 type harness struct {
-	name   string
-	find   func(ctx context.Context, con *command.Console) (e serverEntry, ok bool, err error)
-	remove func() []string
-	add    func(e serverEntry) []string
+	name  string
+	parts []part // the first one says whether the program is connected at all
+}
+
+// part looks at one part of the configuration of a program, for the connection n, whose MCP server is want.
+type part func(ctx context.Context, con *command.Console, n *connection, want serverEntry) (partState, error)
+
+// partState is what exists of a part, and how it is changed.
+type partState struct {
+	exists bool   // in any form that connect has made
+	same   bool   // nothing is to do
+	what   string // what is there, or what is missing
+	add    change
+	remove change
+}
+
+// change is a change of a configuration.
+type change struct {
+	line string // says what it does
+	make func(ctx context.Context) error
 }
 
 func harnesses() map[string]harness {
 	return map[string]harness{
-		"claude": {
-			name: "claude", find: findClaudeEntry,
-			remove: func() []string { return []string{"mcp", "remove", entryName, "--scope", "user"} },
-			add: func(e serverEntry) []string {
-				return e.append([]string{"mcp", "add", entryName, "--scope", "user"}, "--env")
-			},
-		},
-		"codex": {
-			name: "codex", find: findCodexEntry,
-			remove: func() []string { return []string{"mcp", "remove", entryName} },
-			add: func(e serverEntry) []string {
-				return e.append([]string{"mcp", "add", entryName}, "--env")
-			},
-		},
+		"claude": {"claude", []part{(&serverCommands{name: "claude", find: findClaudeEntry,
+			scope: []string{"--scope", "user"}}).look, claudeHook}},
+		"codex": {"codex", []part{(&serverCommands{name: "codex", find: findCodexEntry}).look}},
 	}
+}
+
+// harnessNames returns the names of the programs that connect configures.
+func harnessNames() []string { return slices.Sorted(maps.Keys(harnesses())) }
+
+// serverCommands is the entry of the MCP server in the configuration of a program. It is changed by the commands of the
+// program itself, which know its format and where it is; it is read without them where they start the servers in it.
+type serverCommands struct {
+	name  string
+	find  func(ctx context.Context, con *command.Console) (e serverEntry, ok bool, err error)
+	scope []string
+}
+
+func (s *serverCommands) look(
+	ctx context.Context, con *command.Console, _ *connection, want serverEntry,
+) (p partState, err error) {
+	found, ok, err := s.find(ctx, con)
+	if err != nil {
+		return p, err
+	}
+	remove := append([]string{"mcp", "remove", entryName}, s.scope...)
+	if ok && !found.isOwn() {
+		return p, command.Errorf(command.ExitFailed, "remove it with `"+programWords(s.name, remove)+"`, or keep it",
+			"%s has an MCP server %s that this command has not made: %s", s.name, entryName, found)
+	}
+	add := want.append(append([]string{"mcp", "add", entryName}, s.scope...), "--env")
+	run := func(args []string) change {
+		return change{"run: " + programWords(s.name, args), func(ctx context.Context) error {
+			_, err := programOutput(ctx, s.name, args)
+			return err
+		}}
+	}
+	return partState{exists: ok, same: ok && found.equal(want), what: found.String(), add: run(add),
+		remove: run(remove)}, nil
 }
 
 // append adds the entry to the words of a command.
@@ -85,38 +120,28 @@ func (e serverEntry) append(words []string, env string) []string {
 	return append(append(words, "--", e.Command), e.Args...)
 }
 
-// words returns a command of the harness for a shell.
-func (h harness) words(args []string) string {
-	return serverEntry{Command: h.name, Args: args}.String()
+// programWords returns a command of a program for a shell.
+func programWords(name string, args []string) string {
+	return serverEntry{Command: name, Args: args}.String()
 }
 
-const (
-	// harnessTimeout bounds a command of a harness.
-	harnessTimeout = time.Minute
-	// maxHarnessFile bounds a configuration that is read, in bytes.
-	maxHarnessFile = 64 << 20
-)
+// harnessTimeout bounds a command of a harness.
+const harnessTimeout = time.Minute
 
-// run runs a command of the harness. What it prints is part of the error.
-func (h harness) run(ctx context.Context, args []string) error {
-	_, err := h.output(ctx, args)
-	return err
-}
-
-// output runs a command of the harness and returns what it prints to its standard output.
-func (h harness) output(ctx context.Context, args []string) ([]byte, error) {
+// programOutput runs a command of a program and returns its standard output. An error contains what it prints.
+func programOutput(ctx context.Context, name string, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, harnessTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, h.name, args...)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = time.Second
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, command.Errorf(command.ExitFailed, "install it, or put its folder on the PATH", "no program %s", h.name)
+		return nil, command.Errorf(command.ExitFailed, "install it, or put its folder on the PATH", "no program %s", name)
 	case err != nil:
-		return nil, command.Errorf(command.ExitFailed, "", "`%s` failed: %w: %s", h.words(args), err,
+		return nil, command.Errorf(command.ExitFailed, "", "`%s` failed: %w: %s", programWords(name, args), err,
 			command.Shorten(cmp.Or(strings.TrimSpace(said.String()), strings.TrimSpace(out.String()), "no output"), 300))
 	}
 	return out.Bytes(), nil
@@ -141,38 +166,10 @@ func findClaudeEntry(_ context.Context, con *command.Console) (e serverEntry, ok
 	return e, ok, nil
 }
 
-// readHarnessFile reads a file without its byte order mark. It returns nil for a missing or empty one.
-func readHarnessFile(path string) (text []byte, err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, command.Errorf(command.ExitFailed, "", "%w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, command.Errorf(command.ExitFailed, "", "%w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxHarnessFile {
-		return nil, command.Errorf(command.ExitFailed, "", "%s is not a file of at most %d MiB", path, maxHarnessFile>>20)
-	}
-	text, err = io.ReadAll(io.LimitReader(f, maxHarnessFile))
-	if err != nil {
-		return nil, command.Errorf(command.ExitFailed, "", "%w", err)
-	}
-	if text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")); len(bytes.TrimSpace(text)) == 0 {
-		return nil, nil
-	}
-	return text, nil
-}
-
 // findCodexEntry asks codex, whose command starts no server.
 func findCodexEntry(ctx context.Context, _ *command.Console) (e serverEntry, ok bool, err error) {
-	h := harnesses()["codex"]
 	args := []string{"mcp", "list", "--json"}
-	out, err := h.output(ctx, args)
+	out, err := programOutput(ctx, "codex", args)
 	if err != nil {
 		return e, false, err
 	}
@@ -181,7 +178,7 @@ func findCodexEntry(ctx context.Context, _ *command.Console) (e serverEntry, ok 
 		Transport serverEntry
 	}
 	if err := json.Unmarshal(out, &all); err != nil {
-		return e, false, fmt.Errorf("`%s` printed no list: %w", h.words(args), err)
+		return e, false, fmt.Errorf("`%s` printed no list: %w", programWords("codex", args), err)
 	}
 	for _, s := range all {
 		if s.Name == entryName {

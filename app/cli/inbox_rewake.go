@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"mailroom/app/command"
@@ -23,9 +24,13 @@ const hookHarness = "hook"
 const exitRewake = 2
 
 // rewake is `mailroom inbox wait --rewake`: it ends with [exitRewake] when the session that runs it as a hook is due to
-// be rung. It returns nil at once if another hook of the session waits already, as one does after each turn.
+// be rung. It returns nil at once in a run of Mailroom, in a session that ends with its turn, and if another hook of it
+// waits already, as one does after each turn.
 func rewake(ctx context.Context, con *command.Console, thread string) error {
 	log := slog.New(slog.NewTextHandler(con.Stderr, nil))
+	if con.Env("MAILROOM_THREAD") != "" || endsWithItsTurn(con) {
+		return nil
+	}
 	ctx, release := untilOrphaned(ctx, log)
 	defer release()
 	id := hookSession(con)
@@ -60,6 +65,12 @@ func rewake(ctx context.Context, con *command.Console, thread string) error {
 		return rewakeFailed(err)
 	}
 	return rewakeWhenDue(ctx, con, thread, hook, start)
+}
+
+// endsWithItsTurn reports whether no person is at the session, as in `claude -p`. claude ends such a session after its
+// last hook has ended, also one with asyncRewake.
+func endsWithItsTurn(con *command.Console) bool {
+	return con.Env("CLAUDE_CODE_SESSION_ATTENDED") == "0" || strings.HasPrefix(con.Env("CLAUDE_CODE_ENTRYPOINT"), "sdk")
 }
 
 // parentLook is the interval between two looks at the process that started a hook.

@@ -422,22 +422,21 @@ func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 	}
 }
 
-// TestRealSessionIsRungByItsHook lets a session of claude, whose MCP server rings nothing, be rung by a hook.
+// TestRealSessionIsRungByItsHook lets a session of claude, whose MCP server rings nothing, be rung by the hook that
+// connect has made. A session without a terminal does not wait for the hook.
 func TestRealSessionIsRungByItsHook(t *testing.T) {
+	var settings string
+	own := []byte("{\n  \"hooks\": {\n    \"Stop\": [\n      " +
+		`{"hooks": [{"type": "command", "command": "true"}]}` + "\n    ]\n  }\n}\n")
 	s := newRealSession(t, "claude", func(s *realSession) {
-		s.h.t.Setenv("MAILROOM_DATA", string(s.h.dir))
-		mailroom, err := exec.LookPath("mailroom")
-		s.h.must(err)
-		out, err := exec.Command("claude", "mcp", "add", "--scope", "user", "mailroom", "--", mailroom, "mcp", "--thread",
-			"mine", "--silent").CombinedOutput()
-		if err != nil {
-			s.h.t.Fatalf("%v: %s", err, out)
-		}
-		hook := fmt.Sprintf(`{"hooks":{"Stop":[{"hooks":[{"type":"command","command":%q,`+
-			`"args":["inbox","wait","mine","--rewake"],"asyncRewake":true,"timeout":86400}]}]}}`, mailroom)
-		s.h.must(os.WriteFile(filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "settings.json"), []byte(hook), 0o600))
-		s.silent = true
+		settings = filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "settings.json")
+		s.h.must(os.WriteFile(settings, own, 0o600))
+		s.connect()
+		s.silence(true)
 	})
+	if out, err := exec.CommandContext(t.Context(), "claude", "-p", "hello").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	<-time.After(5 * time.Second)
 	s.enter("hello") // the hook begins with the end of the first turn
 	s.listens("hook ")
@@ -449,6 +448,29 @@ func TestRealSessionIsRungByItsHook(t *testing.T) {
 	if want := []string{"message 0", "message 1", "message 2"}; !slices.Equal(s.model.read, want) {
 		t.Errorf("read %q, want %q", s.model.read, want)
 	}
+	s.silence(false)
+	s.disconnect()
+	if left, err := os.ReadFile(settings); err != nil || !bytes.Equal(left, own) {
+		t.Errorf("after the disconnect the settings are %s (%v), want %s", left, err, own)
+	}
+}
+
+// silence keeps the MCP server of claude from ringing, as one does that claude reaches over HTTP, or undoes that.
+func (s *realSession) silence(silent bool) {
+	path := filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), ".claude.json")
+	text, err := os.ReadFile(path)
+	s.h.must(err)
+	var config map[string]any
+	s.h.must(json.Unmarshal(text, &config))
+	server := config["mcpServers"].(map[string]any)["mailroom"].(map[string]any)
+	args := server["args"].([]any)
+	if server["args"] = append(args, "--silent"); !silent {
+		server["args"] = args[:len(args)-1]
+	}
+	text, err = json.Marshal(config)
+	s.h.must(err)
+	s.h.must(os.WriteFile(path, text, 0o600))
+	s.silent = silent
 }
 
 func countTexts(all []string) map[string]int {

@@ -16,7 +16,7 @@ func mutants() []mutant {
 		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), repositoryMutants(), postgresMutants(), chatMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),
-		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants(), acpMutants()), []mutant{
+		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants(), acpMutants(), bellMutants()), []mutant{
 		{"a restart waits for the leases of the previous process", "app/node/prepare.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},

@@ -1,0 +1,24 @@
+package main
+
+// bellMutants let connect change what is not its own, and bells reach what they must not.
+func bellMutants() []mutant {
+	const connect = "^TestSessions$/^connect$"
+	return []mutant{
+		{"a hook of another program counts as one of connect", "app/cli/harness_hook.go",
+			"len(e.Args) == 6 && e.Args[0] == \"--context\" &&", "true ||",
+			"cmd/mailroom", connect},
+		{"an MCP server of another program counts as one of connect", "app/cli/harness_program.go",
+			"	if ok && !found.isOwn() {", "	if false {", "cmd/mailroom", connect},
+		{"a claude that would wait for the hook gets it", "app/cli/harness_hook.go",
+			"p.same = !claudeRewakes(ctx)", "p.same = false", "cmd/mailroom", connect},
+		{"a removal of items cuts one of others", "internal/jsontext/edit.go",
+			"func(s *span) bool { return drop(text[s.start:s.end]) })", "func(s *span) bool { return true })",
+			"internal/jsontext", "^TestOnlyItemsThatAreDroppedAreRemoved$"},
+		{"a hook rings in a run of Mailroom", "app/cli/inbox_rewake.go",
+			"con.Env(\"MAILROOM_THREAD\") != \"\" || ", "", "cmd/mailroom", "^TestSessions$/^inbox$"},
+		{"a hook keeps a session without a person from its end", "app/cli/inbox_rewake.go",
+			" || endsWithItsTurn(con) {", " {", "cmd/mailroom", "^TestSessions$/^inbox$"},
+		{"a socket of another user is rung", "protocol/bell/claude.go",
+			"folder.Mode().Perm()&0o022 != 0", "false", "protocol/bell", "^TestASocketThatIsNotTheSessionsIsNotRung$"},
+	}
+}
