@@ -173,7 +173,7 @@ func (c *Config) CheckTokens() error {
 	return nil
 }
 
-// ReadTokens reads the secrets of channels and targets from the environment and returns warnings about
+// ReadTokens reads the secrets of channels, boards and targets from the environment and returns warnings about
 // token files.
 func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 	for _, name := range c.ChannelNames() {
@@ -181,6 +181,11 @@ func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 			if warning := s.Read(env); warning != "" {
 				warnings = append(warnings, "channel "+name+": "+warning)
 			}
+		}
+	}
+	for _, name := range c.BoardNames() {
+		if warning := c.Boards[name].Token.Read(env); warning != "" {
+			warnings = append(warnings, "board "+name+": "+warning)
 		}
 	}
 	for _, name := range c.TargetNames() {

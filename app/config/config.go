@@ -62,6 +62,7 @@ type Config struct {
 	Agents    map[string]*Agent
 	Channels  map[string]*Channel
 	Tracker   *Tracker // nil: no tracker
+	Boards    map[string]*Board
 	Targets   map[string]*Target
 	Rules     map[string]*Rule
 	Schedules map[string]*scheduleTable
@@ -269,6 +270,7 @@ func Default(kinds *target.Kinds) *Config {
 		Agents: map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox),
 			KindTour: newAgent(KindTour)},
 		Channels:          map[string]*Channel{},
+		Boards:            map[string]*Board{},
 		Targets:           map[string]*Target{},
 		Rules:             map[string]*Rule{},
 		Schedules:         map[string]*scheduleTable{},

@@ -74,9 +74,9 @@ func TestAddressThatCommandsUse(t *testing.T) {
 	}
 }
 
-const topLevel = "store, postgres, bus, node, server, token, retry, limits, agents, channels, tracker, targets, " +
-	"rules, schedules, prices, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, " +
-	"runs, lease, renew, sweep, " +
+const topLevel = "store, postgres, bus, node, server, token, retry, limits, agents, channels, tracker, boards, " +
+	"targets, rules, schedules, prices, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, " +
+	"origins, runs, lease, renew, sweep, " +
 	"stop_grace, shutdown_grace, run_deadline, max_run_deadline, agent_grace, max_queued, isolation, retention, " +
 	"audit_retention, stats_label, budget_zone, search"
 

@@ -189,6 +189,7 @@ func (r *reader) top(doc map[string]any) {
 		{"agents", "[agents.NAME]", r.agents},
 		{"channels", "[channels.NAME]", r.channels},
 		{"tracker", "[tracker]", r.tracker},
+		{"boards", "[boards.NAME]", r.boards},
 		{"targets", "[targets.NAME]", r.targets},
 		{"rules", "[rules.NAME]", r.rules},
 		{"schedules", "[schedules.NAME]", r.schedules},
@@ -293,6 +294,11 @@ func (c *Config) inherit() {
 	c.inheritRetry()
 	if c.Tracker != nil && !c.set["tracker.max_claimed"] && c.worktrees(append(c.Tracker.Agents, c.Tracker.Agent)) {
 		c.Tracker.MaxClaims = worktreeRuns
+	}
+	for name, b := range c.Boards {
+		if !c.set["boards."+name+".max_claimed"] && c.worktrees(append(slices.Clone(b.Agents), b.Agent)) {
+			b.MaxClaims = worktreeRuns
+		}
 	}
 	for name, a := range c.Agents {
 		if !c.set["agents."+name+".limit"] {

@@ -17,7 +17,7 @@ func publicSettings() []string {
 		"workspace", "key_from",
 		"nick", "real_name", "account", "contact", "topic", "from", "to", "url", "api", "homeserver", "server",
 		"schema", "thread",
-		"about", "join",
+		"about", "join", "done",
 	}
 }
 
@@ -35,6 +35,9 @@ func everyKind(t *testing.T) *Config {
 		c.Targets["target-"+k.Name] = newTarget(k)
 	}
 	c.Tracker = newTracker()
+	for _, k := range boardKinds() {
+		c.Boards["board-"+k.name] = newBoard(k.name)
+	}
 	c.Rules["rule"] = newRule("rule")
 	if len(c.Channels) < 7 || len(c.Targets) < 5 {
 		t.Fatalf("only %d kinds of channels and %d of targets", len(c.Channels), len(c.Targets))

@@ -86,6 +86,9 @@ func (c *Config) allSections() []section {
 	if c.Tracker != nil {
 		all = append(all, section{[]string{"tracker"}, c.Tracker.settings()})
 	}
+	for _, name := range c.BoardNames() {
+		all = append(all, section{[]string{"boards", name}, c.Boards[name].settings()})
+	}
 	for _, name := range c.TargetNames() {
 		all = append(all, section{[]string{"targets", name}, c.Targets[name].settings()})
 	}

@@ -172,7 +172,7 @@ func newFollower(c *config.Config, l *ledger.Ledger, all *operate.Alerts, log *s
 	if len(c.Targets) == 0 {
 		return nil
 	}
-	channels := c.ChannelNames()
+	channels := append(c.ChannelNames(), c.BoardNames()...)
 	if c.Tracker != nil {
 		channels = append(channels, config.TrackerChannel)
 	}

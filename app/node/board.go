@@ -14,9 +14,9 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// board reads the issues of the tracker for the console. It parses the file again only after a change, for one
+// trackerBoard reads the issues of the tracker for the console. It parses the file again only after a change, for one
 // request at a time, and keeps only the fields that it shows.
-type board struct {
+type trackerBoard struct {
 	folder tracker.Folder
 	slot   chan struct{} // one slot; its holder may use the fields shown and of
 	shown  api.IssueBoard
@@ -44,12 +44,12 @@ func issueBoard(c *config.Config) func(context.Context) (api.IssueBoard, error) 
 	if c.Tracker == nil {
 		return nil
 	}
-	b := &board{folder: tracker.FolderAt(c.Tracker.Dir()), slot: make(chan struct{}, 1)}
+	b := &trackerBoard{folder: tracker.FolderAt(c.Tracker.Dir()), slot: make(chan struct{}, 1)}
 	return b.read
 }
 
 // read returns the current board of the file.
-func (b *board) read(ctx context.Context) (api.IssueBoard, error) {
+func (b *trackerBoard) read(ctx context.Context) (api.IssueBoard, error) {
 	select {
 	case b.slot <- struct{}{}:
 		defer func() { <-b.slot }()

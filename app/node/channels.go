@@ -30,9 +30,12 @@ func ChannelStates() string {
 	return b.String()
 }
 
-// secretFiles returns the files that hold the secrets of the channels.
+// secretFiles returns the files that hold the secrets of the channels and boards.
 func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 	for _, r := range all {
+		if b := c.Boards[r.Name()]; b != nil && b.Token.File != "" {
+			files = append(files, &secretFile{channel: r, file: b.Token.File})
+		}
 		ch := c.Channels[r.Name()]
 		if ch == nil {
 			continue
@@ -49,7 +52,7 @@ func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 // reservedPrefixes returns the id prefixes of the threads that belong to conversations of channels. Only channels may
 // create such threads.
 func reservedPrefixes(c *config.Config) (prefixes []string) {
-	for _, name := range c.ChannelNames() {
+	for _, name := range append(c.ChannelNames(), c.BoardNames()...) {
 		prefixes = append(prefixes, channel.Reserved(name))
 	}
 	return prefixes
@@ -76,6 +79,9 @@ func (a *assembly) newChannels() (runners channelSet) {
 	}
 	if c.Tracker != nil {
 		runners = append(runners, newTrackerChannel(c, agents, a.ledgerOf(config.TrackerChannel), a.log))
+	}
+	for _, name := range c.BoardNames() {
+		runners = append(runners, newBoardChannel(c, name, agents, a.ledgerOf(name), a.log))
 	}
 	a.numbers.Channels(conditionNames(), runners.metrics)
 	return runners

@@ -62,11 +62,17 @@ func CheckRequired(settings []Setting) error {
 	for _, s := range settings {
 		switch {
 		case s.Missing == "":
-		case s.Secret != nil && (!s.Secret.IsSet() || s.Secret.Ambiguous()), s.Secret == nil && s.Value.Get() == "":
+		case s.Secret != nil && (!s.Secret.IsSet() || s.Secret.Ambiguous()), s.Secret == nil && isEmpty(s.Value.Get()):
 			return errors.New(s.Missing)
 		}
 	}
 	return nil
+}
+
+// isEmpty reports whether a value is an empty text or list.
+func isEmpty(v any) bool {
+	list, isList := v.([]string)
+	return v == "" || isList && len(list) == 0
 }
 
 // Value gives access to a typed setting. Set stores a decoded TOML value; its error shows

@@ -16,6 +16,7 @@ import (
 // Options configure the feed of a board. Kind, Open, Agent, Labels and Interval are required.
 type Options struct {
 	Kind  string // of the board, such as "github"
+	Place string // what the board shows, such as "ann/roof"; may be ""
 	Open  func() (Board, error)
 	Agent string // default agent for issues
 	// Agents are further agents beside Agent. An issue selects one by the label agent:NAME.

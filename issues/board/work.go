@@ -253,6 +253,9 @@ func (r *receiver) dispatch(ctx context.Context, busy int) error {
 		}
 	}
 	p := channel.Progress{Cursor: fmt.Sprintf("%d ready", waiting), Unacked: busy}
+	if r.options.Place != "" {
+		p.Cursor = r.options.Place + ": " + p.Cursor
+	}
 	if limits := r.board.Status(); limits != "" {
 		p.Cursor += ", " + limits
 	}

@@ -21,16 +21,24 @@ import (
 	"mailroom/issues/board/github"
 )
 
-func (f *fakeGitHub) waitState(w *boardtest.Server, number int, want string) {
+// repository is the fake of a repository.
+type repository struct{ *boardtest.GitHub }
+
+func newRepository(t *testing.T) *repository {
+	t.Helper()
+	return &repository{boardtest.NewGitHub(t)}
+}
+
+func (f *repository) waitState(w *boardtest.Server, number int, want string) {
 	w.WaitFor(fmt.Sprintf("issue %d is %s", number, want), func() bool {
-		return f.state(number) == want && w.Settled(fmt.Sprint(number))
+		return f.State(number) == want && w.Settled(fmt.Sprint(number))
 	})
 }
 
 // newBoard returns a board of the repository.
-func (f *fakeGitHub) newBoard(t *testing.T) board.Board {
+func (f *repository) newBoard(t *testing.T) board.Board {
 	t.Helper()
-	b, err := f.open()
+	b, err := f.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,36 +47,36 @@ func (f *fakeGitHub) newBoard(t *testing.T) board.Board {
 }
 
 // newServer returns a server that feeds from the repository.
-func (f *fakeGitHub) newServer(t *testing.T) *boardtest.Server {
+func (f *repository) newServer(t *testing.T) *boardtest.Server {
 	t.Helper()
 	w := boardtest.New(t, nil)
-	w.Options.Kind, w.Options.Open = github.Kind, f.open
+	w.Options.Kind, w.Options.Open = github.Kind, f.Open
 	return w
 }
 
 func TestIssuesOfGitHubAreDoneAndClosed(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.pageSize = 2
-	f.add(1, 7)
-	f.edit(2, func(it *issue) { it.PullRequest = map[string]string{"url": "x"} })
-	f.edit(3, func(it *issue) { it.Labels = nil })
-	f.edit(4, func(it *issue) { it.Assignees = []user{{"bob"}} })
-	f.edit(5, func(it *issue) { it.blockedBy = []int{3} })
-	f.edit(6, func(it *issue) { it.Labels = append(it.Labels, named{"P0"}) })
+	f := newRepository(t)
+	f.PageSize = 2
+	f.Add(1, 7)
+	f.Edit(2, func(it *boardtest.GitHubIssue) { it.PullRequest = map[string]string{"url": "x"} })
+	f.Edit(3, func(it *boardtest.GitHubIssue) { it.Labels = nil })
+	f.Edit(4, func(it *boardtest.GitHubIssue) { it.Assign("bob") })
+	f.Edit(5, func(it *boardtest.GitHubIssue) { it.BlockedBy = []int{3} })
+	f.Edit(6, func(it *boardtest.GitHubIssue) { it.AddLabel("P0") })
 	w := f.newServer(t)
 	w.Start()
 	for _, n := range []int{1, 6, 7} {
 		f.waitState(w, n, "closed")
-		if got := f.texts(n); !slices.Equal(got, []string{"done"}) {
+		if got := f.Texts(n); !slices.Equal(got, []string{"done"}) {
 			t.Errorf("comments of %d: %q", n, got)
 		}
 	}
 	for _, n := range []int{2, 3, 4, 5} {
-		if f.state(n) != "open" || w.Agent.Count(fmt.Sprint(n)) > 0 {
-			t.Errorf("%d is %s", n, f.state(n))
+		if f.State(n) != "open" || w.Agent.Count(fmt.Sprint(n)) > 0 {
+			t.Errorf("%d is %s", n, f.State(n))
 		}
 	}
-	f.edit(3, func(it *issue) { it.State = "closed" })
+	f.Edit(3, func(it *boardtest.GitHubIssue) { it.State = "closed" })
 	f.waitState(w, 5, "closed")
 	if s := w.Runner.State(); !strings.Contains(s.Cursor, "0 ready, 4981 requests left") {
 		t.Errorf("progress %q", s.Cursor)
@@ -82,10 +90,10 @@ func TestRandomHistoriesOfARepository(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0)) // owned by mu of the fake
-	f := newFakeGitHub(t)
-	f.pageSize = 3
+	f := newRepository(t)
+	f.PageSize = 3
 	const n = 10
-	f.add(1, n)
+	f.Add(1, n)
 	counts := map[string]int{}
 	quiet := false
 	f.failAtRandom(rnd, counts, &quiet)
@@ -102,18 +110,18 @@ func TestRandomHistoriesOfARepository(t *testing.T) {
 	second.Start()
 	for range 60 {
 		number := 1 + rand.IntN(n)
-		f.edit(number, func(it *issue) {
+		f.Edit(number, func(it *boardtest.GitHubIssue) {
 			switch rand.IntN(8) {
 			case 0:
 				it.Body += " More."
 			case 1:
 				it.State = "closed"
 			case 2:
-				it.Assignees = []user{{"bob"}}
+				it.Assign("bob")
 			case 3:
 				it.Assignees = nil
 			case 4:
-				it.Labels = append(it.Labels, named{"hot"})
+				it.AddLabel("hot")
 			default:
 				it.State = "open"
 			}
@@ -121,11 +129,9 @@ func TestRandomHistoriesOfARepository(t *testing.T) {
 		first.WaitFor("a poll", polled(first))
 	}
 	for number := 1; number <= n; number++ { // in the end all are open and for the feed
-		f.edit(number, func(it *issue) { it.Assignees = nil })
+		f.Edit(number, func(it *boardtest.GitHubIssue) { it.Assignees = nil })
 	}
-	f.mu.Lock()
-	quiet = true
-	f.mu.Unlock()
+	f.Do(func() { quiet = true })
 	total := 0
 	for number := 1; number <= n; number++ {
 		f.waitState(first, number, "closed")
@@ -137,7 +143,7 @@ func TestRandomHistoriesOfARepository(t *testing.T) {
 			}
 		}
 		total += completed
-		if got := f.texts(number); len(got) != completed || first.Agent.Count(id) != completed {
+		if got := f.Texts(number); len(got) != completed || first.Agent.Count(id) != completed {
 			t.Errorf("issue %d: %d runs, %d attempts, comments %q", number, completed, first.Agent.Count(id), got)
 		}
 	}
@@ -148,29 +154,29 @@ func TestRandomHistoriesOfARepository(t *testing.T) {
 }
 
 // failAtRandom loses answers of writes and breaks other requests, unless quiet, and counts both. The fake owns rnd.
-func (f *fakeGitHub) failAtRandom(rnd *rand.Rand, counts map[string]int, quiet *bool) {
-	f.after = func(r *http.Request) bool {
+func (f *repository) failAtRandom(rnd *rand.Rand, counts map[string]int, quiet *bool) {
+	f.After = func(r *http.Request) bool {
 		if *quiet || r.Method == http.MethodGet || rnd.IntN(3) > 0 {
 			return false
 		}
 		counts["lost answers"]++
 		return true
 	}
-	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+	f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if *quiet || rnd.IntN(12) > 0 {
 			return false
 		}
 		counts["other faults"]++
 		switch rnd.IntN(4) {
 		case 0:
-			f.refuse(w, http.StatusBadGateway, "Server Error")
+			f.Refuse(w, http.StatusBadGateway, "Server Error")
 		case 1:
 			w.Header().Set("Retry-After", "0.01")
-			f.refuse(w, http.StatusForbidden, "You have exceeded a secondary rate limit")
+			f.Refuse(w, http.StatusForbidden, "You have exceeded a secondary rate limit")
 		case 2:
 			_, _ = io.WriteString(w, "<html>unicorn</html>")
 		default:
-			hang(w)
+			boardtest.Hang()
 		}
 		return true
 	}
@@ -183,9 +189,9 @@ func polled(w *boardtest.Server) func() bool {
 }
 
 func TestAnUnchangedListIsNotSentAgain(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.add(1, 3)
-	f.edit(1, func(it *issue) { it.UpdatedAt = now() })
+	f := newRepository(t)
+	f.Add(1, 3)
+	f.Edit(1, func(it *boardtest.GitHubIssue) { it.UpdatedAt = boardtest.Now() })
 	b := f.newBoard(t)
 	cursor := ""
 	for range 3 {
@@ -195,17 +201,17 @@ func TestAnUnchangedListIsNotSentAgain(t *testing.T) {
 		}
 		cursor = page.Next
 	}
-	before := f.lists
+	before := f.Lists
 	for range 5 {
 		page, err := b.Changes(t.Context(), cursor)
 		if err != nil || len(page.Issues) > 0 || page.Next != cursor {
 			t.Fatalf("%+v, %v", page, err)
 		}
 	}
-	if f.lists != before {
-		t.Errorf("%d lists were sent", f.lists-before)
+	if f.Lists != before {
+		t.Errorf("%d lists were sent", f.Lists-before)
 	}
-	f.edit(2, func(it *issue) { it.Labels = append(it.Labels, named{"hot"}) })
+	f.Edit(2, func(it *boardtest.GitHubIssue) { it.AddLabel("hot") })
 	page, err := b.Changes(t.Context(), cursor)
 	if err != nil || len(page.Issues) == 0 {
 		t.Errorf("%+v, %v", page, err)
@@ -214,11 +220,11 @@ func TestAnUnchangedListIsNotSentAgain(t *testing.T) {
 
 // TestAListIsReadWholeWhileItMoves changes issues between two pages, and has many changes in one second.
 func TestAListIsReadWholeWhileItMoves(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.pageSize = 3
-	f.add(1, 20)
+	f := newRepository(t)
+	f.PageSize = 3
+	f.Add(1, 20)
 	for number := 1; number <= 10; number++ { // the others have one time
-		f.issues[number].UpdatedAt = now().Add(-time.Duration(100-number) * time.Second)
+		f.Issues[number].UpdatedAt = boardtest.Now().Add(-time.Duration(100-number) * time.Second)
 	}
 	b, seen, cursor := f.newBoard(t), map[string]bool{}, ""
 	for n, more := 0, true; more; n++ {
@@ -230,7 +236,7 @@ func TestAListIsReadWholeWhileItMoves(t *testing.T) {
 			seen[it.ID] = true
 		}
 		if cursor, more = page.Next, page.More; n < 5 {
-			f.edit(n+1, func(it *issue) { it.Body = "moved" })
+			f.Edit(n+1, func(it *boardtest.GitHubIssue) { it.Body = "moved" })
 		}
 	}
 	if len(seen) != 20 {
@@ -253,12 +259,12 @@ func TestALimitStopsAllCallsUntilItEnds(t *testing.T) {
 		"a time in the years": {map[string]string{"Retry-After": "99999999"}, 403, "x", time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeGitHub(t)
-			f.fault = func(w http.ResponseWriter, _ *http.Request) bool {
+			f := newRepository(t)
+			f.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
 				for k, v := range c.header {
 					w.Header().Set(k, strings.Replace(v, "%reset", fmt.Sprint(time.Now().Add(90*time.Second).Unix()), 1))
 				}
-				f.refuse(w, c.status, c.text)
+				f.Refuse(w, c.status, c.text)
 				return true
 			}
 			b := f.newBoard(t)
@@ -274,17 +280,17 @@ func TestALimitStopsAllCallsUntilItEnds(t *testing.T) {
 				errors.Is(err, mailroom.ErrUnknown) {
 				t.Errorf("the comment: %v", err)
 			}
-			if len(f.requests) != 1 {
-				t.Errorf("requests %q", f.requests)
+			if len(f.Requests) != 1 {
+				t.Errorf("requests %q", f.Requests)
 			}
 		})
 	}
 }
 
 func TestWritesAreApart(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.add(1, 1)
-	b, err := github.New(github.Options{Base: mustParse(t, f.URL), Repo: "ann/roof", Token: token,
+	f := newRepository(t)
+	f.Add(1, 1)
+	b, err := github.New(github.Options{Base: mustParse(t, f.URL), Repo: "ann/roof", Token: boardtest.Token,
 		WritePause: 30 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -294,8 +300,8 @@ func TestWritesAreApart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for n := 1; n < len(f.writes); n++ {
-		if apart := f.writes[n].Sub(f.writes[n-1]); apart < 20*time.Millisecond {
+	for n := 1; n < len(f.Writes); n++ {
+		if apart := f.Writes[n].Sub(f.Writes[n-1]); apart < 20*time.Millisecond {
 			t.Errorf("two writes are %s apart", apart)
 		}
 	}
@@ -317,7 +323,7 @@ func TestABoardThatLies(t *testing.T) {
 		lie  func(w http.ResponseWriter)
 		want string
 	}{
-		"HTML":           {text(200, "<html>sign in "+token), "not from the API of GitHub"},
+		"HTML":           {text(200, "<html>sign in "+boardtest.Token), "not from the API of GitHub"},
 		"an object":      {text(200, `{"a":1}`), "not from the API of GitHub"},
 		"HTML, 404":      {text(404, "<html>"), "not from"},
 		"a huge body":    {text(200, strings.Repeat("[", 17<<20)), "larger than"},
@@ -328,11 +334,11 @@ func TestABoardThatLies(t *testing.T) {
 		}, "moved"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeGitHub(t)
-			f.fault = func(w http.ResponseWriter, _ *http.Request) bool { c.lie(w); return true }
+			f := newRepository(t)
+			f.Fault = func(w http.ResponseWriter, _ *http.Request) bool { c.lie(w); return true }
 			b := f.newBoard(t)
 			_, err := b.Changes(t.Context(), "")
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), token) ||
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), boardtest.Token) ||
 				strings.Contains(err.Error(), "\n") || mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
 				t.Errorf("%v", err)
 			}
@@ -353,9 +359,9 @@ func TestABoardThatLies(t *testing.T) {
 
 // TestRowsThatAreNoIssueAreLeftOut keeps the others, and a time in the future hides no later change.
 func TestRowsThatAreNoIssueAreLeftOut(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.add(1, 2)
-	f.issues[2].UpdatedAt = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
+	f := newRepository(t)
+	f.Add(1, 2)
+	f.Issues[2].UpdatedAt = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
 	lie := `{"number":-1},{"number":"x"},7,null,{"number":3,"id":1,"state":"open"},` +
 		`{"number":4,"id":1,"state":"odd","updated_at":"2026-01-01T00:00:00Z"}`
 	b := f.newBoard(t)
@@ -367,13 +373,13 @@ func TestRowsThatAreNoIssueAreLeftOut(t *testing.T) {
 	if err != nil || len(page.Issues) != 2 {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	f.fault = func(w http.ResponseWriter, _ *http.Request) bool { _, _ = io.WriteString(w, "["+lie+"]"); return true }
+	f.Fault = func(w http.ResponseWriter, _ *http.Request) bool { _, _ = io.WriteString(w, "["+lie+"]"); return true }
 	odd, err := f.newBoard(t).Changes(t.Context(), "")
 	if err != nil || odd.Invalid != 6 || len(odd.Issues) > 0 {
 		t.Errorf("%+v, %v", odd, err)
 	}
-	f.fault = nil
-	f.edit(1, func(it *issue) { it.Body = "more" })
+	f.Fault = nil
+	f.Edit(1, func(it *boardtest.GitHubIssue) { it.Body = "more" })
 	page, err = b.Changes(t.Context(), page.Next)
 	if err != nil || !slices.ContainsFunc(page.Issues, func(it board.Issue) bool { return it.Body == "more" }) {
 		t.Errorf("%+v, %v", page, err)
@@ -381,8 +387,8 @@ func TestRowsThatAreNoIssueAreLeftOut(t *testing.T) {
 }
 
 func TestRepeatedPagesEnd(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.fault = func(w http.ResponseWriter, _ *http.Request) bool {
+	f := newRepository(t)
+	f.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
 		w.Header().Set("Link", `<x>; rel="next"`)
 		_, _ = io.WriteString(w, `[{"number":1,"id":1,"state":"open","updated_at":"2026-01-01T00:00:00Z"}]`)
 		return true
@@ -402,9 +408,9 @@ func TestRepeatedPagesEnd(t *testing.T) {
 }
 
 func TestACommentIsLookedUpByItsKeyAndAccount(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.pageSize = 2
-	f.add(1, 1)
+	f := newRepository(t)
+	f.PageSize = 2
+	f.Add(1, 1)
 	b := f.newBoard(t)
 	c := board.Comment{Issue: "1", Key: "run/comment", Text: "done", Since: time.Now()}
 	find := func(want bool) {
@@ -414,10 +420,10 @@ func TestACommentIsLookedUpByItsKeyAndAccount(t *testing.T) {
 		}
 	}
 	find(false)
-	f.comments = append(f.comments,
-		comment{1, "copied\n\n<!-- mailroom:run/comment -->", user{"mallory"}, now()},
-		comment{1, "<!-- mailroom:run/comment -->\n\nquoted", user{"mailroom-bot"}, now()},
-		comment{1, "old\n\n<!-- mailroom:run/comment -->", user{"mailroom-bot"}, now().Add(-time.Hour)})
+	const key = "<!-- mailroom:run/comment -->"
+	f.Comment(1, "mallory", "copied\n\n"+key, boardtest.Now())
+	f.Comment(1, boardtest.GitHubAccount, key+"\n\nquoted", boardtest.Now())
+	f.Comment(1, boardtest.GitHubAccount, "old\n\n"+key, boardtest.Now().Add(-time.Hour))
 	find(false)
 	quoted := board.Comment{Issue: "1", Key: "other", Text: "I quote <!-- mailroom:run/comment -->"}
 	if err := b.Comment(t.Context(), quoted); err != nil {
@@ -432,8 +438,8 @@ func TestACommentIsLookedUpByItsKeyAndAccount(t *testing.T) {
 
 // TestALongReplyIsACommentThatGitHubTakes has replies that are shortened, one of them full of what begins a hidden key.
 func TestALongReplyIsACommentThatGitHubTakes(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.add(1, 2)
+	f := newRepository(t)
+	f.Add(1, 2)
 	w := f.newServer(t)
 	w.Agent.SetWork(func(ctx context.Context, s mailroom.Session) error {
 		text := "a long reply, "
@@ -445,7 +451,7 @@ func TestALongReplyIsACommentThatGitHubTakes(t *testing.T) {
 	w.Start()
 	for n := 1; n <= 2; n++ {
 		f.waitState(w, n, "closed")
-		got := f.texts(n)
+		got := f.Texts(n)
 		if len(got) != 1 || !strings.Contains(got[0], "truncated; full text in thread") {
 			t.Errorf("%d comments of %d, %.100q", len(got), n, got)
 		}
@@ -453,17 +459,17 @@ func TestALongReplyIsACommentThatGitHubTakes(t *testing.T) {
 }
 
 func TestGoneIssues(t *testing.T) {
-	f := newFakeGitHub(t)
-	f.add(1, 4)
-	f.issues[1].removed, f.issues[2].removed, f.issues[3].removed = 404, 410, 301
-	f.issues[4].PullRequest = map[string]string{"url": "x"}
+	f := newRepository(t)
+	f.Add(1, 4)
+	f.Issues[1].Removed, f.Issues[2].Removed, f.Issues[3].Removed = 404, 410, 301
+	f.Issues[4].PullRequest = map[string]string{"url": "x"}
 	b := f.newBoard(t)
 	for _, id := range []string{"1", "2", "3", "4", "5", "-1", "x/../2"} {
 		if _, err := b.Issue(t.Context(), id); !errors.Is(err, board.ErrGone) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	f.fault = func(w http.ResponseWriter, _ *http.Request) bool { f.refuse(w, 500, "x"); return true }
+	f.Fault = func(w http.ResponseWriter, _ *http.Request) bool { f.Refuse(w, 500, "x"); return true }
 	if _, err := b.Issue(t.Context(), "1"); err == nil || errors.Is(err, board.ErrGone) {
 		t.Errorf("an outage: %v", err)
 	}
@@ -471,38 +477,38 @@ func TestGoneIssues(t *testing.T) {
 
 func TestTheTokenAndTheRepositoryAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault func(f *fakeGitHub, w http.ResponseWriter, r *http.Request) bool
+		fault func(f *repository, w http.ResponseWriter, r *http.Request) bool
 		want  string
 	}{
-		"bad token": {func(f *fakeGitHub, w http.ResponseWriter, _ *http.Request) bool {
-			f.refuse(w, 401, "Bad credentials")
+		"bad token": {func(f *repository, w http.ResponseWriter, _ *http.Request) bool {
+			f.Refuse(w, 401, "Bad credentials")
 			return true
 		}, "the token is refused"},
-		"no such repository": {func(f *fakeGitHub, w http.ResponseWriter, _ *http.Request) bool {
-			f.refuse(w, 404, "Not Found")
+		"no such repository": {func(f *repository, w http.ResponseWriter, _ *http.Request) bool {
+			f.Refuse(w, 404, "Not Found")
 			return true
 		}, "the repository ann/roof does not exist, or the token may not read it"},
-		"renamed": {func(f *fakeGitHub, w http.ResponseWriter, _ *http.Request) bool {
-			f.refuse(w, 301, "Moved Permanently")
+		"renamed": {func(f *repository, w http.ResponseWriter, _ *http.Request) bool {
+			f.Refuse(w, 301, "Moved Permanently")
 			return true
 		}, "renamed or moved; set its present name"},
-		"no issues": {func(_ *fakeGitHub, w http.ResponseWriter, _ *http.Request) bool {
-			answer(w, map[string]bool{"has_issues": false})
+		"no issues": {func(_ *repository, w http.ResponseWriter, _ *http.Request) bool {
+			boardtest.Answer(w, map[string]bool{"has_issues": false})
 			return true
 		}, "issues are switched off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeGitHub(t)
-			f.fault = func(w http.ResponseWriter, r *http.Request) bool { return c.fault(f, w, r) }
+			f := newRepository(t)
+			f.Fault = func(w http.ResponseWriter, r *http.Request) bool { return c.fault(f, w, r) }
 			if _, err := f.newBoard(t).Account(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
 	}
-	f := newFakeGitHub(t) // an app has no user
-	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+	f := newRepository(t) // an app has no user
+	f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/user" {
-			f.refuse(w, 403, "Resource not accessible by integration")
+			f.Refuse(w, 403, "Resource not accessible by integration")
 		}
 		return r.URL.Path == "/user"
 	}
