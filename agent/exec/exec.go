@@ -216,6 +216,9 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 		return err
 	}
 	defer func() { place.leave(&err) }()
+	if err := place.setUp(ctx, s); err != nil {
+		return err
+	}
 	a = place.agent
 	env, secrets := a.environment(run)
 	shown, err := a.visibleFiles(input)

@@ -177,6 +177,9 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 		return err
 	}
 	defer func() { t.place.leave(&err) }()
+	if err := t.place.setUp(ctx, s); err != nil {
+		return err
+	}
 	here := *a
 	here.agent = t.place.agent
 	t.agent = &here

@@ -28,6 +28,8 @@ type Worktrees struct {
 	Push  string
 	// PullRequest opens a pull request after the first push.
 	PullRequest bool
+	// Trust is the file that says which set-up commands of repositories may run; with "" no command may.
+	Trust string
 }
 
 // workplace is where an attempt works.

@@ -41,6 +41,11 @@ func (t entryFormatter) format(e mailroom.Entry) (string, error) {
 			return "branch " + made.Branch + ", " + made.Summary(), nil
 		}
 		return "", nil
+	case entry.KindSetup:
+		if s := entry.SetupOf(e); s != nil {
+			return s.Summary(), nil
+		}
+		return "", nil
 	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed:
 		return projectLine(e)
 	case entry.KindChannel:

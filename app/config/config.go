@@ -85,6 +85,10 @@ type Config struct {
 	// the programs of agents too.
 	Private []string
 
+	// Trust is the file that says which set-up commands of repositories may run, or "" for none. It is no setting of
+	// the file.
+	Trust string
+
 	kinds   *target.Kinds
 	file    string          // path that it was read from, or ""
 	changed time.Time       // of the file

@@ -30,6 +30,7 @@ type sandbox struct {
 	data     string          // the data folder, or ""
 	hide     []string        // paths that programs cannot access
 	secrets  []string        // environment variables that programs do not get
+	trust    string          // file that says which commands of repositories may run, or ""
 	source   exec.FileSource // gives files that the data folder may not have yet, or nil
 	log      *slog.Logger
 	cgroup   func() (*proc.Cgroup, error) // control group of the server, prepared at the first call
@@ -67,7 +68,7 @@ func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 		s.disabled = true
 		return s
 	}
-	s.data = resolvePath(c.Data)
+	s.data, s.trust = resolvePath(c.Data), c.Trust
 	s.hide = []string{s.data}
 	s.addHidden(c.File())
 	s.addHidden(c.SecretFiles()...)
@@ -133,7 +134,8 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	if a.UsesWorktrees() {
 		c.worktrees = &exec.Worktrees{Root: datadir.Dir(s.data).Worktrees(), Most: a.MaxWorktrees,
 			Disposable: a.Disposable, Repos: a.Repos, Asked: a.Workspace != config.WorkspaceWorktree,
-			Fresh: a.Base == config.BaseRemote, Push: a.Push, PullRequest: a.PullRequest}
+			Fresh: a.Base == config.BaseRemote, Push: a.Push, PullRequest: a.PullRequest,
+			Trust: s.trust}
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
 		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),

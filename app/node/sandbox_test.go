@@ -375,3 +375,24 @@ func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 		t.Errorf("another user who can read the token: shown as %q, %v; want an error", shown, err)
 	}
 }
+
+// TestTheTrustOfCommandsIsHiddenFromAgents checks that an agent with worktrees cannot reach the file that says which
+// commands of repositories may run, also if no person has written it yet.
+func TestTheTrustOfCommandsIsHiddenFromAgents(t *testing.T) {
+	home := resolvePath(t.TempDir())
+	con := &command.Console{Env: func(name string) string { return map[string]string{"HOME": home}[name] }}
+	folder := filepath.Join(home, ".config", "mailroom")
+	for _, worktrees := range []bool{false, true} {
+		a := &config.Agent{}
+		if worktrees {
+			a.Repos = []string{home}
+		}
+		c := &config.Config{Data: t.TempDir(), Agents: map[string]*config.Agent{"a": a}}
+		c.Trust = trustFile(con, c)
+		c.Private = privatePaths(con, c)
+		if hidden := slices.Contains(newSandbox(c, slog.New(slog.DiscardHandler)).hide, folder); hidden != worktrees ||
+			(c.Trust == filepath.Join(folder, "trust.json")) != worktrees {
+			t.Errorf("with worktrees %v the trust is in %q, hidden: %v", worktrees, c.Trust, hidden)
+		}
+	}
+}

@@ -3,13 +3,16 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/endpoint"
 	"mailroom/internal/proc"
+	"mailroom/internal/setting"
 )
 
 // hideSecrets hides the secrets of this process from child processes: it makes the process's memory and environment
@@ -29,6 +32,24 @@ func hideSecrets(con *command.Console, variables []string) error {
 		}
 	}
 	return nil
+}
+
+// trustFile returns the file that says which commands of repositories agents may run in worktrees, or "" if no agent
+// has worktrees. It makes the folder, because only a folder that exists is hidden from agents. Where this process
+// cannot make it, no agent can, and nothing is trusted.
+func trustFile(con *command.Console, c *config.Config) string {
+	uses := func(a *config.Agent) bool { return a.UsesWorktrees() }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(c.Agents)), uses) {
+		return ""
+	}
+	path, err := setting.TrustFile(con.Env)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // privatePaths returns paths with secrets of this process that no setting names.

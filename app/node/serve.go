@@ -121,6 +121,7 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
+	c.Trust = trustFile(con, c) // makes a folder that privatePaths looks for
 	c.Data, c.Private = string(dir), privatePaths(con, c)
 	if err := becomeServer(ctx, held, c, log); err != nil {
 		return err

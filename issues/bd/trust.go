@@ -93,29 +93,43 @@ func realPath(of string) string {
 }
 
 // trust stores the digest of the content that the user trusts under name; an empty digest revokes the trust.
-func (m *Main) trust(ctx context.Context, name, digest string) (err error) {
+func (m *Main) trust(ctx context.Context, name, digest string) error {
 	path, err := m.trustDir()
 	if err != nil {
 		return err
 	}
-	dir, err := tracker.MakeDir(path)
+	return replaceTrust(ctx, m, path, trustFile, func() (any, error) {
+		dir, err := tracker.OpenDir(path)
+		if err != nil {
+			return nil, err
+		}
+		defer dir.Close() // read only: nothing can be lost
+		list, err := readTrusted(dir)
+		if list[name] = digest; digest == "" {
+			delete(list, name)
+		}
+		return list, err
+	})
+}
+
+// replaceTrust replaces a file in a folder of the user, which it makes, by what content returns as JSON. Until then no
+// other command changes the file.
+func replaceTrust(ctx context.Context, m *Main, folder, file string, content func() (any, error)) (err error) {
+	dir, err := tracker.MakeDir(folder)
 	if err != nil {
 		return fmt.Errorf("store trust: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(ctx, trustLock, trustFile, tracker.WaitOptions{Command: m.command, Max: m.lockWait})
+	lock, err := dir.Lock(ctx, trustLock, file, tracker.WaitOptions{Command: m.command, Max: m.lockWait})
 	if err != nil {
 		return fmt.Errorf("store trust: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	list, err := readTrusted(dir)
+	list, err := content()
 	if err != nil {
 		return err
 	}
-	if list[name] = digest; digest == "" {
-		delete(list, name)
-	}
-	return lock.Replace(trustFile, 0o600, func(to io.Writer) error {
+	return lock.Replace(file, 0o600, func(to io.Writer) error {
 		e := json.NewEncoder(to)
 		e.SetIndent("", "  ")
 		return e.Encode(list)
@@ -138,10 +152,15 @@ func (m *Main) trustedMail(dir tracker.Folder) mailSettings {
 }
 
 func trustCommand(m *Main) *cobra.Command {
-	var show, revoke bool
+	f := &trusting{m: m}
 	cmd := &cobra.Command{
-		Use: "trust", Short: "Trust the mail settings or the redirect of this repository", Args: noArgs,
-		Long: `Trust the mail settings or the redirect of this repository.
+		Use: "trust [PATH]", Short: "Trust the settings or the set-up commands of this repository",
+		Long: `Trust the mail settings, the redirect or the set-up commands of this repository.
+
+.worktreesetup has commands that a server runs in each new worktree of an agent. Nothing of it
+runs until you, as the account of the server, trust it: this command shows its content in a
+commit and asks. Any other content is not trusted. --yes with the digest answers without a
+terminal. --remove ends the trust, also of a repository that is gone, by its PATH.
 
 .beads/config.toml can name a server that commands notify of their work. It receives
 AGENT_MAIL_TOKEN if it is on this machine. The author of the repository chose that server,
@@ -151,43 +170,99 @@ content of the file: after a change, trust it again. Trust is stored in $XDG_CON
 .beads/redirect can name the tracker of another project. If git carries that file, its author
 chose where your issues are written, so it is refused until you trust it. Trust the redirect
 first; a second call trusts the mail settings of the tracker that it leads to.`,
-		Example: "  bd trust --show\n  bd trust",
+		Example: "  bd trust --show\n  bd trust\n  bd trust --check --commit origin/main",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.remove && len(args) == 1 {
+				return nil
+			}
+			return noArgs(cmd, args)
+		},
 	}
-	cmd.Flags().BoolVar(&show, "show", false, "show the settings and whether they are trusted")
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "revoke trust")
-	cmd.MarkFlagsMutuallyExclusive("show", "revoke")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		dir, err := m.folder()
-		if to, ok := errors.AsType[untrustedRedirect](err); ok {
-			return m.trustRedirect(cmd.Context(), to, show || revoke)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.show, "show", false, "show the settings and whether they are trusted")
+	flags.BoolVar(&f.revoke, "revoke", false, "revoke trust")
+	flags.BoolVar(&f.list, "list", false, "list the set-up commands that are trusted")
+	flags.BoolVar(&f.check, "check", false, "show the set-up commands; exit 1 unless they are trusted")
+	flags.BoolVar(&f.remove, "remove", false, "no longer trust the set-up commands of this repository, or of PATH")
+	flags.StringVar(&f.yes, "yes", "", "trust set-up commands with this digest, without a question")
+	flags.StringVar(&f.commit, "commit", "", "commit that has the set-up commands (default HEAD)")
+	cmd.MarkFlagsMutuallyExclusive("show", "revoke", "list", "check", "remove", "yes")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.isAboutSetup() {
+			return f.trustSetup(cmd.Context(), args)
 		}
+		return f.trustAll(cmd.Context())
+	}
+	return cmd
+}
+
+// trustAll trusts the redirect or the settings of the tracker, then the set-up commands of the repository. With the
+// flags show or revoke it does that instead.
+func (f *trusting) trustAll(ctx context.Context) error {
+	r, err := f.readSetup(ctx)
+	if err != nil {
+		return err
+	}
+	err = f.trustTracker(ctx)
+	none := mailroom.CodeOf(err) == mailroom.CodeNotFound // no tracker
+	switch {
+	case r == nil || r.Setup == nil && !none || err != nil && !none || f.m.out.json && err == nil:
+		return err
+	case r.Setup == nil && exists(r.name):
+		return f.reportNoSetup(r)
+	case r.Setup == nil:
+		return err
+	}
+	switch {
+	case f.show:
+		trust, err := f.readTrust()
 		if err != nil {
 			return err
 		}
-		set, err := readSettings(dir)
-		if err != nil && !revoke {
-			return err // invalid settings cannot be trusted
+		return f.printSetup(r, trust)
+	case f.revoke:
+		trust, err := f.readTrust()
+		if _, is := trust[r.name]; !is || err != nil {
+			return err
 		}
-		if !show {
-			if m.readonly {
-				return errReadonly()
-			}
-			digest := set.digest
-			if revoke {
-				digest = ""
-			}
-			if err := m.trust(cmd.Context(), realPath(dir.Path()), digest); err != nil {
+		return f.removeTrust(ctx, r.name)
+	}
+	return f.trustSetup(ctx, nil)
+}
+
+// trustTracker trusts the redirect or the mail settings of the tracker. With the flags show or revoke it does that
+// instead.
+func (f *trusting) trustTracker(ctx context.Context) error {
+	m := f.m
+	dir, err := m.folder()
+	if to, ok := errors.AsType[untrustedRedirect](err); ok {
+		return m.trustRedirect(ctx, to, f.show || f.revoke)
+	}
+	if err != nil {
+		return err
+	}
+	set, err := readSettings(dir)
+	if err != nil && !f.revoke {
+		return err // invalid settings cannot be trusted
+	}
+	if !f.show {
+		if m.readonly {
+			return errReadonly()
+		}
+		digest := set.digest
+		if f.revoke {
+			digest = ""
+		}
+		if err := m.trust(ctx, realPath(dir.Path()), digest); err != nil {
+			return err
+		}
+		if f.revoke && m.found.redirect != nil {
+			if err := m.trust(ctx, realPath(m.found.redirect.file), ""); err != nil {
 				return err
 			}
-			if revoke && m.found.redirect != nil {
-				if err := m.trust(cmd.Context(), realPath(m.found.redirect.file), ""); err != nil {
-					return err
-				}
-			}
 		}
-		return m.printTrust(dir, set)
 	}
-	return cmd
+	return m.printTrust(dir, set)
 }
 
 // trustRedirect stores that the user trusts a redirect. If show is set, it only prints the folder that the redirect

@@ -13,7 +13,8 @@ type mutant struct {
 
 func mutants() []mutant {
 	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), digestMutants(),
-		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), repositoryMutants(), postgresMutants(), chatMutants(),
+		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), repositoryMutants(), setupMutants(),
+		postgresMutants(), chatMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),
 		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants(), acpMutants(), bellMutants()), []mutant{

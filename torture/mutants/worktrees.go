@@ -92,3 +92,43 @@ func repositoryMutants() []mutant {
 	if false {`, "agent/exec", named},
 	}
 }
+
+// setupMutants let commands of a repository run that the owner of the machine did not trust, or run them twice.
+func setupMutants() []mutant {
+	const pkg, setup, file = "agent/exec/worktree", "agent/exec/worktree/setup.go", "agent/exec/worktree/setupfile.go"
+	const trust, never = "internal/setting/trust.go", "^TestNothingOfARepositoryRunsBeforeItIsTrusted$"
+	return []mutant{
+		{"a changed set-up runs", trust, `digest == "" || known.Digest != digest`, `digest == ""`, pkg, never},
+		{"the trust of another repository counts", trust, `	switch known, ok := t[name]; {`, `	known, ok := t[name]
+	for _, any := range t {
+		known, ok = any, true
+	}
+	switch {`, pkg, never},
+		{"the path of a link is another repository", "agent/exec/worktree/worktree.go", `r.common, err = filepath.EvalSymlinks(lines[0])`,
+			`r.common, err = filepath.Join(o.Folder, ".git"), error(nil)`, pkg, never},
+		{"a trust file that others can write counts", trust, `info.Mode().Perm()&0o022 != 0`, `info.Mode().Perm()&0o022 > 0o777`,
+			"internal/setting", "^TestATrustFileThatOthersCanWriteTrustsNothing$"},
+		{"a trust file by a link counts", trust, `!info.IsDir() && !info.Mode().IsRegular()`, `false`, "internal/setting",
+			"^TestATrustFileThatOthersCanWriteTrustsNothing$"},
+		{"the branch brings commands", setup, `	}, t.record.Base)`, `	}, t.record.Branch)`, pkg, "^TestTheBranchOfATreeBringsNoCommands$"},
+		{"the script of the branch runs", setup, `		if !same {`, `		if same != same {`, pkg, "^TestTheBranchOfATreeBringsNoCommands$"},
+		{"a change of the mode makes a list a script", file, `	case !script && s.Script:`, `	case false:`, pkg,
+			"^TestASetUpFileThatCannotBeUsedRunsNothing$"},
+		{"a link is a set-up file", file, `"120000": "a link", `, ``, pkg, "^TestASetUpFileThatCannotBeUsedRunsNothing$"},
+		{"a command that has ended is repeated", setup, `	for s.state.Done < len(s.commands) {`,
+			`	for s.state.Done = 0; s.state.Done < len(s.commands); {`, pkg, "^TestASetUpThatFailsSaysWhichCommandAndWhy$"},
+		{"a cut is not reported", setup, `		state.Begun = true`, `		state.Begun = false`, pkg,
+			"^TestASetUpCanBeKilledAtEachCommand$"},
+		{"the git variables of the server reach a set-up", setup, `strings.HasPrefix(e, "GIT_")`, `false`, pkg,
+			"^TestTrustedCommandsSetANewTreeUpOnce$"},
+		{"a set-up without trust is skipped without a question", "agent/exec/setup.go", `		return w.askSetup(ctx, s, u)`,
+			`		_ = u
+		return worktree.SkipSetup(w.tree)`, "agent/exec", "^TestTheOwnerDecidesAboutASetUpThatIsNotTrusted$"},
+		{"a denied set-up is skipped", "agent/exec/setup.go", `		tickets[0].Decision != mailroom.VerdictApprove {`,
+			`		tickets[0].Decision == "" {`, "agent/exec", "^TestTheOwnerDecidesAboutASetUpThatIsNotTrusted$"},
+		{"the output of a set-up shows secrets", "agent/exec/setup.go", `redact(out, secrets, max)`, `redact(out, nil, max)`, "agent/exec",
+			"^TestASetUpIsInTheLogOfItsRun$"},
+		{"an agent trusts its own commands", "app/node/secrets.go", `		err = os.MkdirAll(filepath.Dir(path), 0o700)`, `		err = nil`,
+			"app/node", "^TestTheTrustOfCommandsIsHiddenFromAgents$"},
+	}
+}

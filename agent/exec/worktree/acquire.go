@@ -111,6 +111,9 @@ func (t *Tree) build(ctx context.Context) error {
 	if err := t.include(ctx); err != nil {
 		return err
 	}
+	if err := needsSetup(ctx, t); err != nil {
+		return err
+	}
 	t.record.Complete = true
 	return t.repository.write(&t.record)
 }

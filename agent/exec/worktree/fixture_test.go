@@ -58,6 +58,12 @@ func work(r *worktree.Repository, task string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", task, err)
 	}
+	if trust := os.Getenv("WORKTREE_TEST_TRUST"); trust != "" {
+		err = worktree.SetUp(ctx, t, setupOptions(trust), reportSetUp)
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", task, err), t.Release())
+		}
+	}
 	if os.Getenv("WORKTREE_TEST_REBASE") != "" {
 		var c *worktree.Conflict
 		if c, err = t.Rebase(ctx); c != nil {

@@ -239,11 +239,16 @@ func failed(err error) bool {
 	return ok && e.exit.Code == 1
 }
 
-// killLeftovers ends the processes of git that a killed server started for a tree.
+// killLeftovers ends the processes of git and of set-up commands that a killed server started for a tree.
 func killLeftovers(ctx context.Context, tree string) error {
 	_, err := proc.KillLeftovers(ctx, proc.ID{}, func(lookup func(string) (string, bool)) bool {
-		mark, _ := lookup(envMark)
-		return mark == tree
+		return isMarked(lookup, tree)
 	})
 	return err
+}
+
+// isMarked reports whether a process belongs to a tree, given lookup for its environment.
+func isMarked(lookup func(string) (string, bool), tree string) bool {
+	mark, _ := lookup(envMark)
+	return mark == tree
 }

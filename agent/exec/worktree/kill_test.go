@@ -12,7 +12,22 @@ import (
 
 // killer is a git that dies, or kills its caller, at one call. Its environment says at which, and how. "during" kills
 // git alone: what git started goes on for a while.
-const killer = `echo >>"$KILL_COUNT"
+//
+// Called with "set-up", it is a command of a set-up, which writes its name to a file. "during" kills it when it has
+// written the half. With KILL_SETUP the calls of git do not count.
+const killer = `if [ -n "$KILL_SETUP" ] && [ "$1" != set-up ]; then exec git "$@"; fi
+echo >>"$KILL_COUNT"
+if [ "$1" = set-up ]; then
+if [ "$(wc -l <"$KILL_COUNT")" -eq "$KILL_AT" ]; then
+case $KILL_HOW in
+before) kill -9 $$ ;;
+during) echo "half of $2" >>"$KILL_TRACE"; kill -9 $$ ;;
+after) echo "$2" >>"$KILL_TRACE"; kill -9 $PPID $$ ;;
+caller) kill -9 $PPID ;;
+esac
+fi
+echo "$2" >>"$KILL_TRACE"; exit
+fi
 if [ "$(wc -l <"$KILL_COUNT")" -ne "$KILL_AT" ]; then exec git "$@"; fi
 case $KILL_HOW in
 before) kill -9 0 ;;
@@ -46,15 +61,52 @@ func (h *fixture) serve(git string, n int, how string, remove bool, tasks ...str
 	return err == nil, strings.Count(string(raw), "\n")
 }
 
-// TestGitCanBeKilledAtEachStep kills git, or the server, at each call of a task and repeats the task.
+// traced gives a task of serve a set-up of two commands, and returns the file that these and their reports write to.
+func (h *fixture) traced(git string) string {
+	h.t.Helper()
+	h.setUpBy(git+" set-up one\n"+git+" set-up two\n", 0o644)
+	trace := filepath.Join(h.t.TempDir(), "trace")
+	h.t.Setenv("KILL_TRACE", trace)
+	h.t.Setenv("WORKTREE_TEST_TRUST", h.trust("HEAD"))
+	return trace
+}
+
+// wantSetUp checks that a task was set up by both commands in turn, that a kill repeated one of them at most, and that
+// the reports say so. It returns whether they do.
+func (h *fixture) wantSetUp(trace, when string) (again bool) {
+	h.t.Helper()
+	var ran []string
+	text := readFile(h.t, trace)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasSuffix(line, " again"):
+			again = true
+		case !strings.HasPrefix(line, "report ") && !strings.HasPrefix(line, "half of "):
+			ran = append(ran, line)
+		}
+	}
+	got := strings.Join(ran, " ")
+	if ok := got == "one two"; !ok && got != "one one two" && got != "one two two" || !ok && !again {
+		h.t.Fatalf("%s the set-up ran %q", when, text)
+	}
+	if err := os.Remove(trace); err != nil {
+		h.t.Fatal(err)
+	}
+	return again
+}
+
+// TestGitCanBeKilledAtEachStep kills git, a command of the set-up, or the server at each call of a task, and repeats
+// the task.
 func TestGitCanBeKilledAtEachStep(t *testing.T) {
 	h := newFixture(t)
 	git := h.script(killer)
+	trace := h.traced(git)
 	bare := h.remote()
 	base := h.advance(bare, "of another person", "x\n")
 	t.Setenv("WORKTREE_TEST_FRESH", "yes")
 	t.Setenv("WORKTREE_TEST_PUSH", "origin")
-	kills, pushes := 0, 0
+	kills, pushes, cuts := 0, 0, 0
 	for _, how := range []string{"during", "caller"} {
 		for n := 1; ; n++ {
 			task := fmt.Sprintf("%s-%d", how, n)
@@ -63,6 +115,9 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 				if again, _ := h.serve(git, 0, how, false, task); !again {
 					t.Fatalf("after a kill %s call %d the repeat failed", how, n)
 				}
+			}
+			if h.wantSetUp(trace, fmt.Sprintf("after a kill %s call %d", how, n)) {
+				cuts++
 			}
 			branches := h.branches()
 			made := h.git("rev-list", "--count", base+"..mailroom/"+task+"-1")
@@ -89,8 +144,34 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 			kills++
 		}
 	}
-	t.Logf("%d kills, %d branches, %d pushes", kills, pushes, pushes)
+	t.Logf("%d kills, %d branches, %d pushes, %d set-ups were cut", kills, pushes, pushes, cuts)
+	if cuts != 2 {
+		t.Errorf("%d set-ups were cut, want one at each command", cuts)
+	}
 	h.wantUntouched()
+}
+
+// TestASetUpCanBeKilledAtEachCommand kills a command of a set-up, or the server right after it.
+func TestASetUpCanBeKilledAtEachCommand(t *testing.T) {
+	h := newFixture(t)
+	git := h.script(killer)
+	trace := h.traced(git)
+	t.Setenv("KILL_SETUP", "yes")
+	for _, how := range []string{"before", "after"} {
+		for n := 1; n <= 2; n++ {
+			task := fmt.Sprintf("%s-%d", how, n)
+			if ended, calls := h.serve(git, n, how, false, task); ended || calls != n {
+				t.Fatalf("a kill %s command %d: ended %v after %d commands", how, n, ended, calls)
+			}
+			if again, _ := h.serve(git, 0, how, false, task); !again {
+				t.Fatalf("after a kill %s command %d the repeat failed", how, n)
+			}
+			cut := h.wantSetUp(trace, fmt.Sprintf("after a kill %s command %d", how, n))
+			if cut != (how == "after") { // the server that lives records the failure
+				t.Errorf("after a kill %s command %d a cut is reported: %v", how, n, cut)
+			}
+		}
+	}
 }
 
 // TestARemovalCanBeKilledAtEachStep kills git at each call of a removal.

@@ -29,6 +29,8 @@ type record struct {
 	Created time.Time `json:"created"`
 	// Complete is set when the tree has all files. Before that no run has worked in it.
 	Complete bool `json:"complete,omitempty"`
+	// Setup is the state of the set-up of a complete tree; nil if it needs none.
+	Setup *setup `json:"setup,omitempty"`
 	// Pushed is the last commit that was pushed; "" before the first push.
 	Pushed string `json:"pushed,omitempty"`
 	// Before has the commits of the branch before it was rebased last, as a range of git; "" if it never was.

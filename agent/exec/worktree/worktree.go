@@ -3,7 +3,8 @@
 //
 // A tree is made in steps: the record, the branch, the entry of "git worktree", the files, and last the mark in the
 // record that the tree is complete. Each step looks up whether it has happened before it acts. So a tree is made by
-// calling [Repository.Acquire] again after a kill at any point, and there is no other recovery.
+// calling [Repository.Acquire] again after a kill at any point, and there is no other recovery. Commands of the
+// repository then set the tree up, if the owner of the machine trusts them, see [SetUp].
 //
 // The record is outside of the tree, where no agent writes. It names the branch, and the commit that the branch began
 // at. A branch is ours only if its first log entry has the number in the record: a branch that a person made under the
