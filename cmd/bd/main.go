@@ -8,6 +8,11 @@ import (
 
 	"mailroom/internal/version"
 	"mailroom/issues/bd"
+	"mailroom/issues/board/github"
+	"mailroom/issues/board/linear"
 )
 
-func main() { os.Exit(bd.RunProcess(context.Background(), "bd", version.Read().Version)) }
+func main() {
+	os.Exit(bd.RunProcess(context.Background(), "bd", version.Read().Version,
+		map[string]bd.Source{github.Kind: github.Export, linear.Kind: linear.Export}))
+}

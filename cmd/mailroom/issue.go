@@ -11,6 +11,8 @@ import (
 	"mailroom/app/config"
 	"mailroom/internal/version"
 	"mailroom/issues/bd"
+	"mailroom/issues/board/github"
+	"mailroom/issues/board/linear"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
 )
@@ -33,6 +35,7 @@ to an agent, "mailroom issue show" also shows the run.`,
 			t := bd.Main{
 				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue",
 				Version: version.Read().Version,
+				Sources: map[string]bd.Source{github.Kind: github.Export, linear.Kind: linear.Export},
 				RunOf:   func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
 			if code := t.Run(cmd.Context(), args); code != command.ExitDone {

@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	commands := machinetest.Main{M: m, Packages: []string{".", "../bd"}}
 	testscript.Main(commands, map[string]func(){"mailroom": crashingChild, "budgetworker": budgetWorker, "bd": func() {
-		os.Exit(bd.RunProcess(context.Background(), "bd", ""))
+		os.Exit(bd.RunProcess(context.Background(), "bd", "", nil))
 	}})
 }
 

@@ -32,6 +32,8 @@ type Main struct {
 	Version string
 	// RunOf returns the run that works on an issue, or nil. RunOf must return quickly, and may be nil.
 	RunOf func(ctx context.Context, it *tracker.Issue) *Run
+	// Sources read issues of boards outside, by the name of --from; nil: this program reads none.
+	Sources map[string]Source
 
 	// Set by Run from the flags.
 	out             output
@@ -290,11 +292,11 @@ func ShortLived() {
 }
 
 // RunProcess runs the command line of the current process and returns its exit code.
-func RunProcess(ctx context.Context, name, version string) int {
+func RunProcess(ctx context.Context, name, version string, sources map[string]Source) int {
 	ShortLived()
 	dir, err := os.Getwd()
 	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name,
-		Version: version}
+		Version: version, Sources: sources}
 	if err != nil {
 		m.out = newOutput(m.Stdout, m.Stderr, m.Env)
 		m.out.printError(err, "")

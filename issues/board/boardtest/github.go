@@ -58,6 +58,13 @@ type GitHubIssue struct {
 	CreatedAt    time.Time         `json:"created_at"`
 	UpdatedAt    time.Time         `json:"updated_at"`
 	Dependencies map[string]int    `json:"issue_dependencies_summary"`
+	URL          string            `json:"html_url"`
+	User         Login             `json:"user"`
+	Type         *Label            `json:"type"`
+	ClosedAt     *time.Time        `json:"closed_at"`
+	StateReason  string            `json:"state_reason,omitempty"`
+	CommentCount int               `json:"comments"`
+	ParentURL    string            `json:"parent_issue_url,omitempty"`
 	BlockedBy    []int             `json:"-"`
 	Removed      int               `json:"-"` // status of a deleted or moved issue
 }
@@ -75,8 +82,10 @@ type Login struct {
 // GitHubComment is a comment of an issue.
 type GitHubComment struct {
 	Issue     int       `json:"-"`
+	ID        int       `json:"id"`
 	Body      string    `json:"body"`
 	User      Login     `json:"user"`
+	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
@@ -98,7 +107,8 @@ func (f *GitHub) Add(first, n int) {
 	defer f.mu.Unlock()
 	for i := range n {
 		f.Issues[first+i] = &GitHubIssue{Number: first + i, ID: 9000 + first + i, Title: fmt.Sprint("Do ", first+i),
-			Body: "It is broken.", State: "open", Labels: []Label{{"agent"}}, CreatedAt: Now(), UpdatedAt: Now()}
+			Body: "It is broken.", State: "open", Labels: []Label{{"agent"}}, CreatedAt: Now(), UpdatedAt: Now(),
+			User: Login{"ann"}}
 	}
 }
 
@@ -156,7 +166,11 @@ func (it *GitHubIssue) Assign(names ...string) {
 func (f *GitHub) Comment(issue int, account, body string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.Comments = append(f.Comments, GitHubComment{issue, body, Login{account}, at})
+	f.comment(issue, account, body, at)
+}
+
+func (f *GitHub) comment(issue int, account, body string, at time.Time) {
+	f.Comments = append(f.Comments, GitHubComment{issue, len(f.Comments) + 1, body, Login{account}, at, at})
 }
 
 // Do calls do while the repository answers no request.
@@ -282,7 +296,7 @@ func (f *GitHub) serveIssue(w http.ResponseWriter, r *http.Request, it *GitHubIs
 	case call == "POST comments" && utf8.RuneCountInString(body.Body) > 65_536:
 		f.Refuse(w, http.StatusUnprocessableEntity, "Validation Failed")
 	case call == "POST comments":
-		f.Comments = append(f.Comments, GitHubComment{it.Number, body.Body, Login{GitHubAccount}, Now()})
+		f.comment(it.Number, GitHubAccount, body.Body, Now())
 		f.change(it.Number, func(*GitHubIssue) {})
 		w.WriteHeader(http.StatusCreated)
 		Answer(w, map[string]int{"id": len(f.Comments)})
@@ -325,7 +339,12 @@ func (f *GitHub) shown(it *GitHubIssue) GitHubIssue {
 			open++
 		}
 	}
-	shown.Dependencies = map[string]int{"blocked_by": open}
+	shown.Dependencies = map[string]int{"blocked_by": open, "total_blocked_by": len(it.BlockedBy)}
+	for _, c := range f.Comments {
+		if c.Issue == it.Number {
+			shown.CommentCount++
+		}
+	}
 	return shown
 }
 

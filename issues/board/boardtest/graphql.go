@@ -212,7 +212,11 @@ func (e *execution) object(kind string, from Object, fields []selection, path []
 		}
 		value := from[s.name]
 		if list, ok := value.([]Object); ok || value == nil && strings.HasSuffix(of, "Connection") {
-			value = page(list, min(pageSize(s.args), len(list)))
+			after, _ := s.args["after"].(string)
+			from, _ := strconv.Atoi(after) // "" is the beginning
+			until := min(from+pageSize(s.args), len(list))
+			value = page(list[from:], until-from)
+			value.(Object)["pageInfo"].(Object)["endCursor"] = strconv.Itoa(until)
 		}
 		switch v := value.(type) {
 		case connection:

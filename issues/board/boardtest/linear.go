@@ -41,7 +41,7 @@ IssueRelation id type issue:Issue relatedIssue:Issue
 Issue id identifier number title description url priority createdAt updatedAt archivedAt trashed labelIds
 Issue previousIdentifiers state:WorkflowState team:Team project:Project assignee:User delegate:User parent:Issue
 Issue labels:IssueLabelConnection relations:IssueRelationConnection inverseRelations:IssueRelationConnection
-Issue comments:CommentConnection
+Issue comments:CommentConnection completedAt canceledAt creator:User
 `
 
 // Linear is a project of Linear with two teams, R and S, as its GraphQL API shows it. It takes the ids of comments from
@@ -76,7 +76,8 @@ func NewLinear(t testing.TB, n int) *Linear {
 			"createdAt": at, "updatedAt": at, "trashed": nil, "archivedAt": nil, "state": LinearState("R", "Todo"),
 			"team": team("R"), "project": Object{"id": "p1", "name": "Roof", "slugId": LinearProject},
 			"labels": []Object{{"id": "l1", "name": "Agent"}}, "previousIdentifiers": []string{},
-			"comments": []Object{}, "inverseRelations": []Object{}, "relations": []Object{}}
+			"creator": Object{"id": "u-ann", "name": "ann"}, "comments": []Object{},
+			"inverseRelations": []Object{}, "relations": []Object{}}
 	}
 	f.Up(t)
 	return f
@@ -123,6 +124,11 @@ func (f *Linear) change(id string, change func(it Object)) {
 	change(it)
 	it["updatedAt"] = stamp(time.Now())
 	f.issues[id] = it
+}
+
+// Touch sets the time of the last change of an issue.
+func (f *Linear) Touch(name string, at time.Time) {
+	f.Update(func() { f.issues[f.ID(name)]["updatedAt"] = stamp(at) })
 }
 
 // Move moves an issue to the team S like a person: it gets another identifier and a state of that team.
@@ -272,9 +278,9 @@ func (f *Linear) root(name string, args Object) (any, *platformtest.Error) {
 	case "viewer":
 		return account(), nil
 	case "projects":
-		return []Object{{"id": "p1", "slugId": LinearProject, "name": "Roof"}}, nil
+		return filtered(args, Object{"id": "p1", "slugId": LinearProject, "name": "Roof"}), nil
 	case "teams":
-		return []Object{team("R"), team("S")}, nil
+		return filtered(args, team("R"), team("S")), nil
 	case "team":
 		t := team(strings.TrimPrefix(id, "team-"))
 		t["states"] = states(t["key"].(string))
@@ -389,6 +395,12 @@ func (f *Linear) list(args Object) (any, *platformtest.Error) {
 		out["pageInfo"].(Object)["endCursor"] = found[n-1]["id"]
 	}
 	return out, nil
+}
+
+// filtered returns the objects that the filter of a list lets through.
+func filtered(args Object, all ...Object) []Object {
+	filter, _ := args["filter"].(Object)
+	return slices.DeleteFunc(all, func(o Object) bool { return !fits(o, filter) })
 }
 
 // fits reports whether an object passes a filter. It panics for a filter that it does not know.

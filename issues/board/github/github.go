@@ -79,10 +79,10 @@ func (b *Board) Account(ctx context.Context) (string, error) {
 		switch {
 		case refused && refusal.Code == codeMoved:
 			return "", channel.Fatal(fmt.Errorf("the repository %s was renamed or moved; set its present name: %w",
-				b.options.Repo, err))
+				b.options.Repo, refusal))
 		case refused && refusal.Status == http.StatusNotFound:
 			return "", channel.Fatal(fmt.Errorf("the repository %s does not exist, or the token may not read it: %w",
-				b.options.Repo, err))
+				b.options.Repo, refusal))
 		}
 		return "", err
 	}

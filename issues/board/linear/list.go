@@ -84,7 +84,7 @@ const (
 // fields returns the fields of an issue that all queries read.
 func fields(labels int) string {
 	return fmt.Sprintf(`id identifier title description url priority createdAt updatedAt archivedAt trashed
-	state { id name type position } team { id key } project { slugId } assignee { id } delegate { id }
+	state { id name type position } team { id key } project { slugId } assignee { id name } delegate { id }
 	labels(first: %d) { nodes { name } pageInfo { hasNextPage } }`, labels)
 }
 

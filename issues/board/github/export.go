@@ -1,0 +1,282 @@
+package github
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mailroom/channel/httpcall"
+	"mailroom/internal/setting"
+	"mailroom/issues/board"
+	"mailroom/issues/tracker"
+)
+
+// apiAddress is the address of the API of github.com.
+const apiAddress = "https://api.github.com"
+
+// exported is an issue with what a tracker keeps of it.
+type exported struct {
+	row
+	User     *account        `json:"user"`
+	Comments int             `json:"comments"`
+	ClosedAt time.Time       `json:"closed_at"`
+	Reason   string          `json:"state_reason"`
+	Type     json.RawMessage `json:"type"` // of the organization's types of issues, an object with a name; or null
+	Parent   string          `json:"parent_issue_url"`
+	Blocked  *struct {
+		Total int `json:"total_blocked_by"`
+	} `json:"issue_dependencies_summary"`
+}
+
+// Export reads the issues of a repository for a tracker, with their comments, parents and dependencies. r.Place is
+// OWNER/NAME, or the repository's address, whose host may be a server of GitHub Enterprise.
+func Export(ctx context.Context, r tracker.Remote) ([]tracker.Outside, error) {
+	repo, api, err := placeOf(r)
+	if err != nil {
+		return nil, err
+	}
+	b, err := New(Options{Base: api, Repo: repo, Token: r.Token})
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	if err := board.Patiently(ctx, func() error { _, err := b.Account(ctx); return err }); err != nil {
+		return nil, err
+	}
+	rows, err := b.exportRows(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	keys := map[int64]string{} // by number
+	for _, e := range rows {
+		keys[e.Number] = key(e.ID)
+	}
+	var all []tracker.Outside
+	for _, e := range rows {
+		if seen, has := r.Seen[key(e.ID)]; has && seen.Equal(e.UpdatedAt) {
+			continue
+		}
+		o, err := b.outside(ctx, e, keys)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+func key(id int64) string { return "github:" + strconv.FormatInt(id, 10) }
+
+// placeOf returns the repository and the API of a place.
+func placeOf(r tracker.Remote) (repo string, api *url.URL, err error) {
+	repo, address := strings.TrimSuffix(strings.TrimSuffix(r.Place, "/"), ".git"), r.API
+	if u, err := url.Parse(repo); err == nil && u.Scheme == "https" && u.Host != "" {
+		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+		const ownerAndName = 2
+		if len(parts) < ownerAndName {
+			return "", nil, fmt.Errorf("the address %q names no repository", r.Place)
+		}
+		if repo = path.Join(parts[0], parts[1]); address == "" && !strings.EqualFold(u.Host, "github.com") {
+			address = "https://" + u.Host + "/api/v3"
+		}
+	}
+	if address == "" {
+		address = apiAddress
+	}
+	api, err = setting.ParseBaseURL(address, apiAddress)
+	return repo, api, err
+}
+
+// exportRows lists the issues of a repository, each once.
+func (b *Board) exportRows(ctx context.Context, r tracker.Remote) ([]exported, error) {
+	var c cursor
+	switch {
+	case r.Closed: // all that has changed since the beginning
+		c = cursor{Since: time.Unix(0, 0), Live: true}
+	case !r.Since.IsZero():
+		c = cursor{Since: r.Since, Live: true}
+	}
+	at := map[int64]int{}
+	var found []exported
+	for more := true; more; {
+		var page []exported
+		err := board.Patiently(ctx, func() (err error) {
+			page, c, more, err = b.exportPage(ctx, c)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page {
+			if len(e.PullRequest) > 0 {
+				continue
+			}
+			if n, has := at[e.ID]; has {
+				found[n] = e
+				continue
+			}
+			at[e.ID] = len(found)
+			if found = append(found, e); len(found) > board.MaxExport {
+				return nil, board.ErrMany(b.options.Repo)
+			}
+		}
+	}
+	return found, nil
+}
+
+// exportPage reads a page of the list, and returns the cursor of the next one.
+func (b *Board) exportPage(ctx context.Context, c cursor) (page []exported, next cursor, more bool, err error) {
+	const op = "list the issues"
+	answer, err := b.call(ctx, op, http.MethodGet, b.listPath(c), nil, "")
+	if err != nil {
+		return nil, c, true, err
+	}
+	var raws []json.RawMessage
+	if err := json.Unmarshal(answer.Body, &raws); err != nil {
+		return nil, c, true, httpcall.Unavailable(b.http.NotAPI(op, answer, false))
+	}
+	var times []time.Time
+	for _, raw := range raws {
+		var e exported
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return nil, c, true, fmt.Errorf("%s: a row of GitHub is no issue: %w", op, err)
+		}
+		if _, ok := b.issue(e.row); !ok {
+			return nil, c, true, fmt.Errorf("%s: row %d of GitHub has no valid number, state or time", op, e.Number)
+		}
+		times = append(times, e.UpdatedAt.UTC())
+		page = append(page, e)
+	}
+	more = hasNext(answer.Header)
+	next, err = c.after(times, more, serverTime(answer, time.Now()).UTC())
+	return page, next, more || !c.Live, err
+}
+
+// outside reads what belongs to an issue, and converts it.
+func (b *Board) outside(ctx context.Context, e exported, keys map[int64]string) (o tracker.Outside, err error) {
+	o = tracker.Outside{Key: key(e.ID), Issue: tracker.Issue{Title: cut(e.Title, maxTitle), Status: tracker.StatusOpen,
+		Priority: tracker.PriorityNormal, ExternalRef: cut(e.URL, maxTitle), CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt}}
+	if e.Body != nil {
+		o.Description = strings.ReplaceAll(cut(*e.Body, maxBody), "\r\n", "\n")
+	}
+	if e.User != nil {
+		o.CreatedBy = cut(e.User.Login, maxTitle)
+	}
+	if e.State == "closed" {
+		o.Status, o.ClosedAt, o.CloseReason = tracker.StatusClosed, e.ClosedAt, e.Reason
+	}
+	if len(e.Assignees) > 0 {
+		o.Assignee = cut(e.Assignees[0].Login, maxTitle)
+	}
+	var kind struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(e.Type, &kind) // null, or missing
+	names := []string{kind.Name}
+	for _, l := range e.Labels[:min(len(e.Labels), maxNames)] {
+		name := cut(string(l), maxTitle)
+		o.Labels, names = append(o.Labels, name), append(names, name)
+		if priority().MatchString(strings.ToLower(name)) {
+			o.Priority = int(name[1] - '0')
+		}
+	}
+	slices.Sort(o.Labels)
+	o.Type = board.TrackerType(names...)
+	if e.Comments > 0 {
+		if o.Comments, err = b.exportComments(ctx, e.Number); err != nil {
+			return o, err
+		}
+	}
+	o.Dependencies, err = b.exportLinks(ctx, e, keys)
+	return o, err
+}
+
+// exportComments reads the comments of an issue.
+func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker.Comment, err error) {
+	type comment struct {
+		commentRow
+		ID        int64     `json:"id"`
+		CreatedAt time.Time `json:"created_at"`
+	}
+	for page, more := 1, true; more; page++ {
+		if page > maxLookup {
+			return nil, fmt.Errorf("issue #%d has more than %d comments", number, maxLookup*pageSize)
+		}
+		var rows []comment
+		err := board.Patiently(ctx, func() error {
+			const op = "read the comments"
+			r, err := b.call(ctx, op, http.MethodGet,
+				b.repoPath("/issues/%d/comments?per_page=%d&page=%d", number, pageSize, page), nil, "")
+			if err == nil && json.Unmarshal(r.Body, &rows) != nil {
+				err = httpcall.Unavailable(b.http.NotAPI(op, r, false))
+			}
+			more = hasNext(r.Header)
+			return err
+		})
+		if errors.Is(gone(err), board.ErrGone) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range rows {
+			text, _, _ := strings.Cut(c.Body, "\n\n"+markerPrefix)
+			entry := tracker.Comment{TextID: "github:" + strconv.FormatInt(c.ID, 10), CreatedAt: c.CreatedAt,
+				Text: strings.ReplaceAll(cut(text, maxBody), "\r\n", "\n")}
+			if c.User != nil {
+				entry.Author = cut(c.User.Login, maxTitle)
+			}
+			all = append(all, entry)
+		}
+	}
+	return all, nil
+}
+
+// exportLinks returns the dependencies of an issue: what blocks it, and its parent.
+func (b *Board) exportLinks(
+	ctx context.Context, e exported, keys map[int64]string,
+) (all []tracker.Dependency, err error) {
+	add := func(on, kind string) {
+		all = append(all, tracker.Dependency{On: on, Type: kind, CreatedAt: e.CreatedAt})
+	}
+	if e.Blocked != nil && e.Blocked.Total > 0 {
+		var rows []row
+		err := board.Patiently(ctx, func() error {
+			return b.get(ctx, "read what blocks the issue",
+				b.repoPath("/issues/%d/dependencies/blocked_by?per_page=100", e.Number), &rows)
+		})
+		if err != nil && !errors.Is(gone(err), board.ErrGone) {
+			return nil, err
+		}
+		for _, r := range rows {
+			add(key(r.ID), tracker.DependencyBlocks)
+		}
+	}
+	if e.Parent == "" {
+		return all, nil
+	}
+	number, err := strconv.ParseInt(path.Base(e.Parent), 10, 64)
+	if err != nil || !strings.Contains(e.Parent, "/repos/"+b.options.Repo+"/issues/") {
+		return all, nil // of another repository
+	}
+	if keys[number] == "" { // it has not changed
+		var r row
+		err := board.Patiently(ctx, func() error {
+			return b.get(ctx, "read the parent", b.repoPath("/issues/%d", number), &r)
+		})
+		if err != nil && !errors.Is(gone(err), board.ErrGone) {
+			return nil, err
+		}
+		keys[number] = key(r.ID)
+	}
+	add(keys[number], tracker.DependencyParentChild)
+	return all, nil
+}

@@ -1,0 +1,110 @@
+package github_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/issues/board"
+	"mailroom/issues/board/boardtest"
+	"mailroom/issues/board/github"
+	"mailroom/issues/tracker"
+)
+
+func remote(f *boardtest.GitHub) tracker.Remote {
+	return tracker.Remote{Place: "ann/roof", API: f.URL, Token: boardtest.Token}
+}
+
+// TestAnExportReadsIssuesWhole has an issue with many comments, a list that moves, and a limit that ends soon.
+func TestAnExportReadsIssuesWhole(t *testing.T) {
+	f := boardtest.NewGitHub(t)
+	f.PageSize = 10
+	f.Add(1, 35)
+	for n := range 25 {
+		f.Comment(1, "bob", fmt.Sprint("text ", n), boardtest.Now())
+	}
+	f.Edit(2, func(it *boardtest.GitHubIssue) { it.BlockedBy = []int{1} })
+	f.Edit(3, func(it *boardtest.GitHubIssue) { it.Type = &boardtest.Label{Name: "Bug"} })
+	lists := 0
+	f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/issues") {
+			return false
+		}
+		if lists++; lists == 2 {
+			w.Header().Set("Retry-After", "0.01")
+			f.Refuse(w, http.StatusForbidden, "You have exceeded a secondary rate limit")
+			return true
+		}
+		f.Issues[lists].UpdatedAt = boardtest.Now().Add(time.Duration(lists) * time.Second) // it moves to the end
+		return false
+	}
+	all, err := github.Export(t.Context(), remote(f))
+	if err != nil || len(all) != 35 {
+		t.Fatalf("%d issues, %v", len(all), err)
+	}
+	for _, o := range all {
+		switch o.Title {
+		case "Do 1":
+			if len(o.Comments) != 25 || o.Comments[24].Text != "text 24" || o.Comments[24].Author != "bob" {
+				t.Errorf("comments %+v", o.Comments)
+			}
+		case "Do 2":
+			if len(o.Dependencies) != 1 || o.Dependencies[0].On != "github:9001" {
+				t.Errorf("dependencies %+v", o.Dependencies)
+			}
+		case "Do 3":
+			if o.Type != "bug" {
+				t.Errorf("type %s", o.Type)
+			}
+		}
+	}
+}
+
+func TestAnExportIsBounded(t *testing.T) {
+	f := boardtest.NewGitHub(t)
+	f.Add(1, board.MaxExport+1)
+	for number, it := range f.Issues {
+		it.UpdatedAt = it.UpdatedAt.Add(-time.Duration(number) * time.Second)
+	}
+	_, err := github.Export(t.Context(), remote(f))
+	if err == nil || !strings.Contains(err.Error(), "more than 5000 issues") {
+		t.Errorf("too many issues: %v", err)
+	}
+	f.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", "3000")
+		f.Refuse(w, http.StatusTooManyRequests, "slow down")
+		return true
+	}
+	_, err = github.Export(t.Context(), remote(f))
+	if err == nil || !strings.HasPrefix(err.Error(), "try again in 50m0s") {
+		t.Errorf("a long limit: %v", err)
+	}
+}
+
+func TestPlacesOfGitHub(t *testing.T) {
+	for place, want := range map[string]string{"roof": "invalid repository", "ann/roof/x": "invalid repository",
+		"https://github.com/ann": "names no repository"} {
+		r := tracker.Remote{Place: place, Token: "x", API: "http://127.0.0.1:1"}
+		if _, err := github.Export(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", place, err, want)
+		}
+	}
+}
+
+// TestAnExportReadsWhatHasChanged leaves out what is older than the last export, and has what was closed since.
+func TestAnExportReadsWhatHasChanged(t *testing.T) {
+	f := boardtest.NewGitHub(t)
+	f.Add(1, 3)
+	last := boardtest.Now().Add(-time.Hour)
+	f.Issues[1].UpdatedAt, f.Issues[2].State = last.Add(-time.Hour), "closed"
+	f.Issues[2].UpdatedAt, f.Issues[3].UpdatedAt = last, last.Add(time.Second)
+	r := remote(f)
+	r.Since = last
+	r.Seen = map[string]time.Time{"github:9003": last.Add(time.Second)}
+	all, err := github.Export(t.Context(), r)
+	if err != nil || len(all) != 1 || all[0].Key != "github:9002" || all[0].Status != tracker.StatusClosed {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
