@@ -36,8 +36,8 @@ func editText(it Issue) string {
 // failureText returns the comment for a run that failed or was cancelled.
 func failureText(command string, run *mailroom.Run) string {
 	return feed.FailureText(run) + fmt.Sprintf(
-		"\n\nTo resume: %s run retry %s\nTo start over, after adding details if needed: remove the mark blocked from the "+
-			"issue", command, run.ID)
+		"\n\nTo resume: %s run retry %s\nTo start over, after adding details if needed: remove the label that marks the "+
+			"issue as blocked, or move it back to a state in which it may start", command, run.ID)
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

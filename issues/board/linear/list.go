@@ -71,7 +71,7 @@ type row struct {
 }
 
 // Linear counts the complexity of a query by the sizes of its pages, not by what they contain, and 250,000 points an
-// hour are the least of its limits. So a poll reads few labels: it costs about 600 points.
+// hour are the least of its limits. So a poll reads few labels: it costs about 650 points.
 // https://linear.app/developers/rate-limiting
 const (
 	pageSize   = 20
