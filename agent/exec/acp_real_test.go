@@ -85,10 +85,9 @@ func newACPFixture(t *testing.T, name, url string) *realFixture {
 		env = append(env, "CLAUDE_CODE_EXECUTABLE="+module(t, "programs", "node_modules", ".bin", "claude"))
 	case "opencode":
 		command = []string{module(t, "programs", "node_modules", "opencode-linux-x64", "bin", "opencode"), "acp"}
-		env = append(env, "OPENCODE_DISABLE_MODELS_FETCH=1", `OPENCODE_CONFIG_CONTENT={`+
-			`"model":"fake/fake-1","small_model":"fake/fake-1","autoupdate":false,`+
-			`"share":"disabled","permission":{"bash":"ask","edit":"ask"},"provider":{"fake":{"npm":"@ai-sdk/anthropic",`+
-			`"name":"Fake","options":{"baseURL":"`+url+`/v1","apiKey":"no-key"},"models":{"fake-1":{"name":"Fake"}}}}}`)
+		for name, value := range fakemodel.OpencodeEnvironment(url) {
+			env = append(env, name+"="+value)
+		}
 	}
 	return newRealFixture(t, "codex", url, func(o *exec.ProgramOptions) {
 		o.Profile, o.Program = program.NewACP(command, ""), command[0]

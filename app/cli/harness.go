@@ -39,7 +39,7 @@ func (n *connection) harnessFlags(cmd *cobra.Command) {
 func (n *connection) read(cmd *cobra.Command, name string) (err error) {
 	var ok bool
 	if n.harness, ok = harnesses()[name]; !ok {
-		return command.UsageErrorf(cmd, "unknown program %q; use %s", name, strings.Join(harnessNames(), " or "))
+		return command.UsageErrorf(cmd, "unknown program %q; use %s", name, strings.Join(harnessNames(), ", "))
 	}
 	if n.thread == "" {
 		n.thread = "inbox-of-" + name
@@ -67,14 +67,14 @@ func connectCommand(con *command.Console) *cobra.Command {
 	var n connection
 	var yes, only bool
 	cmd := &cobra.Command{
-		Use:   "connect claude|codex",
+		Use:   "connect claude|codex|opencode",
 		Short: "Give the sessions of a coding program an inbox",
 		Long: `Give the sessions of a coding program an inbox that rings them: add the MCP server
 mailroom to the user's configuration of claude or codex, by the command of that program,
 and make a token for it, which is kept as a context. claude gets a hook, too, which rings
-a session that its MCP server does not ring. The command shows what it will change and
-asks. It changes no entry that it has not made, and changes nothing the second time;
-"mailroom disconnect" takes it back.
+a session that its MCP server does not ring. opencode gets a plug-in, which adds the MCP
+server and rings. The command shows what it will change and asks. It changes nothing that
+it has not made, and nothing the second time; "mailroom disconnect" takes it back.
 
 Exit codes: 0 connected, or with --check it is; 1 not; 2 invalid usage; 4 no server.`,
 		Example: `  mailroom connect claude
@@ -102,11 +102,11 @@ func disconnectCommand(con *command.Console) *cobra.Command {
 	var n connection
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "disconnect claude|codex",
+		Use:   "disconnect claude|codex|opencode",
 		Short: "Take back what connect has changed",
-		Long: `Take back what "mailroom connect" has changed: remove the MCP server mailroom and the hook
-from the configuration of claude or codex, and the context and the token that connect has
-made. The inbox stays, with what waits in it.`,
+		Long: `Take back what "mailroom connect" has changed: remove the MCP server mailroom, the hook
+or the plug-in from the configuration of the program, and the context and the token that
+connect has made. The inbox stays, with what waits in it.`,
 		Example: `  mailroom disconnect claude`,
 		Args:    cobra.ExactArgs(1),
 	}

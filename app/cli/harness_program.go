@@ -74,7 +74,8 @@ func harnesses() map[string]harness {
 	return map[string]harness{
 		"claude": {"claude", []part{(&serverCommands{name: "claude", find: findClaudeEntry,
 			scope: []string{"--scope", "user"}}).look, claudeHook}},
-		"codex": {"codex", []part{(&serverCommands{name: "codex", find: findCodexEntry}).look}},
+		"opencode": {"opencode", []part{opencodeFile}},
+		"codex":    {"codex", []part{(&serverCommands{name: "codex", find: findCodexEntry}).look}},
 	}
 }
 

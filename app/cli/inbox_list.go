@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -31,8 +30,9 @@ func inboxListCommand(con *command.Console) *cobra.Command {
 		Use:   "list",
 		Short: "List inboxes: what waits, who listens, when it was rung and read",
 		Long: `List inboxes: how many messages wait, which programs of this user on this machine listen, when
-one was last told of mail, and when a message was last removed. A session that was rung and
-does not read is marked, and so is one that was killed.`,
+one was last told of mail, and when a message was last removed. The state is listening, rung,
+held with the reason, killed, or says why the last ring failed. A session that is held waits
+for its user and is rung after that.`,
 		Example: `  mailroom inbox list
   mailroom inbox list -o json`,
 		Args: cobra.NoArgs,
@@ -47,7 +47,7 @@ does not read is marked, and so is one that was killed.`,
 		case *output == command.FormatJSON:
 			return con.PrintJSON(api.Page[inboxRow]{Items: rows})
 		}
-		table := [][]string{{"INBOX", "WAITING", "LISTENS", "LAST RUNG", "LAST READ", "NOTE"}}
+		table := [][]string{{"INBOX", "WAITING", "LISTENS", "LAST RUNG", "LAST READ", "STATE"}}
 		for _, r := range rows {
 			table = append(table, inboxLines(con, r)...)
 		}
@@ -112,7 +112,7 @@ func inboxLines(con *command.Console, r inboxRow) (lines [][]string) {
 			rung = con.When(&l.Rung)
 		}
 		lines = append(lines, []string{r.Inbox, fmt.Sprint(r.Waiting), strings.TrimSpace(l.Harness + " " + l.Session), rung,
-			con.When(r.LastRead), cmp.Or(noteOf(&l), "-")})
+			con.When(r.LastRead), listenerState(&l)})
 	}
 	if lines == nil {
 		lines = [][]string{{r.Inbox, fmt.Sprint(r.Waiting), "-", "-", con.When(r.LastRead), "-"}}
@@ -120,15 +120,19 @@ func inboxLines(con *command.Console, r inboxRow) (lines [][]string) {
 	return lines
 }
 
-// noteOf says what is wrong with a listener, or "".
-func noteOf(l *bell.Listener) string {
+// listenerState says what a listener does, or what is wrong with it.
+func listenerState(l *bell.Listener) string {
 	switch {
 	case l.Ended:
 		return "killed"
+	case l.Held != "":
+		return "held: " + l.Held
 	case l.Problem != "":
 		return l.Problem
-	case l.Rings < 2:
-		return ""
+	case l.Rings == 0:
+		return "listening"
+	case l.Rings == 1:
+		return "rung"
 	case l.Harness == claudeHarness:
 		return fmt.Sprintf("rung %d times and not read: a session that bypasses permissions holds it, unless "+
 			"its setting crossSessionInbound is accept", l.Rings)

@@ -20,6 +20,7 @@ const waitHarness = "wait"
 func inboxWaitCommand(con *command.Console) *cobra.Command {
 	var most time.Duration
 	var hook bool
+	var plugin string
 	cmd := &cobra.Command{
 		Use:   "wait [INBOX]",
 		Short: "Exit when a message waits in an inbox",
@@ -32,7 +33,8 @@ outages of the server.
 
 With --rewake it is a hook of claude with asyncRewake, for sessions that no MCP server rings:
 it exits with 2, which begins a turn, when the session is due to be told, and with 0 at once
-if a hook of the session waits already.
+if a hook of the session waits already. With --lines it is the process of a plug-in, such as
+the one that "mailroom connect opencode" writes.
 
 Exit codes: 0 a message waits; 1 the time of --timeout is over; 2 invalid usage; 4 no server
 is known, or it refuses; 130 interrupted.`,
@@ -43,12 +45,13 @@ is known, or it refuses; 130 interrupted.`,
 	output := command.FormatFlag(cmd)
 	cmd.Flags().DurationVar(&most, "timeout", 0, "give up after this time (default: wait as long as it takes)")
 	cmd.Flags().BoolVar(&hook, "rewake", false, "be a hook of claude with asyncRewake")
+	cmd.Flags().StringVar(&plugin, "lines", "", "ring a session of this program through its plug-in, by lines of JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if most < 0 || cmd.Flags().Changed("timeout") && most == 0 {
 			return command.UsageErrorf(cmd, "--timeout must be positive, such as 10m")
 		}
-		if hook && most > 0 {
-			return command.UsageErrorf(cmd, "--rewake waits as long as claude lets it: leave --timeout out")
+		if (hook || plugin != "") && most > 0 {
+			return command.UsageErrorf(cmd, "--rewake and --lines wait as long as their session: leave --timeout out")
 		}
 		name := ""
 		if len(args) > 0 {
@@ -57,6 +60,9 @@ is known, or it refuses; 130 interrupted.`,
 		thread, err := inboxThread(con, name)
 		if err != nil {
 			return err
+		}
+		if plugin != "" {
+			return ringPlugin(cmd.Context(), con, thread, plugin)
 		}
 		if hook {
 			return rewake(cmd.Context(), con, thread)

@@ -17,32 +17,34 @@ import (
 
 // Harnesses of the sessions that `mailroom mcp` rings.
 const (
-	claudeHarness = "claude"
-	codexHarness  = "codex"
+	claudeHarness   = "claude"
+	codexHarness    = "codex"
+	opencodeHarness = "opencode" // rung by a plug-in, which starts a process for that
 )
 
 // session is a session that may have started this MCP server.
 type session struct {
 	bell.Bell
 	harness, id string
-	process     string // see [bell.Listener]
+	process     string        // see [bell.Listener]
+	held        <-chan string // see [bell.Ringer]
 }
 
 // sessions returns the sessions that may have started this process. caller is the thread of codex that called a
 // tool, "" before the first call.
 func sessions(con *command.Console, caller string) (all []session) {
 	if c, ok := bell.ClaudeFrom(con.Env); ok {
-		return []session{{c, claudeHarness, c.Session, c.Socket}}
+		return []session{{c, claudeHarness, c.Session, c.Socket, nil}}
 	}
 	open := bell.CodexFrom(os.Getppid())
 	for _, c := range open {
 		if caller == "" || c.Thread == caller {
-			all = append(all, session{c, codexHarness, c.Thread, ""})
+			all = append(all, session{c, codexHarness, c.Thread, "", nil})
 		}
 	}
 	if caller != "" && len(all) == 0 {
 		c := &bell.Codex{Program: "codex", Home: con.Env("CODEX_HOME"), Thread: caller}
-		all = []session{{c, codexHarness, caller, ""}}
+		all = []session{{c, codexHarness, caller, "", nil}}
 	}
 	return all
 }
@@ -61,6 +63,8 @@ type sessionRinger struct {
 	dir     bell.Listeners
 	log     *slog.Logger
 	callers chan string // threads of codex that called a tool
+	// sessions returns the sessions that may be rung, for the last of callers.
+	sessions func(caller string) []session
 }
 
 // call is called with the metadata of each call of a tool. codex puts its thread there.
@@ -93,7 +97,7 @@ func (r *sessionRinger) run(ctx context.Context) {
 // known yet, or if another process rings it. Of several threads in one process of codex, it is the newest that no
 // process rings: a thread whose MCP server was killed stays open there.
 func (r *sessionRinger) claim(caller string) (s session, entry *bell.Listening, ok bool, err error) {
-	all := sessions(r.con, caller)
+	all := r.sessions(caller)
 	slices.SortFunc(all, func(a, b session) int { return cmp.Compare(b.id, a.id) }) // ids of threads begin with their time
 	for _, s := range all {
 		entry, err := r.dir.Add(bell.Listener{Inbox: r.thread, Server: r.server.address(), Harness: s.harness,
@@ -124,10 +128,11 @@ func (r *sessionRinger) try(ctx context.Context, caller string) (done bool) {
 			r.log.Warn("the session is still listed as a listener", "error", err)
 		}
 	}()
-	ringer := bell.Ringer{Name: r.thread, Bell: s, Log: r.log,
+	ringer := bell.Ringer{Name: r.thread, Bell: s, Log: r.log, Held: s.held,
 		Inbox: &remoteInbox{thread: r.thread, dial: r.server.dial, lasting: func(error) bool { return false }},
 		Note: func(state bell.State, err error) {
 			entry.Rings, entry.Rung, entry.Read, entry.Problem = state.Rings, state.Rung, state.Read, ""
+			entry.Held = state.Held
 			if err != nil {
 				entry.Problem = err.Error()
 			}
@@ -152,7 +157,8 @@ func startRinging(
 		log.Warn("the session is not rung", "error", err)
 		return nil, func() {}
 	}
-	r := &sessionRinger{con: con, server: server, thread: thread, dir: dir, log: log, callers: make(chan string, 1)}
+	r := &sessionRinger{con: con, server: server, thread: thread, dir: dir, log: log, callers: make(chan string, 1),
+		sessions: func(caller string) []session { return sessions(con, caller) }}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -24,12 +24,13 @@ import (
 // reader plays a model that reads its inbox when a bell says so: it peeks, removes what it has seen, and goes on until
 // the inbox is empty.
 type reader struct {
-	claude  bool
+	name    string // of the program
 	mu      sync.Mutex
 	read    []string          // owned by mu; texts of the messages that were removed
 	seen    map[string]string // owned by mu; texts by activity
 	hold    chan struct{}     // owned by mu; if not nil, a turn of the user waits for its end
 	turns   int               // owned by mu; turns that a bell began
+	bell    string            // owned by mu; what the last one of them began with
 	began   time.Time         // owned by mu; when a bell last began a turn
 	rests   bool              // owned by mu; the last answer was that nothing more waits
 	last    string            // owned by mu; activity that is being removed
@@ -38,7 +39,10 @@ type reader struct {
 
 func (m *reader) call(tool string, in map[string]any) fakemodel.Answer {
 	c := fakemodel.Call{Namespace: "mcp__mailroom", Name: tool, Input: in}
-	if m.claude {
+	switch m.name {
+	case "opencode":
+		c = fakemodel.Call{Name: "mailroom_" + tool, Input: in}
+	case "claude":
 		c = fakemodel.Call{Name: "mcp__mailroom__" + tool, Input: in}
 	}
 	return fakemodel.Answer{Calls: []fakemodel.Call{c}}
@@ -83,16 +87,34 @@ func (m *reader) begin(r fakemodel.Request) fakemodel.Answer {
 	if strings.Contains(said, "Tool loaded.") { // claude says so after a search for tools
 		return m.call("inbox_peek", map[string]any{"limit": 1})
 	}
+	if strings.Contains(said, "ask me") {
+		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "bash",
+			Input: map[string]any{"command": "touch made", "description": "Make"}}}}
+	}
 	if !strings.Contains(said, "Mailroom notice") {
 		return fakemodel.Answer{Text: []string{"I work."}, Hold: m.hold}
 	}
 	m.turns++
+	m.bell = said
 	m.began = time.Now()
-	if m.claude {
+	if m.name == "claude" {
 		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "ToolSearch",
 			Input: map[string]any{"query": "select:mcp__mailroom__inbox_peek,mcp__mailroom__inbox_pop"}}}}
 	}
 	return m.call("inbox_peek", map[string]any{"limit": 1})
+}
+
+func (m *reader) turnsBegun() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.turns
+}
+
+// lastBell returns what the user has said at the begin of the last turn that a bell began.
+func (m *reader) lastBell() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bell
 }
 
 // lastUser returns what the user has said since the model's last turn.
@@ -184,14 +206,17 @@ type realSession struct {
 
 func newRealSession(t *testing.T, name string, connect func(s *realSession)) *realSession {
 	t.Helper()
-	m := &reader{claude: name == "claude", seen: map[string]string{}, changed: make(chan struct{}, 10_000)}
-	realPrograms(t, m.play)
+	m := &reader{name: name, seen: map[string]string{}, changed: make(chan struct{}, 10_000)}
+	model := realPrograms(t, m.play)
 	t.Setenv("XDG_STATE_HOME", "") // codex passes its MCP servers HOME and no more
 	h := newFixture(t, "")
 	h.serve()
 	s := &realSession{h: h, model: m, name: name, dir: t.TempDir()}
-	s.words = []string{"codex", "--dangerously-bypass-approvals-and-sandbox"}
-	if name == "claude" {
+	switch name {
+	case "opencode":
+		configureOpencode(t, model.URL)
+		s.words = []string{"opencode", "--prompt", "hello"} // a session exists from its first message on
+	case "claude":
 		s.words = []string{"claude", "--allowedTools", "mcp__mailroom__inbox_peek,mcp__mailroom__inbox_pop"}
 		config, err := json.Marshal(map[string]any{
 			"hasCompletedOnboarding": true, "theme": "dark",
@@ -201,7 +226,8 @@ func newRealSession(t *testing.T, name string, connect func(s *realSession)) *re
 		h.must(err)
 		h.must(os.MkdirAll(os.Getenv("CLAUDE_CONFIG_DIR"), 0o700))
 		h.must(os.WriteFile(filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), ".claude.json"), config, 0o600))
-	} else {
+	default:
+		s.words = []string{"codex", "--dangerously-bypass-approvals-and-sandbox"}
 		path := filepath.Join(os.Getenv("CODEX_HOME"), "config.toml")
 		old, err := os.ReadFile(path)
 		h.must(err)
@@ -239,6 +265,9 @@ func (s *realSession) disconnect() {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.h.t.Errorf("disconnect: %v: %s", err, out)
 	}
+	if s.name == "opencode" {
+		return
+	}
 	if out, err := exec.Command(s.name, "mcp", "get", "mailroom").CombinedOutput(); err == nil {
 		s.h.t.Errorf("%s still has the MCP server: %s", s.name, out)
 	}
@@ -255,16 +284,26 @@ func (s *realSession) open() {
 // listens waits until the list of inboxes shows a living listener with this text.
 func (s *realSession) listens(text string) {
 	s.h.t.Helper()
+	s.listensTimes(1, text)
+}
+
+// listensTimes waits until the list of inboxes shows n living listeners with this text.
+func (s *realSession) listensTimes(n int, text string) {
+	s.h.t.Helper()
 	for end := time.Now().Add(waitTimeout); ; {
 		var out bytes.Buffer
 		s.h.runAtHome(&out, "inbox", "list")
+		found := 0
 		for line := range strings.Lines(out.String()) {
 			if strings.Contains(line, text) && !strings.Contains(line, "killed") {
-				return
+				found++
 			}
 		}
+		if found == n {
+			return
+		}
 		if time.Now().After(end) {
-			s.h.t.Fatalf("no listener %q: %s\n%s", text, out.String(), s.shown.out.String())
+			s.h.t.Fatalf("not %d listeners %q: %s\n%s", n, text, out.String(), s.shown.out.String())
 		}
 		<-time.After(200 * time.Millisecond)
 	}

@@ -24,6 +24,17 @@ func Environment(url, folder string) map[string]string {
 	}
 }
 
+// OpencodeEnvironment returns variables that make opencode use only the model at url, ask before it runs a command, and
+// change nothing of itself.
+func OpencodeEnvironment(url string) map[string]string {
+	return map[string]string{
+		"OPENCODE_DISABLE_MODELS_FETCH": "1",
+		"OPENCODE_CONFIG_CONTENT": `{"model":"fake/fake-1","small_model":"fake/fake-1","autoupdate":false,` +
+			`"share":"disabled","permission":{"bash":"ask","edit":"ask"},"provider":{"fake":{"npm":"@ai-sdk/anthropic",` +
+			`"name":"Fake","options":{"baseURL":"` + url + `/v1","apiKey":"no-key"},"models":{"fake-1":{"name":"Fake"}}}}}`,
+	}
+}
+
 // ConfigureCodex writes a configuration to home that makes codex use the model at url.
 func ConfigureCodex(home, url string) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {

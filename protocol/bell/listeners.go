@@ -22,7 +22,7 @@ import (
 type Listener struct {
 	Inbox   string    `json:"inbox"`
 	Server  string    `json:"server"`            // address of the server
-	Harness string    `json:"harness"`           // claude, codex, wait or hook
+	Harness string    `json:"harness"`           // claude, codex, opencode, wait or hook
 	Session string    `json:"session,omitempty"` // id of the session
 	Process string    `json:"-"`                 // what the process of the session is known by; "": its id
 	PID     int       `json:"pid"`
@@ -30,6 +30,7 @@ type Listener struct {
 	Rings   int       `json:"rings"` // since the last pop
 	Rung    time.Time `json:"rung_at,omitzero"`
 	Read    time.Time `json:"read_at,omitzero"`  // when it last saw a pop
+	Held    string    `json:"held,omitempty"`    // why the session takes no message now
 	Problem string    `json:"problem,omitempty"` // why the last ring failed
 	Ended   bool      `json:"ended"`             // the program has ended without signing off: it was killed
 }

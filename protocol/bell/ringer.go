@@ -24,6 +24,8 @@ type Ringer struct {
 	Inbox inbox
 	Bell  Bell
 	Start State // where a ringer before this one ended
+	// Held, if not nil, gets why the session takes no message now, and "" when it takes them again.
+	Held <-chan string
 	// Note, if not nil, is called with each new state and the error of the last try, by the goroutine of Run.
 	Note func(s State, err error)
 	Log  *slog.Logger // nil: slog's default logger
@@ -54,11 +56,15 @@ func (r *Ringer) Run(ctx context.Context) error {
 // loop owns the state.
 func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan error) error {
 	s, notices := r.Start, r.Start.Rings
+	select {
+	case s.Held = <-r.Held: // before the first ring
+	default:
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		if !s.Due.IsZero() {
+		if !s.Due.IsZero() && s.Held == "" {
 			timer.Reset(time.Until(s.Due))
 		}
 		var err error
@@ -70,8 +76,9 @@ func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan err
 			return err
 		case head := <-heads:
 			s = s.Changed(head, time.Now())
+		case s.Held = <-r.Held:
 		case <-timer.C:
-			if s.Due.IsZero() { // the first tick of a timer without a time
+			if s.Due.IsZero() || s.Held != "" { // also the first tick of a timer without a time
 				continue
 			}
 			notices++

@@ -111,6 +111,29 @@ func TestARingThatFailsIsTriedAgainAndOneThatIsLostForEverIsNot(t *testing.T) {
 	})
 }
 
+func TestASessionThatIsHeldIsNotRung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec, held := &recorder{begin: time.Now()}, make(chan string, 1)
+		b := &box{heads: make(chan string)}
+		b.waiting.Store(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		held <- "it waits for its user"
+		ended := make(chan error, 1)
+		go func() { ended <- (&bell.Ringer{Name: "mine", Inbox: b, Bell: rec, Held: held}).Run(ctx) }()
+		b.heads <- "a"
+		<-time.After(time.Hour)
+		held <- ""
+		<-time.After(time.Second)
+		held <- "it waits again"
+		<-time.After(time.Hour)
+		cancel()
+		<-ended
+		if want := []time.Duration{time.Hour}; !slices.Equal(rec.at, want) {
+			t.Errorf("rings at %v, want %v", rec.at, want)
+		}
+	})
+}
+
 func TestAnInboxWithoutAMessageIsNotRung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{}

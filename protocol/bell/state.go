@@ -16,6 +16,7 @@ type State struct {
 	Read   time.Time // when a pop was last seen, zero before the first
 	Due    time.Time // the next ring; zero: none
 	Gone   bool      // no ring reaches the session any more
+	Held   string    // why the session takes no message now; "": it takes them. No ring is due until then
 }
 
 // Changed returns the state after the message at the head became head.

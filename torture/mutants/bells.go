@@ -18,6 +18,13 @@ func bellMutants() []mutant {
 			"con.Env(\"MAILROOM_THREAD\") != \"\" || ", "", "cmd/mailroom", "^TestSessions$/^inbox$"},
 		{"a hook keeps a session without a person from its end", "app/cli/inbox_rewake.go",
 			" || endsWithItsTurn(con) {", " {", "cmd/mailroom", "^TestSessions$/^inbox$"},
+		{"a file of another program counts as the plug-in of connect", "app/cli/harness_opencode.go",
+			"!bytes.HasPrefix(text, append(mark, '\\n'))", "false", "cmd/mailroom", connect},
+		{"a plug-in rings in a run of Mailroom", "app/cli/inbox_lines.go",
+			"	if con.Env(\"MAILROOM_THREAD\") != \"\" {", "	if false {",
+			"cmd/mailroom", "^TestAPluginInARunOfMailroomRingsNothing$"},
+		{"a session is rung while it waits for its user", "protocol/bell/ringer.go",
+			"!s.Due.IsZero() && s.Held == \"\" {", "!s.Due.IsZero() {", "protocol/bell", "^TestASessionThatIsHeldIsNotRung$"},
 		{"a socket of another user is rung", "protocol/bell/claude.go",
 			"folder.Mode().Perm()&0o022 != 0", "false", "protocol/bell", "^TestASocketThatIsNotTheSessionsIsNotRung$"},
 	}
