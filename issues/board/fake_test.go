@@ -25,6 +25,7 @@ type fakeBoard struct {
 	lost     func(op string) bool         // whether a write is carried out and its answer lost; may be nil
 	before   func(op string, n int) error // fails the n-th call; may be nil
 	dead     bool                         // the process was killed: no call arrives
+	unread   map[string]bool              // issues that cannot be read
 }
 
 func newFakeBoard() *fakeBoard {
@@ -150,6 +151,9 @@ func (f *fakeBoard) Issue(_ context.Context, id string) (board.Issue, error) {
 	defer f.mu.Unlock()
 	if err := f.enter("issue"); err != nil {
 		return board.Issue{}, err
+	}
+	if f.unread[id] {
+		return board.Issue{}, unavailable("a field is broken")
 	}
 	if it := f.issues[id]; it != nil {
 		return *it, nil

@@ -150,6 +150,45 @@ func TestEachIssueIsDoneOnceOnAnUnreliableBoard(t *testing.T) {
 	}
 }
 
+// TestAnIssueThatCannotBeReadStopsNoOther has one broken issue that waits, one that breaks after its run was submitted,
+// and a board of which nothing can be read.
+func TestAnIssueThatCannotBeReadStopsNoOther(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1", "2", "3")
+	f.unread = map[string]bool{"1": true}
+	w := newFixture(t, f)
+	w.Start()
+	w.waitState(f, "2", board.StateClosed)
+	w.waitState(f, "3", board.StateClosed)
+	s := w.Runner.State()
+	if w.Agent.Count("1") > 0 || !strings.Contains(s.LastError, "issue r#1 waits") || s.Reconnects > 0 {
+		t.Errorf("%d attempts, %+v", w.Agent.Count("1"), s)
+	}
+	work, finish := boardtest.GatedWork("done")
+	defer finish()
+	w.Agent.SetWork(work)
+	f.add("4")
+	w.WaitRun("4", mailroom.StatusRunning)
+	w.WaitFor("the mark", func() bool { return f.issue("4").State == board.StateWorking })
+	f.mu.Lock()
+	f.unread = map[string]bool{"4": true}
+	f.mu.Unlock()
+	f.edit("4", func(it *board.Issue) { it.Body = "More." })
+	w.WaitFor("the report", func() bool { return strings.Contains(w.Runner.State().LastError, "issue r#4 waits") })
+	f.mu.Lock()
+	f.unread = nil
+	f.mu.Unlock()
+	finish()
+	for _, id := range []string{"1", "4"} {
+		w.waitState(f, id, board.StateClosed)
+	}
+	f.add("5", "6", "7", "8")
+	f.mu.Lock()
+	f.unread = map[string]bool{"5": true, "6": true, "7": true, "8": true}
+	f.mu.Unlock()
+	w.WaitFor("the outage", func() bool { return w.Runner.State().Attempts > 0 || w.Runner.State().Reconnects > 0 })
+}
+
 func TestARunIsCancelledBeforeItsStartOnly(t *testing.T) {
 	for name, take := range map[string]func(f *fakeBoard, id string){
 		"closed":     func(f *fakeBoard, id string) { f.edit(id, func(it *board.Issue) { it.State = board.StateClosed }) },

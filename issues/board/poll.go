@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"mailroom/channel/httpcall"
 	"mailroom/internal/digest"
 )
 
@@ -17,6 +18,7 @@ type receiver struct {
 	pos    position
 	runIDs map[string]string // run ids by submit key, as found in the ledger
 	marked map[string]bool   // keys of marks that were submitted
+	failed int               // issues in a row that could not be read, in this poll
 }
 
 // listing is what the feed has read of its board: first the open issues, and then the changes. It outlives a
@@ -36,6 +38,7 @@ type seen struct {
 	read    time.Time // when it was last read by its id; zero: never
 	skipped bool      // it was not ready then
 	refused string    // content that could not be submitted
+	unread  time.Time // when it last could not be read by its id; zero: never
 }
 
 const (
@@ -43,6 +46,8 @@ const (
 	maxPages = 100
 	// maxKnown bounds the issues that the feed keeps.
 	maxKnown = 20_000
+	// maxFailed is how many issues in a row may not be readable before that is an outage of the board.
+	maxFailed = 2
 )
 
 func (c *connection) newReceiver(ctx context.Context) (*receiver, error) {
@@ -134,7 +139,28 @@ func (s *seen) shows(it Issue) bool {
 		slices.Equal(s.Labels, it.Labels) && slices.Equal(s.Assignees, it.Assignees)
 }
 
-// reread reads an issue by its id. gone is true if it does not exist any more, or if another issue has its id.
+// errUnread says that an issue cannot be read. It waits, and the others go on.
+var errUnread = errors.New("the issue cannot be read")
+
+// unreadable reports that one issue cannot be read, and returns errUnread, or err if that is an outage of the board.
+func (r *receiver) unreadable(id string, err error) error {
+	if after, _ := httpcall.PauseOf(err); after > 0 || r.failed == maxFailed {
+		return err
+	}
+	r.failed++
+	name := id
+	if s := r.known[id]; s != nil {
+		s.unread, name = time.Now(), s.Name
+	}
+	r.host.ReportError(fmt.Errorf("issue %s waits, because it cannot be read: %w", name, err))
+	return errUnread
+}
+
+// waits reports whether an issue could not be read a short while ago.
+func (r *receiver) waits(s *seen) bool { return s != nil && time.Since(s.unread) < r.options.Recheck }
+
+// reread reads an issue by its id. gone is true if it does not exist any more, or if another issue has its id. The
+// error is errUnread if only this issue cannot be read.
 func (r *receiver) reread(ctx context.Context, id, native string) (it Issue, s *seen, gone bool, err error) {
 	it, err = r.board.Issue(ctx, id)
 	switch {
@@ -142,11 +168,12 @@ func (r *receiver) reread(ctx context.Context, id, native string) (it Issue, s *
 		delete(r.known, id)
 		return it, nil, true, nil
 	case err != nil:
-		return it, nil, false, err
+		return it, nil, false, r.unreadable(id, err)
 	case it.ID != id || native != "" && it.Native != native:
 		delete(r.known, id)
 		r.host.ReportError(fmt.Errorf("the board has another issue under the id %q now", id))
 		return it, nil, true, nil
 	}
+	r.failed = 0
 	return it, r.learn(it, time.Now()), false, nil
 }

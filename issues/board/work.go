@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,9 +23,10 @@ func (r *receiver) work(ctx context.Context) error {
 		return err
 	}
 	busy := 0
+	r.failed = 0
 	for _, id := range slices.Sorted(maps.Keys(r.pos.Claims)) {
 		run := runs[id]
-		if err := r.follow(ctx, id, r.pos.Claims[id], run); err != nil {
+		if err := r.follow(ctx, id, r.pos.Claims[id], run); err != nil && !errors.Is(err, errUnread) {
 			return err
 		}
 		if run != nil && !run.Status.Finished() {
@@ -181,7 +183,7 @@ func (r *receiver) end(ctx context.Context, id string, c claim, run *mailroom.Ru
 // cancelUnwanted cancels a run that has not started if its issue is not for this feed any more.
 func (r *receiver) cancelUnwanted(ctx context.Context, id string, c claim, run *mailroom.Run) error {
 	s := r.known[id]
-	if s != nil && time.Since(s.read) < r.options.Recheck && s.State != StateClosed && r.accepts(s.Issue) {
+	if r.waits(s) || s != nil && time.Since(s.read) < r.options.Recheck && s.State != StateClosed && r.accepts(s.Issue) {
 		return nil
 	}
 	it, _, gone, err := r.reread(ctx, id, c.Native)
@@ -199,7 +201,7 @@ func (r *receiver) cancelUnwanted(ctx context.Context, id string, c claim, run *
 // noteEdit notifies the agent once of each edit of its issue.
 func (r *receiver) noteEdit(ctx context.Context, id string, c claim, run *mailroom.Run) error {
 	s := r.known[id]
-	if s == nil || s.content == c.Told || s.refused == s.content {
+	if s == nil || s.content == c.Told || s.refused == s.content || r.waits(s) {
 		return nil
 	}
 	it, s, gone, err := r.reread(ctx, id, c.Native)
@@ -245,7 +247,7 @@ func (r *receiver) dispatch(ctx context.Context, busy int) error {
 			continue
 		}
 		claimed, err := r.claim(ctx, s)
-		if err != nil {
+		if err != nil && !errors.Is(err, errUnread) {
 			return err
 		}
 		if claimed {
@@ -272,7 +274,7 @@ func (r *receiver) candidates(state State) (found []*seen) {
 	for id, s := range r.known {
 		claimed, running := r.pos.Claims[id]
 		if s.State == state && r.accepts(s.Issue) && (!running || claimed.Ended > 0) && s.refused != s.content &&
-			(!s.skipped || time.Since(s.read) >= r.options.Recheck) {
+			!r.waits(s) && (!s.skipped || time.Since(s.read) >= r.options.Recheck) {
 			found = append(found, s)
 		}
 	}
