@@ -13,7 +13,7 @@ type mutant struct {
 
 func mutants() []mutant {
 	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), digestMutants(),
-		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), repositoryMutants(), setupMutants(),
+		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), boardMutants(), repositoryMutants(), setupMutants(),
 		postgresMutants(), chatMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),
