@@ -23,13 +23,14 @@ type ReportQuery struct {
 	Since, Until time.Time
 	Agent        string // "": all agents
 	// All says that the report has the rows of all threads. Otherwise it has the rows of Owner's threads and of Threads,
-	// which are keys, as far as See allows.
+	// which are keys. See says which threads the report may have; nil: all that are not deleted.
 	All     bool
 	Owner   string
 	Threads []int64
 	See     func(*mailroom.Thread) bool
-	// Before is a key that no run of the period has, nor a later run, if the caller knows one; 0: unknown.
-	Before int64
+	// Before is a key that no run of the period has, nor a later run, if the caller knows one; 0: unknown. BeforeTicket
+	// is such a key of tickets.
+	Before, BeforeTicket int64
 	// Partial says that the caller has more threads than Threads.
 	Partial bool
 }
@@ -42,7 +43,7 @@ const (
 	maxReportRuns  = 5000    // rows that are read
 	maxReportBytes = 64 << 20
 	maxReportOpen  = 1000 // open runs that are older than the others
-	maxReportAsked = 2000 // tickets that are read
+	maxReportAsked = 5000 // tickets that are read
 
 	shownAgents      = 100
 	shownRuns        = 5 // of an agent
@@ -107,16 +108,17 @@ type endedRun struct {
 	seq               int64
 }
 
-// visible returns which of the threads the report may have; nil: all.
+// visible returns which of the threads the report may have. A deleted thread, whose rows are dropped in steps, is not
+// found.
 func (b *reportBuilder) visible(ids []string) (func(id string) bool, error) {
-	if b.query.All || len(ids) == 0 {
-		return func(string) bool { return true }, nil
+	seen := map[string]bool{}
+	if len(ids) == 0 {
+		return func(string) bool { return false }, nil
 	}
 	slices.Sort(ids)
 	rows, err := b.reader.Threads(store.ThreadQuery{IDs: slices.Compact(ids)})
-	seen := map[string]bool{}
 	for _, t := range rows {
-		seen[t.ID] = b.query.See(t)
+		seen[t.ID] = b.query.See == nil || b.query.See(t)
 	}
 	return func(id string) bool { return seen[id] }, err
 }
@@ -162,13 +164,12 @@ func (b *reportBuilder) readRuns() error {
 }
 
 // readOpen reads the open runs that are older. For a caller that does not see all threads they have no index; their
-// questions have one.
+// questions have one. The runs of one agent are picked here, because an index has either the open runs or the agent's.
 func (b *reportBuilder) readOpen() error {
 	if !b.query.All || b.lowest == 0 {
 		return nil
 	}
-	rows, err := b.reader.Runs(store.RunQuery{Agent: b.query.Agent, From: b.lowest,
-		Limit: maxReportOpen, Bytes: 2 * reportBytes,
+	rows, err := b.reader.Runs(store.RunQuery{From: b.lowest, Limit: maxReportOpen, Bytes: 2 * reportBytes,
 		Statuses: []mailroom.Status{mailroom.StatusWaiting, mailroom.StatusQueued, mailroom.StatusRunning}})
 	if err != nil || len(rows) == 0 {
 		return err

@@ -24,9 +24,9 @@ func questionKinds() []mailroom.TicketKind {
 	return []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}
 }
 
-// ticketQuery returns the query of the tickets that the report may have.
+// ticketQuery returns the query of the tickets that the report may have, of any kind.
 func (b *reportBuilder) ticketQuery() (q store.TicketQuery, some bool) {
-	q = store.TicketQuery{Kinds: questionKinds(), Limit: reportPage, Bytes: reportBytes}
+	q = store.TicketQuery{Limit: reportPage, Bytes: reportBytes}
 	if !b.query.All {
 		q.Owner, q.Threads = b.query.Owner, b.query.Threads
 	}
@@ -39,7 +39,8 @@ func (b *reportBuilder) readQuestions() error {
 	if !some {
 		return nil
 	}
-	open.States, open.Oldest, open.Limit = []mailroom.TicketState{mailroom.TicketOpen}, true, maxWaiting
+	open.States, open.Kinds = []mailroom.TicketState{mailroom.TicketOpen}, questionKinds()
+	open.Oldest, open.Limit = true, maxWaiting
 	rows, err := b.reader.Tickets(open)
 	if err != nil {
 		return err
@@ -78,9 +79,11 @@ func (b *reportBuilder) readQuestions() error {
 	return nil
 }
 
-// endedQuestions returns the questions that were decided, or expired, in the period.
+// endedQuestions returns the questions that were decided, or expired, in the period. It picks them from the tickets of
+// all kinds: no index has the decided questions, and a store would look for them among all tickets of the history.
 func (b *reportBuilder) endedQuestions() (ended []api.ReportQuestion, err error) {
 	q, _ := b.ticketQuery()
+	q.From = b.query.BeforeTicket
 	first := b.query.Since.Add(-reportLookback)
 	for read := 0; ; {
 		rows, err := b.reader.Tickets(q)

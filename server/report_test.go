@@ -68,3 +68,25 @@ func TestReportsShowVisibleRows(t *testing.T) {
 		}
 	}
 }
+
+// TestAReportHasTheSchedulesOfItsCaller: those of others have names and reasons too.
+func TestAReportHasTheSchedulesOfItsCaller(t *testing.T) {
+	f := startScheduling(t)
+	ann := f.withToken(f.createScopedToken("ann", `"read","submit"`))
+	mustCall[api.ScheduleChanged](ann, "POST /v1/schedules", `{"name":"nightly","spec":{"every":"1h","text":"go"}}`)
+	mustCall[api.ScheduleChanged](ann, "POST /v1/schedules/nightly/pause", `{"note":"holidays"}`)
+	for name, c := range map[string]struct {
+		caller *fixture
+		want   int
+	}{
+		"ann":          {ann, 1},
+		"her limited":  {ann.limited(`"read"`), 1},
+		"bob":          {f.withToken(f.createScopedToken("bob", `"read","submit"`)), 0},
+		"the operator": {f, 1},
+	} {
+		got := c.caller.reportOf("").Schedules
+		if len(got) != c.want || c.want == 1 && (got[0].Owner != "ann" || got[0].Paused.Note != "holidays") {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}

@@ -50,11 +50,15 @@ func (h *ListHandlers) Report(ctx context.Context, in *reportInput) (*body[api.R
 		q.All, q.Owner, q.Threads, q.Partial = in.all, in.owner, in.keys(), in.next != ""
 		q.See = func(t *mailroom.Thread) bool { return who.CanSee(t) }
 		if q.Until.Before(now) && (in.all || who.Namespace == "") {
-			w, err := readWindow(rd, request.OwnerOfAll(who), time.Time{}, q.Until)
+			owner := request.OwnerOfAll(who)
+			w, err := readWindow(rd, owner, time.Time{}, q.Until)
 			if err != nil {
 				return err
 			}
 			q.Before = w.high
+			if _, q.BeforeTicket, err = keysAround(ticketAt(rd, owner), q.Until.Add(createdSlack)); err != nil {
+				return err
+			}
 		}
 		out, err = alert.ReadReport(rd, q)
 		return err

@@ -65,33 +65,60 @@ const nearby = 5 * time.Second
 // each step reads one run. If the order of keys differs from that of creation, the result is inexact by as much, so a
 // caller adds createdSlack.
 func keysAt(rd store.Reader, owner string, at time.Time) (low, high int64, err error) {
-	newest, err := rd.Runs(store.RunQuery{Owner: owner, Limit: 1})
-	if err != nil || len(newest) == 0 {
+	return keysAround(func(from int64, oldest bool) (row made, err error) {
+		rows, err := rd.Runs(store.RunQuery{Owner: owner, From: from, Oldest: oldest, Limit: 1})
+		for _, r := range rows {
+			row = made{r.Key, r.CreatedAt}
+		}
+		return row, err
+	}, at)
+}
+
+// made is when the row with a key was created. The zero value is no row.
+type made struct {
+	key int64
+	at  time.Time
+}
+
+// ticketAt reads one ticket for keysAround.
+func ticketAt(rd store.Reader, owner string) func(from int64, oldest bool) (made, error) {
+	return func(from int64, oldest bool) (row made, err error) {
+		rows, err := rd.Tickets(store.TicketQuery{Owner: owner, From: from, Oldest: oldest, Limit: 1})
+		for _, k := range rows {
+			row = made{k.Key, k.OpenedAt}
+		}
+		return row, err
+	}
+}
+
+// keysAround is keysAt for the rows that read returns: the first one behind a key, or below it unless oldest is set.
+func keysAround(read func(from int64, oldest bool) (made, error), at time.Time) (low, high int64, err error) {
+	late, err := read(0, false)
+	if err != nil || late.key == 0 {
 		return 1, 1, err
 	}
-	late := newest[0]
-	if late.CreatedAt.Before(at) {
-		return late.Key + 1, late.Key + 1, nil
+	if late.at.Before(at) {
+		return late.key + 1, late.key + 1, nil
 	}
-	oldest, err := rd.Runs(store.RunQuery{Owner: owner, Oldest: true, Limit: 1})
-	if err != nil || len(oldest) == 0 || !oldest[0].CreatedAt.Before(at) {
+	early, err := read(0, true)
+	if err != nil || early.key == 0 || !early.at.Before(at) {
 		return 1, 1, err
 	}
-	// early was created before at. late was not, and no run has a key from end up to that of late.
-	early, end := oldest[0], late.Key
-	for end-early.Key > 1 && late.CreatedAt.Sub(early.CreatedAt) > nearby {
-		middle := early.Key + (end-early.Key)/2
-		next, err := rd.Runs(store.RunQuery{Owner: owner, From: middle - 1, Oldest: true, Limit: 1})
+	// early was created before at. late was not, and no row has a key from end up to that of late.
+	end := late.key
+	for end-early.key > 1 && late.at.Sub(early.at) > nearby {
+		middle := early.key + (end-early.key)/2
+		next, err := read(middle-1, true)
 		switch {
 		case err != nil:
 			return 0, 0, err
-		case len(next) == 0 || next[0].Key >= end: // no row lies between middle and end
+		case next.key == 0 || next.key >= end: // no row lies between middle and end
 			end = middle
-		case next[0].CreatedAt.Before(at):
-			early = next[0]
+		case next.at.Before(at):
+			early = next
 		default:
-			late, end = next[0], middle
+			late, end = next, middle
 		}
 	}
-	return early.Key + 1, end, nil
+	return early.key + 1, end, nil
 }

@@ -93,7 +93,7 @@ func usual(t *testing.T, s *Store) {
 	purge(t, s)
 }
 
-// queries returns the queries that the ledger makes in its transactions.
+// queries returns the queries that the ledger makes in its transactions, and those of a report.
 func queries(tx store.Tx) []func() error {
 	list := []func() error{
 		func() error { _, err := tx.Threads(store.ThreadQuery{OnePerAgent: true}); return err },
@@ -146,6 +146,7 @@ func queries(tx store.Tx) []func() error {
 		{Group: "g", Limit: 5}, {Group: "g", From: 7, Limit: 5}, {Group: "g", Oldest: true, Limit: 5},
 		{Group: "g", Owner: "o", Limit: 5}, {Group: "g", Owner: "o", From: 7, Limit: 5},
 		{Owner: "o", Threads: []int64{1, 2}, Limit: 1}, {Threads: []int64{1}, From: 7, Oldest: true, Limit: 5},
+		{From: 7, Limit: 5}, {Statuses: []mailroom.Status{mailroom.StatusWaiting, mailroom.StatusRunning}, From: 7, Limit: 5},
 		{From: 7, Oldest: true, Limit: 1}, {Prefix: "r", Limit: 5}, {Prefix: "r", After: "r", Limit: 5},
 		{Parent: "r", Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusWaiting}, Limit: 5},
@@ -164,6 +165,7 @@ func queries(tx store.Tx) []func() error {
 		{IDs: []string{"q"}}, {Prefix: "q", Limit: 5}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
 		{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}},
 		{Owner: "o", Limit: 5}, {Owner: "o", From: 7, States: open, Limit: 5}, {Owner: "o", Threads: []int64{1, 2}, States: open, Limit: 5},
+		{From: 7, Limit: 5}, {Owner: "o", From: 7, Limit: 5}, {From: 7, Oldest: true, Limit: 1},
 		{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketEvent}},
 	} {
 		list = append(list, func() error { _, err := tx.Tickets(q); return err })

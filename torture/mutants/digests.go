@@ -29,3 +29,29 @@ func digestMutants() []mutant {
 			"alert", "^TestAMessageThatCombinesAlertsCoversNoLaterReminder$"},
 	}
 }
+
+// reportMutants break what keeps a report, and the digest of a day, to what its reader may see, and cheap.
+func reportMutants() []mutant {
+	const night, shown = "^TestAReportOfANightSaysWhatItsHistoriesSay$/^memory$", "^TestReportsShowVisibleRows$"
+	return []mutant{
+		{"a report has runs of threads that its reader may not see", "alert/report.go",
+			"= b.query.See == nil || b.query.See(t)", "= true", "alert", night},
+		{"a report has runs of deleted threads", "alert/report.go",
+			"bool { return seen[id] }", "bool { return b.query.All || seen[id] }",
+			"alert", "^TestAReportLeavesOutWhatIsDeletedOrPurged$/^memory$"},
+		{"a report has questions of threads that its reader may not see", "alert/report_parts.go",
+			"err == nil && see(k.Thread) &&", "err == nil && (true || see(k.Thread)) &&", "alert", night},
+		{"a report says who paused agents of others", "alert/report.go",
+			" || b.agents[name] != nil", " || true", "server", shown},
+		{"a pull request is a script", "alert/report_parts.go",
+			`u.Scheme != "https" && u.Scheme != "http" || `, "", "alert", "^TestAReportShowsTextsOfOthersInOneSafeLine$"},
+		{"a report looks for decided questions in the whole history", "alert/report_parts.go",
+			"	q.From = b.query.BeforeTicket\n", "	q.Kinds = questionKinds()\n",
+			"alert", "^TestAReportOnEachStoreReadsItsPeriod$/^memory$"},
+		{"a report reads the whole history", "alert/report.go",
+			"		if last.Before(first) {\n			return nil\n", "		if last.IsZero() || first.IsZero() {\n			return nil\n",
+			"alert", "^TestAReportOnEachStoreReadsItsPeriod$/^memory$"},
+		{"a digest of a minute reads a report", "alert/digest.go",
+			"if s.Until.Sub(s.From) >= branchesPeriod {", "if true {", "alert", "^TestAShortDigestReadsNoReport$"},
+	}
+}

@@ -14,7 +14,7 @@ type mutant struct {
 func mutants() []mutant {
 	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), digestMutants(),
 		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), boardMutants(), repositoryMutants(), setupMutants(),
-		postgresMutants(), chatMutants(),
+		postgresMutants(), chatMutants(), reportMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),
 		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants(), acpMutants(), bellMutants()), []mutant{
