@@ -319,21 +319,22 @@ func TestManyQuestionsHaveFewReminders(t *testing.T) {
 
 // TestEachReminderComesOnceDespiteAKillAtAnyWrite kills the server before and after each of its writes to a log, from
 // the question to its last reminder, and starts it again within half of the time of the first one. What may have been
-// sent before the kill is marked as repeated. On a file the times are
-// shorter, because a follower looks each second.
+// sent before the kill is marked as repeated. The times are shorter than those of the other tests, because a follower
+// looks each second.
 func TestEachReminderComesOnceDespiteAKillAtAnyWrite(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		killAtAnyWrite(t, time.Minute, func(*testing.T) (store.Store, error) { return memory.New(), nil })
+		killAtAnyWrite(t, func(*testing.T) (store.Store, error) { return memory.New(), nil })
 	})
 	t.Run("sqlite", func(t *testing.T) {
-		killAtAnyWrite(t, 10*time.Second, func(t *testing.T) (store.Store, error) {
+		killAtAnyWrite(t, func(t *testing.T) (store.Store, error) {
 			return sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "mail.db"), sqlite.Options{})
 		})
 	})
 }
 
-// killAtAnyWrite is TestEachReminderComesOnceDespiteAKillAtAnyWrite on a store, with a rule that reminds after unit.
-func killAtAnyWrite(t *testing.T, unit time.Duration, open func(t *testing.T) (store.Store, error)) {
+// killAtAnyWrite is TestEachReminderComesOnceDespiteAKillAtAnyWrite on a store.
+func killAtAnyWrite(t *testing.T, open func(t *testing.T) (store.Store, error)) {
+	const unit = 10 * time.Second
 	for n := 1; ; n++ {
 		survived := false
 		for _, after := range []bool{false, true} {
