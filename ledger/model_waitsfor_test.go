@@ -119,6 +119,8 @@ func (m *model) checkBlocker(t *rapid.T, r *mailroom.Run, row *mailroom.Thread, 
 		right = live == 0 && row.Nodes[r.Agent] == b.Node && b.Node != ""
 	case thread.CauseLimit:
 		right = live > 0 && b.Bound.Meter.Count >= int64(b.Bound.Limit.Running) && m.limited
+	case thread.CauseRate:
+		right = live > 0 && m.limited && b.Bound.Limit.Rate.N > 0 && (b.Until.IsZero() || b.Until.After(now))
 	case thread.CauseBudget:
 		right = m.limited && slices.ContainsFunc(thread.Pools(row, now, time.UTC), func(p budget.Pool) bool {
 			return p.State() == budget.Spent && p.Period == b.Budget.Pool.Period
@@ -195,10 +197,11 @@ func (m *model) checkStartable(t *rapid.T, said map[string]ledger.Blocked, asked
 			continue
 		}
 		started++
-		// The claim ends runs whose deadline has passed, and starts the next ones. It makes a run that more messages may
-		// join wait again, for seconds after a start of the server.
+		// The claim ends runs whose deadline has passed, or whose question for a raise has expired, and starts the next
+		// ones. It makes a run that more messages may join wait again, for seconds after a start of the server.
 		ended := slices.ContainsFunc(slices.Collect(maps.Values(before.Runs)), func(o *mailroom.Run) bool {
-			return o.Thread == r.Thread && o.ID != id && !o.Status.Finished() && (m.endedOverdue(o.ID) || o.Joins)
+			return o.Thread == r.Thread && o.ID != id && !o.Status.Finished() &&
+				(m.endedOverdue(o.ID) || m.endedUnraised(o.ID) || o.Joins)
 		})
 		if of := said[id]; !ended && (len(of) != 1 || of[0].Cause != thread.CauseSlot) {
 			t.Fatalf("a claim started run %s, which was said to wait for %+v", id, of)
@@ -218,11 +221,26 @@ func (m *model) checkStartable(t *rapid.T, said map[string]ledger.Blocked, asked
 		row := before.Threads[was.Thread]
 		at := row.Nodes[was.Agent]
 		named, _ := thread.ParseDueAgent(row.Due.Agent)
-		asks := named == was.Agent && asked.Agents[was.Agent] > 0 && due <= min(asked.Slots, asked.Agents[was.Agent]) &&
+		asks := named == was.Agent && asked.Agents[was.Agent] > 0 && due <= m.room(asked, was.Agent, before) &&
 			(at == "" || at == asked.Node)
 		if asks && of[0].Cause == thread.CauseSlot && !was.Joins && !was.OnLastAttempt() && !was.HasPassed(now) &&
 			r.Attempt == was.Attempt && (!m.limited || started == 0) { // under limits, one of them may have the last place
 			t.Fatalf("run %s was said to wait for a free slot, and a claim with room did not start it", id)
 		}
 	}
+}
+
+// room returns how many due threads of an agent a claim reads at most.
+func (m *model) room(asked thread.ClaimRequest, agent string, before contents) int {
+	n := min(asked.Slots, asked.Agents[agent])
+	most := limitsOfHistories(agent).Agent.Running
+	if !m.limited || most == 0 {
+		return n
+	}
+	for _, row := range before.Threads {
+		if row.Worker != "" && before.Runs[row.Current].Agent == agent {
+			most--
+		}
+	}
+	return min(n, most)
 }
