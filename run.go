@@ -143,8 +143,8 @@ type Run struct {
 	// Budget bounds what the run and the runs that it sends may use; nil: nothing does. Transitions replace it and never
 	// change what it points to.
 	Budget *RunBudget `json:",omitempty"`
-	// LimitKey is what the agent's bound of running runs for each key counts it under, among the runs of its
-	// owner; "": it is under no such bound.
+	// LimitKey is what the agent's bounds for each key, of running runs and of starts, count it under, among the runs
+	// of its owner; "": it is under no such bound.
 	LimitKey string `json:",omitempty"`
 	// Labelled is the label that the summary of ended runs has of the run's last end.
 	Labelled Labelled `json:",omitzero"`

@@ -57,6 +57,9 @@ type Thread struct {
 	// is "" while a worker has the thread.
 	Gate string
 	Kept bool // a place of Gate is free for the thread: it is due for workers
+	// Paced says that the key has a rate, and one of its starts is Kept for the thread: Due.At may be the time of that
+	// start.
+	Paced bool
 	// Budgets are what its runs may use, at most one for each period. The list is replaced and never changed.
 	Budgets []ThreadBudget
 

@@ -135,7 +135,7 @@ type Submit struct {
 	AgentVersion string            `json:"agent_version,omitempty" doc:"Default: the current one. Another one must be kept, as versions are while runs use them."`
 	Mode         mailroom.Mode     `json:"mode,omitempty" doc:"queue (the default), steer, interrupt, latest, collect or reject."`
 	Key          string            `json:"key,omitempty" doc:"The header Idempotency-Key means the same."`
-	LimitKey     string            `json:"concurrency_key,omitempty" doc:"Of the run, for key_limit. Default: as key_from says."`
+	LimitKey     string            `json:"concurrency_key,omitempty" doc:"Of the run, for key_limit and key_rate. Default: as key_from says."`
 	Priority     *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
 	NotBefore    *time.Time        `json:"not_before,omitempty" doc:"Start no earlier; absent or past: now. Modes queue, latest, collect."`
 	Deadline     string            `json:"deadline,omitempty" example:"30m" doc:"When the run ends if it has not ended before: a time (RFC 3339), or a duration from the acceptance of the submit such as 30m. A run that has not started then is never started; one that is at work is stopped. Retries, waits and restarts do not move it. It concerns the run that the submit creates, not one that its messages join."`

@@ -64,6 +64,7 @@ func TestEachViolationIsFound(t *testing.T) {
 	for of, list := range map[string][]violation{
 		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(),
 		"blobs":         blobViolations(),
+		"limits":        limitViolations(),
 		"reservations":  reservationViolations(),
 		"notifications": notificationViolations(),
 	} {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"mailroom"
 	"mailroom/auth"
 	"mailroom/store"
 	"mailroom/thread"
@@ -32,15 +33,7 @@ func (w *scan) use(r store.Reader) error {
 			for by, n := range t.Unread {
 				sums[by] = sums[by].Plus(auth.Use{Notifications: n})
 			}
-			places, waits := thread.Counted(t)
-			for _, key := range places {
-				of := counted[key]
-				counted[key] = metered{of.places + 1, of.waits}
-			}
-			if waits != "" {
-				of := counted[waits]
-				counted[waits] = metered{of.places, of.waits + 1}
-			}
+			countLimits(counted, t)
 		}
 	}
 	workers, err := r.Workers()
@@ -61,8 +54,27 @@ func (w *scan) use(r store.Reader) error {
 	return limits(w, r, counted)
 }
 
-// metered is what a meter of a limit counts: the threads that have a place, and those that wait for one.
-type metered struct{ places, waits int64 }
+// metered is what a meter of a limit counts: the threads that have a place, those that wait for one, and those for
+// which a start of a rate is kept.
+type metered struct{ places, waits, paced int64 }
+
+// countLimits adds a thread to what the meters of limits count.
+func countLimits(counted map[string]metered, t *mailroom.Thread) {
+	places, waits, paced := thread.Counted(t)
+	for _, key := range places {
+		of := counted[key]
+		of.places++
+		counted[key] = of
+	}
+	if of := counted[waits]; waits != "" {
+		of.waits++
+		counted[waits] = of
+	}
+	if of := counted[paced]; paced != "" {
+		of.paced++
+		counted[paced] = of
+	}
+}
 
 // limits compares the meters of limits with the numbers of threads that they count. A thread counts while its run is
 // claimed, or while a place of its key is kept for it.
@@ -75,7 +87,7 @@ func limits(w *scan, r store.Reader, counted map[string]metered) error {
 		}
 		for _, m := range rows.Meters {
 			q.After = m.Key
-			limit(w, m.Key, metered{m.Count, m.Turns}, counted[m.Key])
+			limit(w, m.Key, metered{m.Count, m.Turns, m.Tokens}, counted[m.Key])
 			delete(counted, m.Key)
 		}
 		if len(rows.Meters) < batch {
@@ -96,6 +108,9 @@ func limit(w *scan, key string, says, is metered) {
 	case says.waits != is.waits:
 		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("%d threads wait for a place of %q, its meter says %d",
 			is.waits, key, says.waits)})
+	case says.paced != is.paced:
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("%d starts of %q are kept for threads, its meter says %d",
+			is.paced, key, says.paced)})
 	case is.waits > 0 && is.places == 0:
 		w.report.Add(Finding{Invariant: Due, Text: fmt.Sprintf("%d threads wait for a place of %q, which no run has",
 			is.waits, key)})

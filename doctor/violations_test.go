@@ -177,17 +177,6 @@ func runViolations() []violation {
 		{"a key that answers with another entry", func(r *rows) { r.Keys[len(r.Keys)-1].Result.Seq = 99 }, doctor.Key, "answers with entry 99"},
 		{"a length forgotten", func(r *rows) { r.thread("t").Bytes = 7 }, doctor.Use, "its row says 7"},
 		{"the length of messages forgotten", func(r *rows) { r.run("q1").InputBytes = 7 }, doctor.Use, "of run q1 have"},
-		{"a run that ended is counted", func(r *rows) { r.Meters = []store.Meter{{Key: "limit:agent:a", Count: 2}} },
-			doctor.Count, `0 running runs count for "limit:agent:a", its meter says 2`},
-		{"a running run is not counted", func(r *rows) { r.thread("t").Meters = []string{"limit:owner:ann"} },
-			doctor.Count, `1 running runs count for "limit:owner:ann", its meter says 0`},
-		{"a thread that waits is not counted", func(r *rows) { r.thread("kid").Gate = "#gate b" },
-			doctor.Count, `1 threads wait for a place of "limit:key:#gate b", its meter says 0`},
-		{"a thread waits for a place that is free", func(r *rows) {
-			r.thread("kid").Gate, r.Meters = "#gate b", []store.Meter{{Key: "limit:key:#gate b", Turns: 1}}
-		}, doctor.Due, `1 threads wait for a place of "limit:key:#gate b", which no run has`},
-		{"a kept place is not counted", func(r *rows) { r.thread("kid").Gate, r.thread("kid").Kept = "#gate b", true },
-			doctor.Count, `1 running runs count for "limit:key:#gate b", its meter says 0`},
 		{"a use forgotten", func(r *rows) { r.Tokens = []*auth.Token{{Name: "admin"}} }, doctor.Use, "its row says 0 threads of 0 bytes, 0 unread notifications"},
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
 		{"a first delay without a longest", func(r *rows) { r.run("off").RetryFirst = time.Second }, doctor.Limit, "its retries are delayed by 1s to 0s"},
@@ -209,6 +198,29 @@ func runViolations() []violation {
 			r.run("q1").Budget = &mailroom.RunBudget{}
 		}, doctor.Budget, "run q2 has 3 turns of the budget of run q1, which has lent nothing"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
+	}
+}
+
+func limitViolations() []violation {
+	return []violation{
+		{"a run that ended is counted", func(r *rows) { r.Meters = []store.Meter{{Key: "limit:agent:a", Count: 2}} },
+			doctor.Count, `0 running runs count for "limit:agent:a", its meter says 2`},
+		{"a running run is not counted", func(r *rows) { r.thread("t").Meters = []string{"limit:owner:ann"} },
+			doctor.Count, `1 running runs count for "limit:owner:ann", its meter says 0`},
+		{"a thread that waits is not counted", func(r *rows) { r.thread("kid").Gate = "#gate b" },
+			doctor.Count, `1 threads wait for a place of "limit:key:#gate b", its meter says 0`},
+		{"a thread waits for a place that is free", func(r *rows) {
+			r.thread("kid").Gate, r.Meters = "#gate b", []store.Meter{{Key: "limit:key:#gate b", Turns: 1}}
+		}, doctor.Due, `1 threads wait for a place of "limit:key:#gate b", which no run has`},
+		{"a kept place is not counted", func(r *rows) { r.thread("kid").Gate, r.thread("kid").Kept = "#gate b", true },
+			doctor.Count, `1 running runs count for "limit:key:#gate b", its meter says 0`},
+		{"a kept start is not counted", func(r *rows) {
+			kid := r.thread("kid")
+			kid.Gate, kid.Kept, kid.Paced = "#gate b", true, true
+			r.Meters = []store.Meter{{Key: "limit:key:#gate b", Count: 1}}
+		}, doctor.Count, `1 starts of "limit:key:#gate b" are kept for threads, its meter says 0`},
+		{"a start is kept for no thread", func(r *rows) { r.Meters = []store.Meter{{Key: "limit:key:#gate b", Tokens: 1}} },
+			doctor.Count, `0 starts of "limit:key:#gate b" are kept for threads, its meter says 1`},
 	}
 }
 

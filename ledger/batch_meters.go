@@ -65,14 +65,17 @@ func isSpent(tx *transaction, m store.Meter) bool {
 type counted struct {
 	places []string // in their Count: the run of the thread is running, or a place is kept for it
 	waits  string   // in its Turns: the thread waits at the gate of a key; "": it does not
+	paced  string   // in its Tokens: a start of a key is kept for the thread, which has a place too; "": none is
 }
 
 func countedOf(t *thread.State) (c counted) {
-	c.places, c.waits = thread.Counted(&t.Thread)
+	c.places, c.waits, c.paced = thread.Counted(&t.Thread)
 	return c
 }
 
-func (c counted) is(o counted) bool { return c.waits == o.waits && slices.Equal(c.places, o.places) }
+func (c counted) is(o counted) bool {
+	return c.waits == o.waits && c.paced == o.paced && slices.Equal(c.places, o.places)
+}
 
 func (c counted) keys() []string {
 	if c.waits == "" {
@@ -118,12 +121,18 @@ func count(tx *transaction, t *thread.State) {
 	if key := was.counted.waits; key != "" {
 		tx.rows.meter(key).Turns--
 	}
+	if key := was.counted.paced; key != "" {
+		tx.rows.meter(key).Tokens--
+	}
 	now := countedOf(t)
 	for _, key := range now.places {
 		tx.rows.meter(key).Count++
 	}
 	if now.waits != "" {
 		tx.rows.meter(now.waits).Turns++
+	}
+	if now.paced != "" {
+		tx.rows.meter(now.paced).Tokens++
 	}
 	was.counted = now
 	tx.rows.before[t.ID] = was

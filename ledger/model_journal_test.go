@@ -339,6 +339,7 @@ func (m *model) serveAll(t *rapid.T) {
 		}
 		for _, one := range work {
 			m.checkStarted(t, before, one, node)
+			m.checkKeyRate(t, one)
 		}
 		for _, one := range work { // later, because the end of one run may send to the thread of another
 			m.finish(t, one.Claim)

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -19,11 +20,34 @@ const (
 
 // limitsOfHistories are the limits of agents in histories under limits.
 func limitsOfHistories(agent string) ledger.Limits {
-	l := ledger.Limits{Key: keyPlaces, KeyFrom: "customer"}
-	if agent == "echo" {
+	l := ledger.Limits{Key: thread.Limit{Running: keyPlaces}, KeyFrom: "customer"}
+	switch agent {
+	case "echo":
 		l.Agent = thread.Limit{Running: agentPlaces}
+		l.Key.Rate = perMinute(30, 2)
+	case "codex":
+		l.Key = thread.Limit{Rate: perMinute(4, 1)}
 	}
 	return l
+}
+
+// checkKeyRate adds a start to those of its key, and checks that these exceed the rate in no window.
+func (m *model) checkKeyRate(t *rapid.T, one thread.ClaimedRun) {
+	r, now := one.Run, m.clock.read()
+	rate := limitsOfHistories(r.Agent).Key.Rate
+	gate := thread.KeyGate(r.Agent, m.after.Threads[r.Thread].Owner, r.LimitKey)
+	if !m.limited || gate == "" || rate.N == 0 {
+		return
+	}
+	m.coverage["start under the rate of a key"]++
+	starts := append(m.keyStarts[gate], now)
+	m.keyStarts[gate] = starts
+	for i := range len(starts) - rate.Burst {
+		least := time.Duration(len(starts)-i-rate.Burst) * rate.Per / time.Duration(rate.N)
+		if took := now.Sub(starts[i]); took < least {
+			t.Fatalf("%d runs of key %q started in %s, which takes %s", len(starts)-i, r.LimitKey, took, least)
+		}
+	}
 }
 
 // playUnderLimits runs one history on ledgers with limits.
@@ -55,8 +79,9 @@ func TestTheHistoriesReachTheLimits(t *testing.T) {
 			came[name] += times
 		}
 	})
-	for _, name := range []string{"agent at its limit", "owner at its limit", "waits for limit", "at a gate", "kept place",
-		"spent thread", "asleep", "question about a thread"} {
+	for _, name := range []string{"agent at its limit", "owner at its limit", "waits for limit", "waits for rate",
+		"at a gate", "kept place", "kept start", "start under the rate of a key", "spent thread", "asleep",
+		"question about a thread"} {
 		if t.Logf("%6d %s", came[name], name); came[name] == 0 {
 			t.Errorf("never occurred: %s", name)
 		}
@@ -74,7 +99,9 @@ func (m *model) checkLimits(t *rapid.T) {
 		switch {
 		case row.Kept:
 			m.coverage["kept place"]++
-			keys[row.Gate]++
+			if keys[row.Gate]++; row.Paced && row.Due.At.After(m.clock.read()) {
+				m.coverage["kept start"]++
+			}
 		case row.Gate != "":
 			m.coverage["at a gate"]++
 		}
@@ -86,7 +113,7 @@ func (m *model) checkLimits(t *rapid.T) {
 		owners[row.Owner]++
 		gate := thread.KeyGate(r.Agent, row.Owner, r.LimitKey)
 		keys[gate]++
-		if keys[gate] > keyPlaces && gate != "" {
+		if keys[gate] > keyPlaces && gate != "" && limitsOfHistories(r.Agent).Key.Running > 0 {
 			t.Fatalf("%d runs of key %q, one of them in thread %s", keys[gate], r.LimitKey, id)
 		}
 		ownerFull = ownerFull || owners[row.Owner] == ownerPlaces && row.Owner != auth.Operator

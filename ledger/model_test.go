@@ -143,6 +143,8 @@ type model struct {
 	steps    map[mailroom.Claim]thread.StepCommit
 	tokens   map[string]auth.Token    // valid ones, by name
 	handed   map[mailroom.Claim]int64 // seq of the last steered message handed over
+	// keyStarts are the times of starts under the rate of a key, by its gate.
+	keyStarts map[string][]time.Time
 }
 
 type keyed struct {
@@ -162,7 +164,7 @@ func newModel(w *twin) *model {
 	return &model{
 		twin: w, journal: newJournal(), workers: map[string]*worker{}, keys: map[string]keyed{}, attempts: map[string]int{},
 		steps: map[mailroom.Claim]thread.StepCommit{}, handed: map[mailroom.Claim]int64{}, budgets: newBudgets(),
-		tokens: map[string]auth.Token{},
+		tokens: map[string]auth.Token{}, keyStarts: map[string][]time.Time{},
 	}
 }
 
@@ -369,6 +371,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 	lost := chance(t, 10, "answer lost")
 	for _, one := range work {
 		m.checkStarted(t, before, one, w.node)
+		m.checkKeyRate(t, one)
 		m.claims = append(m.claims, one.Claim)
 		if !lost {
 			w.held = append(w.held, one.Claim)

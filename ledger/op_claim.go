@@ -236,11 +236,15 @@ func (tx *transaction) start(r *round, due []*thread.State,
 		if door.err != nil {
 			return nil, door.err
 		}
+		if door.refused { // the next run of the key is judged by the count
+			count(tx, t)
+		}
 		if run == nil {
 			continue
 		}
 		tx.rows.counts = tx.rows.counts || len(t.Meters) > 0
 		take(tx, t, agent)
+		door.take(tx)
 		r.slots--
 		r.agents[agent]++
 		r.lastAttempt = r.lastAttempt && !d.LastAttempt

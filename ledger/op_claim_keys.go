@@ -20,47 +20,84 @@ const (
 	// maxLetOut bounds the threads that one commit lets out of a gate. Each of them keeps a place, whose end lets out
 	// the next ones.
 	maxLetOut = 64
+	// maxPace is how long a thread waits for its start at most without another look, so that a rate that was raised or
+	// removed does not keep it for longer.
+	maxPace = 5 * time.Minute
 )
 
 // boundsOf returns the limits that bound a run, by its agent, its owner and its concurrency key.
 func (o *Options) boundsOf(r *mailroom.Run, t *mailroom.Thread) []keyedLimit {
 	all := o.limitsOf(r.Agent, t.Owner)
 	gate := thread.KeyGate(r.Agent, t.Owner, r.LimitKey)
-	if o.Limits == nil || gate == "" || t.Gate == gate && t.Kept {
+	if o.Limits == nil || gate == "" {
 		return all
 	}
-	if most := o.Limits(r.Agent).Key; most > 0 {
-		all = append(all, keyedLimit{fmt.Sprintf("agent %s with key %q", r.Agent, r.LimitKey),
-			thread.GateMeter(gate), thread.Limit{Running: most}, r.LimitKey})
+	if of := o.Limits(r.Agent).Key; of.Any() {
+		all = append(all, keyedLimit{of: fmt.Sprintf("agent %s with key %q", r.Agent, r.LimitKey),
+			key: thread.GateMeter(gate), limit: of, named: r.LimitKey, kept: t.Gate == gate && t.Kept})
 	}
 	return all
 }
 
-// keyDoor decides for the claims of a round whether runs with a concurrency key may start.
+// keyDoor decides for a claim whether a run with a concurrency key may start.
 type keyDoor struct {
-	err error // of the store
+	limit   thread.Limit
+	meter   string // of the key of the run that it has admitted; "": it has no key
+	refused bool   // the run
+	err     error  // of the store
 }
 
-// admitKeys makes a claim admit the runs of an agent by the places of their keys.
+// admitKeys makes a claim admit a run of an agent by the limit of its key.
 func admitKeys(tx *transaction, r *round, by *thread.Claimant, agent string) *keyDoor {
-	d := &keyDoor{}
-	most := tx.options.Limits(agent).Key
-	if most == 0 {
+	d := &keyDoor{limit: tx.options.Limits(agent).Key}
+	if !d.limit.Any() {
 		return d
 	}
-	by.Admit = func(gate string, kept bool) (meter string, ok bool) {
-		meter = thread.GateMeter(gate)
-		if d.err = tx.rows.loadMeters(meter); d.err != nil {
-			return "", false
+	by.Admit = func(gate string, kept bool) (a thread.Admission) {
+		key := thread.GateMeter(gate)
+		if d.err = tx.rows.loadMeters(key); d.err != nil {
+			return a
 		}
-		if kept || tx.rows.meter(meter).Count < int64(most) {
-			return meter, true
+		if a = admit(d.limit, tx.rows.meter(key).Meter, kept, tx.now()); a.OK {
+			d.meter = key
+			return a
 		}
 		r.gated++
-		tx.rows.counts = true
-		return "", false
+		d.refused, tx.rows.counts = true, true
+		if d.limit.Rate.N > 0 { // a start may have become due since the gate was opened last
+			tx.gates[gate] = true
+		}
+		return a
 	}
 	return d
+}
+
+// admit applies the limit of a key, which has this meter, to a run. kept says that a place is kept for its thread.
+func admit(l thread.Limit, m store.Meter, kept bool, now time.Time) (a thread.Admission) {
+	cause, next := thread.Admit(l, m, kept, now)
+	switch a.OK = cause == ""; {
+	case a.OK && l.Running > 0:
+		a.Meter = m.Key
+	case cause == thread.CauseRate && (kept || m.Tokens == 0 && m.Turns == 0):
+		a.At = nextLook(next, now)
+	}
+	return a
+}
+
+// take takes a start from the rate of the key that the door has admitted.
+func (d *keyDoor) take(tx *transaction) {
+	if d.meter != "" {
+		m := tx.rows.meter(d.meter)
+		m.At = d.limit.Rate.Take(m.At, tx.now())
+	}
+}
+
+// nextLook returns when a thread is due whose start is due at next: then, or after maxPace, in whole microseconds.
+func nextLook(next, now time.Time) time.Time {
+	if latest := now.Add(maxPace); next.After(latest) {
+		next = latest
+	}
+	return next.Add(time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // loadKeyMeters locks the meters of the keys of threads that may start, in one step.
@@ -69,7 +106,7 @@ func loadKeyMeters(tx *transaction, due []*thread.State) error {
 	for _, t := range due {
 		keys = append(keys, countedOf(t).keys()...) // a kept place
 		agent, _ := thread.ParseDueAgent(t.Due.Agent)
-		if tx.options.Limits(agent).Key == 0 {
+		if !tx.options.Limits(agent).Key.Any() {
 			continue
 		}
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
@@ -82,21 +119,38 @@ func loadKeyMeters(tx *transaction, due []*thread.State) error {
 	return tx.rows.loadMeters(keys...)
 }
 
-// room returns how many threads may leave a gate, whose meter this is. A key that is bounded no more lets all out.
-func (o *Options) room(gate string, m store.Meter) int {
-	n := int64(maxLetOut)
-	if agent, _ := thread.GateAgent(gate); o.Limits(agent).Key > 0 {
-		n = int64(o.Limits(agent).Key) - m.Count
+// room returns how many threads may leave a gate, whose meter this is. A key that is bounded no more lets all out. Of a
+// rate, the starts that are due may leave that are not kept for others; the next start is kept for one thread.
+func (o *Options) room(m store.Meter, now time.Time) int {
+	l, n := o.limitOf(m.Key), int64(maxLetOut)
+	if l.Running > 0 {
+		n = int64(l.Running) - m.Count
+	}
+	if l.Rate.N > 0 {
+		starts, _ := l.Rate.Starts(m.At, now, maxLetOut)
+		n = min(n, max(int64(starts), 1)-m.Tokens)
 	}
 	return int(max(0, min(n, m.Turns, maxLetOut)))
 }
 
-// openGates gives the places that became free to the threads that wait for them. Their meters are loaded.
+// turn returns when a thread may start that leaves a gate, see [thread.LeaveGate].
+func (o *Options) turn(m store.Meter, now time.Time) time.Time {
+	rate := o.limitOf(m.Key).Rate
+	if rate.N == 0 {
+		return time.Time{}
+	}
+	if n, next := rate.Starts(m.At, now, 1); n == 0 {
+		return nextLook(next, now)
+	}
+	return now
+}
+
+// openGates gives the places and starts that became free to the threads that wait for them. Their meters are loaded.
 func openGates(tx *transaction) error {
 	for _, gate := range slices.Sorted(maps.Keys(tx.gates)) {
 		delete(tx.gates, gate)
 		m := tx.rows.meter(thread.GateMeter(gate))
-		n := tx.options.room(gate, m.Meter)
+		n := tx.options.room(m.Meter, tx.now())
 		if n == 0 {
 			continue
 		}
@@ -142,7 +196,8 @@ func letOut(tx *transaction, gate string, n int) (out int, err error) {
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return out, err
 		}
-		if thread.LeaveGate(t, gate, tx.now()) {
+		at := tx.options.turn(tx.rows.meter(thread.GateMeter(gate)).Meter, tx.now())
+		if thread.LeaveGate(t, gate, at, tx.now()) {
 			out++
 			agent, _ := thread.GateAgent(gate)
 			tx.freed[agent] = true

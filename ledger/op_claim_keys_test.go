@@ -22,7 +22,7 @@ import (
 func perKey(most int) ledger.Options {
 	return ledger.Options{Limits: func(agent string) ledger.Limits {
 		if agent == "echo" {
-			return ledger.Limits{Key: most, KeyFrom: "customer"}
+			return ledger.Limits{Key: thread.Limit{Running: most}, KeyFrom: "customer"}
 		}
 		return ledger.Limits{}
 	}}

@@ -21,7 +21,7 @@ import (
 // Limits bound the runs of an agent, over all servers.
 type Limits struct {
 	Agent thread.Limit // all its runs
-	Key   int          // running runs of one owner with one concurrency key; 0: no bound
+	Key   thread.Limit // its runs of one owner with one concurrency key
 	// KeyFrom is the metadata whose value is the concurrency key of a submit that gives none; "": it has none then.
 	KeyFrom string
 }
@@ -31,15 +31,19 @@ func agentOf(key string) (agent string, ok bool) {
 	return strings.CutPrefix(key, thread.AgentMeter(""))
 }
 
-// rateOf returns the rate whose meter has this key. Zero: none.
-func (o *Options) rateOf(key string) thread.Rate {
+// limitOf returns the limit whose meter has this key.
+func (o *Options) limitOf(key string) thread.Limit {
 	if agent, ok := agentOf(key); ok {
-		return o.Limits(agent).Agent.Rate
+		return o.Limits(agent).Agent
+	}
+	if gate, ok := thread.MeterGate(key); ok {
+		agent, _ := thread.GateAgent(gate)
+		return o.Limits(agent).Key
 	}
 	if owner, ok := strings.CutPrefix(key, thread.OwnerMeter("")); ok {
-		return o.ownerLimit(owner).Rate
+		return o.ownerLimit(owner)
 	}
-	return thread.Rate{}
+	return thread.Limit{}
 }
 
 // ownerLimit returns the limit of an owner. The operator has none.
@@ -214,6 +218,7 @@ type keyedLimit struct {
 	key   string
 	limit thread.Limit
 	named string // the concurrency key that it bounds; "": none
+	kept  bool   // a place of it is kept for the thread
 }
 
 // limitsOf returns the limits that bound a run.
@@ -222,10 +227,10 @@ func (o *Options) limitsOf(agent, owner string) (all []keyedLimit) {
 		return nil
 	}
 	if l := o.Limits(agent).Agent; l.Any() {
-		all = append(all, keyedLimit{"agent " + agent, thread.AgentMeter(agent), l, ""})
+		all = append(all, keyedLimit{of: "agent " + agent, key: thread.AgentMeter(agent), limit: l})
 	}
 	if l := o.ownerLimit(owner); l.Any() {
-		all = append(all, keyedLimit{owner, thread.OwnerMeter(owner), l, ""})
+		all = append(all, keyedLimit{of: owner, key: thread.OwnerMeter(owner), limit: l})
 	}
 	return all
 }

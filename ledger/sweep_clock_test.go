@@ -111,12 +111,12 @@ func (d *fixture) starts(begin time.Time, n int) (list []string) {
 	return list
 }
 
-// Rows that were written an hour ahead delay the starts of an agent and an owner by the sweep that cuts them, and
-// by a burst of the rate.
+// Rows that were written an hour ahead delay the starts of an agent, an owner and a key by the sweep that cuts them,
+// and by a burst of the rate.
 func TestAClockThatWentBackDelaysStartsByABurst(t *testing.T) {
 	limit := thread.Limit{Rate: perMinute(6, 2)}
 	for what, o := range map[string]ledger.Options{
-		"agent": echoLimit(limit), "owner": {OwnerLimit: limit},
+		"agent": echoLimit(limit), "owner": {OwnerLimit: limit}, "key": keyLimit(limit),
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,9 +124,9 @@ func TestAClockThatWentBackDelaysStartsByABurst(t *testing.T) {
 				d := open(t, s, o)
 				d.register("w")
 				for i := range 2 {
-					d.submit(text(fmt.Sprint("t", i), "hello"))
+					d.submit(withKey("k", fmt.Sprint("t", i)))
 				}
-				run := d.submit(text("last", "hello")).Run
+				run := d.submit(withKey("k", "last")).Run
 				wantEqual(t, "started", len(d.claim("w", 9)), 2)
 				d.writeAhead(s, time.Hour, "last", run)
 				must(0, s.Update(d.ctx, func(tx store.Tx) error {

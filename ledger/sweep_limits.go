@@ -15,8 +15,8 @@ import (
 //
 //   - It opens the gates whose key has more places than before, or is bounded no longer: the configuration has changed
 //     at a restart. It also opens those that a server has passed by which knows no gates: of an older version.
-//   - It drops the meters of rates that are used up until a time in the past, of owners and agents that start nothing
-//     any more.
+//   - It drops the meters of rates that are used up until a time in the past, of owners, agents and keys that start
+//     nothing any more.
 //   - It cuts the times of rates that a slower rate has written, or a clock that has stepped back since. A claim must
 //     not: its time may be older than the last start, by the time for which its process stood still.
 type limitsWalk struct {
@@ -64,9 +64,9 @@ func (ws Workers) settleMeters(ctx context.Context, rows []store.Meter, now time
 	var changes []string
 	for _, m := range rows {
 		o := &ws.ledger.options
-		gate, ofKey := thread.MeterGate(m.Key)
+		_, ofKey := thread.MeterGate(m.Key)
 		spent := m.Count == 0 && m.Turns == 0 && !m.At.After(now)
-		if ofKey && o.room(gate, m) > 0 || spent || !o.cut(m, now).Equal(m.At) {
+		if ofKey && o.room(m, now) > 0 || spent || !o.cut(m, now).Equal(m.At) {
 			changes = append(changes, m.Key)
 		}
 	}
@@ -81,7 +81,7 @@ func (ws Workers) settleMeters(ctx context.Context, rows []store.Meter, now time
 
 // cut returns the time of a meter, or the latest one that its rate can have written.
 func (o *Options) cut(m store.Meter, now time.Time) time.Time {
-	if at := o.rateOf(m.Key).Cut(m.At, now); m.At.After(at.Add(thread.ClockSlack)) {
+	if at := o.limitOf(m.Key).Rate.Cut(m.At, now); m.At.After(at.Add(thread.ClockSlack)) {
 		return at
 	}
 	return m.At

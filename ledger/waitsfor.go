@@ -201,7 +201,7 @@ func (w *waits) read(open []*mailroom.Run) (tickets map[string][]*mailroom.Ticke
 // bounds returns the limits of a run. Their meters were read with readMeters.
 func (w *waits) bounds(r *mailroom.Run, t *mailroom.Thread) (all []thread.Bound) {
 	for _, l := range w.options.boundsOf(r, t) {
-		all = append(all, thread.Bound{Of: l.of, Key: l.named, Limit: l.limit, Meter: w.meters[l.key]})
+		all = append(all, thread.Bound{Of: l.of, Key: l.named, Kept: l.kept, Limit: l.limit, Meter: w.meters[l.key]})
 	}
 	return all
 }

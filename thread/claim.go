@@ -18,9 +18,9 @@ type Claimant struct {
 	StopGrace time.Duration // time left after a stop; 0: unchanged
 	Retry     retry.Policy  // retries of the attempt; a zero field: the default
 	Meters    []string      // see mailroom.Thread.Meters
-	// Admit says whether a run may start whose key has this gate, and the meter that then counts it, "" for none. kept
-	// says that a place is kept for it. Nil: no key is bounded.
-	Admit func(gate string, kept bool) (meter string, ok bool)
+	// Admit says whether a run may start whose key has this gate. kept says that a place is kept for it. Nil: no key is
+	// bounded.
+	Admit func(gate string, kept bool) Admission
 }
 
 // Sweep is the request of a worker's engine for a sweep.
@@ -53,16 +53,16 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	}
 	meters := by.Meters
 	if gate := gateOf(&t.Thread, r); gate != "" && by.Admit != nil {
-		meter, ok := by.Admit(gate, t.Kept && t.Gate == gate)
-		if !ok {
-			waitAtGate(t, gate, now)
+		a := by.Admit(gate, t.Kept && t.Gate == gate)
+		if !a.OK {
+			holdBack(t, gate, a, now)
 			return nil
 		}
-		if meter != "" {
-			meters = append(meters[:len(meters):len(meters)], meter)
+		if a.Meter != "" {
+			meters = append(meters[:len(meters):len(meters)], a.Meter)
 		}
 	}
-	t.Gate, t.Kept = "", false
+	t.Gate, t.Kept, t.Paced = "", false, false
 	kind, body := entry.KindStarted, entry.RunStarted{Worker: by.Worker, Messages: markRead(r)}
 	if r.Resumes {
 		kind = entry.KindResumed

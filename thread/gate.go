@@ -18,6 +18,11 @@ import (
 // threads wait, and a place cannot get lost: a thread that no longer wants its place, because it was deleted or another
 // run is next there, gives it up in the commit that says so.
 //
+// The rate of a key uses the same gate. While threads wait there, the next start is kept for the first of them, which
+// is due for workers at the time of that start: claims find it as they find a retry, and nothing looks at the key
+// before. The claim takes the start from the rate, and its commit keeps the next start for the next thread. A thread
+// that gives up its start has taken nothing, so the next thread gets the same time.
+//
 // The other way, to keep no place, needs no count of waiting threads. But then the thread that was let out may be
 // deleted before a worker takes it, and no later commit would let out the next one.
 
@@ -42,7 +47,7 @@ func GateAgent(due string) (agent string, ok bool) {
 }
 
 // KeyMeterPrefix begins the keys of the meters of gates. Their Count is the number of places that are taken or kept,
-// and their Turns the number of threads that wait.
+// their Turns the number of threads that wait, and their Tokens the number of kept places of paced threads.
 const KeyMeterPrefix = MeterPrefix + "key:"
 
 // GateMeter returns the key of the meter of a gate.
@@ -51,21 +56,24 @@ func GateMeter(gate string) string { return KeyMeterPrefix + gate }
 // MeterGate returns the gate whose meter has this key.
 func MeterGate(key string) (gate string, ok bool) { return strings.CutPrefix(key, KeyMeterPrefix) }
 
-// Counted returns the meters whose Count has a thread, and the one whose Turns has it, or "". A thread with budgets has
-// a meter of its own, by which it is found.
-func Counted(row *mailroom.Thread) (places []string, waits string) {
+// Counted returns the meters whose Count has a thread, and the ones whose Turns and Tokens have it, or "". A thread
+// with budgets has a meter of its own, by which it is found.
+func Counted(row *mailroom.Thread) (places []string, waits, paced string) {
 	places = row.Meters
 	switch {
 	case row.Gate == "":
 	case row.Kept:
 		places = []string{GateMeter(row.Gate)}
+		if row.Paced {
+			paced = GateMeter(row.Gate)
+		}
 	default:
 		waits = GateMeter(row.Gate)
 	}
 	if len(row.Budgets) > 0 && row.DeletedAt.IsZero() {
 		places = append(slices.Clip(places), BudgetMeterPrefix+row.ID)
 	}
-	return places, waits
+	return places, waits, paced
 }
 
 // gateOf returns the gate of a run of a thread, "" if it has no key.
@@ -87,19 +95,63 @@ func NextGate(t *State) string {
 	return gateOf(&t.Thread, t.Runs.queue.scheduled.first())
 }
 
-// waitAtGate makes the thread wait until a place of its next run's key is free.
-func waitAtGate(t *State, gate string, now time.Time) {
-	t.Gate, t.Kept = gate, false
+// Admit applies a limit, which has this meter, to a run: it returns "" if the run may start, else CauseLimit or
+// CauseRate, and the time of the next start of the rate. Zero: that start is kept for another thread. kept says that a
+// place of the key is kept for the run's own thread.
+//
+// While threads wait for the rate of a key, others go behind them, and a start that is kept is for one thread only.
+func Admit(l Limit, m store.Meter, kept bool, now time.Time) (c Cause, next time.Time) {
+	if l.Running > 0 && !kept && m.Count >= int64(l.Running) {
+		return CauseLimit, time.Time{}
+	}
+	if l.Rate.N <= 0 {
+		return "", time.Time{}
+	}
+	others := int64(0)
+	if !kept {
+		others = m.Tokens
+	}
+	n, next := l.Rate.Starts(m.At, now, int(others)+1)
+	if int64(n) <= others || !kept && m.Turns > 0 {
+		return CauseRate, next
+	}
+	return "", time.Time{}
+}
+
+// Admission says whether a run may start that has a key.
+type Admission struct {
+	OK    bool
+	Meter string // of OK: the meter that counts the claim as a running run; "": none
+	// At, without OK, is when a start of the key's rate is due that is kept for the thread. Zero: the thread waits at the
+	// gate.
+	At time.Time
+}
+
+// holdBack makes the thread wait until a place of its next run's key is free, or until its start is due.
+func holdBack(t *State, gate string, a Admission, now time.Time) {
+	t.Gate, t.Kept, t.Paced = gate, false, false
+	if !a.At.IsZero() {
+		keepPlace(t, a.At, now)
+	}
 	t.schedule(now)
 }
 
-// LeaveGate keeps a place of the key for the thread, and makes its run due for workers again. It returns false if the
-// thread does not wait at this gate.
-func LeaveGate(t *State, gate string, now time.Time) bool {
+// keepPlace keeps a place of the gate for the thread, and with the time at also a start of the rate.
+func keepPlace(t *State, at, now time.Time) {
+	t.Kept, t.Paced = true, !at.IsZero()
+	if at.After(now) {
+		t.Due.At = at
+	}
+}
+
+// LeaveGate keeps a place of the key for the thread, and makes its run due for workers again: at once, or at a start of
+// the key's rate, which is due at this time. Zero: the key has no rate. It returns false if the thread does not wait at
+// this gate.
+func LeaveGate(t *State, gate string, at, now time.Time) bool {
 	if t.Gate != gate || t.Kept {
 		return false
 	}
-	t.Kept = true
+	keepPlace(t, at, now)
 	t.schedule(now)
 	return t.Kept
 }
@@ -108,6 +160,14 @@ func LeaveGate(t *State, gate string, now time.Time) bool {
 // yet.
 func settleGate(t *State, next string, at, now time.Time) {
 	if t.Gate != "" && (t.Gate != next || at.After(now)) {
-		t.Gate, t.Kept = "", false
+		t.Gate, t.Kept, t.Paced = "", false, false
 	}
+}
+
+// paced returns due as the start that is kept for the thread lets it be.
+func paced(row *mailroom.Thread, due mailroom.Due) mailroom.Due {
+	if row.Kept && row.Paced && row.Due.At.After(due.At) {
+		due.At = row.Due.At
+	}
+	return due
 }

@@ -40,6 +40,9 @@ func newQueue(row *mailroom.Thread) queue {
 	if row.Current == "" && row.HeldAt.IsZero() {
 		q.head = row.Due
 		q.head.Agent, _ = ParseDueAgent(row.Due.Agent)
+		if row.Kept && row.Paced && row.UpdatedAt.Before(q.head.At) {
+			q.head.At = row.UpdatedAt // Due.At is the time of its start, see paced
+		}
 	}
 	return q
 }

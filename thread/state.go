@@ -194,7 +194,7 @@ func (t *State) schedule(now time.Time) {
 		askAboutBudgets(t)
 	}
 	settleGate(t, gate, rests.At, now)
-	t.Due = withPlace(&t.Thread, rests)
+	t.Due = withPlace(&t.Thread, paced(&t.Thread, rests))
 }
 
 // nextDue returns the scheduling columns as if the thread could start anywhere, and the gate of the run that a claim
@@ -228,7 +228,7 @@ func (t *State) ExpectedDue(now time.Time) (due mailroom.Due, heldAt time.Time) 
 	if t.Gate != gate {
 		due = withNode(&t.Thread, due)
 	} else {
-		due = withPlace(&t.Thread, due)
+		due = withPlace(&t.Thread, paced(&t.Thread, due))
 	}
 	return due, t.Runs.queue.heldAt()
 }

@@ -31,9 +31,9 @@ const (
 	CauseWorker   Cause = "worker" // no live worker serves its agent
 	// CauseServer: only the server that keeps its session starts it, and that server has no live worker for it.
 	CauseServer Cause = "server"
-	// CauseRate: its agent or its owner starts so many runs in a time, and the next start is at Until.
+	// CauseRate: its agent, its owner or its key starts so many runs in a time, and the next start is at Until.
 	CauseRate Cause = "rate"
-	// CauseLimit: as many runs of its agent or its owner are running as may.
+	// CauseLimit: as many runs of its agent, its owner or its key are running as may.
 	CauseLimit Cause = "limit"
 	// CauseSlot: it is due, and workers serve its agent. They start it next, or have no free slot.
 	CauseSlot Cause = "slot"
@@ -61,6 +61,7 @@ type Blocker struct {
 type Bound struct {
 	Of    string // what it bounds, such as "agent codex"
 	Key   string // the concurrency key that it bounds; "": it bounds an agent or an owner
+	Kept  bool   // a place of the key is kept for the run's thread
 	Limit Limit
 	Meter store.Meter
 }
@@ -186,11 +187,8 @@ func (s *Situation) workersOf(agent string) (serving int, first *store.Pause) {
 // bounded returns the first limit that lets the run of s not start, or nil.
 func (s *Situation) bounded() *Blocker {
 	for _, b := range s.Bounds {
-		if b.Limit.Running > 0 && b.Meter.Count >= int64(b.Limit.Running) {
-			return &Blocker{Cause: CauseLimit, Bound: b}
-		}
-		if n, next := b.Limit.Rate.Starts(b.Meter.At, s.Now, 1); n == 0 {
-			return &Blocker{Cause: CauseRate, Until: next, Bound: b}
+		if cause, next := Admit(b.Limit, b.Meter, b.Kept, s.Now); cause != "" {
+			return &Blocker{Cause: cause, Until: next, Bound: b}
 		}
 	}
 	return nil

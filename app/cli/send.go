@@ -162,7 +162,7 @@ func parseEnds(in *api.Submit, deadline, budget string) (err error) {
 func keyFlags(flags *pflag.FlagSet, in *api.Submit) {
 	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
 	flags.StringVar(&in.LimitKey, "concurrency-key", "",
-		"what the key_limit of the agent counts the run under, such as a customer (default: as its key_from says)")
+		"what key_limit and key_rate of the agent count the run under, such as a customer (default: as its key_from says)")
 }
 
 // retryFlags adds the flags of retries.

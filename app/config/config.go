@@ -105,7 +105,7 @@ type Agent struct {
 	Retry    retry.Policy  // how failed attempts are retried, unless a worker or a submit says otherwise
 	Budget   budget.Limits // what it may use in a day or a month, and each run
 	Starts   starts        // over all servers
-	KeyLimit int           // running runs of an owner with the same concurrency key, over all servers; 0: no bound
+	Keys     starts        // of an owner with the same concurrency key, over all servers
 	KeyFrom  string        // metadata that is the concurrency key of a run without one; "": none
 
 	// For agents of kinds echo and tour.
@@ -150,7 +150,7 @@ const (
 
 // newAgent returns an agent with the defaults of its kind.
 func newAgent(kind string) *Agent {
-	a := &Agent{Kind: kind, Starts: starts{Burst: 1}}
+	a := &Agent{Kind: kind, Starts: starts{Burst: 1}, Keys: starts{Burst: 1}}
 	switch kind {
 	case KindEcho, KindTour:
 		a.Pace = builtin.DefaultPace
@@ -486,9 +486,13 @@ func (c *Config) check() []problem {
 			}
 			found = append(found, problem{key: "agents." + name, what: what})
 		}
-		if a.KeyFrom != "" && a.KeyLimit == 0 {
+		if a.KeyFrom != "" && !a.Keys.Limit().Any() {
 			key := "agents." + name + ".key_from"
-			found = append(found, problem{key: key, what: "bounds nothing without key_limit; set both"})
+			found = append(found, problem{key: key, what: "bounds nothing without key_limit or key_rate; set one"})
+		}
+		if a.Keys.isUnused() {
+			key := "agents." + name + ".key_burst"
+			found = append(found, problem{key: key, what: "bounds nothing without key_rate; set both"})
 		}
 		if a.Workspace == WorkspaceWorktree && a.Dir == "" {
 			found = append(found, problem{key: "agents." + name + ".workspace",

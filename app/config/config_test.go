@@ -21,7 +21,8 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 	if got.Lease != 15*time.Second || got.Renew != 5*time.Second || got.Runs != 64 || got.Listen != "127.0.0.1:8420" {
 		t.Errorf("unexpected defaults: %+v", got)
 	}
-	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(), Starts: starts{Burst: 1},
+	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(),
+		Starts: starts{Burst: 1}, Keys: starts{Burst: 1},
 		Pace: builtin.DefaultPace}
 	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
 		t.Errorf("the echo agent (-want +got):\n%s", diff)
@@ -86,13 +87,13 @@ func TestAgentsHaveDefaults(t *testing.T) {
 	}
 	retries, once := retry.Default(), starts{Burst: 1}
 	want := map[string]*Agent{
-		"echo": {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once,
+		"echo": {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once, Keys: once,
 			Pace: 10 * time.Millisecond},
-		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once},
-		"tour": {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once,
+		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once, Keys: once},
+		"tour": {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Starts: once, Keys: once,
 			Pace: builtin.DefaultPace},
 		"coder": {
-			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Retry: retries, Starts: once,
+			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Retry: retries, Starts: once, Keys: once,
 			Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
 			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75},

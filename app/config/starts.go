@@ -5,7 +5,7 @@ import (
 	"mailroom/thread"
 )
 
-// starts bounds the starts and the running runs of an agent or an owner, on all servers of a store together.
+// starts bounds the starts and the running runs of an agent, an owner or a key, on all servers of a store together.
 type starts struct {
 	Rate    string // such as "30/m"; "": no rate
 	Burst   int    // starts at once, with a rate
@@ -22,6 +22,9 @@ func (s starts) Limit() thread.Limit {
 	return thread.Limit{Rate: r, Running: s.Running}
 }
 
+// isUnused reports whether there is a burst, and no rate that it belongs to.
+func (s starts) isUnused() bool { return s.Rate == "" && s.Burst > 1 }
+
 // agentStarts returns the keys of the bounds in the table of an agent.
 func (a *Agent) agentStarts() []setting.Setting {
 	return []setting.Setting{
@@ -37,7 +40,12 @@ func (a *Agent) agentStarts() []setting.Setting {
 			setting.Int(&a.Starts.Running, 0, thread.MaxLimit)),
 		setting.New("key_limit",
 			"Maximum number of running runs with the same concurrency key and owner, on all servers and workers "+
-				"together; 0 is unlimited.", setting.Int(&a.KeyLimit, 0, thread.MaxLimit)),
+				"together; 0 is unlimited.", setting.Int(&a.Keys.Running, 0, thread.MaxLimit)),
+		setting.New("key_rate",
+			`Starts of the runs with the same concurrency key and owner, on all servers together, such as "10/h"; empty `+
+				"is unlimited.", rate(&a.Keys.Rate)),
+		setting.New("key_burst", "Starts at once of one concurrency key, after a time with fewer than key_rate.",
+			setting.Int(&a.Keys.Burst, 1, thread.MaxLimit)),
 		setting.New("key_from",
 			"Metadata whose value is the concurrency key of a run whose submit gives none; empty: such a run has none.",
 			setting.Text(&a.KeyFrom)),

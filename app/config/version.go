@@ -74,7 +74,7 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	}
 	a := newAgent(kind)
 	a.Limit, a.Deadline, a.Retry, a.Starts = present.Limit, present.Deadline, present.Retry, present.Starts
-	a.KeyLimit, a.KeyFrom = present.KeyLimit, present.KeyFrom
+	a.Keys, a.KeyFrom = present.Keys, present.KeyFrom
 	if a.IsProgram() && present.IsProgram() {
 		a.Confinement, a.CallTimeout = present.Confinement, present.CallTimeout
 		a.Options, a.PermanentExits, a.UnavailableExits = present.Options, present.PermanentExits, present.UnavailableExits

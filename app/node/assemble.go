@@ -257,7 +257,7 @@ func limitsOf(a *config.Agent) ledger.Limits {
 	if a == nil {
 		return ledger.Limits{}
 	}
-	return ledger.Limits{Agent: a.Starts.Limit(), Key: a.KeyLimit, KeyFrom: a.KeyFrom}
+	return ledger.Limits{Agent: a.Starts.Limit(), Key: a.Keys.Limit(), KeyFrom: a.KeyFrom}
 }
 
 // unlimitedIfZero maps the setting 0 (no limit) to -1, because 0 means the default in the ledger.

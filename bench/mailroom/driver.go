@@ -77,7 +77,7 @@ func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, err
 		open = func(ctx context.Context, dir string) (*fixture, error) {
 			h, err := plain(ctx, dir)
 			if err == nil {
-				h.limits = ledger.Limits{Key: l.keyLimit}
+				h.limits = ledger.Limits{Key: thread.Limit{Running: l.keyLimit}}
 			}
 			return h, err
 		}

@@ -238,7 +238,7 @@ export interface Submit {
   mode?: Mode;
   /** A repeat of the same submit under the same key has no further effect. */
   key?: string;
-  /** What the agent's key_limit counts the run under, such as a customer. Default: as the agent's key_from says. */
+  /** What the agent's key_limit and key_rate count the run under, such as a customer. Default: as the agent's key_from says. */
   concurrency_key?: string;
   priority?: number;
   not_before?: string;
@@ -447,7 +447,7 @@ export interface Run {
   retry?: RetryPolicy;
   max_crashes: number | null;
   available_at: string;
-  /** What its agent's key_limit counts it under. Absent: nothing. */
+  /** What its agent's key_limit and key_rate count it under. Absent: nothing. */
   concurrency_key?: string;
   /** When the run ends, whatever its status, with the reason deadline. */
   deadline: string | null;

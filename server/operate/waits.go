@@ -130,9 +130,9 @@ const (
 	shownKey  = 60
 )
 
-// keysText says for which concurrency keys of an agent runs wait: those with the most runs by name, the others by their
-// number.
-func keysText(agent string, runs map[string]int) string {
+// keysText says for which concurrency keys of an agent runs wait, for a place or for a start of the rate: those with
+// the most runs by name, the others by their number.
+func keysText(cause thread.Cause, agent string, runs map[string]int) string {
 	keys := slices.SortedFunc(maps.Keys(runs), func(a, b string) int {
 		return cmp.Or(runs[b]-runs[a], cmp.Compare(a, b))
 	})
@@ -146,7 +146,11 @@ func keysText(agent string, runs map[string]int) string {
 		named = append(named, fmt.Sprintf("%d other keys", more))
 	}
 	last := len(named) - 1
-	return fmt.Sprintf("the end of runs of agent %s with the same concurrency key: %s and %s", agent,
+	what := "the end of runs"
+	if cause == thread.CauseRate {
+		what = "the next starts"
+	}
+	return fmt.Sprintf("%s of agent %s with the same concurrency key: %s and %s", what, agent,
 		strings.Join(named[:last], ", "), named[last])
 }
 
@@ -156,7 +160,7 @@ func (g waitGroups) largest() []api.WaitGroup {
 	for _, group := range slices.Collect(maps.Values(g)) {
 		group.Behind = len(group.roots)
 		if len(group.keys) > 1 {
-			group.Text = keysText(group.Agent, group.keys)
+			group.Text = keysText(group.Cause, group.Agent, group.keys)
 		}
 		list = append(list, group.WaitGroup)
 	}

@@ -105,6 +105,7 @@ func (p *packer) thread(t *mailroom.Thread) {
 	text(p, &t.Gate)
 	p.flag(&t.Kept)
 	p.threadBudgets(t)
+	p.flag(&t.Paced)
 	p.newer(&t.Newer)
 }
 

@@ -41,7 +41,7 @@ class Mailroom:
         The same key is one submit, also across processes; the default is a key of this call's own. `not_before` and
         `deadline` are times (RFC 3339); `deadline` also a duration such as "30m". `parts` are sent after the text.
         `retry` says how failures are retried, such as {"first": "10s", "factor": 2, "outage": "1h"}.
-        `concurrency_key` is what the agent's `key_limit` counts the run under, such as a customer.
+        `concurrency_key` is what the agent's `key_limit` and `key_rate` count the run under, such as a customer.
         `budget` bounds what the run may use with all that it sends, such as {"usd": 1.5, "tokens": 200_000, "turns": 30}.
         """
         body: Row = {"key": key or uuid.uuid4().hex}
