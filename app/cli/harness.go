@@ -67,14 +67,15 @@ func connectCommand(con *command.Console) *cobra.Command {
 	var n connection
 	var yes, only bool
 	cmd := &cobra.Command{
-		Use:   "connect claude|codex|opencode",
+		Use:   "connect claude|codex|gemini|opencode",
 		Short: "Give the sessions of a coding program an inbox",
 		Long: `Give the sessions of a coding program an inbox that rings them: add the MCP server
 mailroom to the user's configuration of claude or codex, by the command of that program,
 and make a token for it, which is kept as a context. claude gets a hook, too, which rings
 a session that its MCP server does not ring. opencode gets a plug-in, which adds the MCP
-server and rings. The command shows what it will change and asks. It changes nothing that
-it has not made, and nothing the second time; "mailroom disconnect" takes it back.
+server and rings. gemini gets an extension with the MCP server and a note of waiting mail
+for each turn. The command shows what it will change and asks. It changes nothing that it
+has not made, and nothing the second time; "mailroom disconnect" takes it back.
 
 Exit codes: 0 connected, or with --check it is; 1 not; 2 invalid usage; 4 no server.`,
 		Example: `  mailroom connect claude
@@ -102,10 +103,10 @@ func disconnectCommand(con *command.Console) *cobra.Command {
 	var n connection
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "disconnect claude|codex|opencode",
+		Use:   "disconnect claude|codex|gemini|opencode",
 		Short: "Take back what connect has changed",
-		Long: `Take back what "mailroom connect" has changed: remove the MCP server mailroom, the hook
-or the plug-in from the configuration of the program, and the context and the token that
+		Long: `Take back what "mailroom connect" has changed: remove the MCP server mailroom, the hook,
+the plug-in or the extension from the configuration of the program, and the context and the token that
 connect has made. The inbox stays, with what waits in it.`,
 		Example: `  mailroom disconnect claude`,
 		Args:    cobra.ExactArgs(1),

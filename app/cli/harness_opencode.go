@@ -33,17 +33,18 @@ func opencodeFile(_ context.Context, con *command.Console, n *connection, want s
 	if err != nil {
 		return p, err
 	}
-	return ownFile(path, []byte(strings.Replace(opencodePlugin, "SETTINGS", string(settings), 1)))
+	mark, _, _ := strings.Cut(opencodePlugin, "\n")
+	return ownFile(path, []byte(strings.Replace(opencodePlugin, "SETTINGS", string(settings), 1)), mark+"\n", false)
 }
 
-// ownFile is a part that is a file of this command. Its first line says so.
-func ownFile(path string, want []byte) (p partState, err error) {
+// ownFile is a part that is a file of this command. Each version of it begins with the mark. ownFolder says that its
+// folder goes with the last file in it.
+func ownFile(path string, want []byte, mark string, ownFolder bool) (p partState, err error) {
 	text, err := readHarnessFile(path)
 	if err != nil {
 		return p, err
 	}
-	mark, _, _ := bytes.Cut(want, []byte("\n"))
-	if text != nil && !bytes.HasPrefix(text, append(mark, '\n')) {
+	if text != nil && !bytes.HasPrefix(text, []byte(mark)) {
 		return p, command.Errorf(command.ExitFailed, "remove it, or keep it", "another program has made %s", path)
 	}
 	wrap := func(err error) error {
@@ -54,7 +55,13 @@ func ownFile(path string, want []byte) (p partState, err error) {
 	}
 	return partState{
 		exists: text != nil, same: bytes.Equal(text, want), what: path + " is of another version or inbox",
-		add:    change{"write " + path, func(context.Context) error { return wrap(writeHarnessFile(path, want)) }},
-		remove: change{"remove " + path, func(context.Context) error { return wrap(os.Remove(path)) }},
+		add: change{"write " + path, func(context.Context) error { return wrap(writeHarnessFile(path, want)) }},
+		remove: change{"remove " + path, func(context.Context) error {
+			err := os.Remove(path)
+			if ownFolder {
+				_ = os.Remove(filepath.Dir(path)) // it fails unless the folder is empty
+			}
+			return wrap(err)
+		}},
 	}, nil
 }

@@ -74,6 +74,8 @@ func harnesses() map[string]harness {
 	return map[string]harness{
 		"claude": {"claude", []part{(&serverCommands{name: "claude", find: findClaudeEntry,
 			scope: []string{"--scope", "user"}}).look, claudeHook}},
+		"gemini": {"gemini", []part{geminiFile("gemini-extension.json", geminiManifest),
+			geminiFile("hooks/hooks.json", geminiHooks)}},
 		"opencode": {"opencode", []part{opencodeFile}},
 		"codex":    {"codex", []part{(&serverCommands{name: "codex", find: findCodexEntry}).look}},
 	}

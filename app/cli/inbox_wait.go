@@ -19,7 +19,7 @@ const waitHarness = "wait"
 
 func inboxWaitCommand(con *command.Console) *cobra.Command {
 	var most time.Duration
-	var hook bool
+	var hook, note bool
 	var plugin string
 	cmd := &cobra.Command{
 		Use:   "wait [INBOX]",
@@ -34,7 +34,8 @@ outages of the server.
 With --rewake it is a hook of claude with asyncRewake, for sessions that no MCP server rings:
 it exits with 2, which begins a turn, when the session is due to be told, and with 0 at once
 if a hook of the session waits already. With --lines it is the process of a plug-in, such as
-the one that "mailroom connect opencode" writes.
+the one that "mailroom connect opencode" writes. With --note it is a hook of gemini: it
+prints a note for the model if messages wait, and ends at once with 0.
 
 Exit codes: 0 a message waits; 1 the time of --timeout is over; 2 invalid usage; 4 no server
 is known, or it refuses; 130 interrupted.`,
@@ -45,6 +46,7 @@ is known, or it refuses; 130 interrupted.`,
 	output := command.FormatFlag(cmd)
 	cmd.Flags().DurationVar(&most, "timeout", 0, "give up after this time (default: wait as long as it takes)")
 	cmd.Flags().BoolVar(&hook, "rewake", false, "be a hook of claude with asyncRewake")
+	cmd.Flags().BoolVar(&note, "note", false, "do not wait, and be a hook of gemini that adds a note to a turn")
 	cmd.Flags().StringVar(&plugin, "lines", "", "ring a session of this program through its plug-in, by lines of JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if most < 0 || cmd.Flags().Changed("timeout") && most == 0 {
@@ -58,8 +60,14 @@ is known, or it refuses; 130 interrupted.`,
 			name = args[0]
 		}
 		thread, err := inboxThread(con, name)
+		if err != nil && hook {
+			return rewakeFailed(err)
+		}
 		if err != nil {
 			return err
+		}
+		if note {
+			return printNote(cmd.Context(), con, thread)
 		}
 		if plugin != "" {
 			return ringPlugin(cmd.Context(), con, thread, plugin)

@@ -40,6 +40,8 @@ type reader struct {
 func (m *reader) call(tool string, in map[string]any) fakemodel.Answer {
 	c := fakemodel.Call{Namespace: "mcp__mailroom", Name: tool, Input: in}
 	switch m.name {
+	case "gemini":
+		c = fakemodel.Call{Name: "mcp_mailroom_" + tool, Input: in}
 	case "opencode":
 		c = fakemodel.Call{Name: "mailroom_" + tool, Input: in}
 	case "claude":
@@ -56,6 +58,9 @@ func (m *reader) play(r fakemodel.Request) fakemodel.Answer {
 	}
 	m.rests = false
 	text, ok := r.Result()
+	if from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}'); from >= 0 && to > from {
+		text = text[from : to+1] // gemini says around it that it is not trusted
+	}
 	var got struct {
 		Items   []struct{ Activity_id, Text string }
 		Removed *bool
@@ -63,7 +68,7 @@ func (m *reader) play(r fakemodel.Request) fakemodel.Answer {
 	switch {
 	case !ok:
 		return m.begin(r)
-	case json.Unmarshal([]byte(text[max(0, strings.IndexByte(text, '{')):]), &got) != nil:
+	case json.Unmarshal([]byte(text), &got) != nil:
 		return m.call("inbox_peek", map[string]any{"limit": 1}) // the tools were loaded
 	case got.Removed != nil:
 		if *got.Removed {
@@ -265,7 +270,7 @@ func (s *realSession) disconnect() {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.h.t.Errorf("disconnect: %v: %s", err, out)
 	}
-	if s.name == "opencode" {
+	if s.name == "opencode" || s.name == "gemini" {
 		return
 	}
 	if out, err := exec.Command(s.name, "mcp", "get", "mailroom").CombinedOutput(); err == nil {
@@ -306,6 +311,22 @@ func (s *realSession) listensTimes(n int, text string) {
 			s.h.t.Fatalf("not %d listeners %q: %s\n%s", n, text, out.String(), s.shown.out.String())
 		}
 		<-time.After(200 * time.Millisecond)
+	}
+}
+
+// awaitWaiting waits until n messages wait in an inbox.
+func (h *fixture) awaitWaiting(inbox string, n int) {
+	h.t.Helper()
+	for end := time.Now().Add(waitTimeout); ; <-time.After(50 * time.Millisecond) {
+		var out bytes.Buffer
+		h.runAtHome(&out, "inbox", "list", "-o", "json")
+		if strings.Contains(out.String(), fmt.Sprintf(`"inbox":%q`, inbox)) &&
+			strings.Contains(out.String(), fmt.Sprintf(`"waiting":%d`, n)) {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("not %d messages wait in %s: %s", n, inbox, out.String())
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Request is one request of a program to the model.
 type Request struct {
-	API    string // APIResponses or APIMessages
+	API    string // APIResponses, APIMessages or APIGemini
 	Model  string
 	Header http.Header
 	Tools  []string // names of the available tools

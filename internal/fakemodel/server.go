@@ -1,7 +1,7 @@
 // Package fakemodel is a model server for tests. It listens on loopback and serves,
-// over server-sent events, the parts of the OpenAI Responses API and the Anthropic
-// Messages API that command-line agents use, so tests can run the real programs
-// without a network. The test supplies the answers; the server records the requests.
+// over server-sent events, the parts of the OpenAI Responses API, the Anthropic
+// Messages API and the Gemini API that command-line agents use, so tests can run the
+// real programs without a network. The test supplies the answers; the server records the requests.
 package fakemodel
 
 import (
@@ -21,6 +21,7 @@ import (
 const (
 	APIResponses = "responses" // POST /v1/responses
 	APIMessages  = "messages"  // POST /v1/messages
+	APIGemini    = "gemini"    // POST /v1beta/models/MODEL:streamGenerateContent and :generateContent
 )
 
 // Answer is the model's answer to one request. The parts are sent in the order of the
@@ -96,6 +97,7 @@ func Listen(addr string, answer func(Request) Answer) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.handleTurn(w, r, APIResponses) })
 	mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { s.handleTurn(w, r, APIMessages) })
+	mux.HandleFunc("POST /v1beta/models/{call}", s.handleGemini)
 	mux.HandleFunc("/", s.handleUnknown)
 	s.http = &http.Server{Handler: mux}
 	go func() { s.done <- s.http.Serve(l) }()
@@ -155,7 +157,11 @@ func (s *Server) handleTurn(w http.ResponseWriter, r *http.Request, api string) 
 	if err != nil {
 		return // the client closed the connection
 	}
-	req, err := parseRequest(api, body)
+	parse := func() (Request, error) { return parseRequest(api, body) }
+	if api == APIGemini {
+		parse = func() (Request, error) { return parseGemini(r.PathValue("call"), body) }
+	}
+	req, err := parse()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -178,6 +184,8 @@ func (s *Server) handleTurn(w http.ResponseWriter, r *http.Request, api string) 
 		writeError(w, api, a)
 	case api == APIResponses:
 		out.responses(a)
+	case api == APIGemini:
+		out.gemini(a, strings.HasSuffix(r.PathValue("call"), ":streamGenerateContent"))
 	default:
 		out.messages(a)
 	}

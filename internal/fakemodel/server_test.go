@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -25,6 +26,39 @@ func start(t *testing.T, answer func(Request) Answer) *Server {
 		}
 	})
 	return s
+}
+
+func TestGeminiAPI(t *testing.T) {
+	s := start(t, func(r Request) Answer {
+		if text, ok := r.Result(); ok {
+			return Reply("It says ", text)
+		}
+		return Answer{Calls: []Call{{Name: "look", Input: map[string]any{"n": 1}}}}
+	})
+	ask := func(call, body string) string {
+		t.Helper()
+		resp := post(t, s.URL+"/v1beta/models/m:"+call, body)
+		text, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const said = `{"contents":[{"role":"user","parts":[{"text":"hello"}]}`
+	got := ask("streamGenerateContent?alt=sse", said+`],"tools":[{"functionDeclarations":[{"name":"look"}]}]}`)
+	if !strings.HasPrefix(got, "data: {") || !strings.Contains(got, `"functionCall":{"args":{"n":1},"name":"look"}`) {
+		t.Errorf("the first answer is %q", got)
+	}
+	got = ask("generateContent", said+`,{"role":"model","parts":[{"functionCall":{"name":"look","args":{}}}]},`+
+		`{"role":"user","parts":[{"functionResponse":{"name":"look","response":{"output":"blue"}}}]}]}`)
+	if !strings.Contains(got, `"text":"It says blue"`) {
+		t.Errorf("the second answer is %q", got)
+	}
+	want := []Turn{{"user", "hello"}, {"tool-call", "look {}"}, {"tool-result", "blue"}}
+	if all := s.Requests(); cmp.Diff(want, all[1].Turns) != "" || cmp.Diff([]string{"look"}, all[0].Tools) != "" ||
+		all[0].Model != "m" {
+		t.Errorf("requests %+v", all)
+	}
 }
 
 func post(t *testing.T, url, body string) *http.Response {

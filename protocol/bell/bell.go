@@ -17,9 +17,9 @@ import (
 	"mailroom/internal/retry"
 )
 
-// notice returns what a bell says, as one line for a model. n is the number of the notice: claude 2.1.332 drops a text
+// Notice returns what a bell says, as one line for a model. n is the number of the notice: claude 2.1.332 drops a text
 // that the same process sent within the last half minute, also when that one was about another message.
-func notice(n int, inbox string, waiting int) string {
+func Notice(n int, inbox string, waiting int) string {
 	messages := "1 message waits"
 	if waiting != 1 {
 		messages = fmt.Sprintf("%d messages wait", waiting)

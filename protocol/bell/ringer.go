@@ -115,5 +115,5 @@ func (r *Ringer) ring(ctx context.Context, n int) error {
 	case waiting == 0:
 		return errNone
 	}
-	return r.Bell.Ring(ctx, notice(n, r.Name, waiting))
+	return r.Bell.Ring(ctx, Notice(n, r.Name, waiting))
 }
