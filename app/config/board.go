@@ -21,6 +21,7 @@ type Board struct {
 	KeepOpen  bool          // a person closes finished issues
 	Interval  time.Duration // between two polls
 	URL       string        // of the API
+	Workflow  string        // file with the template of the prompts; "": none
 	Token     *setting.Secret
 
 	// Settings of GitHub.
@@ -136,6 +137,8 @@ func (b *Board) settings() []setting.Setting {
 		setting.New("when_done",
 			"What to do with an issue whose run completed: close it, or comment (a person closes it).",
 			setting.Either(&b.KeepOpen, "close", "comment")),
+		setting.New("workflow", "WORKFLOW.md whose template makes the prompts; empty shows the issues to agents as they are.",
+			setting.Text(&b.Workflow)),
 		setting.New("interval", "Interval of polling the board.",
 			setting.Duration(&b.Interval, 10*time.Millisecond, time.Hour)),
 		setting.New("url",

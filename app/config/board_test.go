@@ -99,7 +99,8 @@ func TestErrorsOfABoardNameTheKey(t *testing.T) {
 		"no token":   {without("token_env"), 1, noToken},
 		"two tokens": {roofBoard + "token_file = \"/t\"", 1, noToken},
 		"the token itself": {roofBoard + `token = "ghp_1"`, 7, `boards.roof.token: unknown key; known keys: kind, agent, ` +
-			`agents, labels, token_env, token_file, repository, marks, write_pause, max_claimed, when_done, interval, url`},
+			`agents, labels, token_env, token_file, repository, marks, write_pause, max_claimed, ` +
+			`when_done, workflow, interval, url`},
 		"no marks": {with("marks", `""`), 7,
 			`boards.roof.marks: "" is not up to 30 letters, digits and "._-", such as "mailroom-"`},
 		"no claims": {with("max_claimed", "0"), 7, `boards.roof.max_claimed: 0 is not a whole number from 1 to 500`},
@@ -119,7 +120,8 @@ func TestErrorsOfABoardNameTheKey(t *testing.T) {
 		"no team": {"[boards.eng]\nkind = \"linear\"\nagent = \"echo\"\nlabels = [\"a\"]\ntoken_env = \"T\"\n", 1,
 			`boards.eng: missing project or team; set one such as team = "ENG"`},
 		"a repository of Linear": {with("kind", `"linear"`), 2, `boards.roof.repository: unknown key; known keys: kind, ` +
-			`agent, agents, labels, token_env, token_file, project, team, active, done, max_claimed, when_done, interval, url`},
+			`agent, agents, labels, token_env, token_file, project, team, active, done, max_claimed, when_done, ` +
+			`workflow, interval, url`},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.file, fmt.Sprintf("f.toml:%d: %s", test.line, test.want)) })
 	}

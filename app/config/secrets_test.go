@@ -17,7 +17,7 @@ func publicSettings() []string {
 		"workspace", "key_from",
 		"nick", "real_name", "account", "contact", "topic", "from", "to", "url", "api", "homeserver", "server",
 		"schema", "thread",
-		"about", "join", "done",
+		"about", "join", "done", "workflow",
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"mailroom/issues/board"
 	"mailroom/issues/board/github"
 	"mailroom/issues/board/linear"
+	"mailroom/issues/workflow"
 	"mailroom/ledger"
 )
 
@@ -20,10 +21,15 @@ func newBoardChannel(
 ) *channel.Runner {
 	b := c.Boards[name]
 	o := channel.Options{Name: name, Kind: b.Kind, Ledger: l, Log: log}
+	var template *workflow.File
+	if b.Workflow != "" {
+		template = workflow.NewPrompt(b.Workflow)
+	}
 	w, err := board.New(board.Options{
 		Kind: b.Kind, Place: b.Place(), Open: func() (board.Board, error) { return openBoard(b) },
 		Agent: b.Agent, Agents: b.Agents, Labels: b.Labels, MaxClaims: b.MaxClaims, KeepOpen: b.KeepOpen,
 		Interval: b.Interval, Command: c.Command,
+		Workflow: template,
 	})
 	if err != nil {
 		o.Connect = channel.Broken(err)

@@ -103,3 +103,21 @@ func linearRuns(f *fixture, id string) (runs []api.Run, settled bool) {
 	}
 	return runs, settled && len(runs) > 0
 }
+
+// TestABoardMakesPromptsFromAWorkflow runs a server whose board names a WORKFLOW.md.
+func TestABoardMakesPromptsFromAWorkflow(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "WORKFLOW.md")
+	text := "---\ntracker:\n  kind: github\n  api_key: $GITHUB_TOKEN\n---\nRepair\n{{ issue.title }}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newBoardFixture(t, "read -r title; echo \"$title\" >>prompts;", fmt.Sprintf("workflow = %q\n", path))
+	f.serve()
+	f.repo.Add(1, 1)
+	f.waitDone(f.fixture, 1, "closed")
+	raw, err := os.ReadFile(filepath.Join(string(f.dir), "prompts"))
+	if got, want := string(raw), "Do 1\n"; err != nil || got != want {
+		t.Errorf("the second line of the prompt is %q, %v, want %q", got, err, want)
+	}
+}

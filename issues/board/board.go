@@ -62,6 +62,7 @@ type Issue struct {
 	Labels    []string // lower case
 	Assignees []string
 	State     State
+	Status    string   // the state as the board names it, such as "Todo"
 	Priority  int      // 0, the most urgent, to 4; 2 if the board does not say
 	Blocked   []string // names of the open issues that it waits for; only [Board.Issue] sets them
 	CreatedAt time.Time

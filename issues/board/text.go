@@ -19,12 +19,17 @@ func issueText(it Issue, agent string) string {
 	if len(it.Labels) > 0 {
 		fmt.Fprintf(&b, ", labelled %s", oneLine(strings.Join(it.Labels, ", ")))
 	}
-	fmt.Fprintf(&b, ". It is claimed for you, %s. Your replies become comments of the issue; do not close it yourself.\n",
-		agent)
+	fmt.Fprintf(&b, ". %s\n", claimText("It", agent))
 	if body := strings.TrimSpace(it.Body); body != "" {
 		fmt.Fprintf(&b, "\n%s\n", body)
 	}
 	return truncate(b.String())
+}
+
+// claimText is the text for an agent about what the server does with its issue.
+func claimText(issue, agent string) string {
+	return fmt.Sprintf("%s is claimed for you, %s. Your replies become comments of the issue; do not close it yourself.",
+		issue, agent)
 }
 
 // editText is the message about an edit for the agent of an issue.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/issues/workflow"
 )
 
 // Options configure the feed of a board. Kind, Open, Agent, Labels and Interval are required.
@@ -29,6 +30,8 @@ type Options struct {
 	// without a change of the board. It defaults to 5 minutes.
 	Recheck time.Duration
 	Command string // how a person calls this program; defaults to "mailroom"
+	// Workflow has the template of the prompts; nil: an agent gets the issue itself.
+	Workflow *workflow.File
 }
 
 // callTime bounds how long a connected board may take between two successful polls, beside the interval.
@@ -40,8 +43,10 @@ type Watcher struct {
 	wake    chan struct{} // buffered for one signal; triggers a poll
 
 	// Owned by mu.
-	mu   sync.Mutex
-	left *listing // of the last connection; nil while a connection owns it
+	mu     sync.Mutex
+	left   *listing           // of the last connection; nil while a connection owns it
+	noted  *workflow.Workflow // whose notes were logged
+	faulty string             // the fault of the workflow that was reported
 }
 
 // New returns a watcher. It does not call the board yet.

@@ -240,9 +240,10 @@ func (r *receiver) dispatch(ctx context.Context, busy int) error {
 			busy++
 		}
 	}
+	fault := r.loadWorkflow()
 	waiting := 0
 	for _, s := range r.candidates(StateOpen) {
-		if busy >= r.options.MaxClaims {
+		if fault != nil || busy >= r.options.MaxClaims {
 			waiting++
 			continue
 		}
@@ -261,7 +262,10 @@ func (r *receiver) dispatch(ctx context.Context, busy int) error {
 	if limits := r.board.Status(); limits != "" {
 		p.Cursor += ", " + limits
 	}
-	if waiting > 0 {
+	switch {
+	case waiting > 0 && fault != nil:
+		p.Blocked = fmt.Sprintf("%d issues wait: %v", waiting, fault)
+	case waiting > 0:
 		p.Blocked = fmt.Sprintf("max_claimed %d reached; %d more issues are ready", r.options.MaxClaims, waiting)
 	}
 	r.host.ReportProgress(p)
@@ -377,8 +381,14 @@ func (r *receiver) claim(ctx context.Context, s *seen) (claimed bool, err error)
 		fresh.skipped = true
 		return false, nil
 	}
+	text, err := r.prompt(it, h.generation)
+	if err != nil {
+		fresh.skipped = true
+		r.host.ReportError(fmt.Errorf("issue %s waits, because its prompt cannot be made: %w", it.Name, err))
+		return false, nil
+	}
 	c := claim{Key: submitKey(it.ID, h.generation+1), Native: it.Native, Told: fresh.content}
-	err = r.submit(ctx, it, c)
+	err = r.submit(ctx, it, c, text)
 	switch mailroom.CodeOf(err) {
 	case "":
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeNotFound:
@@ -397,14 +407,14 @@ func (r *receiver) claim(ctx context.Context, s *seen) (claimed bool, err error)
 	return true, r.mark(ctx, it.ID, c, MarkWorking, "", channel.Cursor{})
 }
 
-// submit submits an issue and moves the cursor to its claim in the same transaction.
-func (r *receiver) submit(ctx context.Context, it Issue, c claim) error {
+// submit submits an issue with a text, and moves the cursor to its claim in the same transaction.
+func (r *receiver) submit(ctx context.Context, it Issue, c claim, text string) error {
 	next, cursor, err := r.pos.with(it.ID, c)
 	if err != nil {
 		return err
 	}
 	out, err := r.host.Submit(ctx, channel.Inbound{
-		Chat: []string{it.ID}, Key: c.Key, Parts: mailroom.Text(issueText(it, r.agentOf(it))), Sender: r.options.Kind,
+		Chat: []string{it.ID}, Key: c.Key, Parts: mailroom.Text(text), Sender: r.options.Kind,
 		Agent: r.agentOf(it), Metadata: map[string]string{labelIssue: it.Name, labelNative: it.Native}, Cursor: cursor,
 	})
 	if err != nil {

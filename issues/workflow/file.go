@@ -27,6 +27,12 @@ func NewFile(path string, names []string, get func(string) string) *File {
 	return &File{path: path, env: listed(names, get)}
 }
 
+// NewPrompt returns the workflow of a file of which only the prompt is used. Its other keys are checked, and variables
+// that they name are not read.
+func NewPrompt(path string) *File {
+	return &File{path: path, env: func(string) (string, bool) { return "(not read)", true }}
+}
+
 // Load reads the file if it changed, and returns the last workflow that could be read. If the file now cannot, the
 // error says why, and the workflow is the one before; it is nil if there was none. A change takes effect at once or,
 // if it is faulty, not in part.
@@ -50,7 +56,7 @@ func (f *File) Load() (*Workflow, error) {
 	return w, nil
 }
 
-// read returns the content of a regular file within the limit, never nil without an error.
+// read returns the content of a regular file within the limit.
 func read(path string) ([]byte, error) {
 	file, err := setting.OpenFile(path)
 	if err != nil {
@@ -64,5 +70,8 @@ func read(path string) ([]byte, error) {
 	if len(text) > maxFile {
 		return nil, mailroom.Errorf(mailroom.CodeTooLarge, "%s has more than %d bytes", path, maxFile)
 	}
-	return append([]byte{}, text...), nil
+	if len(text) == 0 { // many editors truncate a file before they write it
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is empty", path)
+	}
+	return text, nil
 }

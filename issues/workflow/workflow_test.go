@@ -188,6 +188,7 @@ func TestAFaultyChangeLeavesTheLastGoodFile(t *testing.T) {
 	load("---\nagent: 1\n---\ntwo", "one", "agent is no list of keys")
 	load("{{ x }}", "one", "unknown variable")
 	load("three", "three", "")
+	load("", "three", "is empty")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

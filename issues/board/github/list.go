@@ -216,7 +216,8 @@ func (b *Board) issue(r row) (it board.Issue, ok bool) {
 	number := strconv.FormatInt(r.Number, 10)
 	it = board.Issue{ID: number, Native: strconv.FormatInt(r.ID, 10), Name: b.options.Repo + "#" + number,
 		Title: cut(r.Title, maxTitle), URL: cut(r.URL, maxTitle), Priority: defaultPriority,
-		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), State: board.StateOpen}
+		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), State: board.StateOpen,
+		Status: r.State}
 	if r.Body != nil {
 		it.Body = cut(*r.Body, maxBody)
 	}

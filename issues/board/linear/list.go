@@ -101,7 +101,8 @@ func (b *client) issue(r row) (it board.Issue, ok bool) {
 		return it, false
 	}
 	it = board.Issue{ID: r.ID, Native: r.ID, Name: r.Identifier, Title: cut(r.Title, maxTitle),
-		Body: cut(r.Description, maxBody), URL: cut(r.URL, maxTitle), State: b.stateOf(r), Priority: defaultPriority,
+		Body: cut(r.Description, maxBody), URL: cut(r.URL, maxTitle), State: b.stateOf(r), Status: cut(r.State.Name, maxName),
+		Priority:  defaultPriority,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC()}
 	if p := int(r.Priority); p >= 1 && p <= 4 { // 1 is urgent, 0 is no priority
 		it.Priority = p - 1
