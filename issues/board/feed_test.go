@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/issues/board"
@@ -187,6 +188,56 @@ func TestAnIssueThatCannotBeReadStopsNoOther(t *testing.T) {
 	f.unread = map[string]bool{"5": true, "6": true, "7": true, "8": true}
 	f.mu.Unlock()
 	w.WaitFor("the outage", func() bool { return w.Runner.State().Attempts > 0 || w.Runner.State().Reconnects > 0 })
+}
+
+// TestAnIssueThatCouldNotBeReadOnceIsReadAgainSoon has one failed call, and a Recheck that never comes.
+func TestAnIssueThatCouldNotBeReadOnceIsReadAgainSoon(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1")
+	failed := false
+	f.before = func(op string, _ int) error {
+		if op != "issue" || failed {
+			return nil
+		}
+		failed = true
+		return unavailable("502")
+	}
+	w := newFixture(t, f)
+	w.Options.Recheck = time.Hour
+	w.Start()
+	w.waitState(f, "1", board.StateClosed)
+	if !failed {
+		t.Error("no call failed")
+	}
+}
+
+// TestAnIssueWhoseRunWasCancelledIsNotSubmittedAgainUnchanged cancels a run before its start, which leaves the issue
+// open and without a mark. An edit of the issue submits it again.
+func TestAnIssueWhoseRunWasCancelledIsNotSubmittedAgainUnchanged(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1", "2")
+	w := newFixture(t, f)
+	w.Limit, w.Options.MaxClaims = 1, 2
+	work, open := boardtest.GatedWork("done")
+	defer open()
+	w.Agent.SetWork(work)
+	w.Start()
+	w.WaitRun("1", mailroom.StatusRunning)
+	w.WaitFor("the mark", func() bool { return f.issue("2").State == board.StateWorking })
+	if _, err := w.Ledger.Cancel(t.Context(), w.WaitRun("2", mailroom.StatusQueued).ID, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	w.WaitFor("the end of the mark", func() bool { return f.issue("2").State == board.StateOpen && w.Settled("2") })
+	for range 3 {
+		polled := w.Runner.State().LastSuccess
+		w.WaitFor("another poll", func() bool { return w.Runner.State().LastSuccess.After(polled) })
+	}
+	if n := len(w.Runs(board.Thread("roof", "2"))); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+	f.edit("2", func(it *board.Issue) { it.Body = "More." })
+	open()
+	w.waitState(f, "2", board.StateClosed)
 }
 
 func TestARunIsCancelledBeforeItsStartOnly(t *testing.T) {

@@ -39,6 +39,7 @@ type seen struct {
 	skipped bool      // it was not ready then
 	refused string    // content that could not be submitted
 	unread  time.Time // when it last could not be read by its id; zero: never
+	misses  int       // how often in a row it could not be read
 }
 
 const (
@@ -151,13 +152,22 @@ func (r *receiver) unreadable(id string, err error) error {
 	name := id
 	if s := r.known[id]; s != nil {
 		s.unread, name = time.Now(), s.Name
+		s.misses++
 	}
 	r.host.ReportError(fmt.Errorf("issue %s waits, because it cannot be read: %w", name, err))
 	return errUnread
 }
 
-// waits reports whether an issue could not be read a short while ago.
-func (r *receiver) waits(s *seen) bool { return s != nil && time.Since(s.unread) < r.options.Recheck }
+// waits reports whether an issue could not be read a short while ago: the interval of polls, doubled after each further
+// failure.
+func (r *receiver) waits(s *seen) bool {
+	if s == nil || s.misses == 0 {
+		return false
+	}
+	const doublings = 10
+	pause := r.options.Interval << min(s.misses-1, doublings)
+	return time.Since(s.unread) < min(pause, r.options.Recheck)
+}
 
 // reread reads an issue by its id. gone is true if it does not exist any more, or if another issue has its id. The
 // error is errUnread if only this issue cannot be read.

@@ -13,7 +13,7 @@ func boardMutants() []mutant {
 			`	case m != MarkWorking && (it.State == StateClosed || !c.unassigned(it)):`, `	case m == MarkNone:`, pkg,
 			"^TestARunIsCancelledBeforeItsStartOnly$"},
 		{"an issue that stays open is done again", "issues/board/work.go", ` && shown(it) != h.mark.Shown`, ``, pkg,
-			"^TestAnIssueThatStaysOpenDoesNotRunAgain$"},
+			"^TestAnIssueWhoseRunWasCancelledIsNotSubmittedAgainUnchanged$"},
 		{"an issue without the label is done", "issues/board/watch.go",
 			`if !slices.Contains(it.Labels, strings.ToLower(label)) {`, `if label == "" {`, calls,
 			"^TestIssuesOfGitHubAreDoneAndClosed$"},
