@@ -24,6 +24,7 @@ type Token struct {
 	Threads   []string          `json:"threads,omitempty" doc:"The only threads that it may use."`
 	Run       *string           `json:"run,omitempty" doc:"The only run that it may use."`
 	ExpiresAt *time.Time        `json:"expires_at" doc:"When it ends by itself; null: never."`
+	Budget    map[string]string `json:"budget,omitempty" doc:"What the runs in its threads may use: in a day, in a month, and each run."`
 	Via       *string           `json:"via" doc:"Labels the runs that it creates, in origin.via. null: the protocol of the request does."`
 }
 

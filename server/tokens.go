@@ -233,5 +233,6 @@ func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
 		CreatedAt: t.CreatedAt, UsedAt: request.Known(t.UsedAt), RevokedAt: request.Known(t.RevokedAt),
 		Kind: kind, Via: request.Given(t.Terms.Via), Client: request.Given(t.Terms.Client), For: request.Given(t.Terms.For),
 		Threads: t.Terms.Threads, Run: request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
+		Budget: t.Terms.Budget.Texts(),
 	}
 }

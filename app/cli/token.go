@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,17 +116,26 @@ func printTokens(con *command.Console, tokens []api.Token, f command.Format) err
 	if f == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Token]{Items: tokens})
 	}
-	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "VIA", "THREADS", "STORED", "WORKERS", "STREAMS",
-		"UNREAD", "CREATED", "USED", "ENDS"}}
+	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "VIA", "BUDGET", "THREADS", "STORED", "WORKERS",
+		"STREAMS", "UNREAD", "CREATED", "USED", "ENDS"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
-			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents), orDash(t.Via),
+			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents), orDash(t.Via), tokenBudget(t),
 			quotaUsage(t, auth.QuotaThreads), quotaUsage(t, auth.QuotaBytes), quotaUsage(t, auth.QuotaWorkers),
 			quotaUsage(t, auth.QuotaStreams), quotaUsage(t, auth.QuotaNotifications),
 			con.When(&t.CreatedAt), con.When(t.UsedAt), tokenEnd(con, t),
 		})
 	}
 	return con.PrintList(rows, nil, "no tokens except the operator's, which is in the data folder")
+}
+
+// tokenBudget says what the runs of a token may use, as its --budget does.
+func tokenBudget(t api.Token) string {
+	var list []string
+	for _, period := range slices.Sorted(maps.Keys(t.Budget)) {
+		list = append(list, period+"="+t.Budget[period])
+	}
+	return cmp.Or(strings.Join(list, "; "), "-")
 }
 
 // tokenEnd says when a token ends or has ended.

@@ -101,6 +101,12 @@ func budgets(p *budget.Limits) setting.Value {
 			*p = limits
 			return nil
 		},
-		Get: func() any { return p.Texts() },
+		Get: func() any {
+			out := map[string]any{}
+			for name, text := range p.Texts() {
+				out[name] = text
+			}
+			return out
+		},
 	}
 }

@@ -593,6 +593,8 @@ export interface Token {
   namespace: string | null;
   /** Labels the runs that it creates, in origin.via. */
   via: string | null;
+  /** What the runs in its threads may use: in a day, in a month, and each run. */
+  budget?: Record<string, string>;
   created_at: string;
   used_at: string | null;
   revoked_at: string | null;

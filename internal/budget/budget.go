@@ -58,8 +58,8 @@ func (l *Limits) Set(name, text string) error {
 }
 
 // Texts returns the budgets as Set reads them, by the name of their period.
-func (l Limits) Texts() map[string]any {
-	out := map[string]any{}
+func (l Limits) Texts() map[string]string {
+	out := map[string]string{}
 	for _, p := range Periods() {
 		if b := l.Of(p); !b.IsZero() {
 			out[string(p)] = b.String()
