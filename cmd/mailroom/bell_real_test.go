@@ -93,11 +93,7 @@ func (m *reader) begin(r fakemodel.Request) fakemodel.Answer {
 		return m.call("inbox_peek", map[string]any{"limit": 1})
 	}
 	if strings.Contains(said, "ask me") {
-		name := "bash"
-		if m.name == "claude" {
-			name = "Bash"
-		}
-		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: name,
+		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "bash",
 			Input: map[string]any{"command": "touch made", "description": "Make"}}}}
 	}
 	if !strings.Contains(said, "Mailroom notice") {
@@ -486,9 +482,9 @@ func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 	}
 }
 
-// TestRealClaudeIsRungByItsHook lets a session of claude, whose MCP server rings nothing, be rung by the hook that
+// TestRealSessionIsRungByItsHook lets a session of claude, whose MCP server rings nothing, be rung by the hook that
 // connect has made. A session without a terminal does not wait for the hook.
-func TestRealClaudeIsRungByItsHook(t *testing.T) {
+func TestRealSessionIsRungByItsHook(t *testing.T) {
 	var settings string
 	own := []byte("{\n  \"hooks\": {\n    \"Stop\": [\n      " +
 		`{"hooks": [{"type": "command", "command": "true"}]}` + "\n    ]\n  }\n}\n")
@@ -517,39 +513,6 @@ func TestRealClaudeIsRungByItsHook(t *testing.T) {
 	if left, err := os.ReadFile(settings); err != nil || !bytes.Equal(left, own) {
 		t.Errorf("after the disconnect the settings are %s (%v), want %s", left, err, own)
 	}
-}
-
-// TestRealClaudeThatIsHeldIsShown lets a session of claude ask its user, and another one bypass permissions. The first
-// reads when it has its answer; the second keeps what a program says.
-func TestRealClaudeThatIsHeldIsShown(t *testing.T) {
-	t.Run("asks its user", func(t *testing.T) {
-		s := newRealSession(t, "claude", func(s *realSession) {
-			s.connect()
-			s.words = append(s.words, "--permission-mode", "default")
-		})
-		<-time.After(3 * time.Second)
-		s.enter("ask me")
-		s.listens("held: it waits for its user: permission prompt")
-		s.h.sendTo("mine", "one")
-		s.enter("")
-		t.Logf("%-40s read after %s", "a session that waited for its user", s.wantRead(1).Round(time.Millisecond))
-	})
-	t.Run("bypasses permissions", func(t *testing.T) {
-		s := newRealSession(t, "claude", func(s *realSession) {
-			s.connect()
-			t.Setenv("IS_SANDBOX", "1") // otherwise claude refuses the mode as root
-			s.words = append(s.words, "--dangerously-skip-permissions")
-			s.silent = true // it asks first
-		})
-		<-time.After(4 * time.Second)
-		s.enter("\x1b[B") // the second choice accepts the mode
-		s.listens("claude ")
-		<-time.After(2 * time.Second)
-		s.enter("hello") // the hook knows the mode from the end of the first turn on
-		s.listens("hook ")
-		s.h.sendTo("mine", "one")
-		s.listens("held: a session that bypasses permissions keeps messages")
-	})
 }
 
 // silence keeps the MCP server of claude from ringing, as one does that claude reaches over HTTP, or undoes that.

@@ -23,3 +23,27 @@ func boardMutants() []mutant {
 			`c.ChannelNames()`, "app/node", "^TestABoardIsAChannelOfTheServer$"},
 	}
 }
+
+// outsideMutants break the board of Linear, the import of boards and the prompts of their issues.
+func outsideMutants() []mutant {
+	const linear, list = "issues/board/linear", "issues/board/linear/list.go"
+	return []mutant{
+		{"a comment of Linear that arrived is a failure", "issues/board/linear/write.go", `lookup == nil && found {`,
+			`lookup != nil && found {`, linear, "^TestACommentOfLinearWhoseAnswerIsLostIsWrittenOnce$"},
+		{"an assignee that cannot be read is none", list, `		case !slices.Contains(unread, r.ID):`, `		default:`, linear,
+			"^TestAnIssueOfWhichAFieldCannotBeReadIsReadAgain$"},
+		{"an issue that a person took over is taken back", "issues/board/linear/write.go", `return of.ID == b.viewer.ID`,
+			`return true`, linear, "^TestAMarkMovesAnIssueByTheTypeOfItsStates$"},
+		{"an issue of another project is one of the board", list, `case !b.isHere(*answer.Issue) || `, `case `, linear,
+			"^TestIssuesOfLinearAreReadAsTheBoardShowsThem$"},
+		{"polls exceed the limit of Linear", list, `	pageSize   = 20`, `	pageSize   = 50`, linear, "^TestAPollCostsLittle$"},
+		{"a token goes to any host", "issues/board/github/export.go", `!strings.EqualFold(u.Host, "github.com")`,
+			`u.Host == ""`, "issues/board/github", "^TestPlacesOfGitHub$"},
+		{"an import of a board undoes edits", "issues/bd/import.go", `base, _ = tracker.Parse(past)`, `_ = past`, "cmd/bd",
+			"^TestSessionsWithBoards$"},
+		{"an import after a change of the prefix doubles issues", "issues/tracker/outside.go", `pairs = append(pairs,`,
+			`_ = append(pairs,`, "issues/tracker", "^TestIssuesOfABoardKeepTheirIDs$"},
+		{"a file that an editor truncates is the template", "issues/workflow/file.go", `len(text) == 0 {`, `text == nil {`,
+			"issues/workflow", "^TestAFaultyChangeLeavesTheLastGoodFile$"},
+	}
+}

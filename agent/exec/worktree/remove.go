@@ -259,8 +259,7 @@ func (t *Tree) removeBranch(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := t.repository.git(ctx, "branch", "--delete", "--quiet", t.record.Branch); err != nil {
-		p, known := errors.AsType[*Problem](err)
-		if _, refused := errors.AsType[*exitError](err); !refused || known && p.Temporary {
+		if _, refused := errors.AsType[*exitError](err); !refused {
 			return fmt.Errorf("delete the empty branch %s: %w", t.record.Branch, err)
 		}
 	}

@@ -37,7 +37,7 @@ type exported struct {
 }
 
 // Export reads the issues of a repository for a tracker, with their comments, parents and dependencies. r.Place is
-// OWNER/NAME, or the repository's address, whose host may be a server of GitHub Enterprise.
+// OWNER/NAME, or the repository's address. r.API decides where the token is sent, not the address.
 func Export(ctx context.Context, r tracker.Remote) ([]tracker.Outside, error) {
 	repo, api, err := placeOf(r)
 	if err != nil {
@@ -85,7 +85,8 @@ func placeOf(r tracker.Remote) (repo string, api *url.URL, err error) {
 			return "", nil, fmt.Errorf("the address %q names no repository", r.Place)
 		}
 		if repo = path.Join(parts[0], parts[1]); address == "" && !strings.EqualFold(u.Host, "github.com") {
-			address = "https://" + u.Host + "/api/v3"
+			return "", nil, fmt.Errorf("the token is for github.com; to send it to %s, set GITHUB_API_URL=https://%[1]s/api/v3",
+				u.Host) // an address that a stranger wrote must not get it
 		}
 	}
 	if address == "" {

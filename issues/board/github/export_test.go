@@ -85,8 +85,12 @@ func TestAnExportIsBounded(t *testing.T) {
 
 func TestPlacesOfGitHub(t *testing.T) {
 	for place, want := range map[string]string{"roof": "invalid repository", "ann/roof/x": "invalid repository",
-		"https://github.com/ann": "names no repository"} {
+		"https://github.com/ann":   "names no repository",
+		"https://evil.example/a/b": "set GITHUB_API_URL=https://evil.example"} {
 		r := tracker.Remote{Place: place, Token: "x", API: "http://127.0.0.1:1"}
+		if strings.Contains(place, "evil") {
+			r.API = ""
+		}
 		if _, err := github.Export(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", place, err, want)
 		}
