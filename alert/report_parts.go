@@ -51,12 +51,16 @@ func (b *reportBuilder) readQuestions() error {
 		if k.StateAt(b.now) != mailroom.TicketOpen {
 			return
 		}
+		question := showQuestion(k, b.now)
 		if a := b.agents[k.Agent]; a != nil {
 			a.asks++
+			if i := slices.IndexFunc(a.Items, func(r api.ReportRun) bool { return r.ID == k.Run }); i >= 0 {
+				a.Items[i].Text = question.Text
+			}
 		}
 		if items.Open++; shown < shownOpen {
 			shown++
-			items.Items = append(items.Items, showQuestion(k, b.now))
+			items.Items = append(items.Items, question)
 		}
 	})
 	if err != nil {

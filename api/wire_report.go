@@ -64,7 +64,7 @@ type ReportRun struct {
 	Status     mailroom.Status `json:"status" enum:"queued,running,waiting,completed,failed,cancelled" doc:"Now."`
 	Reason     mailroom.Reason `json:"reason" doc:"Why it was cancelled, or budget; empty: neither."`
 	FinishedAt *time.Time      `json:"finished_at" doc:"When it ended; null: it is open."`
-	Text       string          `json:"text" doc:"Begin of its reply, or of its last error; empty: none."`
+	Text       string          `json:"text" doc:"What it asks, or the begin of its last error or reply; empty: none."`
 	CostUSD    float64         `json:"cost_usd" doc:"What it cost so far."`
 }
 

@@ -30,7 +30,8 @@ func TestReportsShowVisibleRows(t *testing.T) {
 		got.LookedTo != nil || got.Agents[0].Paused == nil || got.Agents[0].Paused.Reason != "no credit" {
 		t.Fatalf("got %+v", got)
 	}
-	if items := got.Agents[0].Items; len(items) != 2 || items[0].Thread != "b" || items[1].Text != "done <b>well</b>" {
+	if items := got.Agents[0].Items; len(items) != 2 || items[0].Thread != "b" || items[0].Text != "Deploy b? deploy" ||
+		items[1].Text != "done <b>well</b>" {
 		t.Errorf("runs: %+v", items)
 	}
 	if q := got.Questions.Items; len(q) != 1 || q[0].Text != "Deploy b? deploy" || q[0].Thread != "b" ||

@@ -238,7 +238,11 @@ func branchText(b *api.ReportBranch) string {
 func agentsText(w *reportWriter, con *command.Console, r *api.Report) {
 	for i := range r.Agents {
 		a := &r.Agents[i]
-		w.line("\n%s: %s; %s", a.Agent, runsText(&a.Runs), spentText(&a.Spent, &a.OpenSpent))
+		text := runsText(&a.Runs)
+		if a.Spent != (api.ReportSpent{}) || a.OpenSpent != (api.ReportSpent{}) {
+			text += "; " + spentText(&a.Spent, &a.OpenSpent)
+		}
+		w.line("\n%s: %s", a.Agent, text)
 		if p := a.Paused; p != nil {
 			w.line("  paused by %s since %s: %s", p.By, con.When(&p.At), cmp.Or(p.Reason, "no reason"))
 		}

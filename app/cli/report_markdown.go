@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"mailroom"
 	"mailroom/api"
@@ -16,8 +17,11 @@ const markdownMarks = "\\`*_{}[]()<>#+-.!|~&@:"
 // plainMarkdown returns a text that Markdown shows unchanged, on one line, without a link, a mention or HTML.
 func plainMarkdown(text string) string {
 	var b strings.Builder
+	word := false // the character before is a letter or a digit
 	for _, r := range display.Line(text) {
 		switch {
+		case r == '-' && word: // only at the begin of a line it is more than text
+			b.WriteByte('-')
 		case r == '<' || r == '>' || r == '&' || r == '@' || r == ':':
 			fmt.Fprintf(&b, "&#%d;", r)
 		case strings.ContainsRune(markdownMarks, r):
@@ -26,27 +30,32 @@ func plainMarkdown(text string) string {
 		default:
 			b.WriteRune(r)
 		}
+		word = unicode.IsLetter(r) || unicode.IsDigit(r)
 	}
 	return b.String()
 }
+
+// markdownTime is how Markdown shows a time.
+const markdownTime = "2006-01-02 15:04 MST"
 
 // reportMarkdown returns a report as Markdown.
 func reportMarkdown(r *api.Report) string {
 	var b strings.Builder
 	line := func(format string, args ...any) {
 		for i, arg := range args {
-			if text, ok := arg.(string); ok {
-				args[i] = plainMarkdown(text)
+			switch arg := arg.(type) {
+			case string:
+				args[i] = plainMarkdown(arg)
+			case time.Time:
+				args[i] = arg.Format(markdownTime)
 			}
 		}
 		fmt.Fprintf(&b, format+"\n", args...)
 	}
 	line("## What agents did\n")
-	line("From %s to %s: %s. Spent %s.", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339), runsText(&r.Runs),
-		spentText(&r.Spent, &r.OpenSpent))
+	line("From %s to %s: %s. Spent %s.", r.Since, r.Until, runsText(&r.Runs), spentText(&r.Spent, &r.OpenSpent))
 	if r.LookedTo != nil {
-		line("\nToo many runs for one report: those that were submitted before %s are left out.",
-			r.LookedTo.Format(time.RFC3339))
+		line("\nToo many runs for one report: those that were submitted before %s are left out.", *r.LookedTo)
 	}
 	if len(r.Questions.Items) > 0 {
 		line("\n### Questions: %d open, %d decided\n", r.Questions.Open, r.Questions.Decided)

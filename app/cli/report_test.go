@@ -69,7 +69,11 @@ func TestAReportIsPrintedAsPlainText(t *testing.T) {
 			t.Errorf("Markdown has %q:\n%s", part, shown)
 		}
 	}
-	if !strings.Contains(shown, "](<https://git.example/pull/12>) of") ||
+	if got := plainMarkdown("- fix-roof -1 -"); got != `\- fix-roof \-1 \-` {
+		t.Errorf("dashes: %s", got)
+	}
+	if !strings.HasPrefix(shown, "## What agents did\n\nFrom 2026-01-02 03:00 UTC to 2026-01-02 04:00 UTC: 0 done") ||
+		!strings.Contains(shown, "](<https://git.example/pull/12>) of") ||
 		!strings.Contains(shown, `\| \[x\]\(javascript&#58;y\)`) {
 		t.Errorf("Markdown:\n%s", shown)
 	}

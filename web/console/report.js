@@ -95,14 +95,13 @@ const troubles = (b) => [['the push failed', b.unpushed], ['no pull request', b.
 function Agents({ report }) {
   if (report.agents.length === 0) return null;
   const span = `${report.since}..${report.until}`;
-  const asked = new Map(report.questions.items.filter(({ state }) => state === 'open').map(({ run, text }) => [run, text]));
   const most = report.agents.length > MANY ? FEW : SHOWN;
   return html`<h2>Agents</h2>
     <ul class="cards" aria-label="Agents">${report.agents.map((a) => html`<li class="card" key=${a.agent}>
       <h3><a href=${link('agent', a.agent)}><${Line} text=${a.agent} /></a> ${a.paused && html`<${Status} of="paused" />`}</h3>
       <p class="meta">${counts(a.runs).map((text) => html`<span key=${text}>${text}</span>`)}<span>${cost(a.spent)}</span><span>${compact(a.spent.input_tokens + a.spent.output_tokens)} tokens</span></p>
       ${a.paused && html`<p class="note">Paused by <${Line} text=${a.paused.by} />, <${Time} at=${a.paused.at} />${a.paused.reason && html`: <${Line} text=${a.paused.reason} />`}</p>`}
-      ${a.items.length > 0 && html`<ul class="latest">${a.items.slice(0, most).map((run) => html`<li key=${run.id}><a class="title" href=${link('run', run.id)}><${Line} text=${run.text || asked.get(run.id) || `Thread ${run.thread}`} /></a> <span class="hint"><${Status} of=${run.status} text=${run.status === 'completed' ? 'done' : run.status} />${run.finished_at && html` <${Time} at=${run.finished_at} />`}</span></li>`)}</ul>`}
+      ${a.items.length > 0 && html`<ul class="latest">${a.items.slice(0, most).map((run) => html`<li key=${run.id}><a class="title" href=${link('run', run.id)}><${Line} text=${run.text || `Thread ${run.thread}`} /></a> <span class="hint"><${Status} of=${run.status} text=${run.status === 'completed' ? 'done' : run.status} />${run.finished_at && html` <${Time} at=${run.finished_at} />`}</span></li>`)}</ul>`}
       ${a.more + a.items.length > most && html`<p><a href=${link('runs', '', { q: `${term('agent', a.agent)} finished:${span}` })}>and ${number(a.more + Math.max(a.items.length - most, 0))} more</a></p>`}
     </li>`)}</ul>
     ${report.more_agents > 0 && html`<p><a href=${link('agents')}>and ${plural(report.more_agents, 'more agent')}</a></p>`}`;
