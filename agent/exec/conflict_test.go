@@ -44,6 +44,7 @@ func TestTheOwnerDecidesAboutABranchThatConflicts(t *testing.T) {
 			gitIn(t, clone, "push", "--quiet", "origin", "HEAD")
 
 			run := h.send("t", "!write three")
+			wantAsked(h, run)
 			k := decideOn(h, run, verdict, nil)
 			before := gitIn(t, bare, "rev-parse", branch.Branch)
 			want := "is not pushed: it conflicts with " + gitIn(t, folder, "symbolic-ref", "--short", "HEAD") +

@@ -91,6 +91,14 @@ func TestASetUpIsInTheLogOfItsRun(t *testing.T) {
 	}
 }
 
+// wantAsked waits until a run waits for a person, or has ended without a question, which is a failure.
+func wantAsked(h *fixture, run string) {
+	h.t.Helper()
+	if e := h.await("t", run, entry.KindWaiting, entry.KindCompleted, entry.KindFailed); e.Kind != entry.KindWaiting {
+		h.t.Fatalf("the run asks nothing: %s %s", e.Kind, e.Body)
+	}
+}
+
 // bodiesIn returns the bodies of all entries of a kind that a session got.
 func bodiesIn[T any](t *testing.T, s *session, kind string) (all []T) {
 	t.Helper()
@@ -128,7 +136,7 @@ func TestTheOwnerDecidesAboutASetUpThatIsNotTrusted(t *testing.T) {
 				o.Worktrees = &exec.Worktrees{Root: filepath.Join(t.TempDir(), "worktrees"), Trust: trust}
 			})
 			run := h.send("t", "go")
-			h.await("t", run, entry.KindWaiting)
+			wantAsked(h, run)
 			if test.trust {
 				writeTrust(t, folder, trust, text)
 			}
