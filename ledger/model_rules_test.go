@@ -234,11 +234,11 @@ func (m *model) leave(t *rapid.T) {
 		t.Fatalf("leave: %v", err)
 	}
 	for name, row := range m.before.Threads {
-		if row.Worker != id || slices.ContainsFunc(in.Entered, func(c mailroom.Claim) bool { return c.Run == row.Current }) {
+		entered := func(c mailroom.Claim) bool { return c.Run == row.Current }
+		if row.Worker != id || m.wasDead(id) || slices.ContainsFunc(in.Entered, entered) {
 			continue
 		}
-		now := m.after.Threads[name]
-		was, r := m.before.Runs[row.Current], m.after.Runs[row.Current]
+		now, was, r := m.after.Threads[name], m.before.Runs[row.Current], m.after.Runs[row.Current]
 		if in.Release == (now.Worker == id) || r.Lost != was.Lost || r.Crashes != was.Crashes {
 			t.Fatalf("worker %s left (release: %t), and thread %s with a claim that it never entered is held by %q; lost %d, was %d",
 				id, in.Release, name, now.Worker, r.Lost, was.Lost)

@@ -191,3 +191,9 @@ func (m *model) checkTickets(t *rapid.T) {
 		}
 	}
 }
+
+// wasDead reports whether the lease of a worker had ended before the last operation, as at a restart of its process.
+// The sweep then ends its claims.
+func (m *model) wasDead(worker string) bool {
+	return slices.ContainsFunc(m.before.Workers, func(w *store.Worker) bool { return w.ID == worker && w.Dead })
+}
