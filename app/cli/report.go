@@ -24,9 +24,10 @@ func reportCommand(con *command.Console) *cobra.Command {
 		Short: "Say what agents did, asked and spent in a night",
 		Long: `Say what agents did in a period, by default in the last 12 hours: the runs that ended, what they
 spent, what waits for a decision, and the branches and pull requests that wait for a review.`,
-		Example: `  mailroom report
+		Example: `  mailroom report                     # the last 12 hours
   mailroom report --since 22:00
-  mailroom report --since yesterday --agent coder --markdown`,
+  mailroom report --since yesterday --until today
+  mailroom report --since 2026-01-02T22:00:00Z --agent coder --markdown`,
 		Args: cobra.NoArgs,
 	}
 	output := command.FormatFlag(cmd)
