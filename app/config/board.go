@@ -23,6 +23,7 @@ type Board struct {
 	URL       string        // of the API
 	Workflow  string        // file with the template of the prompts; "": none
 	Token     *setting.Secret
+	Webhook   *setting.Secret // optional
 
 	// Settings of GitHub.
 	Repository string        // "owner/name"
@@ -74,8 +75,8 @@ func (b *Board) of() boardKind {
 func (b *Board) Place() string { return b.of().place(b) }
 
 func newBoard(kind string) *Board {
-	b := &Board{Kind: kind, MaxClaims: 1, Interval: 30 * time.Second, Token: &setting.Secret{}, Marks: "mailroom-",
-		WritePause: time.Second}
+	b := &Board{Kind: kind, MaxClaims: 1, Interval: 30 * time.Second, Token: &setting.Secret{}, Webhook: &setting.Secret{},
+		Marks: "mailroom-", WritePause: time.Second}
 	b.URL = b.of().url
 	return b
 }
@@ -130,6 +131,7 @@ func (b *Board) settings() []setting.Setting {
 	all = append(all, b.Token.Settings("token", "the token of the account that comments",
 		"missing token; set either token_env or token_file (the configuration never contains the token itself)")...)
 	all = append(all, b.of().settings(b)...)
+	all = append(all, b.Webhook.Settings("webhook", "the secret of the board's webhook, which only starts a poll", "")...)
 	return append(all,
 		setting.New("max_claimed",
 			"Maximum number of issues in progress; by default 4 if all agents work in worktrees, else 1.",
@@ -208,6 +210,10 @@ func (r *reader) board(key, name string, table map[string]any) {
 	}
 	if err := setting.CheckRequired(b.settings()); err != nil {
 		r.report(key, err.Error())
+		return
+	}
+	if b.Webhook.Ambiguous() {
+		r.report(key, "two secrets of the webhook; set either webhook_env or webhook_file")
 		return
 	}
 	if b.Kind == BoardLinear && b.Project == "" && b.Team == "" {

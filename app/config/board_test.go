@@ -26,6 +26,7 @@ func TestABoardRoundTrips(t *testing.T) {
 	want := &Board{
 		Kind: BoardGitHub, Agent: "echo", Agents: []string{"codex"}, Labels: []string{"agent"}, MaxClaims: 3, KeepOpen: true,
 		Interval: 5 * time.Second, URL: "https://github.example.org/api/v3", Token: &setting.Secret{Env: "T"},
+		Webhook:    &setting.Secret{},
 		Repository: "ann/roof", Marks: "bot-", WritePause: 2 * time.Second,
 	}
 	same := cmpopts.IgnoreUnexported(setting.Secret{})
@@ -99,7 +100,8 @@ func TestErrorsOfABoardNameTheKey(t *testing.T) {
 		"no token":   {without("token_env"), 1, noToken},
 		"two tokens": {roofBoard + "token_file = \"/t\"", 1, noToken},
 		"the token itself": {roofBoard + `token = "ghp_1"`, 7, `boards.roof.token: unknown key; known keys: kind, agent, ` +
-			`agents, labels, token_env, token_file, repository, marks, write_pause, max_claimed, ` +
+			`agents, labels, token_env, token_file, repository, marks, write_pause, ` +
+			`webhook_env, webhook_file, max_claimed, ` +
 			`when_done, workflow, interval, url`},
 		"no marks": {with("marks", `""`), 7,
 			`boards.roof.marks: "" is not up to 30 letters, digits and "._-", such as "mailroom-"`},
@@ -117,10 +119,13 @@ func TestErrorsOfABoardNameTheKey(t *testing.T) {
 		"twice": {roofBoard + strings.NewReplacer("boards.roof", "boards.top", "ann/roof", "Ann/Roof").Replace(roofBoard), 7,
 			`boards.top: board roof shows Ann/Roof too, and both would do its issues; use one board, ` +
 				`whose issues select other agents with labels agent:NAME`},
+		"two secrets": {roofBoard + "webhook_env = \"A\"\nwebhook_file = \"/a\"", 1,
+			`boards.roof: two secrets of the webhook; set either webhook_env or webhook_file`},
 		"no team": {"[boards.eng]\nkind = \"linear\"\nagent = \"echo\"\nlabels = [\"a\"]\ntoken_env = \"T\"\n", 1,
 			`boards.eng: missing project or team; set one such as team = "ENG"`},
 		"a repository of Linear": {with("kind", `"linear"`), 2, `boards.roof.repository: unknown key; known keys: kind, ` +
-			`agent, agents, labels, token_env, token_file, project, team, active, done, max_claimed, when_done, ` +
+			`agent, agents, labels, token_env, token_file, project, team, active, done, ` +
+			`webhook_env, webhook_file, max_claimed, when_done, ` +
 			`workflow, interval, url`},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.file, fmt.Sprintf("f.toml:%d: %s", test.line, test.want)) })

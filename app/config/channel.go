@@ -184,8 +184,10 @@ func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 		}
 	}
 	for _, name := range c.BoardNames() {
-		if warning := c.Boards[name].Token.Read(env); warning != "" {
-			warnings = append(warnings, "board "+name+": "+warning)
+		for _, s := range []*setting.Secret{c.Boards[name].Token, c.Boards[name].Webhook} {
+			if warning := s.Read(env); warning != "" {
+				warnings = append(warnings, "board "+name+": "+warning)
+			}
 		}
 	}
 	for _, name := range c.TargetNames() {

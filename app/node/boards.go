@@ -3,9 +3,12 @@ package node
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"mailroom/app/config"
 	"mailroom/channel"
+	"mailroom/channel/httpcall"
+	"mailroom/channel/webhook"
 	"mailroom/engine"
 	"mailroom/internal/setting"
 	"mailroom/issues/board"
@@ -17,7 +20,8 @@ import (
 
 // newBoardChannel returns the runner of a board's channel. Its token is read again for each connection.
 func newBoardChannel(
-	c *config.Config, name string, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger,
+	c *config.Config, name string, agents map[string]engine.Agent, hooks *webhook.Hooks, l *ledger.Ledger,
+	log *slog.Logger,
 ) *channel.Runner {
 	b := c.Boards[name]
 	o := channel.Options{Name: name, Kind: b.Kind, Ledger: l, Log: log}
@@ -35,6 +39,9 @@ func newBoardChannel(
 		o.Connect = channel.Broken(err)
 	} else {
 		o.Connect, o.Reconnect = w.Connect, w.ReconnectPolicy()
+		if b.Webhook.IsSet() {
+			hooks.ExpectHints(name, hintOf(b, w))
+		}
 	}
 	for _, agent := range append([]string{b.Agent}, b.Agents...) {
 		if agents[agent].Agent == nil {
@@ -43,6 +50,26 @@ func newBoardChannel(
 		}
 	}
 	return channel.New(o)
+}
+
+// minHookSecret is the shortest secret of a webhook, in bytes.
+const minHookSecret = 16
+
+// hintOf returns what the webhook of a board does. It only starts a poll, so a request that is replayed harms nothing.
+func hintOf(b *config.Board, w *board.Watcher) webhook.Hint {
+	header, prefix := "Linear-Signature", "" // https://linear.app/developers/webhooks
+	if b.Kind == config.BoardGitHub {
+		// https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+		header, prefix = "X-Hub-Signature-256", "sha256="
+	}
+	return webhook.Hint{Header: header, Poll: w.Hint, Check: func(signature string, body []byte) (bool, error) {
+		secret, err := b.Webhook.Get()
+		if err == nil && len(secret) < minHookSecret {
+			err = fmt.Errorf("the secret of the webhook has %d bytes, but at least %d are required", len(secret), minHookSecret)
+		}
+		signature, marked := strings.CutPrefix(signature, prefix)
+		return err == nil && marked && httpcall.CheckHex(secret, signature, body), err
+	}}
 }
 
 // openBoard returns the board of a table. Its kind decides which; the token is read again at each call.

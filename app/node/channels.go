@@ -81,7 +81,7 @@ func (a *assembly) newChannels() (runners channelSet) {
 		runners = append(runners, newTrackerChannel(c, agents, a.ledgerOf(config.TrackerChannel), a.log))
 	}
 	for _, name := range c.BoardNames() {
-		runners = append(runners, newBoardChannel(c, name, agents, a.ledgerOf(name), a.log))
+		runners = append(runners, newBoardChannel(c, name, agents, a.hooks, a.ledgerOf(name), a.log))
 	}
 	a.numbers.Channels(conditionNames(), runners.metrics)
 	return runners

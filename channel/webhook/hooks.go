@@ -31,6 +31,52 @@ type Hooks struct {
 	mu          sync.Mutex
 	known       map[string]bool       // channels
 	connections map[route]*connection // those that are open
+	hints       map[string]Hint       // by the names of channels that take hints only
+}
+
+// Hint is what a signed request to a channel that is no webhook does: it says that something has changed, and starts a
+// poll. Nothing of its body is used.
+type Hint struct {
+	Header string // with the signature
+	// Check reports whether the value of Header is the signature of the body. An error says that the secret cannot be
+	// read now.
+	Check func(signature string, body []byte) (bool, error)
+	Poll  func()
+}
+
+// maxHint bounds the body of a hint, in bytes. An issue is in it up to twice.
+const maxHint = 1 << 20
+
+// ExpectHints declares a channel that takes hints.
+func (h *Hooks) ExpectHints(name string, hint Hint) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hints[name] = hint
+}
+
+// hintOf returns the hint of the channel named in the path.
+func (h *Hooks) hintOf(r *http.Request) (hint Hint, takes bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hint, takes = h.hints[r.PathValue(pathChannel)]
+	return hint, takes
+}
+
+// accept starts the poll of a signed hint.
+func (hint Hint) accept(r *http.Request) (Accepted, error) {
+	body, err := io.ReadAll(r.Body) // the server limits it to maxHint
+	if err != nil {
+		return Accepted{}, unavailableError("the body is incomplete", err)
+	}
+	signed, err := hint.Check(r.Header.Get(hint.Header), body)
+	switch {
+	case err != nil:
+		return Accepted{}, unavailableError("cannot read the secret of the webhook", err)
+	case !signed:
+		return Accepted{}, mailroom.Errorf(mailroom.CodeUnauthenticated, "the signature in %s is wrong", hint.Header)
+	}
+	hint.Poll()
+	return Accepted{}, nil
 }
 
 // route names a connection of a channel.
@@ -41,7 +87,7 @@ type route struct {
 
 // NewHooks returns Hooks without channels.
 func NewHooks() *Hooks {
-	return &Hooks{known: map[string]bool{}, connections: map[route]*connection{}}
+	return &Hooks{known: map[string]bool{}, connections: map[route]*connection{}, hints: map[string]Hint{}}
 }
 
 // Expect declares a channel that may not be connected yet.
@@ -103,6 +149,12 @@ func (h *Hooks) connectionFor(r *http.Request) (*connection, error) {
 // admit rejects a request before its body is read if the channel is unknown or not connected, or if
 // the signature is missing or expired.
 func (h *Hooks) admit(r *http.Request) (limit int64, err error) {
+	if hint, takes := h.hintOf(r); takes {
+		if r.Header.Get(hint.Header) == "" {
+			return 0, mailroom.Errorf(mailroom.CodeUnauthenticated, "missing %s: set the secret of the webhook", hint.Header)
+		}
+		return maxHint, nil
+	}
 	if _, err := h.connectionFor(r); err != nil {
 		return 0, err
 	}
@@ -119,6 +171,9 @@ type Accepted struct {
 // same response. Its errors have the codes Unauthenticated, Invalid, TooLarge, NotFound, and
 // Unavailable if the sender should retry.
 func (h *Hooks) receive(r *http.Request) (Accepted, error) {
+	if hint, takes := h.hintOf(r); takes {
+		return hint.accept(r)
+	}
 	c, err := h.connectionFor(r)
 	if err != nil {
 		return Accepted{}, err

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"slices"
@@ -225,4 +228,79 @@ func TestTwoServersOnOneBoardDoEachIssueOnce(t *testing.T) {
 		f.waitDone(c.all[0], n, "closed")
 	}
 	t.Logf("%d issues, each done once", 2*number)
+}
+
+// TestAWebhookOfABoardOnlyStartsAPoll has a board that is not polled by itself. Nothing of a body is believed.
+func TestAWebhookOfABoardOnlyStartsAPoll(t *testing.T) {
+	t.Parallel()
+	f := newBoardFixture(t, "", "")
+	const secret = "a secret of 26 characters."
+	f.writeSecret("roof", "webhook", secret)
+	f.replaceInConfig("interval = \"20ms\"",
+		fmt.Sprintf("interval = \"1h\"\nwebhook_file = %q", f.dir.ChannelSecret("roof", "webhook")))
+	f.serve()
+	f.waitChannel("roof", api.ChannelConnected)
+	platformtest.WaitFor(t, "the first lists", func() bool { asked, _ := f.polls(); return asked >= 2 })
+	sign := func(key, body string) string {
+		h := hmac.New(sha256.New, []byte(key))
+		_, _ = h.Write([]byte(body)) // never fails
+		return "sha256=" + hex.EncodeToString(h.Sum(nil))
+	}
+	const body = `{"action":"opened","issue":{"number":2,"id":9002,"title":"Do 2","labels":[{"name":"agent"}]}}`
+	f.repo.Add(1, 1)
+	before, _ := f.polls()
+	large := strings.Repeat(" ", 2<<20)
+	for what, c := range map[string]struct {
+		signature, body string
+		want            int
+	}{
+		"none":              {"", body, http.StatusUnauthorized},
+		"another secret":    {sign("another secret of 33 characters..", body), body, http.StatusUnauthorized},
+		"of another body":   {sign(secret, "{}"), body, http.StatusUnauthorized},
+		"without its kind":  {strings.TrimPrefix(sign(secret, body), "sha256="), body, http.StatusUnauthorized},
+		"no hexadecimal":    {"sha256=zz", body, http.StatusUnauthorized},
+		"an empty one":      {"sha256=", body, http.StatusUnauthorized},
+		"a part of the sum": {sign(secret, body)[:21], body, http.StatusUnauthorized},
+		"a body of 2 MiB":   {sign(secret, large), large, http.StatusRequestEntityTooLarge},
+	} {
+		if got := f.postHook(c.signature, c.body); got != c.want {
+			t.Errorf("a signature, %s: %d, want %d", what, got, c.want)
+		}
+	}
+	if after, _ := f.polls(); after != before {
+		t.Errorf("%d polls after refused requests", after-before)
+	}
+	if got := f.postHook(sign(secret, body), body); got != http.StatusAccepted {
+		t.Fatalf("a signed request: %d", got)
+	}
+	platformtest.WaitFor(t, "the run", func() bool { return f.attempts(1) == 1 })
+	platformtest.WaitFor(t, "the end", func() bool { // a poll shows it on the board
+		return f.postHook(sign(secret, body), body) == http.StatusAccepted && f.repo.State(1) == "closed"
+	})
+	f.waitDone(f.fixture, 1, "closed")
+	if f.attempts(2) > 0 {
+		t.Error("the agent got an issue that only a webhook named")
+	}
+}
+
+// postHook sends a webhook of the board, and returns the status of the answer.
+func (f *boardFixture) postHook(signature, body string) int {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, f.server.url+"/v1/hooks/roof",
+		strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if signature != "" {
+		req.Header.Set("X-Hub-Signature-256", signature)
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+	return answer.StatusCode
 }

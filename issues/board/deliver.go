@@ -168,7 +168,7 @@ func (c *connection) show(ctx context.Context, s mailroom.Session, it Issue, lab
 	if m == MarkWorking {
 		return nil
 	}
-	c.hint() // the issue may be ready again
+	c.Hint() // the issue may be ready again
 	return appendEntry(ctx, s, kindMark, value)
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 	Workflow *workflow.File
 }
 
+// hintPause is the least time between two polls that hints ask for.
+const hintPause = time.Second
+
 // callTime bounds how long a connected board may take between two successful polls, beside the interval.
 const callTime = 2 * time.Minute
 
@@ -112,6 +115,7 @@ func (c *connection) Receive(ctx context.Context) error {
 	}
 	defer func() { c.leaveListing(r.listing) }()
 	for {
+		least := time.After(min(c.options.Interval, hintPause))
 		again, err := r.poll(ctx)
 		if err != nil {
 			return err
@@ -123,6 +127,11 @@ func (c *connection) Receive(ctx context.Context) error {
 		select {
 		case <-time.After(pause):
 		case <-c.wake:
+			select {
+			case <-least:
+			case <-ctx.Done():
+				return nil
+			}
 		case <-ctx.Done():
 			return nil
 		}
@@ -138,8 +147,8 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// hint polls the board without waiting for the interval. It is for a webhook, which is no proof of anything.
-func (w *Watcher) hint() {
+// Hint polls the board without waiting for the interval. It is for a webhook, which is no proof of anything.
+func (w *Watcher) Hint() {
 	select {
 	case w.wake <- struct{}{}:
 	default:

@@ -19,6 +19,9 @@ func boardMutants() []mutant {
 			"^TestIssuesOfGitHubAreDoneAndClosed$"},
 		{"calls go on during a limit", "issues/board/github/call.go", `until.After(l.until) {`, `until.IsZero() {`, calls,
 			"^TestALimitStopsAllCallsUntilItEnds$"},
+		{"each signature of a board's webhook is right", "channel/httpcall/sign.go",
+			`return err == nil && hmac.Equal(got, h.Sum(nil))`, `return err == nil && len(got) > 0`, "cmd/mailroom",
+			"^TestAWebhookOfABoardOnlyStartsAPoll$"},
 		{"an outage of a board is not told", "app/node/alerts.go", `append(c.ChannelNames(), c.BoardNames()...)`,
 			`c.ChannelNames()`, "app/node", "^TestABoardIsAChannelOfTheServer$"},
 	}
