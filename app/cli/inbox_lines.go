@@ -119,7 +119,7 @@ func (r *pluginRinger) start(ctx context.Context, held string) {
 	r.answers, r.held = make(chan bell.LineSession, 1), make(chan string, 1)
 	r.held <- held
 	s := session{&bell.Lines{Session: r.session, Out: r.con.Stdout, Answers: r.answers}, r.harness, r.session,
-		fmt.Sprint(os.Getpid()), r.held} // one process of this command for each instance of the program
+		fmt.Sprint(os.Getpid()), r.held, ""} // one process of this command for each instance of the program
 	ringer := &sessionRinger{con: r.con, server: &clientDialer{con: r.con}, thread: r.thread, dir: r.dir, log: r.log,
 		sessions: func(string) []session { return []session{s} }}
 	r.ended.Go(func() {

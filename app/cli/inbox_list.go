@@ -65,6 +65,7 @@ func listInboxes(ctx context.Context, con *command.Console, c *client.Client, li
 	if err != nil {
 		con.Infof("the listeners are not known: %v", err)
 	}
+	holdClaude(listeners)
 	agents, err := c.Agents(ctx)
 	if err != nil {
 		return nil, err
@@ -118,6 +119,27 @@ func inboxLines(con *command.Console, r inboxRow) (lines [][]string) {
 		lines = [][]string{{r.Inbox, fmt.Sprint(r.Waiting), "-", "-", con.When(r.LastRead), "-"}}
 	}
 	return lines
+}
+
+// claudeBypass is the permission mode in which a session of claude holds messages of programs.
+const claudeBypass = "bypassPermissions"
+
+// holdClaude marks the sessions of claude that take no message now: its socket does not say so.
+func holdClaude(all []bell.Listener) {
+	bypass := map[string]bool{} // by session
+	for _, l := range all {
+		bypass[l.Session] = bypass[l.Session] || l.Harness == hookHarness && l.Mode == claudeBypass
+	}
+	for i := range all {
+		l := &all[i]
+		switch waits := bell.ClaudeWaits(l.Record, l.Session); {
+		case l.Harness != claudeHarness || l.Ended:
+		case waits != "":
+			l.Held = "it waits for its user: " + waits
+		case bypass[l.Session] && l.Rings > 0:
+			l.Held = "a session that bypasses permissions keeps messages, unless its setting crossSessionInbound is accept"
+		}
+	}
 }
 
 // listenerState says what a listener does, or what is wrong with it.

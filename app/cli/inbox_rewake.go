@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ func rewake(ctx context.Context, con *command.Console, thread string) error {
 	}
 	ctx, release := untilOrphaned(ctx, log)
 	defer release()
-	id := hookSession(con)
+	id, mode := hookSession(con)
 	if id == "" {
 		return command.Errorf(command.ExitFailed, "run it as a hook of claude", "no session is known")
 	}
@@ -45,7 +46,7 @@ func rewake(ctx context.Context, con *command.Console, thread string) error {
 		return rewakeFailed(err)
 	}
 	l := bell.Listener{Inbox: thread, Server: con.Server, Harness: hookHarness, Session: id,
-		Process: con.Env("CLAUDE_CODE_MESSAGING_SOCKET"), PID: os.Getpid(), Since: time.Now()}
+		Process: con.Env("CLAUDE_CODE_MESSAGING_SOCKET"), Mode: mode, PID: os.Getpid(), Since: time.Now()}
 	hook, err := dir.Add(l)
 	if errors.Is(err, bell.ErrListening) {
 		return nil
@@ -108,19 +109,17 @@ func untilOrphaned(ctx context.Context, log *slog.Logger) (context.Context, func
 // rewakeFailed returns an error that does not begin a turn, as the exit code of a wrong usage would.
 func rewakeFailed(err error) error { return command.Errorf(command.ExitFailed, "", "%w", err) }
 
-// hookSession returns the id of the session that has started this hook, from its environment or from the line that
-// claude writes to a hook.
-func hookSession(con *command.Console) string {
-	if id := con.Env("CLAUDE_CODE_SESSION_ID"); id != "" {
-		return id
-	}
+// hookSession returns the id of the session that has started this hook, from its environment or from the object that
+// claude writes to a hook, and its permission mode, "" if that is not known.
+func hookSession(con *command.Console) (id, mode string) {
 	var in struct {
 		Session string `json:"session_id"`
+		Mode    string `json:"permission_mode"`
 	}
-	if json.NewDecoder(io.LimitReader(con.Stdin, 1<<20)).Decode(&in) != nil {
-		return ""
+	if json.NewDecoder(io.LimitReader(con.Stdin, 1<<20)).Decode(&in) != nil { // a person runs the command
+		return con.Env("CLAUDE_CODE_SESSION_ID"), ""
 	}
-	return in.Session
+	return cmp.Or(con.Env("CLAUDE_CODE_SESSION_ID"), in.Session), in.Mode
 }
 
 // standIn waits until no MCP server rings the session, and takes its place.

@@ -28,23 +28,24 @@ type session struct {
 	harness, id string
 	process     string        // see [bell.Listener]
 	held        <-chan string // see [bell.Ringer]
+	record      string        // see [bell.Listener]
 }
 
 // sessions returns the sessions that may have started this process. caller is the thread of codex that called a
 // tool, "" before the first call.
 func sessions(con *command.Console, caller string) (all []session) {
 	if c, ok := bell.ClaudeFrom(con.Env); ok {
-		return []session{{c, claudeHarness, c.Session, c.Socket, nil}}
+		return []session{{c, claudeHarness, c.Session, c.Socket, nil, c.Record(con.Env)}}
 	}
 	open := bell.CodexFrom(os.Getppid())
 	for _, c := range open {
 		if caller == "" || c.Thread == caller {
-			all = append(all, session{c, codexHarness, c.Thread, "", nil})
+			all = append(all, session{c, codexHarness, c.Thread, "", nil, ""})
 		}
 	}
 	if caller != "" && len(all) == 0 {
 		c := &bell.Codex{Program: "codex", Home: con.Env("CODEX_HOME"), Thread: caller}
-		all = []session{{c, codexHarness, caller, "", nil}}
+		all = []session{{c, codexHarness, caller, "", nil, ""}}
 	}
 	return all
 }
@@ -101,7 +102,7 @@ func (r *sessionRinger) claim(caller string) (s session, entry *bell.Listening, 
 	slices.SortFunc(all, func(a, b session) int { return cmp.Compare(b.id, a.id) }) // ids of threads begin with their time
 	for _, s := range all {
 		entry, err := r.dir.Add(bell.Listener{Inbox: r.thread, Server: r.server.address(), Harness: s.harness,
-			Session: s.id, Process: s.process, PID: os.Getpid(), Since: time.Now()})
+			Session: s.id, Process: s.process, Record: s.record, PID: os.Getpid(), Since: time.Now()})
 		if errors.Is(err, bell.ErrListening) {
 			continue
 		}

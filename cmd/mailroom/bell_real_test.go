@@ -93,7 +93,11 @@ func (m *reader) begin(r fakemodel.Request) fakemodel.Answer {
 		return m.call("inbox_peek", map[string]any{"limit": 1})
 	}
 	if strings.Contains(said, "ask me") {
-		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "bash",
+		name := "bash"
+		if m.name == "claude" {
+			name = "Bash"
+		}
+		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: name,
 			Input: map[string]any{"command": "touch made", "description": "Make"}}}}
 	}
 	if !strings.Contains(said, "Mailroom notice") {
@@ -482,9 +486,9 @@ func TestRealSessionsReadMailWhenTheyAreRung(t *testing.T) {
 	}
 }
 
-// TestRealSessionIsRungByItsHook lets a session of claude, whose MCP server rings nothing, be rung by the hook that
+// TestRealClaudeIsRungByItsHook lets a session of claude, whose MCP server rings nothing, be rung by the hook that
 // connect has made. A session without a terminal does not wait for the hook.
-func TestRealSessionIsRungByItsHook(t *testing.T) {
+func TestRealClaudeIsRungByItsHook(t *testing.T) {
 	var settings string
 	own := []byte("{\n  \"hooks\": {\n    \"Stop\": [\n      " +
 		`{"hooks": [{"type": "command", "command": "true"}]}` + "\n    ]\n  }\n}\n")
@@ -513,6 +517,39 @@ func TestRealSessionIsRungByItsHook(t *testing.T) {
 	if left, err := os.ReadFile(settings); err != nil || !bytes.Equal(left, own) {
 		t.Errorf("after the disconnect the settings are %s (%v), want %s", left, err, own)
 	}
+}
+
+// TestRealClaudeThatIsHeldIsShown lets a session of claude ask its user, and another one bypass permissions. The first
+// reads when it has its answer; the second keeps what a program says.
+func TestRealClaudeThatIsHeldIsShown(t *testing.T) {
+	t.Run("asks its user", func(t *testing.T) {
+		s := newRealSession(t, "claude", func(s *realSession) {
+			s.connect()
+			s.words = append(s.words, "--permission-mode", "default")
+		})
+		<-time.After(3 * time.Second)
+		s.enter("ask me")
+		s.listens("held: it waits for its user: permission prompt")
+		s.h.sendTo("mine", "one")
+		s.enter("")
+		t.Logf("%-40s read after %s", "a session that waited for its user", s.wantRead(1).Round(time.Millisecond))
+	})
+	t.Run("bypasses permissions", func(t *testing.T) {
+		s := newRealSession(t, "claude", func(s *realSession) {
+			s.connect()
+			t.Setenv("IS_SANDBOX", "1") // otherwise claude refuses the mode as root
+			s.words = append(s.words, "--dangerously-skip-permissions")
+			s.silent = true // it asks first
+		})
+		<-time.After(4 * time.Second)
+		s.enter("\x1b[B") // the second choice accepts the mode
+		s.listens("claude ")
+		<-time.After(2 * time.Second)
+		s.enter("hello") // the hook knows the mode from the end of the first turn on
+		s.listens("hook ")
+		s.h.sendTo("mine", "one")
+		s.listens("held: a session that bypasses permissions keeps messages")
+	})
 }
 
 // silence keeps the MCP server of claude from ringing, as one does that claude reaches over HTTP, or undoes that.

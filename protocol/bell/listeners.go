@@ -30,6 +30,8 @@ type Listener struct {
 	Rings   int       `json:"rings"` // since the last pop
 	Rung    time.Time `json:"rung_at,omitzero"`
 	Read    time.Time `json:"read_at,omitzero"`  // when it last saw a pop
+	Record  string    `json:"record,omitempty"`  // file in which claude says what the session does
+	Mode    string    `json:"mode,omitempty"`    // permission mode of the session, from a hook of claude
 	Held    string    `json:"held,omitempty"`    // why the session takes no message now
 	Problem string    `json:"problem,omitempty"` // why the last ring failed
 	Ended   bool      `json:"ended"`             // the program has ended without signing off: it was killed
