@@ -54,7 +54,7 @@ LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./engine ./chan
 	./internal/pgtest ./torture/fuzz ./doctor ./stream
 
 .DEFAULT_GOAL := help
-.PHONY: conformance help build fakes run test racing module modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover release release-twice test-package programs compiler clean
+.PHONY: conformance help build fakes run test racing module modules test-real-agents real-agents-need test-real-channels lint format vet staticcheck pages npm web js python vendor docs torture attack mutants chaos fuzz bench bench-bd peers cover release release-twice test-package programs compiler clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -97,9 +97,15 @@ WORK = GOWORK=$(CURDIR)/modules.work
 PROGRAMS = agent/exec/testdata/programs
 ADAPTERS = agent/exec/testdata/acp
 
-# One package after the other: of two at once, go test would print nothing until one has ended.
-test-real-agents: compiler $(PROGRAMS)/node_modules/.ready $(ADAPTERS)/node_modules/.ready ## the real codex, claude, opencode and the adapters of ACP, from npm (1.3 GB), against a fake model on loopback; RUN=name for some
-	CGO_ENABLED=1 $(GO) test $(RACE) -tags realagents -count 1 -timeout 20m -v -p 1 -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
+# First it says what is missing, then it installs the programs. One package after the other: each test of a program is slow
+# enough alone.
+test-real-agents: real-agents-need $(PROGRAMS)/node_modules/.ready $(ADAPTERS)/node_modules/.ready ## the real codex, claude, gemini, opencode and the adapters of ACP, from npm (1.4 GB), against a fake model on loopback; RUN=name for some
+	@mkdir -p bin && $(GO) build -o bin/suite ./internal/suite && CGO_ENABLED=1 bin/suite agents $(GO) test $(RACE) -json -tags realagents \
+		-count 1 -timeout 30m -p 1 -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
+
+real-agents-need:
+	@.ci/programs go git compiler node
+	@for d in $(PROGRAMS) $(ADAPTERS); do test -e $$d/node_modules/.ready || echo "not installed yet: the programs in $$d/package.json; npm installs them now"; done
 
 # Install scripts of packages do not run, except the one that installs claude's binary.
 $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json

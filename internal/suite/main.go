@@ -6,7 +6,8 @@
 // holds back the results of quick packages until a slow one before them has ended. The command uses the standard
 // library only, so that it is built in a second where nothing is compiled yet but that library.
 //
-// For make module, its argument is the path that the module of the working directory gets.
+// For make module, its argument is the path that the module of the working directory gets. For make
+// test-real-agents, its arguments are agents and a command that prints the output of go test -json: the end is a table.
 package main
 
 import (
@@ -27,6 +28,12 @@ func main() {
 	// inherit that. This process catches interrupts, so those programs start with the default action.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) > 2 && os.Args[1] == "agents" {
+		if !testAgents(ctx, newScreen(os.Stdout), os.Args[2:]) {
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) == 2 {
 		if err := moveModule(os.Stdout, ".", os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, "module:", err)
