@@ -64,8 +64,9 @@ func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan err
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		if !s.Due.IsZero() && s.Held == "" {
-			timer.Reset(time.Until(s.Due))
+		due := s.due()
+		if !due.IsZero() {
+			timer.Reset(time.Until(due))
 		}
 		var err error
 		select {
@@ -78,7 +79,7 @@ func (r *Ringer) loop(ctx context.Context, heads <-chan string, ended <-chan err
 			s = s.Changed(head, time.Now())
 		case s.Held = <-r.Held:
 		case <-timer.C:
-			if s.Due.IsZero() || s.Held != "" { // also the first tick of a timer without a time
+			if due.IsZero() { // the first tick of a timer without a time
 				continue
 			}
 			notices++

@@ -19,6 +19,14 @@ type State struct {
 	Held   string    // why the session takes no message now; "": it takes them. No ring is due until then
 }
 
+// due returns the time of the next ring; zero: none.
+func (s State) due() time.Time {
+	if s.Held != "" {
+		return time.Time{}
+	}
+	return s.Due
+}
+
 // Changed returns the state after the message at the head became head.
 func (s State) Changed(head string, now time.Time) State {
 	before := s.Head

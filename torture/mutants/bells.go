@@ -25,8 +25,8 @@ func bellMutants() []mutant {
 			"cmd/mailroom", "^TestAPluginInARunOfMailroomRingsNothing$"},
 		{"a hook of gemini rejects what its user says", "app/cli/inbox_note.go",
 			"		con.Infof(\"the inbox is not known: %v\", err)\n", "		return err\n", "cmd/mailroom", "^TestSessions$/^inbox$"},
-		{"a session is rung while it waits for its user", "protocol/bell/ringer.go",
-			"!s.Due.IsZero() && s.Held == \"\" {", "!s.Due.IsZero() {", "protocol/bell", "^TestASessionThatIsHeldIsNotRung$"},
+		{"a session is rung while it waits for its user", "protocol/bell/state.go", "	if s.Held != \"\" {", "	if false {",
+			"protocol/bell", "^TestASessionThatIsHeldIsNotRung$"},
 		{"a socket of another user is rung", "protocol/bell/claude.go",
 			"folder.Mode().Perm()&0o022 != 0", "false", "protocol/bell", "^TestASocketThatIsNotTheSessionsIsNotRung$"},
 	}
