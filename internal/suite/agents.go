@@ -73,10 +73,12 @@ func readAfter() *regexp.Regexp {
 func (r *agentRun) line(text string) {
 	var e event
 	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &e) != nil || e.Test == "" {
-		if e.Action == "" || e.Action == "build-output" || e.Action == "output" && strings.HasPrefix(e.Output, "panic") {
-			r.print(strings.TrimSuffix(text+e.Output, "\n"))
-		}
-		if e.Action == "fail" {
+		switch {
+		case e.Action == "":
+			r.print(text) // a message of go or make
+		case e.Action == "build-output" || e.Action == "output" && strings.HasPrefix(e.Output, "panic"):
+			r.print(strings.TrimSuffix(e.Output, "\n"))
+		case e.Action == "fail":
 			r.failed++
 			r.print("FAIL " + e.Package)
 		}
@@ -142,7 +144,9 @@ func agentCase(test string) (name, agent string) {
 func sentence(name string) string {
 	var text strings.Builder
 	for i, c := range name {
-		if i > 0 && unicode.IsUpper(c) && !unicode.IsUpper(rune(name[i-1])) {
+		begins := i > 0 && unicode.IsUpper(c) && (!unicode.IsUpper(rune(name[i-1])) || // ACPAgents, IsATicket
+			i+1 < len(name) && unicode.IsLower(rune(name[i+1])))
+		if begins {
 			text.WriteByte(' ')
 		}
 		text.WriteRune(unicode.ToLower(c))

@@ -9,10 +9,11 @@ import (
 func TestTheCaseAndTheAgentAreInTheNameOfATest(t *testing.T) {
 	for test, want := range map[string][2]string{
 		"TestRealProgramKeepsOneSessionPerThread/codex": {"program keeps one session per thread", "codex"},
-		"TestRealACPAgents/codex-acp/kill_at_its_start": {"acpagents, kill at its start", "codex-acp"},
+		"TestRealACPAgents/codex-acp/kill_at_its_start": {"acp agents, kill at its start", "codex-acp"},
 		"TestRealErrorsOfTheModel/claude/401":           {"errors of the model, 401", "claude"},
 		"TestRealACP/claude-agent-acp_while_a_tool":     {"acp, while a tool", "claude-agent-acp"},
 		"TestRealGeminiReadsMail":                       {"gemini reads mail", "gemini"},
+		"TestRealQuestionOfClaudeIsATicket/approve":     {"question of claude is a ticket, approve", "claude"},
 		"TestRealBusySessionIsRetried":                  {"busy session is retried", "any"},
 		"TestRealThing/codexes":                         {"thing, codexes", "any"},
 	} {
