@@ -62,15 +62,22 @@ func (b *Bus) Publish(n Notice) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	worker := false
+	var shared *Notice // nil while nothing subscribes
 	for s := range b.threads[n.Thread] {
-		s.offer(n, size)
+		if shared == nil {
+			shared = &Notice{n.Thread, n.Entries, n.Delta, n.Flushed}
+		}
+		s.offer(shared, size)
 		worker = worker || s.entries
 	}
 	if n.Thread == "" {
 		return // already sent to the subscribers of all threads
 	}
 	for s := range b.threads[""] {
-		s.offer(n, size)
+		if shared == nil {
+			shared = &Notice{n.Thread, n.Entries, n.Delta, n.Flushed}
+		}
+		s.offer(shared, size)
 	}
 	if r := b.relay.Load(); r != nil {
 		r.onNotice(n, worker)
@@ -90,7 +97,7 @@ func (b *Bus) SubscribeEntries(thread string, depth int) *Subscription {
 }
 
 func (b *Bus) subscribe(thread string, depth int, entries bool) *Subscription {
-	c := make(chan Notice, max(depth, 1))
+	c := make(chan *Notice, max(depth, 1))
 	s := &Subscription{C: c, bus: b, thread: thread, entries: entries, c: c}
 	b.mu.Lock()
 	if b.threads[thread] == nil {
@@ -104,22 +111,22 @@ func (b *Bus) subscribe(thread string, depth int, entries bool) *Subscription {
 	return s
 }
 
-// Subscription receives notices on C, which Close closes.
+// Subscription receives notices on C, which Close closes. Subscriptions share them, so they must not be changed.
 type Subscription struct {
-	C <-chan Notice
+	C <-chan *Notice // pointers: the buffer of an idle subscription is most of what it costs
 
 	// Set once by Subscribe.
 	bus     *Bus
 	thread  string
 	entries bool // the subscription gets only notices with entries
-	c       chan Notice
+	c       chan *Notice
 
 	lost atomic.Bool
 }
 
 // offer buffers a notice whose entries have size bytes if there is room: for one large notice, or
 // for several small ones.
-func (s *Subscription) offer(n Notice, size int) {
+func (s *Subscription) offer(n *Notice, size int) {
 	if s.entries && len(n.Entries) == 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 
@@ -197,5 +198,20 @@ func TestRequestFlushReachesEachSubscriberAndNeverBlocks(t *testing.T) {
 	}
 	if got, want := <-two.C, "a"; got != want {
 		t.Errorf("writer with room for one got %q, want %q", got, want)
+	}
+}
+
+// Thousands of readers wait for threads where nothing happens, each with a buffer for a busy thread.
+func TestAnIdleSubscriptionIsSmall(t *testing.T) {
+	b := bus.New()
+	const n, most = 100, 4 << 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		defer b.Subscribe("a", 256).Close()
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / n; each > most {
+		t.Errorf("a subscription takes %d bytes, want at most %d", each, most)
 	}
 }

@@ -262,7 +262,7 @@ func (s *Subscription) refresh(thread string) {
 	}
 	s.lost.Store(true)
 	select {
-	case s.c <- Notice{Thread: thread}:
+	case s.c <- &Notice{Thread: thread}:
 	default: // the reader finds the loss with the notices before
 	}
 }

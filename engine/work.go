@@ -119,7 +119,7 @@ func (s *session) refresh() error {
 }
 
 // onHint handles entries that were committed in the thread during the attempt.
-func (s *session) onHint(n bus.Notice) {
+func (s *session) onHint(n *bus.Notice) {
 	for _, e := range n.Entries {
 		switch {
 		case e.Run != s.claim.Run:

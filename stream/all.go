@@ -165,7 +165,7 @@ func (a *All) nextLook(pending bool) time.Duration {
 }
 
 // handleNotice sends live text, and reports whether the store may have new entries.
-func (a *All) handleNotice(ctx context.Context, n bus.Notice) (due bool, err error) {
+func (a *All) handleNotice(ctx context.Context, n *bus.Notice) (due bool, err error) {
 	due = n.Delta == nil && n.Flushed == nil
 	if a.covered > 0 {
 		a.covered--

@@ -14,7 +14,7 @@ import (
 const earlierPage = 32
 
 // handleNotice handles a notice from the bus.
-func (f *follower) handleNotice(ctx context.Context, n bus.Notice) error {
+func (f *follower) handleNotice(ctx context.Context, n *bus.Notice) error {
 	if err := f.handleEntries(ctx, n.Entries); err != nil || f.done {
 		return err
 	}

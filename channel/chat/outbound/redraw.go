@@ -108,7 +108,7 @@ func (w *redrawer) run(ctx context.Context) {
 
 // await waits until the questions must be checked. It returns false once ctx ends.
 func (w *redrawer) await(ctx context.Context, look *time.Timer, commits *bus.Subscription) bool {
-	var notices <-chan bus.Notice
+	var notices <-chan *bus.Notice
 	if commits != nil {
 		notices = commits.C
 	}
@@ -129,7 +129,7 @@ func (w *redrawer) await(ctx context.Context, look *time.Timer, commits *bus.Sub
 }
 
 // mayDecide reports whether a commit may have decided a watched question.
-func (w *redrawer) mayDecide(n bus.Notice) bool {
+func (w *redrawer) mayDecide(n *bus.Notice) bool {
 	ends := func(e mailroom.Entry) bool {
 		switch e.Kind {
 		case entry.KindTicketDecided, entry.KindTicketExpired, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
