@@ -301,16 +301,17 @@ func (g *stage) worker() *process {
 
 func (g *stage) kill() { g.worker().kill() }
 
-// until waits for a state.
+// until waits for a state. It looks less often the longer it waits, because each look is a request of its own: a state
+// is seen an eighth later than it is there.
 func (g *stage) until(what string, check func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(g.t.Context(), *patience)
 	defer cancel()
-	for {
+	for begin := time.Now(); ; {
 		ok, err := check()
 		if ok || err != nil {
 			return err
 		}
-		waitFor(ctx, 20*time.Millisecond)
+		waitFor(ctx, min(max(20*time.Millisecond, time.Since(begin)/8), 250*time.Millisecond))
 		if ctx.Err() != nil {
 			return fmt.Errorf("after %s this is still not so: %s", patience, what)
 		}
