@@ -14,6 +14,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/check"
 	"mailroom/internal/display"
+	"mailroom/internal/setting"
 	"mailroom/store"
 )
 
@@ -99,10 +100,10 @@ func Describe(r Rule) api.AlertRule {
 		out.When = append(out.When, string(k))
 	}
 	if slices.Contains(r.When, KindOutage) {
-		out.Outage = cmp.Or(r.Outage, DefaultOutage).String()
+		out.Outage = setting.FormatDuration(cmp.Or(r.Outage, DefaultOutage))
 	}
 	if r.Remind > 0 {
-		out.Remind = r.Remind.String()
+		out.Remind = setting.FormatDuration(r.Remind)
 	}
 	return out
 }

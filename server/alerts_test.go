@@ -78,7 +78,7 @@ func TestATokenMakesRulesAboutItsOwnThreads(t *testing.T) {
 		`"zone":"Europe/Berlin","remind_after":"30m"}`
 	made := mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", night)
 	if made.Name != "night" || made.Text != "title" || made.Digest != "08:00" || made.Quiet != "22:00-07:00" ||
-		made.Remind != "30m0s" {
+		made.Remind != "30m" {
 		t.Errorf("made: %+v", made)
 	}
 	mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", `{"name":"night","when":["ticket"],"to":["phone"],"text":"none"}`)

@@ -191,7 +191,7 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 		return code, out.String() + stderr
 	}
 	if code, text := command(); code != exitDone || !strings.Contains(text, "phone") ||
-		!strings.Contains(text, "ticket, failed, channel") || !strings.Contains(text, "30m0s") {
+		!strings.Contains(text, "ticket, failed, channel") || !strings.Contains(text, " 30m ") {
 		t.Errorf("notify: %d %s", code, text)
 	}
 	if code, text := command("test", "phone"); code != exitDone || !strings.Contains(text, "took the message") {

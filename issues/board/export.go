@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/setting"
 )
 
 // Reading a whole board for a tracker is bounded, and waits for short limits of the platform.
@@ -33,7 +34,8 @@ func Patiently(ctx context.Context, read func() error) error {
 		case err == nil || after == 0:
 			return err
 		case after > maxPatience || n == maxPauses:
-			return fmt.Errorf("try again in %s, when the limit of the platform ends: %w", after.Round(time.Second), err)
+			return fmt.Errorf("try again in %s, when the limit of the platform ends: %w",
+				setting.FormatDuration(after.Round(time.Second)), err)
 		}
 		timer := time.NewTimer(after)
 		select {
