@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -159,6 +160,13 @@ func sentence(name string) string {
 func testAgents(ctx context.Context, s *screen, args []string) bool {
 	r := &agentRun{print: s.print, parents: map[string]bool{}, output: map[string]*tail{}}
 	err := runCommand(ctx, args, r.line, s.print)
+	for _, test := range slices.Sorted(maps.Keys(r.output)) { // go test was ended, by its timeout or by a person
+		if !r.parents[test] {
+			name, agent := agentCase(test)
+			r.table.add(name, agent, "unfinished")
+			s.print("unfinished: " + test + "\n" + r.output[test].String())
+		}
+	}
 	s.print("\n" + r.table.String())
 	if err == nil && r.failed == 0 && len(r.table.cases) > 0 {
 		s.say("ok: make test-real-agents passed")

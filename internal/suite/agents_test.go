@@ -51,6 +51,10 @@ func TestRealAgentsEndWithATable(t *testing.T) {
 			t.Errorf("passed %t, printed\n%s\nwant %q", ok, got, want)
 		}
 	}
+	got, ok = run("cat <<'END'\n" + strings.Join(lines[:2], "\n") + "\nEND\nexit 1")
+	if ok || !strings.Contains(got, "\nx     unfinished") {
+		t.Errorf("passed %t, printed\n%s", ok, got)
+	}
 	got, ok = run("cat <<'END'\n" + strings.Join(lines[:4], "\n") + "\nEND")
 	if !ok || !strings.Contains(got, "ok: make test-real-agents passed") {
 		t.Errorf("passed %t, printed\n%s", ok, got)
