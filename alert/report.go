@@ -250,7 +250,8 @@ func (b *reportBuilder) addRun(run *mailroom.Run) {
 	slices.SortStableFunc(a.Items, compareReportRuns)
 	a.Items = a.Items[:min(len(a.Items), shownRuns)]
 	if run.Status == mailroom.StatusCompleted {
-		if old := b.newest[run.Thread]; old.at.Before(run.FinishedAt) {
+		old := b.newest[run.Thread]
+		if at := run.FinishedAt.Compare(old.at); at > 0 || at == 0 && run.LastStep.Seq > old.seq {
 			b.newest[run.Thread] = endedRun{run.ID, run.Thread, run.Agent, run.FinishedAt, run.LastStep.Seq}
 		}
 	}

@@ -52,13 +52,14 @@ func tellThread(log []mailroom.Entry, since, until time.Time) map[string]told {
 	type life struct {
 		agent, end, branch string
 		created, ended     time.Time
+		seq                int64       // of its end
 		asked              []time.Time // when its open questions were opened
 		usage              mailroom.Usage
 	}
 	runs, order := map[string]*life{}, []string{}
 	out := map[string]told{}
 	within := func(at time.Time) bool { return !at.Before(since) && at.Before(until) }
-	lastEnd, branch := time.Time{}, ""
+	lastEnd, branch := int64(0), ""
 	for _, e := range log {
 		r := runs[e.Run]
 		switch e.Kind {
@@ -81,7 +82,7 @@ func tellThread(log []mailroom.Entry, since, until time.Time) map[string]told {
 				out[r.agent] = sum
 			}
 		case entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
-			r.end, r.ended, r.asked = e.Kind, e.At, nil // its question ends with it
+			r.end, r.ended, r.seq, r.asked = e.Kind, e.At, e.Seq, nil // its question ends with it
 		case entry.KindRetried:
 			r.end = ""
 		}
@@ -103,8 +104,8 @@ func tellThread(log []mailroom.Entry, since, until time.Time) map[string]told {
 			sum.usd, sum.tokens = sum.usd+r.usage.CostUSD, sum.tokens+r.usage.InputTokens+r.usage.OutputTokens
 			switch r.end {
 			case entry.KindCompleted:
-				if sum.completed++; r.ended.After(lastEnd) {
-					lastEnd, branch = r.ended, r.branch
+				if sum.completed++; r.seq > lastEnd {
+					lastEnd, branch = r.seq, r.branch
 				}
 			case entry.KindFailed:
 				sum.failed++

@@ -280,15 +280,29 @@ func (n *night) compareScopes(since, until time.Time) {
 // at the time of an event, so that runs begin before them and end in them or after them.
 func TestReportsSayWhatRandomHistoriesSay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		var failed any // rapid fails a test by a panic, which must leave the bubble
+		var ended any // rapid ends a test by a panic, which must leave the bubble
+		f := &firstFailure{}
 		synctest.Test(t, func(*testing.T) {
-			defer func() { failed = recover() }()
-			atNight(rt, memory.New(), func(n *night) { n.playHistory(rt) })
+			defer func() { ended = recover() }()
+			atNight(f, memory.New(), func(n *night) { n.playHistory(rt) })
 		})
-		if failed != nil {
-			panic(failed)
+		if f.text != "" { // apart from other panics: rapid tells failures apart by their lines
+			rt.Fatal(f.text)
+		}
+		if ended != nil {
+			panic(ended)
 		}
 	})
+}
+
+// firstFailure keeps the failure that ended a history.
+type firstFailure struct{ text string }
+
+func (f *firstFailure) Fatal(args ...any) {
+	if f.text == "" {
+		f.text = fmt.Sprint(args...)
+	}
+	panic(f.text)
 }
 
 // playHistory plays a history and compares reports of it.
