@@ -20,6 +20,8 @@ type Tree struct {
 	Stale string `json:"stale,omitempty"`
 	// Left says why changes in the worktree are not in a commit; "" if all are.
 	Left string `json:"left,omitempty"`
+	// Pointers says which files of the worktree had only pointers of git LFS; "" if none.
+	Pointers string `json:"pointers,omitempty"`
 	// Pushed is the remote that has the branch; "" if none has. Unpushed says why a push failed.
 	Pushed   string `json:"pushed,omitempty"`
 	Unpushed string `json:"unpushed,omitempty"`
@@ -55,7 +57,7 @@ func (t *Tree) Summary() string {
 	}
 	for _, note := range []struct{ what, why string }{
 		{"perhaps not the newest base", t.Stale}, {"not pushed", t.Unpushed}, {"no pull request", t.Unopened},
-		{"changes are left in the worktree", t.Left},
+		{"changes are left in the worktree", t.Left}, {"files without their content", t.Pointers},
 	} {
 		if note.why != "" {
 			text += "; " + note.what + ": " + note.why

@@ -13,8 +13,9 @@ func TestTheBranchOfATreeIsOneLine(t *testing.T) {
 		{`{"branch":"b"}`, "0 commits"},
 		{`{"branch":"b","commits":1,"head":"0123456789abcdef","pushed":"origin","pull_request":"https://x/1"}`,
 			"1 commit, at 0123456789ab, pushed to origin, https://x/1"},
-		{`{"branch":"b","commits":2,"unpushed":"no login","left":"the disk is full","later":1}`,
-			"2 commits; not pushed: no login; changes are left in the worktree: the disk is full"},
+		{`{"branch":"b","commits":2,"unpushed":"no login","left":"the disk is full","pointers":"x","later":1}`,
+			"2 commits; not pushed: no login; changes are left in the worktree: the disk is full; " +
+				"files without their content: x"},
 		{`{"commits":2}`, ""}, {`{"branch":7}`, ""}, {`[]`, ""},
 	} {
 		got := ""

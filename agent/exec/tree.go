@@ -191,7 +191,7 @@ func (w *workplace) report(ctx context.Context, run mailroom.RunView, left, unpu
 		left = err.Error()
 	}
 	t := entry.Tree{Branch: w.tree.Branch(), Base: w.tree.Base(), Head: res.Head, Commits: res.Commits,
-		Stale: w.tree.Stale(), Left: left, Unpushed: unpushed}
+		Stale: w.tree.Stale(), Left: left, Unpushed: unpushed, Pointers: res.Pointers}
 	if err == nil && t.Commits > 0 && unpushed == "" {
 		w.publish(ctx, run, &t)
 	}

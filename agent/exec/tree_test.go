@@ -237,3 +237,24 @@ func TestASubmitNamesARepositoryThatIsAllowed(t *testing.T) {
 		t.Errorf("a repository outside of the allowed folders has the branches %s", got)
 	}
 }
+
+func TestThePointersOfGitLFSAreInTheEntryOfTheRun(t *testing.T) {
+	folder := newRoof(t)
+	for name, text := range map[string]string{".gitattributes": "*.bin filter=lfs -text\n",
+		"model.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		gitIn(t, folder, "add", name)
+	}
+	gitIn(t, folder, "commit", "--quiet", "--message", "models")
+	s := inThread("one", "r1", 1)
+	root := filepath.Join(t.TempDir(), "worktrees")
+	a := command(t, "true", exec.Options{Dir: folder, Worktrees: &exec.Worktrees{Root: root}})
+	if err := a.Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if made := body[entry.Tree](t, s, entry.KindTree); !strings.HasPrefix(made.Pointers, `"model.bin": only the pointer`) {
+		t.Errorf("the entry is %+v", made)
+	}
+}

@@ -85,6 +85,14 @@ func repositoryMutants() []mutant {
 			"agent/exec", named},
 		{"a submit names a repository around an allowed folder", "agent/exec/worktree/worktree.go", `	if o.Within != nil && !`,
 			`	if false && !`, "agent/exec", named},
+		{"a lock of a person is removed", "agent/exec/worktree/acquire.go", `filepath.FromSlash(t.record.Branch)+".lock")`,
+			`filepath.FromSlash(t.record.Branch)+".lock.lock")`, "agent/exec/worktree", "^TestALockThatAKilledGitLeftIsNamed$"},
+		{"a rebase calls git for each file", "agent/exec/worktree/rebase.go", `"\x00"), added...) {`, `"\x00"), both...) {`,
+			"agent/exec/worktree", "^TestARebaseCallsGitAsOftenForManyFiles$"},
+		{"a removal forgets a branch that a lock keeps", "agent/exec/worktree/remove.go", `!refused || known && p.Temporary {`,
+			`!refused || known && p == nil {`, "agent/exec/worktree", "^TestALockThatAKilledGitLeftIsNamed$"},
+		{"pointers of git LFS pass for files", "agent/exec/tree.go", `Pointers: res.Pointers`, `Pointers: ""`, "agent/exec",
+			"^TestThePointersOfGitLFSAreInTheEntryOfTheRun$"},
 		{"a thread goes on in the agent's folder once its repository is not allowed", "agent/exec/tree.go",
 			`if started.Repo != "" && CheckRepo(allowed, started.Repo) != nil {`, `if CheckRepo(allowed, started.Repo) != nil {
 		return "", nil

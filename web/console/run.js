@@ -127,7 +127,7 @@ function Reply({ run }) {
 }
 
 /** What the branch of the run's worktree has. Agents write the entry, so no field need be there. */
-function branchText({ branch, commits, head, pushed, pull_request: pullRequest, unpushed, unopened, stale, left }) {
+function branchText({ branch, commits, head, pushed, pull_request: pullRequest, unpushed, unopened, stale, left, pointers }) {
   const parts = [`${branch}, ${commits === 1 ? '1 commit' : `${number(Number(commits) || 0)} commits`}`];
   if (head) parts.push(`, at ${String(head).slice(0, 12)}`);
   if (pushed) parts.push(`, pushed to ${pushed}`);
@@ -136,6 +136,7 @@ function branchText({ branch, commits, head, pushed, pull_request: pullRequest, 
   if (unpushed) parts.push(`; not pushed: ${unpushed}`);
   if (unopened) parts.push(`; no pull request: ${unopened}`);
   if (left) parts.push(`; changes are left in the worktree: ${left}`);
+  if (pointers) parts.push(`; files without their content: ${pointers}`);
   return parts.join('');
 }
 

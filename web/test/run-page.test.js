@@ -278,7 +278,7 @@ describe('the page of a run', () => {
   });
 
   test('the details of a run name the branch of its worktree', async (t) => {
-    const body = { branch: `mailroom/${HOSTILE}`, commits: 1, head: '0123456789abcdef', pushed: 'origin', left: 'a merge is under way' };
+    const body = { branch: `mailroom/${HOSTILE}`, commits: 1, head: '0123456789abcdef', pushed: 'origin', left: 'a merge is under way', pointers: '"a.bin"' };
     const { client, operator } = await arrive(t, {
       async coder(s) {
         await s.step({ name: 'committed', entries: [{ kind: 'x.exec.tree', body }] });
@@ -288,7 +288,7 @@ describe('the page of a run', () => {
     const { run } = await client.send({ thread: 'in-a-tree', text: 'hello', agent: 'coder' });
     await operator.enter(`run/${run}`);
     const branch = operator.page.locator('.detail', { has: operator.page.locator('dt', { hasText: 'Branch' }) });
-    await branch.getByText('1 commit, at 0123456789ab, pushed to origin; changes are left in the worktree: a merge is under way').waitFor({ timeout: 10_000 });
+    await branch.getByText('1 commit, at 0123456789ab, pushed to origin; changes are left in the worktree: a merge is under way; files without their content: "a.bin"').waitFor({ timeout: 10_000 });
     await branch.getByText('<img src=x').waitFor({ timeout: 10_000 });
     assert.equal(await operator.page.locator('main img').count(), 0);
     await operator.shot('console-run-branch');

@@ -108,6 +108,10 @@ func (t *Tree) build(ctx context.Context) error {
 	if err := t.fill(ctx); err != nil {
 		return err
 	}
+	var err error
+	if t.record.Pointers, err = pointers(ctx, t); err != nil {
+		return err
+	}
 	if err := t.include(ctx); err != nil {
 		return err
 	}

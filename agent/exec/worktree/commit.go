@@ -14,6 +14,8 @@ type Result struct {
 	Commits int    // commits since the base
 	// Left says, in one sentence, why changes in the tree are not in a commit; "" if all are.
 	Left string
+	// Pointers says, in one sentence, which files of the tree had only pointers of git LFS when it was made; "" if none.
+	Pointers string
 }
 
 // Commit commits all changes in the tree that git does not ignore, and returns what the branch has. Commits that the
@@ -121,6 +123,6 @@ func (t *Tree) Result(ctx context.Context) (res Result, err error) {
 	if err == nil {
 		_, err = fmt.Sscan(n, &res.Commits)
 	}
-	res.Head = head
+	res.Head, res.Pointers = head, t.record.Pointers
 	return res, err
 }

@@ -191,10 +191,18 @@ func problemOf(e *exitError) error {
 		return permanent("the repository belongs to another user; run the agent as that user, or set safe.directory")
 	case has("No space left on device", "Disk quota exceeded", "File too large"):
 		return temporary("the disk of the worktrees is full; remove some: mailroom worktrees")
-	case has("unable to write", "Could not reset index file", "write error"): // git does not say more
+	case has("unable to write", "couldn't write", "Could not reset index file", "write error"): // git does not say more
 		return temporary("git could not write files, and the disk may be full: %s", e.stderr)
 	case has("Read-only file system"):
 		return temporary("the repository, or the folder of its worktrees, is read-only")
+	case has("filter lfs failed", "git-lfs: not found", "git-lfs: command not found"):
+		return permanent("the repository needs git-lfs, which is not installed for the agent; install it, or remove " +
+			"filter.lfs from the settings of git")
+	case has(".lock': File exists"):
+		_, file, _ := strings.Cut(text, "Unable to create '")
+		file, _, _ = strings.Cut(file, "': File exists")
+		return temporary("another git works in the repository, or was killed there; if no git works, remove its lock: %q",
+			file)
 	case has("already checked out at", "already used by worktree"):
 		return temporary("the branch of the worktree is checked out elsewhere: %s", e.stderr)
 	case has("unknown option", "unknown switch"):

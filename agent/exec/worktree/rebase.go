@@ -103,9 +103,10 @@ func (t *Tree) merge(ctx context.Context, one, other string) (tree string, files
 	if !failed(err) {
 		return tree, nil, err
 	}
+	seen := map[string]bool{"": true}
 	for name := range strings.SplitSeq(rest, "\x00") {
-		if name != "" && !slices.Contains(files, name) {
-			files = append(files, name)
+		if !seen[name] {
+			seen[name], files = true, append(files, name)
 		}
 	}
 	if len(files) == 0 {
@@ -255,7 +256,7 @@ func (t *Tree) rebased(onto, from string) error {
 // checkMove returns a problem if a tree that is being moved has changes of others. A killed git has deleted files, or
 // has written the beginning of the file in the new commit.
 func (t *Tree) checkMove(ctx context.Context, m *move) error {
-	moving, err := t.changed(ctx, "ADMT", m.From, m.To)
+	added, err := t.changed(ctx, "A", m.From, m.To)
 	if err != nil {
 		return err
 	}
@@ -267,25 +268,28 @@ func (t *Tree) checkMove(ctx context.Context, m *move) error {
 	if err != nil {
 		return err
 	}
-	differs := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
-	for _, name := range moving {
-		if !slices.Contains(differs, name) {
-			differs = append(differs, name) // of a file that From does not have
-		}
-	}
-	same, err := t.changed(ctx, "DMT", m.From, m.To)
+	both, err := t.changed(ctx, "DMT", m.From, m.To)
 	if err != nil {
 		return err
 	}
-	for _, name := range differs {
+	const isNew, isOld = 1, 2
+	moving := map[string]int{}
+	for _, name := range added {
+		moving[name] = isNew
+	}
+	for _, name := range both {
+		moving[name] = isOld
+	}
+	// Files that From does not have do not differ from it, wherever they come from.
+	for _, name := range append(strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), added...) {
 		if name == "" || !t.exists(name) {
 			continue
 		}
 		half := false
-		if slices.Contains(moving, name) {
+		if moving[name] != 0 {
 			half, err = t.isBeginning(ctx, m.To, name)
 		}
-		if err == nil && !half && slices.Contains(same, name) { // git has not come to it
+		if err == nil && !half && moving[name] == isOld { // git has not come to it
 			half, err = t.isBeginning(ctx, m.From, name)
 		}
 		if err != nil {

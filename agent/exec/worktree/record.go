@@ -29,6 +29,8 @@ type record struct {
 	Created time.Time `json:"created"`
 	// Complete is set when the tree has all files. Before that no run has worked in it.
 	Complete bool `json:"complete,omitempty"`
+	// Pointers says which files have only pointers of git LFS, "" if none.
+	Pointers string `json:"pointers,omitempty"`
 	// Setup is the state of the set-up of a complete tree; nil if it needs none.
 	Setup *setup `json:"setup,omitempty"`
 	// Pushed is the last commit that was pushed; "" before the first push.

@@ -259,7 +259,8 @@ func (t *Tree) removeBranch(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := t.repository.git(ctx, "branch", "--delete", "--quiet", t.record.Branch); err != nil {
-		if _, refused := errors.AsType[*exitError](err); !refused {
+		p, known := errors.AsType[*Problem](err)
+		if _, refused := errors.AsType[*exitError](err); !refused || known && p.Temporary {
 			return fmt.Errorf("delete the empty branch %s: %w", t.record.Branch, err)
 		}
 	}

@@ -155,7 +155,7 @@ const recordsFolder = ".records"
 // makeFolder makes a folder that only its owner can read, and returns its path without links.
 func makeFolder(path string) (string, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder of worktrees: %w", err)
+		return "", fmt.Errorf("make the folder of worktrees: %w", diskProblem(err))
 	}
 	return filepath.EvalSymlinks(path)
 }
