@@ -15,10 +15,11 @@ import (
 type receiver struct {
 	*connection
 	*listing
-	pos    position
-	runIDs map[string]string // run ids by submit key, as found in the ledger
-	marked map[string]bool   // keys of marks that were submitted
-	failed int               // issues in a row that could not be read, in this poll
+	pos position
+	// Of the claims that are followed, by submit key: the id of the run, as found in the ledger, and the key of the last
+	// mark that was submitted.
+	runIDs, marked map[string]string
+	failed         int // issues in a row that could not be read, in this poll
 }
 
 // listing is what the feed has read of its board: first the open issues, and then the changes. It outlives a
@@ -61,7 +62,7 @@ func (c *connection) newReceiver(ctx context.Context) (*receiver, error) {
 		return nil, err
 	}
 	return &receiver{connection: c, listing: c.takeListing(), pos: pos, runIDs: map[string]string{},
-		marked: map[string]bool{}}, nil
+		marked: map[string]string{}}, nil
 }
 
 // takeListing returns the listing that the last connection left, or a new one. The caller owns it until it gives the

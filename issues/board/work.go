@@ -102,6 +102,7 @@ func (r *receiver) follow(ctx context.Context, id string, c claim, run *mailroom
 func attempt(run *mailroom.Run) int { return run.Attempt + 1 }
 
 func (r *receiver) drop(ctx context.Context, id string) error {
+	key := r.pos.Claims[id].Key
 	next, cursor, err := r.pos.without(id)
 	if err != nil {
 		return err
@@ -110,7 +111,14 @@ func (r *receiver) drop(ctx context.Context, id string) error {
 		return err
 	}
 	r.pos = next
+	r.forget(key)
 	return nil
+}
+
+// forget drops what is known of a claim that is followed no more.
+func (r *receiver) forget(key string) {
+	delete(r.runIDs, key)
+	delete(r.marked, key)
 }
 
 // Labels of the delivery that marks an issue, and of the run of an issue.
@@ -128,7 +136,7 @@ const (
 // names the claim, the end and the mark, so a repeat is the same delivery.
 func (r *receiver) mark(ctx context.Context, id string, c claim, m Mark, text string, move channel.Cursor) error {
 	key := fmt.Sprintf("%s:%d:%s", c.Key, c.Ended, m)
-	if r.marked[key] && move.Position == nil {
+	if r.marked[c.Key] == key && move.Position == nil {
 		return nil
 	}
 	a := channel.Answer{Room: []string{id}, Key: key, Text: text, Later: true, Cursor: &move, Metadata: map[string]string{
@@ -142,7 +150,7 @@ func (r *receiver) mark(ctx context.Context, id string, c claim, m Mark, text st
 	if err := r.host.Answer(ctx, a); err != nil {
 		return err
 	}
-	r.marked[key] = true
+	r.marked[c.Key] = key
 	return nil
 }
 
@@ -177,6 +185,9 @@ func (r *receiver) end(ctx context.Context, id string, c claim, run *mailroom.Ru
 		return err
 	}
 	r.pos = next
+	if m != MarkBlocked {
+		r.forget(c.Key)
+	}
 	return nil
 }
 
