@@ -195,7 +195,7 @@ func problemOf(e *exitError) error {
 		return temporary("git could not write files, and the disk may be full: %s", e.stderr)
 	case has("Read-only file system"):
 		return temporary("the repository, or the folder of its worktrees, is read-only")
-	case has("filter lfs failed", "git-lfs: not found", "git-lfs: command not found"):
+	case has("filter lfs failed") || has("git-lfs") && has("not found"):
 		return permanent("the repository needs git-lfs, which is not installed for the agent; install it, or remove " +
 			"filter.lfs from the settings of git")
 	case has(".lock': File exists"):
