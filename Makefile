@@ -46,8 +46,8 @@ PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
 # those of the command, which need everything compiled: they run while the rest is compiled.
 QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat ./channel/chat/room ./internal/jsontext ./server/internal/request
-LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./engine ./channel/chat/adapter ./torture ./alert \
-	./agent/exec/worktree ./store/postgres ./cmd/bd ./thread ./app/node ./internal/suite ./internal/proc \
+LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./agent/exec/worktree ./torture ./alert \
+	./engine ./store/postgres ./channel/chat/adapter ./cmd/bd ./thread ./app/node ./internal/suite ./internal/proc \
 	./bench/mailroom ./channel/poll ./store/sqlite ./channel/matrix ./channel/webhook ./store/transfer ./agent/exec \
 	./channel/discord ./protocol/mcp ./channel/slack ./stream/turn ./channel/telegram ./store/storetest \
 	./internal/archtest ./channel/irc ./app/manual ./schedule ./schedule/plan ./issues/tracker ./agent/builtin \
