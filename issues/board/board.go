@@ -32,7 +32,8 @@ type Board interface {
 	// FindComment reports whether the account has written the comment with this key. It is called before Comment is
 	// repeated.
 	FindComment(ctx context.Context, c Comment) (found bool, err error)
-	// Mark shows the state of the work at an issue, and returns the issue afterwards. Repeating it changes nothing.
+	// Mark shows the state of the work at an issue, and returns the issue afterwards. Repeating it changes nothing. A
+	// closed issue stays closed, as a person may close it in the moment of its claim.
 	Mark(ctx context.Context, it Issue, m Mark) (Issue, error)
 	// Status describes the limits of the platform, such as "4,981 requests left", "" if none are known.
 	Status() string

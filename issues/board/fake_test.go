@@ -190,7 +190,7 @@ func (f *fakeBoard) Mark(_ context.Context, it board.Issue, m board.Mark) (board
 	states := map[board.Mark]board.State{board.MarkWorking: board.StateWorking, board.MarkClosed: board.StateClosed,
 		board.MarkDone: board.StateDone, board.MarkBlocked: board.StateBlocked}
 	f.change(it.ID, func(it *board.Issue) {
-		if m != board.MarkNone {
+		if m != board.MarkNone && it.State != board.StateClosed {
 			it.State = states[m]
 		} else if it.State == board.StateWorking {
 			it.State = board.StateOpen

@@ -156,7 +156,8 @@ func (b *client) target(ctx context.Context, r row, m board.Mark) (to state, err
 	}
 	now := b.stateOf(r)
 	switch {
-	case m == board.MarkWorking && now != board.StateWorking, m == board.MarkBlocked && now == board.StateOpen:
+	case m == board.MarkWorking && now != board.StateWorking && now != board.StateClosed,
+		m == board.MarkBlocked && now == board.StateOpen:
 		to = lowest(func(s state) bool { return s.Type == "started" })
 		if to.ID == "" {
 			return to, httpcall.Permanent(fmt.Errorf("the team %s has no state of type started", r.Team.Key))
