@@ -29,6 +29,7 @@ type note struct {
 // markNote is the body of a kindMark entry.
 type markNote struct {
 	Key  string `json:"key"` // submit key of the claim
+	Run  string `json:"run"` // of the claim
 	Mark Mark   `json:"mark"`
 	// UpdatedAt is the issue's time of its last change after the mark was written, and Shown the digest of what it showed
 	// then. An issue that shows something else since is a reopened one. Its time alone does not say that: it has
@@ -138,8 +139,8 @@ func (c *connection) comment(ctx context.Context, s mailroom.Session, id, text s
 	return err
 }
 
-// show marks an issue. A run that was retried since keeps the mark of a claim, and an issue that a person closed or
-// took over keeps what that person set.
+// show marks an issue. A run that was retried since keeps the mark of a claim, and an issue that a person closed, took
+// over or took back by its labels keeps what that person set.
 func (c *connection) show(ctx context.Context, s mailroom.Session, it Issue, labels map[string]string) error {
 	m := Mark(labels[labelMark])
 	running, err := c.running(ctx, labels[labelRun])
@@ -148,9 +149,9 @@ func (c *connection) show(ctx context.Context, s mailroom.Session, it Issue, lab
 		return err
 	case running != (m == MarkWorking):
 		return nil
-	case m == MarkWorking && (it.State == StateClosed || !c.unassigned(it)):
+	case m == MarkWorking && (it.State == StateClosed || !c.accepts(it)):
 		return nil
-	case m != MarkWorking && (it.State == StateClosed || !c.unassigned(it)):
+	case m != MarkWorking && (it.State == StateClosed || !c.accepts(it)):
 		m = MarkNone
 	}
 	value, err := s.Do(ctx, mailroom.Effect{Name: "mark", Idempotent: true},
@@ -159,7 +160,8 @@ func (c *connection) show(ctx context.Context, s mailroom.Session, it Issue, lab
 			if err != nil {
 				return nil, err
 			}
-			return json.Marshal(markNote{Key: labels[labelKey], Mark: m, UpdatedAt: after.UpdatedAt, Shown: shown(after)})
+			return json.Marshal(markNote{Key: labels[labelKey], Run: labels[labelRun], Mark: m,
+				UpdatedAt: after.UpdatedAt, Shown: shown(after)})
 		})
 	if err != nil {
 		return err

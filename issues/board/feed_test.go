@@ -272,7 +272,7 @@ func TestARunIsCancelledBeforeItsStartOnly(t *testing.T) {
 			if got := f.texts("1"); len(got) != want || len(f.texts("2")) > 0 {
 				t.Errorf("comments %q and %q", got, f.texts("2"))
 			}
-			if name == "reassigned" { // no mark of ours stays at the issue of another person
+			if name == "reassigned" || name == "unlabelled" { // no mark of ours stays at the issue of another person
 				w.waitState(f, "1", board.StateOpen)
 			}
 		})
@@ -372,5 +372,51 @@ func TestAFailedIssueWaitsForAPerson(t *testing.T) {
 	}
 	if one, two := len(w.Runs(board.Thread("roof", "1"))), len(w.Runs(board.Thread("roof", "2"))); one != 1 || two != 2 {
 		t.Errorf("%d and %d runs", one, two)
+	}
+}
+
+// TestAnIssueWhoseThreadWasDeletedRunsOnceMore deletes the thread of an issue that was done. Its delivery thread stays,
+// and a person opens the issue again.
+func TestAnIssueWhoseThreadWasDeletedRunsOnceMore(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1")
+	w := newFixture(t, f)
+	w.Start()
+	w.waitState(f, "1", board.StateClosed)
+	if err := w.Ledger.DeleteThread(t.Context(), board.Thread("roof", "1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	f.edit("1", func(it *board.Issue) { it.State = board.StateOpen })
+	w.WaitFor("the run", func() bool { return w.Agent.Count("1") > 1 })
+	w.waitState(f, "1", board.StateClosed)
+	if got := f.texts("1"); w.Agent.Count("1") != 2 || len(got) != 2 {
+		t.Errorf("%d attempts, comments %q", w.Agent.Count("1"), got)
+	}
+}
+
+// crowdedBoard lists as many issues of others as a feed keeps before its own.
+type crowdedBoard struct{ *fakeBoard }
+
+func (f crowdedBoard) Changes(ctx context.Context, cursor string) (page board.Changes, err error) {
+	if cursor != "" {
+		return f.fakeBoard.Changes(ctx, cursor)
+	}
+	for n := range board.MaxKnown {
+		page.Issues = append(page.Issues, board.Issue{ID: fmt.Sprint("other-", n), State: board.StateOpen})
+	}
+	page.Next, page.More = "0", true
+	return page, nil
+}
+
+func TestIssuesOfOthersTakeNoRoom(t *testing.T) {
+	f := newFakeBoard()
+	f.add("1")
+	w := fixture{boardtest.New(t, crowdedBoard{f})}
+	w.Start()
+	w.WaitFor("the issue", func() bool {
+		return f.issue("1").State == board.StateClosed || w.Runner.State().LastError != ""
+	})
+	if s := w.Runner.State(); s.LastError != "" {
+		t.Error(s.LastError)
 	}
 }

@@ -115,7 +115,7 @@ func (r *receiver) learn(it Issue, read time.Time) *seen {
 	switch {
 	case old != nil && read.IsZero() && old.Native == it.Native && (it.UpdatedAt.Before(old.UpdatedAt) || old.shows(it)):
 		return old
-	case it.State == StateClosed && !claimed:
+	case !claimed && !r.keeps(it):
 		delete(r.known, it.ID)
 		return &seen{Issue: it, content: content(it), read: read}
 	case old == nil && len(r.known) >= maxKnown && !claimed:

@@ -175,11 +175,6 @@ func (c *connection) accepts(it Issue) bool {
 			return false
 		}
 	}
-	return c.unassigned(it)
-}
-
-// unassigned reports whether no other person is assigned: an issue has no assignee, or the account alone.
-func (c *connection) unassigned(it Issue) bool {
 	return !slices.ContainsFunc(it.Assignees, func(name string) bool { return !strings.EqualFold(name, c.account) })
 }
 

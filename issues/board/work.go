@@ -18,6 +18,7 @@ import (
 
 // work follows the claims, and submits issues that are ready while there is room.
 func (r *receiver) work(ctx context.Context) error {
+	r.forget()
 	runs, err := r.runs(ctx)
 	if err != nil {
 		return err
@@ -111,15 +112,24 @@ func (r *receiver) drop(ctx context.Context, id string) error {
 		return err
 	}
 	r.pos = next
-	r.forget(key)
+	delete(r.runIDs, key) // another run may get this key
 	return nil
 }
 
-// forget drops what is known of a claim that is followed no more.
-func (r *receiver) forget(key string) {
-	delete(r.runIDs, key)
-	delete(r.marked, key)
+// forget drops what is known of claims that are followed no more, and the issues that were known only for a claim.
+func (r *receiver) forget() {
+	followed := map[string]bool{}
+	for _, c := range r.pos.Claims {
+		followed[c.Key] = true
+	}
+	other := func(key, _ string) bool { return !followed[key] }
+	maps.DeleteFunc(r.runIDs, other)
+	maps.DeleteFunc(r.marked, other)
+	maps.DeleteFunc(r.known, func(id string, s *seen) bool { return r.pos.Claims[id].Key == "" && !r.keeps(s.Issue) })
 }
+
+// keeps reports whether the feed remembers an issue without a claim.
+func (r *receiver) keeps(it Issue) bool { return it.State != StateClosed && r.accepts(it) }
 
 // Labels of the delivery that marks an issue, and of the run of an issue.
 const (
@@ -133,9 +143,10 @@ const (
 )
 
 // mark submits the delivery that marks an issue and writes text as a comment, after the deliveries that wait. Its key
-// names the claim, the end and the mark, so a repeat is the same delivery.
+// names the run, the end and the mark, so a repeat is the same delivery. The key of the claim would not do: it comes
+// again after the thread of the issue was deleted, whose delivery thread stays.
 func (r *receiver) mark(ctx context.Context, id string, c claim, m Mark, text string, move channel.Cursor) error {
-	key := fmt.Sprintf("%s:%d:%s", c.Key, c.Ended, m)
+	key := fmt.Sprintf("%s:%d:%s", r.runIDs[c.Key], c.Ended, m)
 	if r.marked[c.Key] == key && move.Position == nil {
 		return nil
 	}
@@ -185,9 +196,6 @@ func (r *receiver) end(ctx context.Context, id string, c claim, run *mailroom.Ru
 		return err
 	}
 	r.pos = next
-	if m != MarkBlocked {
-		r.forget(c.Key)
-	}
 	return nil
 }
 
@@ -352,7 +360,7 @@ func (h history) mayStart(it Issue) bool {
 	if h.generation == 0 {
 		return true
 	}
-	if h.run != nil && !h.run.Status.Finished() || h.mark.Key != submitKey(it.ID, h.generation) {
+	if h.run != nil && !h.run.Status.Finished() || !h.isShown(it.ID) {
 		return false
 	}
 	return !it.UpdatedAt.Before(h.mark.UpdatedAt) && shown(it) != h.mark.Shown
@@ -360,7 +368,13 @@ func (h history) mayStart(it Issue) bool {
 
 // unfollowed reports whether the last run of an issue goes on, or has ended and the board does not show that.
 func (h history) unfollowed(id string) bool {
-	return h.run != nil && (!h.run.Status.Finished() || h.mark.Key != submitKey(id, h.generation))
+	return h.run != nil && (!h.run.Status.Finished() || !h.isShown(id))
+}
+
+// isShown reports whether the board shows the end of the last run of an issue. A run whose thread was deleted had the
+// same key.
+func (h history) isShown(id string) bool {
+	return h.mark.Key == submitKey(id, h.generation) && (h.run == nil || h.mark.Run == h.run.ID)
 }
 
 // adoptOwn follows the run of an issue that is marked as claimed, if this ledger has the run. It reports whether the

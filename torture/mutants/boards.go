@@ -10,7 +10,7 @@ func boardMutants() []mutant {
 		{"the comment of another account counts", "issues/board/github/comment.go",
 			`if (me == "" || r.User`, `if (me != "" || r.User`, calls, "^TestACommentIsLookedUpByItsKeyAndAccount$"},
 		{"an issue that a person took over is closed", "issues/board/deliver.go",
-			`	case m != MarkWorking && (it.State == StateClosed || !c.unassigned(it)):`, `	case m == MarkNone:`, pkg,
+			`	case m != MarkWorking && (it.State == StateClosed || !c.accepts(it)):`, `	case m == MarkNone:`, pkg,
 			"^TestARunIsCancelledBeforeItsStartOnly$"},
 		{"an issue that stays open is done again", "issues/board/work.go", ` && shown(it) != h.mark.Shown`, ``, pkg,
 			"^TestAnIssueWhoseRunWasCancelledIsNotSubmittedAgainUnchanged$"},

@@ -1,0 +1,4 @@
+package board
+
+// MaxKnown is maxKnown.
+const MaxKnown = maxKnown
