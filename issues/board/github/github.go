@@ -71,10 +71,8 @@ func (b *Board) Status() string { return b.limits.String() }
 // Account implements [board.Board]. An app has no user, so the account of its token is "". The repository is read too,
 // so that a wrong name or a missing right is known at once.
 func (b *Board) Account(ctx context.Context) (string, error) {
-	var repo struct {
-		Issues *bool `json:"has_issues"`
-	}
-	if err := b.get(ctx, "read the repository", "/repos/"+b.options.Repo, &repo); err != nil {
+	repo, err := b.repository(ctx)
+	if err != nil {
 		refusal, refused := errors.AsType[*httpcall.Refusal](err)
 		switch {
 		case refused && refusal.Code == codeMoved:
@@ -86,18 +84,26 @@ func (b *Board) Account(ctx context.Context) (string, error) {
 		}
 		return "", err
 	}
-	if repo.Issues != nil && !*repo.Issues {
+	if repo.HasIssues != nil && !*repo.HasIssues {
 		return "", channel.Fatal(fmt.Errorf("issues are switched off in the repository %s", b.options.Repo))
 	}
 	var user struct {
 		Login string `json:"login"`
 	}
-	err := b.get(ctx, "read the account", "/user", &user)
+	err = b.get(ctx, "read the account", "/user", &user)
 	if refusal, refused := errors.AsType[*httpcall.Refusal](err); refused && refusal.RetryAfter == 0 &&
 		(refusal.Status == http.StatusForbidden || refusal.Status == http.StatusNotFound) {
 		return "", nil
 	}
 	return user.Login, err
+}
+
+type repository struct {
+	HasIssues *bool `json:"has_issues"`
+}
+
+func (b *Board) repository(ctx context.Context) (r repository, err error) {
+	return r, b.get(ctx, "read the repository", "/repos/"+b.options.Repo, &r)
 }
 
 // repoPath returns a path below the repository.
@@ -113,7 +119,7 @@ func (b *Board) Issue(ctx context.Context, id string) (it board.Issue, err error
 	}
 	var r row
 	if err := b.get(ctx, "read issue "+id, b.repoPath("/issues/%d", number), &r); err != nil {
-		return it, gone(err)
+		return it, b.goneHere(ctx, err)
 	}
 	if len(r.PullRequest) > 0 {
 		return it, board.ErrGone
@@ -134,6 +140,17 @@ func gone(err error) error {
 	if refusal, ok := errors.AsType[*httpcall.Refusal](err); ok && (refusal.Status == http.StatusNotFound ||
 		refusal.Status == http.StatusGone || refusal.Code == codeMoved) {
 		return fmt.Errorf("%w: %w", board.ErrGone, err)
+	}
+	return err
+}
+
+// goneHere is gone for an issue of a repository that can be read. In one that was renamed, or that the token may not
+// read just now, no issue is gone.
+func (b *Board) goneHere(ctx context.Context, err error) error {
+	if err = gone(err); errors.Is(err, board.ErrGone) {
+		if _, lost := b.repository(ctx); lost != nil {
+			return lost
+		}
 	}
 	return err
 }

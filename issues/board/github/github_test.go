@@ -342,7 +342,7 @@ func TestABoardThatLies(t *testing.T) {
 				strings.Contains(err.Error(), "\n") || mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
 				t.Errorf("%v", err)
 			}
-			if _, err := b.Issue(t.Context(), "1"); err == nil || errors.Is(err, board.ErrGone) != (name == "a redirect") {
+			if _, err := b.Issue(t.Context(), "1"); err == nil || errors.Is(err, board.ErrGone) {
 				t.Errorf("an issue: %v", err)
 			}
 			err = b.Comment(t.Context(), board.Comment{Issue: "1", Key: "k", Text: "x"})
@@ -472,6 +472,25 @@ func TestGoneIssues(t *testing.T) {
 	f.Fault = func(w http.ResponseWriter, _ *http.Request) bool { f.Refuse(w, 500, "x"); return true }
 	if _, err := b.Issue(t.Context(), "1"); err == nil || errors.Is(err, board.ErrGone) {
 		t.Errorf("an outage: %v", err)
+	}
+}
+
+// TestARepositoryThatCannotBeReadHasLostNoIssue renames the repository, and takes its right from the token.
+func TestARepositoryThatCannotBeReadHasLostNoIssue(t *testing.T) {
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusNotFound} {
+		f := newRepository(t)
+		f.Add(1, 1)
+		b := f.newBoard(t)
+		f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.HasPrefix(r.URL.Path, "/repos/") {
+				f.Refuse(w, status, "x")
+			}
+			return strings.HasPrefix(r.URL.Path, "/repos/")
+		}
+		if _, err := b.Issue(t.Context(), "1"); errors.Is(err, board.ErrGone) ||
+			mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
+			t.Errorf("%d: %v", status, err)
+		}
 	}
 }
 

@@ -153,6 +153,21 @@ func TestIssuesOfLinearAreReadAsTheBoardShowsThem(t *testing.T) {
 	}
 }
 
+// TestAProjectThatCannotBeReadHasLostNoIssue has a token that does not see the project any more.
+func TestAProjectThatCannotBeReadHasLostNoIssue(t *testing.T) {
+	f := boardtest.NewLinear(t, 1)
+	b, err := linear.New(linear.Options{Base: &url.URL{Scheme: "http", Host: f.Addr}, Token: boardtest.LinearToken,
+		Project: "hidden"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if _, err := b.Issue(t.Context(), f.ID("R-99")); errors.Is(err, board.ErrGone) ||
+		mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
+		t.Error(err)
+	}
+}
+
 func TestACommentOfLinearWhoseAnswerIsLostIsWrittenOnce(t *testing.T) {
 	f := boardtest.NewLinear(t, 1)
 	b, other := newBoard(t, f), newBoard(t, f)

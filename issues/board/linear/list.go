@@ -81,6 +81,10 @@ const (
 	maxRelations = 50
 )
 
+// HintPause is the least time between two polls that webhooks start. A busy team has an event each second, and so many
+// polls would use up the points of an hour in six minutes.
+const HintPause = 15 * time.Second
+
 // fields returns the fields of an issue that all queries read.
 func fields(labels int) string {
 	return fmt.Sprintf(`id identifier title description url priority createdAt updatedAt archivedAt trashed
@@ -348,11 +352,20 @@ func (b *client) row(ctx context.Context, id string) (r row, err error) {
 	}`, fields(manyLabels), maxRelations), map[string]any{"id": id}, &answer)
 	switch refusal, refused := errors.AsType[*httpcall.Refusal](err); {
 	case refused && refusal.Code == codeNotFound, err == nil && answer.Issue == nil:
-		return r, board.ErrGone
+		return r, b.gone(ctx)
 	case err != nil:
 		return r, err
 	case !b.isHere(*answer.Issue) || answer.Issue.ID != id:
 		return r, board.ErrGone
 	}
 	return *answer.Issue, nil
+}
+
+// gone returns [board.ErrGone], or the error of a project or team that the token may not read just now: no issue of it
+// is gone.
+func (b *client) gone(ctx context.Context) error {
+	if _, err := b.Account(ctx); err != nil {
+		return httpcall.Unavailable(err)
+	}
+	return board.ErrGone
 }
