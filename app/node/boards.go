@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"mailroom/app/config"
 	"mailroom/channel"
@@ -29,10 +30,14 @@ func newBoardChannel(
 	if b.Workflow != "" {
 		template = workflow.NewPrompt(b.Workflow)
 	}
+	hintPause := time.Duration(0) // the default
+	if b.Kind == config.BoardLinear {
+		hintPause = linear.HintPause
+	}
 	w, err := board.New(board.Options{
 		Kind: b.Kind, Place: b.Place(), Open: func() (board.Board, error) { return openBoard(b) },
 		Agent: b.Agent, Agents: b.Agents, Labels: b.Labels, MaxClaims: b.MaxClaims, KeepOpen: b.KeepOpen,
-		Interval: b.Interval, Command: c.Command,
+		Interval: b.Interval, HintPause: hintPause, Command: c.Command,
 		Workflow: template,
 	})
 	if err != nil {

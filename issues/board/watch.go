@@ -29,13 +29,12 @@ type Options struct {
 	// Recheck is how often an issue whose run has not started, or that waits for another issue, is read again
 	// without a change of the board. It defaults to 5 minutes.
 	Recheck time.Duration
-	Command string // how a person calls this program; defaults to "mailroom"
+	// HintPause is the least time between two polls that hints ask for. It defaults to a second.
+	HintPause time.Duration
+	Command   string // how a person calls this program; defaults to "mailroom"
 	// Workflow has the template of the prompts; nil: an agent gets the issue itself.
 	Workflow *workflow.File
 }
-
-// hintPause is the least time between two polls that hints ask for.
-const hintPause = time.Second
 
 // callTime bounds how long a connected board may take between two successful polls, beside the interval.
 const callTime = 2 * time.Minute
@@ -69,6 +68,9 @@ func New(o Options) (*Watcher, error) {
 	}
 	if o.Recheck == 0 {
 		o.Recheck = 5 * time.Minute
+	}
+	if o.HintPause == 0 {
+		o.HintPause = time.Second
 	}
 	if o.Command == "" {
 		o.Command = "mailroom"
@@ -115,7 +117,7 @@ func (c *connection) Receive(ctx context.Context) error {
 	}
 	defer func() { c.leaveListing(r.listing) }()
 	for {
-		least := time.After(min(c.options.Interval, hintPause))
+		least := time.After(min(c.options.Interval, c.options.HintPause))
 		again, err := r.poll(ctx)
 		if err != nil {
 			return err

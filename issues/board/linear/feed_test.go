@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/channel/platformtest"
@@ -216,6 +217,9 @@ func TestAPollCostsLittle(t *testing.T) {
 		if got := f.Cost(call); got > most {
 			t.Errorf("%s costs %v points, want at most %v", call, got, most)
 		}
+	}
+	if got := f.Cost("issues") * float64(time.Hour/linear.HintPause); got > 200_000 {
+		t.Errorf("polls that webhooks start cost %v points an hour", got)
 	}
 	t.Logf("a poll costs %v points, an issue %v", f.Cost("issues"), f.Cost("issue"))
 	f.Update(func() { f.Points = 100 })
