@@ -265,7 +265,8 @@ func (b *Board) exportLinks(
 		return all, nil
 	}
 	number, err := strconv.ParseInt(path.Base(e.Parent), 10, 64)
-	if err != nil || !strings.Contains(e.Parent, "/repos/"+b.options.Repo+"/issues/") {
+	here := strings.ToLower("/repos/" + b.options.Repo + "/issues/") // people write names in any case
+	if err != nil || !strings.Contains(strings.ToLower(e.Parent), here) {
 		return all, nil // of another repository
 	}
 	if keys[number] == "" { // it has not changed

@@ -27,6 +27,7 @@ func TestAnExportReadsIssuesWhole(t *testing.T) {
 	}
 	f.Edit(2, func(it *boardtest.GitHubIssue) { it.BlockedBy = []int{1} })
 	f.Edit(3, func(it *boardtest.GitHubIssue) { it.Type = &boardtest.Label{Name: "Bug"} })
+	f.Edit(4, func(it *boardtest.GitHubIssue) { it.ParentURL = f.URL + "/repos/Ann/Roof/issues/1" })
 	lists := 0
 	f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/issues") {
@@ -57,6 +58,10 @@ func TestAnExportReadsIssuesWhole(t *testing.T) {
 		case "Do 3":
 			if o.Type != "bug" {
 				t.Errorf("type %s", o.Type)
+			}
+		case "Do 4":
+			if len(o.Dependencies) != 1 || o.Dependencies[0].Type != tracker.DependencyParentChild {
+				t.Errorf("parent %+v", o.Dependencies)
 			}
 		}
 	}
