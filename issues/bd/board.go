@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/digest"
 	"mailroom/issues/tracker"
 )
 
@@ -46,14 +47,16 @@ func boardIndex(source string) int {
 
 func isBoard(source string) bool { return boardIndex(source) >= 0 }
 
-// boardName returns the name of a board as a part of a file's name.
+// boardName returns the name of a board as a part of a file's name. It ends with a digest, because a file's name cannot
+// have all characters of a board's: a_b/c and a-b/c are two boards.
 func boardName(place string) string {
+	place = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(place), "/"), ".git")
 	for _, prefix := range []string{"https://", "github.com/", "linear.app/"} {
 		place = strings.TrimPrefix(place, prefix)
 	}
-	name := prefixFrom(strings.ToLower(place))
-	const most = 100 // bytes
-	return name[:min(len(name), most)]
+	name := strings.ReplaceAll(prefixFrom(place), "_", "-")
+	const most, digits = 100, 8
+	return name[:min(len(name), most)] + "-" + digest.Short(place)[:digits]
 }
 
 // overlap is how far an import looks back before the newest change that it knows, for changes that became visible late,
