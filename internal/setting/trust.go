@@ -63,6 +63,9 @@ func ReadTrust(path string) (Trust, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &t)
 	}
+	if err == nil && t == nil {
+		err = errors.New("it is no object")
+	}
 	if err != nil {
 		return Trust{}, fmt.Errorf("%s cannot be read; mend or remove it: %w", path, err)
 	}

@@ -35,6 +35,7 @@ func TestATrustFileThatOthersCanWriteTrustsNothing(t *testing.T) {
 			return os.Symlink(to, path)
 		}},
 		{"damaged", "cannot be read", func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) }},
+		{"null", "is no object", func(path string) error { return os.WriteFile(path, []byte("null"), 0o600) }},
 	} {
 		home := t.TempDir()
 		path, err := setting.TrustFile(func(name string) string { return map[string]string{"HOME": home}[name] })

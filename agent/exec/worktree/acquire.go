@@ -454,6 +454,9 @@ func (t *Tree) reopen(ctx context.Context) (err error) {
 			return err
 		}
 		t.record.Removing, t.record.Entry = "", ""
+		if s := t.record.Setup; s != nil && !s.Skipped { // what it made may be gone
+			t.record.Setup = &setup{Report: s.Report}
+		}
 		if err := t.repository.write(&t.record); err != nil {
 			return err
 		}

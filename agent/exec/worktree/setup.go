@@ -149,12 +149,14 @@ func (s *setupRun) trusted(ctx context.Context) ([][]string, error) {
 		return nil, err
 	}
 	u.Digest = found.Digest
-	var trust setting.Trust
-	if s.options.Trust != "" {
-		if trust, err = setting.ReadTrust(s.options.Trust); err != nil {
-			u.Why = "is not trusted (" + err.Error() + ")"
-			return nil, u
-		}
+	if s.options.Trust == "" {
+		u.Why = "is not trusted (the server has no folder for user settings; start it with HOME or XDG_CONFIG_HOME)"
+		return nil, u
+	}
+	trust, err := setting.ReadTrust(s.options.Trust)
+	if err != nil {
+		u.Why = "is not trusted (" + err.Error() + ")"
+		return nil, u
 	}
 	if u.Why = trust.Refusal(u.Name, found.Digest); u.Why != "" {
 		return nil, u

@@ -167,7 +167,7 @@ func TestNothingOfARepositoryRunsBeforeItIsTrusted(t *testing.T) {
 	if err := errors.Join(os.Chmod(open, 0o606), os.Chmod(filepath.Dir(other), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	h.wantUntrusted("without a file", "is not trusted", "")
+	h.wantUntrusted("without a file", "start it with HOME or XDG_CONFIG_HOME", "")
 	h.wantUntrusted("of another", "is not trusted", other)
 	h.wantUntrusted("world-writable", "other accounts can write", open)
 	h.setUpBy("touch ran\ntouch ran\n", 0o644)
@@ -361,4 +361,28 @@ func FuzzSetupCommands(f *testing.F) {
 			t.Errorf("%q: %v, %s", again.String(), err, diff)
 		}
 	})
+}
+
+// TestATreeWhoseRemovalWasCutIsSetUpAgain has a git that fails while it removes the files of a tree.
+func TestATreeWhoseRemovalWasCutIsSetUpAgain(t *testing.T) {
+	h := newFixture(t)
+	h.setUpBy("mkdir -p made\n", 0o644)
+	trust, r := h.trust("HEAD"), h.open()
+	tree := h.acquire(r, "one")
+	if got, err := h.setUp(tree, trust); err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
+	h.release(tree)
+	broken := h.open(func(o *worktree.Options) {
+		o.Git = h.script(`case "$*" in *"worktree remove"*) exit 1 ;; esac`)
+	})
+	if err := broken.Remove(t.Context(), "one", false); err == nil {
+		t.Fatal("the removal ended")
+	}
+	tree = h.acquire(r, "one")
+	if got, err := h.setUp(tree, trust); err != nil || len(got) != 1 {
+		t.Errorf("after a removal that was cut: %v, %v", got, err)
+	}
+	h.release(tree)
+	h.wantUntouched()
 }
