@@ -102,7 +102,8 @@ func (b *Board) check(op string, r httpcall.Response, write, conditional bool) e
 	refusal.Text = b.http.Redact([]byte(cmp.Or(answer.Message, http.StatusText(r.Status))))
 	switch {
 	case r.TooLarge:
-		return &httpcall.TransportError{Op: op, Reason: "the answer is larger than 16 MiB", MaybeSent: write}
+		return &httpcall.TransportError{Op: op, Reason: fmt.Sprintf("the answer is larger than %d MiB", maxAnswer>>20),
+			MaybeSent: write}
 	case limited:
 		refusal.Code, refusal.RetryAfter, refusal.Everywhere = codeLimit, pause, true
 		return refusal

@@ -44,8 +44,9 @@ type Board struct {
 	poll    conditional
 }
 
-// maxAnswer bounds an answer in bytes. A page has at most 100 issues of 64 KiB of text.
-const maxAnswer = 16 << 20
+// maxAnswer bounds an answer in bytes. A page has at most 100 issues, each with a text of 65,536 characters, and JSON
+// writes a character with up to 6 bytes. A bound below that would let strangers stop a board by long issues.
+const maxAnswer = 48 << 20
 
 // New returns a board. It makes no call.
 func New(o Options) (*Board, error) {

@@ -326,7 +326,7 @@ func TestABoardThatLies(t *testing.T) {
 		"HTML":           {text(200, "<html>sign in "+boardtest.Token), "not from the API of GitHub"},
 		"an object":      {text(200, `{"a":1}`), "not from the API of GitHub"},
 		"HTML, 404":      {text(404, "<html>"), "not from"},
-		"a huge body":    {text(200, strings.Repeat("[", 17<<20)), "larger than"},
+		"a huge body":    {text(200, strings.Repeat("[", 49<<20)), "larger than"},
 		"half an answer": {text(200, `[{"number":`), "not from the API of GitHub"},
 		"a redirect": {func(w http.ResponseWriter) {
 			w.Header().Set("Location", other.URL)
@@ -472,6 +472,20 @@ func TestGoneIssues(t *testing.T) {
 	f.Fault = func(w http.ResponseWriter, _ *http.Request) bool { f.Refuse(w, 500, "x"); return true }
 	if _, err := b.Issue(t.Context(), "1"); err == nil || errors.Is(err, board.ErrGone) {
 		t.Errorf("an outage: %v", err)
+	}
+}
+
+// TestAPageOfTheLongestIssuesIsRead has texts of strangers, each as long as GitHub takes.
+func TestAPageOfTheLongestIssuesIsRead(t *testing.T) {
+	f := newRepository(t)
+	f.Add(1, 100)
+	long := strings.Repeat("\u2028", 65_536) // JSON writes it with six bytes
+	for _, it := range f.Issues {
+		it.Body = long
+	}
+	page, err := f.newBoard(t).Changes(t.Context(), "")
+	if err != nil || len(page.Issues) != 100 {
+		t.Errorf("%d issues, %v", len(page.Issues), err)
 	}
 }
 

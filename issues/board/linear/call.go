@@ -150,7 +150,8 @@ func (b *client) check(op string, r httpcall.Response, into any, write bool) err
 	refusal.Code, refusal.Text = code, b.http.Redact([]byte(cmp.Or(message, http.StatusText(r.Status))))
 	switch {
 	case r.TooLarge:
-		return &httpcall.TransportError{Op: op, Reason: "the answer is larger than 16 MiB", MaybeSent: write}
+		return &httpcall.TransportError{Op: op, Reason: fmt.Sprintf("the answer is larger than %d MiB", maxAnswer>>20),
+			MaybeSent: write}
 	case code == codeLimit:
 		refusal.RetryAfter, refusal.Everywhere = pause, true
 		return refusal

@@ -59,8 +59,8 @@ type teamStates struct {
 }
 
 const (
-	// maxAnswer bounds an answer in bytes. A page has at most 20 issues.
-	maxAnswer = 16 << 20
+	// maxAnswer bounds an answer in bytes. A page has at most 20 issues, each with a text of 250,000 characters.
+	maxAnswer = 32 << 20
 	// statesAge is how long the states of a team are not read again.
 	statesAge = 10 * time.Minute
 )
