@@ -115,6 +115,11 @@ func (b *Board) linearPlace() string {
 	return b.Project + b.Team
 }
 
+// shows is Place with the id of the project alone, for a comparison in any case of letters.
+func (b *Board) shows() string {
+	return b.Repository + " " + b.Project[strings.LastIndexByte(b.Project, '-')+1:] + " " + b.Team
+}
+
 func isLinearName(s string) bool { return s == "" || setting.ValidName(s) }
 
 func (b *Board) settings() []setting.Setting {
@@ -221,7 +226,7 @@ func (r *reader) board(key, name string, table map[string]any) {
 		return
 	}
 	for _, other := range r.config.BoardNames() {
-		if o := r.config.Boards[other]; o.Kind == b.Kind && o.URL == b.URL && strings.EqualFold(o.Place(), b.Place()) {
+		if o := r.config.Boards[other]; o.Kind == b.Kind && o.URL == b.URL && strings.EqualFold(o.shows(), b.shows()) {
 			r.report(key, fmt.Sprintf("board %s shows %s too, and both would do its issues; use one board, "+
 				"whose issues select other agents with labels agent:NAME", other, b.Place()))
 			return

@@ -16,6 +16,9 @@ import (
 const roofBoard = "[boards.roof]\nkind = \"github\"\nrepository = \"ann/roof\"\nagent = \"echo\"\n" +
 	"labels = [\"agent\"]\ntoken_env = \"T\"\n"
 
+const projectBoard = "[boards.roof]\nkind = \"linear\"\nproject = \"roof-1a2b\"\nagent = \"echo\"\n" +
+	"labels = [\"agent\"]\ntoken_env = \"T\"\n"
+
 func TestABoardRoundTrips(t *testing.T) {
 	c, err := parse("f.toml", []byte(roofBoard+"agents = [\"codex\", \"echo\"]\nmax_claimed = 3\n"+
 		"when_done = \"comment\"\ninterval = \"5s\"\nurl = \"https://github.example.org/api/v3\"\n"+
@@ -119,6 +122,9 @@ func TestErrorsOfABoardNameTheKey(t *testing.T) {
 		"twice": {roofBoard + strings.NewReplacer("boards.roof", "boards.top", "ann/roof", "Ann/Roof").Replace(roofBoard), 7,
 			`boards.top: board roof shows Ann/Roof too, and both would do its issues; use one board, ` +
 				`whose issues select other agents with labels agent:NAME`},
+		"a project twice": {projectBoard + strings.NewReplacer("boards.roof", "boards.top", "roof-1a2b", "1A2B").
+			Replace(projectBoard), 7, `boards.top: board roof shows 1A2B too, and both would do its issues; use one board, ` +
+			`whose issues select other agents with labels agent:NAME`},
 		"two secrets": {roofBoard + "webhook_env = \"A\"\nwebhook_file = \"/a\"", 1,
 			`boards.roof: two secrets of the webhook; set either webhook_env or webhook_file`},
 		"no team": {"[boards.eng]\nkind = \"linear\"\nagent = \"echo\"\nlabels = [\"a\"]\ntoken_env = \"T\"\n", 1,
