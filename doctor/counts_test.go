@@ -150,13 +150,13 @@ func TestASummaryThatDiffersIsFound(t *testing.T) {
 		{"dropped minutes of the first hour", "", of("x", store.StepMinute, func(c *store.Counts) {
 			c.Summaries = slices.DeleteFunc(c.Summaries, func(s store.Summary) bool { return s.Key.At.Hour() == 3 })
 		})},
-		{"a lost minute", `completed runs of agent "x" in the 1h0m0s from 2026-01-02T05:00:00Z is {Runs:1`,
+		{"a lost minute", `completed runs of agent "x" in the 1h from 2026-01-02T05:00:00Z is {Runs:1`,
 			of("x", store.StepMinute, func(c *store.Counts) {
 				c.Summaries = slices.DeleteFunc(c.Summaries, func(s store.Summary) bool { return s.Key.At.Hour() == 5 })
 			})},
-		{"an hour with more", `completed runs of agent "y" in the 1h0m0s from 2026-01-02T04:00:00Z`, of("y", store.StepHour, more)},
-		{"a day with more", `completed runs of agent "x" in the 24h0m0s from 2026-01-02T00:00:00Z`, of("x", store.StepDay, more)},
-		{"a minute of all agents with more", `completed runs of agent "" in the 1m0s from 2026-01-02T03:04:00Z`, of("", store.StepMinute, more)},
+		{"an hour with more", `runs of agent "y" in the 1h from 2026-01-02T04:00:00Z`, of("y", store.StepHour, more)},
+		{"a day with more", `runs of agent "x" in the 24h from 2026-01-02T00:00:00Z`, of("x", store.StepDay, more)},
+		{"a minute of all agents with more", `completed runs of agent "" in the 1m from 2026-01-02T03:04:00Z`, of("", store.StepMinute, more)},
 		{"a day of a label with more", `the summary of completed runs of label "customer=acme" is {Runs:2`,
 			of("customer=acme", store.StepLabelDay, more)},
 		{"all time of a label with more", `the summary of completed runs of label "customer=acme" is {Runs:2`,

@@ -6,6 +6,7 @@ import (
 	"mailroom"
 	"mailroom/doctor/fold"
 	"mailroom/internal/retry"
+	"mailroom/internal/setting"
 	"mailroom/store"
 )
 
@@ -94,7 +95,7 @@ func (p *checker) limits(r *mailroom.Run) {
 	}
 	if r.ClaimSpare < 0 || r.ClaimSpare > 0 && r.ClaimEnds.IsZero() {
 		p.badRun(Limit, r.ID, "run %s: its claim has %v to spare, which should be zero without a claim, and never below",
-			r.ID, r.ClaimSpare)
+			r.ID, setting.FormatDuration(r.ClaimSpare))
 	}
 	if r.WaitsOn != "" && r.Status != mailroom.StatusRunning {
 		p.badRun(Limit, r.ID, "run %s is %s and says that it waits for %q", r.ID, r.Status, r.WaitsOn)
@@ -105,7 +106,7 @@ func (p *checker) limits(r *mailroom.Run) {
 	}
 	if r.Scheduled && r.Joins && r.NotBefore.Sub(since) > mailroom.MaxJoin {
 		p.badRun(Limit, r.ID, "run %s waits from %s until %s for more messages, which should be at most %s",
-			r.ID, at(since), at(r.NotBefore), mailroom.MaxJoin)
+			r.ID, at(since), at(r.NotBefore), setting.FormatDuration(mailroom.MaxJoin))
 	}
 	p.retries(r)
 }
@@ -115,8 +116,9 @@ func (p *checker) retries(r *mailroom.Run) {
 	if r.RetryFirst < 0 || r.RetryFirst > r.RetryMost || r.RetryMost > retry.MaxDelay ||
 		(r.RetryFirst == 0) != (r.RetryMost == 0) {
 		p.badRun(Limit, r.ID,
-			"run %s: its retries are delayed by %v to %v, which should be both zero, or at most %v and grow", r.ID, r.RetryFirst,
-			r.RetryMost, retry.MaxDelay)
+			"run %s: its retries are delayed by %v to %v, which should be both zero, or at most %v and grow", r.ID,
+			setting.FormatDuration(r.RetryFirst), setting.FormatDuration(r.RetryMost),
+			setting.FormatDuration(retry.MaxDelay))
 	}
 	last := retry.Policy{Factor: r.RetryFactor, OutageMost: r.RetryOutageMost, Outage: r.RetryOutage}
 	if err := last.Check(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/setting"
 	"mailroom/store"
 )
 
@@ -197,7 +198,7 @@ func (w *scan) compareSums(sums, parts sumsByKey, step time.Duration) {
 		if differing[key] {
 			w.report.Add(Finding{Invariant: Count,
 				Text: fmt.Sprintf("the summary of %s runs of agent %q in the %s from %s is %+v, that of its parts %+v",
-					key.Status, key.Agent, step, at(key.At), sums[key], added[key])})
+					key.Status, key.Agent, setting.FormatDuration(step), at(key.At), sums[key], added[key])})
 		}
 	}
 }

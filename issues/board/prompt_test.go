@@ -59,7 +59,7 @@ func TestThePromptOfAnIssueIsMadeFromAWorkflow(t *testing.T) {
 	})
 	write("---\npolling: {}\n---\n") // a file without a template shows the issue itself
 	w.waitState(f, "2", board.StateClosed)
-	if got := w.Agent.Input("2"); !strings.HasPrefix(got, "# Do 2\n\nIssue r#2, , labelled agent. It is claimed") {
+	if got := w.Agent.Input("2"); !strings.HasPrefix(got, "# Do 2\n\nIssue r#2, labelled agent. It is claimed") {
 		t.Errorf("the agent got %q", got)
 	}
 }

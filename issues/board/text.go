@@ -15,7 +15,10 @@ const maxMessage = 512 << 10
 // issueText returns the text of an issue for its agent.
 func issueText(it Issue, agent string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nIssue %s, %s", oneLine(it.Title), oneLine(it.Name), it.URL)
+	fmt.Fprintf(&b, "# %s\n\nIssue %s", oneLine(it.Title), oneLine(it.Name))
+	if it.URL != "" {
+		fmt.Fprintf(&b, ", %s", it.URL)
+	}
 	if len(it.Labels) > 0 {
 		fmt.Fprintf(&b, ", labelled %s", oneLine(strings.Join(it.Labels, ", ")))
 	}
