@@ -138,7 +138,7 @@ func (o *stream) messages(a Answer) {
 func encode(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("encode tool input: %v", err))
+		panic(fmt.Sprintf("encode tool input: %v", err)) // Call.Input of the test cannot be encoded as JSON
 	}
 	return string(data)
 }

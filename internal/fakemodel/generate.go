@@ -95,28 +95,48 @@ func (p geminiPart) turn(role string) Turn {
 	return Turn{role, p.Text}
 }
 
-// gemini writes an answer of the Gemini API, as server-sent events or as one object, without Hold, Hang and Cut.
+// gemini writes an answer of the Gemini API: as server-sent events, or as one object without Hold, Hang and Cut.
 func (o *stream) gemini(a Answer, events bool) {
-	parts := []any{}
-	if len(a.Text) > 0 {
-		parts = append(parts, map[string]any{"text": join(a.Text)})
-	}
+	calls := []any{}
 	for _, c := range a.Calls {
-		parts = append(parts, map[string]any{"functionCall": map[string]any{"name": c.Name, "args": c.Input}})
+		calls = append(calls, map[string]any{"functionCall": map[string]any{"name": c.Name, "args": c.Input}})
 	}
-	text := encode(map[string]any{
-		"candidates": []any{map[string]any{"index": 0, "finishReason": "STOP",
-			"content": map[string]any{"role": "model", "parts": parts}}},
-		"usageMetadata": map[string]any{"promptTokenCount": InputTokens, "cachedContentTokenCount": CachedTokens,
-			"candidatesTokenCount": OutputTokens, "totalTokenCount": InputTokens + OutputTokens},
-	})
+	said := func(text string) any { return map[string]any{"text": text} }
 	if !events {
+		parts := calls
+		if len(a.Text) > 0 {
+			parts = append([]any{said(join(a.Text))}, calls...)
+		}
 		o.w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprint(o.w, text) // fails only if the client closed the connection
+		_, _ = fmt.Fprint(o.w, encode(geminiAnswer(parts, true))) // fails only if the client closed the connection
 		return
 	}
 	o.writeHeader()
-	_, _ = fmt.Fprintf(o.w, "data: %s\n\n", text)
+	for _, piece := range a.Text {
+		o.send("", geminiAnswer([]any{said(piece)}, false))
+	}
+	if a.Hold != nil && !o.wait(a.Hold) {
+		return
+	}
+	if len(calls) > 0 {
+		o.send("", geminiAnswer(calls, false))
+	}
+	if o.finish(a) {
+		o.send("", geminiAnswer([]any{said("")}, true))
+	}
+}
+
+// geminiAnswer returns a part of an answer. The last one has the reason of the end and the usage.
+func geminiAnswer(parts []any, last bool) map[string]any {
+	candidate := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": parts}}
+	answer := map[string]any{"candidates": []any{candidate}}
+	if last {
+		candidate["finishReason"] = "STOP"
+		answer["usageMetadata"] = map[string]any{"promptTokenCount": InputTokens,
+			"cachedContentTokenCount": CachedTokens, "candidatesTokenCount": OutputTokens,
+			"totalTokenCount": InputTokens + OutputTokens}
+	}
+	return answer
 }
 
 // handleGemini serves a call of the Gemini API.

@@ -232,15 +232,16 @@ func (o *stream) wait(c <-chan struct{}) bool {
 }
 
 func (o *stream) event(kind string, fields map[string]any) {
+	fields["type"] = kind
+	o.send("event: "+kind+"\n", fields)
+}
+
+// send writes a server-sent event. head is its first lines, "" for none.
+func (o *stream) send(head string, data map[string]any) {
 	if o.gone {
 		return
 	}
-	fields["type"] = kind
-	data, err := json.Marshal(fields)
-	if err != nil {
-		panic(fmt.Sprintf("encode %s: %v", kind, err)) // Call.Input of the test cannot be encoded as JSON
-	}
-	_, err = fmt.Fprintf(o.w, "event: %s\ndata: %s\n\n", kind, data)
+	_, err := fmt.Fprintf(o.w, "%sdata: %s\n\n", head, encode(data))
 	if err == nil {
 		err = http.NewResponseController(o.w).Flush()
 	}

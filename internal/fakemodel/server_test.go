@@ -207,10 +207,10 @@ func TestHangLastsUntilTheServerIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bodies []*bufio.Reader
-	for path, piece := range map[string]string{"/v1/responses": "response.output_text.delta",
-		"/v1/messages": "content_block_delta"} {
+	for path, piece := range map[string]string{"/v1/responses": `"response.output_text.delta"`,
+		"/v1/messages": `"content_block_delta"`, "/v1beta/models/m:streamGenerateContent": `"and then"`} {
 		r := bufio.NewReader(post(t, s.URL+path, `{}`).Body)
-		for next(t, r)["type"] != piece {
+		for !strings.Contains(encode(next(t, r)), piece) {
 		}
 		bodies = append(bodies, r)
 	}

@@ -159,7 +159,8 @@ func (r *acpReplay) add(u acpChange) {
 		if json.Unmarshal(u.Content, &block) != nil {
 			return
 		}
-		if !r.inUser || u.MessageID != r.id {
+		// An agent without ids may replay one prompt after another: the one that was cancelled had no answer.
+		if !r.inUser || u.MessageID != r.id || u.MessageID == "" && strings.HasPrefix(block.Text, acpMark("")) {
 			r.inUser, r.id, r.user, r.latest = true, u.MessageID, "", false
 			r.answer = false
 			r.pending = map[string]bool{}
@@ -171,8 +172,8 @@ func (r *acpReplay) add(u acpChange) {
 		r.latest = strings.HasPrefix(r.user, r.last)
 	case "agent_message_chunk":
 		r.inUser = false
-		// A chunk without an id may be no message of the model: codex-acp sends its warnings so.
-		r.answer = r.answer || u.MessageID != ""
+		// Beside prompts with ids, a chunk without one may be no message of the model: codex-acp sends its warnings so.
+		r.answer = r.answer || u.MessageID != "" || r.id == ""
 	case "agent_thought_chunk":
 		r.inUser = false
 	case "tool_call", "tool_call_update":

@@ -167,10 +167,11 @@ func (d *acpDialogue) onError(method string, e *acpError) {
 
 // acpGoneWords returns texts of errors that say that the agent does not have a session.
 //
-//	codex-acp: no rollout found; opencode: Session not found, NotFoundError; claude-agent-acp has a code of its own.
+//	codex-acp: no rollout found; opencode: Session not found, NotFoundError; claude-agent-acp has a code of its own;
+//	gemini: Invalid session identifier, No previous sessions found.
 func acpGoneWords() []string {
 	return []string{"no rollout found", "not found", "notfound", "unknown session", "no such session",
-		"no conversation found", "does not exist"}
+		"no conversation found", "does not exist", "invalid session identifier", "no previous sessions found"}
 }
 
 // openSession requests the session of the turn. After an attempt whose end is unknown, the session is loaded, because
@@ -336,6 +337,8 @@ func (d *acpDialogue) onPromptAnswer(raw json.RawMessage) {
 			InputTokens: u.Input + u.CacheRead + u.CacheWrite, OutputTokens: u.Output, CacheReadTokens: u.CacheRead,
 			CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Thought,
 		}})
+	} else if u := r.Meta.Quota.Tokens; u.Input+u.Output > 0 {
+		d.out = append(d.out, Usage{Usage: mailroom.Usage{InputTokens: u.Input, OutputTokens: u.Output}})
 	}
 	switch {
 	case d.stopping, r.StopReason == "cancelled": // some agents report a cancelled turn as one that ended

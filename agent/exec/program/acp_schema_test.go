@@ -143,7 +143,8 @@ func TestWhatACPAgentsAreSentFollowsTheSchema(t *testing.T) {
 func TestRecordedACPAgentsAreUnderstood(t *testing.T) {
 	s := readACPSchema(t)
 	const command = "touch made && echo so be it"
-	for agent, tool := range map[string]string{"codex-acp": "execute", "claude-agent-acp": "Bash", "opencode": "execute"} {
+	for agent, tool := range map[string]string{"codex-acp": "execute", "claude-agent-acp": "Bash", "gemini": "execute",
+		"opencode": "execute"} {
 		raw, err := os.ReadFile("testdata/acp/" + agent + ".jsonl")
 		if err != nil {
 			t.Fatal(err)
@@ -152,6 +153,7 @@ func TestRecordedACPAgentsAreUnderstood(t *testing.T) {
 			asked: map[string]acpAsked{}}
 		var reply, answer string
 		var started, finished int
+		var used int64
 		for line := range strings.Lines(string(raw)) {
 			var m acpMessage
 			if err := json.Unmarshal([]byte(line), &m); err != nil {
@@ -178,8 +180,9 @@ func TestRecordedACPAgentsAreUnderstood(t *testing.T) {
 			for _, e := range events {
 				switch e := e.(type) {
 				case Question:
-					var input struct{ Command string }
-					if json.Unmarshal(e.Arguments, &input) != nil || input.Command != command || e.Tool != tool {
+					var input struct{ Command, Title string } // gemini sends no input
+					if json.Unmarshal(e.Arguments, &input) != nil || input.Command+input.Title != command ||
+						e.Tool != tool {
 						t.Errorf("%s asks %+v, want %s for the command", agent, e, tool)
 					}
 					answer += d.allow(e)
@@ -192,14 +195,19 @@ func TestRecordedACPAgentsAreUnderstood(t *testing.T) {
 					}
 				case ToolFinished:
 					finished++
+				case Usage:
+					used += e.InputTokens + e.OutputTokens
 				}
 			}
+		}
+		if used == 0 {
+			t.Errorf("%s: no tokens are counted", agent)
 		}
 		if !strings.Contains(reply, "It says: ") || started != 1 || finished != 1 || d.open != "" {
 			t.Errorf("%s: reply %q, %d calls began and %d ended", agent, reply, started, finished)
 		}
 		if !strings.Contains(answer, `"optionId":"allow_once"`) && !strings.Contains(answer, `"optionId":"allow-once"`) &&
-			!strings.Contains(answer, `"optionId":"once"`) {
+			!strings.Contains(answer, `"optionId":"once"`) && !strings.Contains(answer, `"optionId":"proceed_once"`) {
 			t.Errorf("%s is allowed by %s, want its option for one call", agent, answer)
 		}
 	}

@@ -205,6 +205,15 @@ type acpPromptResponse struct {
 		CacheWrite int64 `json:"cachedWriteTokens"`
 		Thought    int64 `json:"thoughtTokens"`
 	} `json:"usage,omitempty"`
+	// Meta has what gemini 0.61 sends instead. Its input contains what was read from a cache.
+	Meta struct {
+		Quota struct {
+			Tokens struct {
+				Input  int64 `json:"input_tokens"`
+				Output int64 `json:"output_tokens"`
+			} `json:"token_count"`
+		} `json:"quota"`
+	} `json:"_meta,omitzero"`
 }
 
 type acpSessionNotification struct {
