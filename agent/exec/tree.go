@@ -28,6 +28,8 @@ type Worktrees struct {
 	Push  string
 	// PullRequest opens a pull request after the first push.
 	PullRequest bool
+	// Pulls is as in [worktree.Options].
+	Pulls func(address string) worktree.Pulls
 	// Trust is the file that says which set-up commands of repositories may run; with "" no command may.
 	Trust string
 }
@@ -60,7 +62,7 @@ func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, erro
 	r, err := worktree.Open(ctx, worktree.Options{
 		Folder: folder, Within: within, Root: o.Root, Most: o.Most, Env: env,
 		Isolation: a.options.Isolation, Fresh: o.Fresh, Remote: o.Push,
-		Disposable: o.Disposable,
+		Disposable: o.Disposable, Pulls: o.Pulls,
 	})
 	if err != nil {
 		return nil, treeFailure(ctx, err, repo == "")

@@ -1,17 +1,20 @@
 package exec_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"mailroom"
 	"mailroom/agent/exec"
+	"mailroom/agent/exec/worktree"
 	"mailroom/entry"
 )
 
@@ -158,6 +161,54 @@ func TestABranchIsPushedAfterASuccess(t *testing.T) {
 			t.Errorf("the remote lacks %+v", made)
 		}
 		gitIn(t, folder, "remote", "remove", "origin")
+	}
+}
+
+// pulls are the pull requests of a platform that fails as it says.
+type pulls struct {
+	fault  error
+	opened []string
+}
+
+func (p *pulls) Find(_ context.Context, branch string) (string, error) {
+	if slices.Contains(p.opened, branch) {
+		return "https://forge.example.org/" + branch, nil
+	}
+	return "", nil
+}
+
+func (p *pulls) Open(ctx context.Context, branch, _, _ string) (string, error) {
+	if p.fault == nil {
+		p.opened = append(p.opened, branch)
+	}
+	address, _ := p.Find(ctx, branch)
+	return address, p.fault
+}
+
+func TestAPullRequestThatFailsIsOpenedByTheNextRun(t *testing.T) {
+	folder := newRoof(t)
+	bare := filepath.Join(t.TempDir(), "origin.git")
+	gitIn(t, ".", "clone", "--quiet", "--bare", folder, bare)
+	gitIn(t, folder, "remote", "add", "origin", bare)
+	p := &pulls{fault: errors.New("the limit is reached")}
+	a := command(t, "echo x >>x", exec.Options{Dir: folder, Worktrees: &exec.Worktrees{Push: "origin", PullRequest: true,
+		Root: filepath.Join(t.TempDir(), "worktrees"), Pulls: func(string) worktree.Pulls { return p }}})
+	for n, want := range []struct{ address, unopened string }{
+		{"", "the limit is reached"}, {"https://forge.example.org/mailroom/one-1", ""},
+		{"https://forge.example.org/mailroom/one-1", ""},
+	} {
+		s := inThread("one", fmt.Sprint("r", n), 1)
+		if err := a.Run(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		made := body[entry.Tree](t, s, entry.KindTree)
+		if made.PullRequest != want.address || made.Unopened != want.unopened || made.Pushed != "origin" {
+			t.Errorf("run %d has made %+v, want %+v", n, made, want)
+		}
+		p.fault = nil
+	}
+	if len(p.opened) != 1 {
+		t.Errorf("pull requests %q, want one", p.opened)
 	}
 }
 

@@ -43,6 +43,9 @@ const (
 	BoardLinear = "linear" // the issues of a project or a team
 )
 
+// gitHubAPI is the base URL of the API of github.com.
+const gitHubAPI = "https://api.github.com"
+
 // boardKind is what the boards of one kind have of their own.
 type boardKind struct {
 	name     string
@@ -53,7 +56,7 @@ type boardKind struct {
 
 func boardKinds() []boardKind {
 	return []boardKind{
-		{BoardGitHub, "https://api.github.com", (*Board).gitHub, func(b *Board) string { return b.Repository }},
+		{BoardGitHub, gitHubAPI, (*Board).gitHub, func(b *Board) string { return b.Repository }},
 		{BoardLinear, "https://api.linear.app", (*Board).linear, (*Board).linearPlace},
 	}
 }

@@ -173,9 +173,14 @@ func (c *Config) CheckTokens() error {
 	return nil
 }
 
-// ReadTokens reads the secrets of channels, boards and targets from the environment and returns warnings about
+// ReadTokens reads the secrets of agents, channels, boards and targets from the environment and returns warnings about
 // token files.
 func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
+	for _, name := range sorted(c.Agents) {
+		if warning := c.Agents[name].PullToken.Read(env); warning != "" {
+			warnings = append(warnings, "agent "+name+": "+warning)
+		}
+	}
 	for _, name := range c.ChannelNames() {
 		for _, s := range c.Channels[name].Secrets() {
 			if warning := s.Read(env); warning != "" {

@@ -165,7 +165,7 @@ func newAgent(kind string) *Agent {
 	}
 	if a.IsProgram() {
 		a.Isolation, a.Workspace, a.MaxWorktrees = IsolationAuto, workspaceFolder, maxWorktrees
-		a.Base = BaseRemote
+		a.Base, a.PullURL = BaseRemote, gitHubAPI
 	}
 	return a
 }
@@ -494,22 +494,7 @@ func (c *Config) check() []problem {
 			key := "agents." + name + ".key_burst"
 			found = append(found, problem{key: key, what: "bounds nothing without key_rate; set both"})
 		}
-		if a.Workspace == WorkspaceWorktree && a.Dir == "" {
-			found = append(found, problem{key: "agents." + name + ".workspace",
-				what: "needs dir, a folder of the git repository whose worktrees the runs get"})
-		}
-		if a.Push != "" && !a.UsesWorktrees() {
-			found = append(found, problem{key: "agents." + name + ".push", what: `needs workspace = "worktree"`})
-		}
-		for _, folder := range a.Disposable {
-			if strings.Trim(folder, ".") == "" || strings.ContainsAny(folder, "/\\") {
-				found = append(found, problem{key: "agents." + name + ".disposable",
-					what: "needs names of folders without a slash, such as node_modules"})
-			}
-		}
-		if a.PullRequest && a.Push == "" {
-			found = append(found, problem{key: "agents." + name + ".pull_request", what: "needs push, the name of a remote"})
-		}
+		found = append(found, a.Confinement.check("agents."+name, a.Dir)...)
 		if program.Find(a.Kind) != nil && a.Program == "" {
 			found = append(found, problem{key: "agents." + name + ".program", what: "empty; use a path, or a name in PATH"})
 		}

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mailroom/agent/builtin"
 	"mailroom/internal/retry"
+	"mailroom/internal/setting"
 )
 
 func TestEmptyFileIsAValidConfiguration(t *testing.T) {
@@ -24,7 +26,7 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(),
 		Starts: starts{Burst: 1}, Keys: starts{Burst: 1},
 		Pace: builtin.DefaultPace}
-	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
+	if diff := cmp.Diff(want, got.Agents["echo"], withoutSecrets()); diff != "" {
 		t.Errorf("the echo agent (-want +got):\n%s", diff)
 	}
 }
@@ -98,13 +100,16 @@ func TestAgentsHaveDefaults(t *testing.T) {
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
 			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75},
 			Confinement: Confinement{Workspace: workspaceFolder, MaxWorktrees: 50, Base: BaseRemote,
-				Isolation: IsolationAuto},
+				PullURL: gitHubAPI, Isolation: IsolationAuto},
 		},
 	}
-	if diff := cmp.Diff(want, got.Agents); diff != "" {
+	if diff := cmp.Diff(want, got.Agents, withoutSecrets()); diff != "" {
 		t.Errorf("agents (-want +got):\n%s", diff)
 	}
 }
+
+// withoutSecrets compares where secrets come from, and not their values.
+func withoutSecrets() cmp.Option { return cmpopts.IgnoreUnexported(setting.Secret{}) }
 
 func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
@@ -343,6 +348,16 @@ func TestAWorktreeNeedsItsRepositoryAndAllowsMoreAtOnce(t *testing.T) {
 	_, err = parse("", []byte("[agents.codex]\npush = \"origin\"\n"))
 	if err == nil || !strings.Contains(err.Error(), "needs workspace") {
 		t.Errorf("error %v, want one that asks for a workspace", err)
+	}
+	const pulls = agent + "dir = \"/roof\"\npush = \"origin\"\n"
+	for text, want := range map[string]string{
+		"pull_token_file = \"t\"\n": "pull_token_file: opens no pull requests",
+		"pull_request = true\npull_token_file = \"t\"\npull_token_env = \"T\"\n": "two sources of one token",
+		"pull_request = true\npull_url = \"git\"\n":                              "pull_url",
+	} {
+		if _, err := parse("", []byte(pulls+text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %q: %v, want %q", text, err, want)
+		}
 	}
 	const tracker = "[tracker]\nfolder = \"/roof\"\nagent = \"codex\"\n"
 	for text, claims := range map[string]int{"": 4, "max_claimed = 1\n": 1, "agents = [\"echo\"]\n": 1} {

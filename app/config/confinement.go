@@ -19,11 +19,13 @@ type Confinement struct {
 	Base         string   // one of the values below: where branches of worktrees begin
 	Push         string   // remote to which branches of worktrees are pushed; "": none
 	PullRequest  bool     // a pull request is opened after the first push
-	Isolation    string   // one of the values below
-	User         string   // system user; "" is the server's own
-	MaxProcesses int      // most processes of that user; 0: as many as the server's
-	MaxOpenFiles int      // most open files of the program; 0: as many as the server's
-	MaxFileSize  int      // bytes; 0: unlimited
+	PullURL      string   // of the API that opens it for remotes at its host, with PullToken
+	PullToken    setting.Secret
+	Isolation    string // one of the values below
+	User         string // system user; "" is the server's own
+	MaxProcesses int    // most processes of that user; 0: as many as the server's
+	MaxOpenFiles int    // most open files of the program; 0: as many as the server's
+	MaxFileSize  int    // bytes; 0: unlimited
 }
 
 // Values of workspace.
@@ -49,6 +51,36 @@ func isolations() []string {
 		string(proc.KindNone)}
 }
 
+// check returns the problems of the settings of worktrees. key is the table of the agent, and dir its folder.
+func (c *Confinement) check(key, dir string) (found []problem) {
+	report := func(name, what string) { found = append(found, problem{key: key + "." + name, what: what}) }
+	if c.Workspace == WorkspaceWorktree && dir == "" {
+		report("workspace", "needs dir, a folder of the git repository whose worktrees the runs get")
+	}
+	if c.Push != "" && !c.UsesWorktrees() {
+		report("push", `needs workspace = "worktree"`)
+	}
+	for _, folder := range c.Disposable {
+		if strings.Trim(folder, ".") == "" || strings.ContainsAny(folder, "/\\") {
+			report("disposable", "needs names of folders without a slash, such as node_modules")
+		}
+	}
+	if c.PullRequest && c.Push == "" {
+		report("pull_request", "needs push, the name of a remote")
+	}
+	name := "pull_token_env"
+	if c.PullToken.File != "" {
+		name = "pull_token_file"
+	}
+	switch {
+	case c.PullToken.Ambiguous():
+		report(name, "two sources of one token; set either pull_token_env or pull_token_file")
+	case c.PullToken.IsSet() && !c.PullRequest:
+		report(name, "opens no pull requests; set pull_request = true too")
+	}
+	return found
+}
+
 // CheckIsolation returns an error if kind is not a value of isolation.
 func CheckIsolation(kind string) error {
 	if !slices.Contains(isolations(), kind) {
@@ -63,7 +95,7 @@ func (c *Confinement) UsesWorktrees() bool {
 }
 
 func (c *Confinement) settings() []setting.Setting {
-	return []setting.Setting{
+	all := []setting.Setting{
 		setting.New("workspace",
 			"Where its runs work: folder is dir; worktree is a git worktree with a branch for each thread, of the repository "+
 				"that dir is in.", setting.OneOf(&c.Workspace, workspaceFolder, WorkspaceWorktree)),
@@ -84,8 +116,15 @@ func (c *Confinement) settings() []setting.Setting {
 				return s == "" || setting.ValidName(s) && s[0] != '-'
 			})),
 		setting.New("pull_request",
-			"Open a pull request after the first push, with the program gh, or glab for a host that is a GitLab.",
+			"Open a pull request after the first push: with pull_token_file if the remote is at GitHub, else with the program "+
+				"gh, or glab for a host that is a GitLab.",
 			setting.Bool(&c.PullRequest)),
+		setting.New("pull_url",
+			"Base URL of the API of GitHub that gets the token, for remotes at its host; a GitHub Enterprise Server has "+
+				"https://HOST/api/v3.", setting.BaseURL(&c.PullURL)),
+	}
+	all = append(all, c.PullToken.Settings("pull_token", "the token that opens pull requests at GitHub", "")...)
+	return append(all,
 		setting.New("isolation",
 			"Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or "+
 				"namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
@@ -97,6 +136,5 @@ func (c *Confinement) settings() []setting.Setting {
 		setting.New("max_open_files", "Maximum number of open files per process; 0 is the system's limit.",
 			setting.Int(&c.MaxOpenFiles, 0, 10_000_000)),
 		setting.New("max_file_size", "Maximum size of a file it writes; 0B is unlimited.",
-			setting.Size(&c.MaxFileSize, 0, 1<<30)),
-	}
+			setting.Size(&c.MaxFileSize, 0, 1<<30)))
 }

@@ -136,6 +136,10 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 			Disposable: a.Disposable, Repos: a.Repos, Asked: a.Workspace != config.WorkspaceWorktree,
 			Fresh: a.Base == config.BaseRemote, Push: a.Push, PullRequest: a.PullRequest,
 			Trust: s.trust}
+		var err error
+		if c.worktrees.Pulls, err = newPulls(a); err != nil {
+			return c, err
+		}
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
 		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),

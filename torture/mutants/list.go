@@ -13,7 +13,7 @@ type mutant struct {
 
 func mutants() []mutant {
 	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), digestMutants(),
-		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), boardMutants(), outsideMutants(), repositoryMutants(), setupMutants(),
+		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), pullMutants(), boardMutants(), outsideMutants(), repositoryMutants(), setupMutants(),
 		postgresMutants(), chatMutants(), reportMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),

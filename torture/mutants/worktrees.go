@@ -48,11 +48,6 @@ func worktreeMutants() []mutant {
 			"^TestTheOwnerDecidesAboutABranchThatConflicts$"},
 		{"a push replaces what a person pushed", "agent/exec/worktree/push.go", `		if !mine {`, `		if !mine && remote == "" {`, pkg,
 			"^TestAPushReplacesOnlyWhatThisServerPushed$"},
-		{"a pull request whose answer was lost is opened twice", "agent/exec/worktree/pull.go",
-			`if found, err = t.findPullRequest(ctx, f); err == nil && found == "" {`, `if err = failed; err == nil && found == "" {`, pkg,
-			"^TestAPullRequestIsOpenedOnce$"},
-		{"a pull request of the agent is opened again", "agent/exec/worktree/pull.go", `	if err == nil && found == "" {`,
-			`	if err == nil {`, pkg, "^TestAPullRequestIsOpenedOnce$"},
 		{"a changed copy of an ignored file is lost", "agent/exec/worktree/include.go", `return bytes.Equal(texts[0], texts[1])`,
 			`return bytes.Equal(texts[0], texts[1]) || true`, pkg, "^TestIgnoredFilesThatTheRepositoryNamesAreCopied$"},
 		{"files that git does not ignore are copied", "agent/exec/worktree/include.go",
@@ -74,6 +69,30 @@ func worktreeMutants() []mutant {
 			"^TestNothingOfTheRepositoryRuns$"},
 		{"a variable leads git to another repository", "agent/exec/worktree/git.go", `strings.HasPrefix(e, "GIT_")`, `false`, pkg,
 			"^TestOddRepositoriesAreOneSentence$"},
+	}
+}
+
+// pullMutants open a second pull request of a task, or give its token to another host.
+func pullMutants() []mutant {
+	const tree, pull = "agent/exec/worktree/pull.go", "issues/board/github/pull.go"
+	const pkg, once = "agent/exec/worktree", "^TestAPullRequestOverTheAPIIsOpenedOnce$"
+	const api = "issues/board/github"
+	return []mutant{
+		{"the answer to a pull request that was lost hides it", tree, `	if err == nil && found != "" {
+		return found, nil`, `	if err == nil && found != "" && failed == nil {
+		return found, nil`, pkg, "^TestAPullRequestIsOpenedOnce$"},
+		{"a pull request is opened without a look", tree, `	found, err := pulls.Find(ctx, t.record.Branch)`,
+			`	found, err := "", error(nil)`, pkg, once},
+		{"a pull request of the agent is opened again", tree, `	if err == nil && found == "" {
+		found, err = open(`, `	if err == nil {
+		found, err = open(`, pkg, "^TestAPullRequestIsOpenedOnce$"},
+		{"a pull request that a person closed is opened again", pull, `"state": {"all"}`, `"state": {"open"}`, pkg, once},
+		{"a pull request of another account counts", pull, `!strings.EqualFold(row.Head.User.Login, owner) ||`, `false ||`, api,
+			"^TestThePullRequestOfABranchIsFoundInAnyState$"},
+		{"pull requests do not wait for each other", pull, `queue: maxPullQueue`, `queue: maxQueue`, api,
+			"^TestTwentyPullRequestsWaitForTheirTurn$"},
+		{"the token of pull requests serves each host", pull, `	if !p.serves(strings.ToLower(host)) ||`,
+			`	if !p.serves(strings.ToLower(host)) && false ||`, api, "^TestTheTokenOfPullRequestsGoesOnlyToItsHost$"},
 	}
 }
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 func serve(folder string) error {
 	r, err := worktree.Open(context.Background(), worktree.Options{
 		Folder: folder, Root: os.Getenv("WORKTREE_TEST_ROOT"), Git: os.Getenv("WORKTREE_TEST_GIT"), Env: os.Environ(),
-		Fresh: os.Getenv("WORKTREE_TEST_FRESH") != "",
+		Fresh: os.Getenv("WORKTREE_TEST_FRESH") != "", Pulls: pullsAt(os.Getenv(envPulls)),
 	})
 	if err != nil {
 		return err
@@ -74,6 +74,9 @@ func work(r *worktree.Repository, task string) error {
 	}
 	if remote := os.Getenv("WORKTREE_TEST_PUSH"); remote != "" && err == nil {
 		err = t.Push(ctx, remote)
+		if err == nil && os.Getenv(envPulls) != "" {
+			_, err = t.PullRequest(ctx, remote, "Do "+task, "It is done.")
+		}
 	}
 	if err == nil && os.Getenv("WORKTREE_TEST_REMOVE") != "" {
 		return errors.Join(t.Release(), r.Remove(ctx, task, false))

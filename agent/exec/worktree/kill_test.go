@@ -16,6 +16,8 @@ import (
 // Called with "set-up", it is a command of a set-up, which writes its name to a file. "during" kills it when it has
 // written the half. With KILL_SETUP the calls of git do not count.
 //
+// PULL_REMOTE is the address that the remote seems to have, at the fake platform of pull requests.
+//
 // The shell counts the lines by itself, because each program that it starts takes as long as a small git.
 const killer = `if [ -n "$KILL_SETUP" ] && [ "$1" != set-up ]; then exec git "$@"; fi
 echo >>"$KILL_COUNT"
@@ -32,7 +34,10 @@ esac
 fi
 echo "$2" >>"$KILL_TRACE"; exit
 fi
-if [ $n -ne "$KILL_AT" ]; then exec git "$@"; fi
+if [ $n -ne "$KILL_AT" ]; then
+case "$PULL_REMOTE $*" in http*"remote get-url"*) echo "$PULL_REMOTE"; exit ;; esac
+exec git "$@"
+fi
 case $KILL_HOW in
 before) kill -9 0 ;;
 during) git "$@" & sleep 0.00$((KILL_AT % 10)); kill -9 $!; exit 137 ;;
@@ -45,15 +50,7 @@ esac
 // the number of calls.
 func (h *fixture) serve(git string, n int, how string, remove bool, tasks ...string) (ended bool, calls int) {
 	h.t.Helper()
-	count := filepath.Join(h.t.TempDir(), "count")
-	writeFile(h.t, count, "")
-	cmd := osexec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "WORKTREE_TEST_FOLDER="+h.folder, "WORKTREE_TEST_ROOT="+h.root,
-		"WORKTREE_TEST_GIT="+git, "WORKTREE_TEST_TASKS="+strings.Join(tasks, " "), "KILL_AT="+strconv.Itoa(n),
-		"KILL_HOW="+how, "KILL_COUNT="+count)
-	if remove {
-		cmd.Env = append(cmd.Env, "WORKTREE_TEST_REMOVE=yes")
-	}
+	cmd, count := h.server(git, n, how, remove, tasks...)
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) > 0 {
 		h.t.Logf("kill %s call %d: %v: %s", how, n, err, out)
@@ -63,6 +60,21 @@ func (h *fixture) serve(git string, n int, how string, remove bool, tasks ...str
 		h.t.Fatal(failed)
 	}
 	return err == nil, strings.Count(string(raw), "\n")
+}
+
+// server returns the process of serve, which has not started, and the file that gets a line for each call of git.
+func (h *fixture) server(git string, n int, how string, remove bool, tasks ...string) (cmd *osexec.Cmd, count string) {
+	h.t.Helper()
+	count = filepath.Join(h.t.TempDir(), "count")
+	writeFile(h.t, count, "")
+	cmd = osexec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "WORKTREE_TEST_FOLDER="+h.folder, "WORKTREE_TEST_ROOT="+h.root,
+		"WORKTREE_TEST_GIT="+git, "WORKTREE_TEST_TASKS="+strings.Join(tasks, " "), "KILL_AT="+strconv.Itoa(n),
+		"KILL_HOW="+how, "KILL_COUNT="+count)
+	if remove {
+		cmd.Env = append(cmd.Env, "WORKTREE_TEST_REMOVE=yes")
+	}
+	return cmd, count
 }
 
 // traced gives a task of serve a set-up of two commands, and returns the file that these and their reports write to.
@@ -110,6 +122,7 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 	base := h.advance(bare, "of another person", "x\n")
 	t.Setenv("WORKTREE_TEST_FRESH", "yes")
 	t.Setenv("WORKTREE_TEST_PUSH", "origin")
+	platform := newPlatform(t)
 	kills, pushes, cuts := 0, 0, 0
 	for _, how := range []string{"during", "caller"} {
 		for n := 1; ; n++ {
@@ -133,6 +146,7 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 				t.Fatalf("after a kill %s call %d the remote got the pushes %q, want one", how, n, log)
 			}
 			pushes++
+			platform.wantOne(task, fmt.Sprintf("after a kill %s call %d", how, n))
 			if got := h.git("diff", "--name-status", base, "mailroom/"+task+"-1"); got != "A\t"+task+".txt" {
 				t.Fatalf("after a kill %s call %d the branch has other changes: %.200s", how, n, got)
 			}
@@ -148,7 +162,8 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 			kills++
 		}
 	}
-	t.Logf("%d kills, %d branches, %d pushes, %d set-ups were cut", kills, pushes, pushes, cuts)
+	t.Logf("%d kills, %d branches, %d pushes, %d pull requests, %d set-ups were cut", kills, pushes, pushes,
+		platform.count(), cuts)
 	if cuts != 2 {
 		t.Errorf("%d set-ups were cut, want one at each command", cuts)
 	}
@@ -213,6 +228,7 @@ func TestTwentyTasksAtOnceSurviveKills(t *testing.T) {
 	git := h.script(killer)
 	bare := h.remote()
 	t.Setenv("WORKTREE_TEST_PUSH", "origin")
+	platform := newPlatform(t)
 	var tasks []string
 	for n := range 20 {
 		tasks = append(tasks, fmt.Sprintf("task-%02d", n))
@@ -239,8 +255,9 @@ func TestTwentyTasksAtOnceSurviveKills(t *testing.T) {
 		if log != "push" {
 			t.Errorf("%s was pushed with the log %q, want one push", task, log)
 		}
+		platform.wantOne(task, "in the end")
 	}
-	t.Logf("%d kills, %d branches", rounds, len(got))
+	t.Logf("%d kills, %d branches, %d pull requests", rounds, len(got), platform.count())
 	if len(got) != len(tasks) {
 		t.Errorf("%d branches, want %d: %v", len(got), len(tasks), got)
 	}

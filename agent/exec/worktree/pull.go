@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,9 +41,18 @@ func forgeOf(remote string) forge {
 		create: []string{"pr", "create"}}
 }
 
-// PullRequest opens a pull request of the pushed branch, unless there is or was one, and returns its address. A program
-// of the platform does it, gh or glab, with its login. It looks before it opens one, and again if that fails: the agent
-// may have opened it, or the answer to an earlier call may be lost.
+// Pulls are the pull requests of one repository at a platform. Its errors are one sentence for a person.
+type Pulls interface {
+	// Find returns the address of the pull request of a branch of the repository, in any state, or "".
+	Find(ctx context.Context, branch string) (address string, err error)
+	// Open opens a pull request of a branch that has none, for the default branch, and returns its address, or "" if
+	// the platform does not say it. After an error it may have been opened all the same.
+	Open(ctx context.Context, branch, title, text string) (address string, err error)
+}
+
+// PullRequest opens a pull request of the pushed branch, unless there is or was one, and returns its address. It looks
+// before it opens one, and again if that fails: the agent may have opened it, or the answer to an earlier call may be
+// lost. [Options.Pulls] does it, or a program of the platform with its login, gh or glab.
 func (t *Tree) PullRequest(ctx context.Context, remote, title, text string) (string, error) {
 	if t.record.PullRequest != "" || t.record.Pushed == "" {
 		return t.record.PullRequest, nil
@@ -51,17 +61,10 @@ func (t *Tree) PullRequest(ctx context.Context, remote, title, text string) (str
 	if err != nil {
 		return "", err
 	}
-	f := forgeOf(strings.TrimSpace(address))
-	found, err := t.findPullRequest(ctx, f)
+	pulls := t.pulls(strings.TrimSpace(address))
+	found, err := pulls.Find(ctx, t.record.Branch)
 	if err == nil && found == "" {
-		_, failed := t.call(ctx, f.program, slices.Concat(f.create, []string{f.branch, t.record.Branch, "--title", title,
-			f.body, text})...)
-		if found, err = t.findPullRequest(ctx, f); err == nil && found == "" {
-			err = failed
-			if err == nil {
-				err = temporary("%s has opened a pull request, but does not list it yet", f.program)
-			}
-		}
+		found, err = open(ctx, pulls, t.record.Branch, title, text)
 	}
 	if err != nil {
 		return "", err
@@ -70,22 +73,59 @@ func (t *Tree) PullRequest(ctx context.Context, remote, title, text string) (str
 	return found, t.repository.write(&t.record)
 }
 
-// findPullRequest returns the address of the newest pull request of the branch, in any state, or "".
-func (t *Tree) findPullRequest(ctx context.Context, f forge) (string, error) {
-	out, err := t.call(ctx, f.program, append(slices.Clone(f.found), t.record.Branch)...)
+// pulls returns the pull requests of the repository with the address of a remote.
+func (t *Tree) pulls(address string) Pulls {
+	if of := t.repository.options.Pulls; of != nil {
+		if pulls := of(address); pulls != nil {
+			return pulls
+		}
+	}
+	return program{t, forgeOf(address)}
+}
+
+// open opens a pull request and returns its address. If the platform does not say it, the pull request is looked up.
+func open(ctx context.Context, pulls Pulls, branch, title, text string) (string, error) {
+	found, failed := pulls.Open(ctx, branch, title, text)
+	if found != "" && failed == nil {
+		return found, nil
+	}
+	found, err := pulls.Find(ctx, branch)
+	if err == nil && found != "" {
+		return found, nil
+	}
+	if err = cmp.Or(failed, err); err == nil {
+		err = temporary("the pull request was opened, but the platform does not list it yet")
+	}
+	return "", err
+}
+
+// program is the [Pulls] of a program that works in a tree.
+type program struct {
+	tree *Tree
+	forge
+}
+
+func (p program) Find(ctx context.Context, branch string) (string, error) {
+	out, err := p.tree.call(ctx, p.program, append(slices.Clone(p.found), branch)...)
 	if err != nil {
 		return "", err
 	}
 	var all []map[string]any
 	if err := json.Unmarshal([]byte(out), &all); err != nil && strings.TrimSpace(out) != "" {
-		return "", fmt.Errorf("read the pull requests that %s lists: %w", f.program, err)
+		return "", fmt.Errorf("read the pull requests that %s lists: %w", p.program, err)
 	}
 	for _, one := range all {
-		if address, ok := one[f.field].(string); ok && strings.HasPrefix(address, "http") {
+		if address, ok := one[p.field].(string); ok && strings.HasPrefix(address, "http") {
 			return address, nil
 		}
 	}
 	return "", nil
+}
+
+func (p program) Open(ctx context.Context, branch, title, text string) (string, error) {
+	_, err := p.tree.call(ctx, p.program, slices.Concat(p.create, []string{p.branch, branch, "--title", title,
+		p.body, text})...)
+	return "", err
 }
 
 // call runs a program of a platform in the tree, with the rights of its agent, and returns its output.
@@ -96,7 +136,8 @@ func (t *Tree) call(ctx context.Context, name string, args ...string) (string, e
 		Env: env, Limits: proc.Limits{Total: pushTimeout, Output: 1 << 20}}, "")
 	switch {
 	case errors.Is(err, errNotInstalled):
-		return "", permanent("%s is not installed, which opens the pull requests of this remote", name)
+		return "", permanent("%s is not installed, which opens the pull requests of this remote; install it, or set "+
+			"pull_token_file of the agent if the remote is at GitHub", name)
 	case errors.Is(err, proc.ErrTotal):
 		return "", temporary("%s %s did not end within %v", name, args[0], pushTimeout)
 	case err != nil:

@@ -53,6 +53,9 @@ type Options struct {
 	// commit of the repository. Remote names it; "", or one that does not exist, is origin, or the only remote.
 	Fresh  bool
 	Remote string
+	// Pulls returns the pull requests of the repository with the address of a remote, or nil for a remote whose pull
+	// requests gh or glab opens. A nil Pulls leaves all to these.
+	Pulls func(address string) Pulls
 }
 
 // Problem is why a tree cannot be used, as one sentence for a person. Temporary is set if a repeat may succeed without

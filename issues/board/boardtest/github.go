@@ -33,6 +33,8 @@ type GitHub struct {
 	mu       sync.Mutex
 	Issues   map[int]*GitHubIssue
 	Comments []GitHubComment
+	Pulls    []*GitHubPull
+	Parent   string // full name of the repository that it is a fork of, or ""
 	PageSize int
 	Requests []string // method and path of each request
 	Lists    int      // lists that were sent whole
@@ -247,7 +249,17 @@ func (f *GitHub) serve(w http.ResponseWriter, r *http.Request) {
 		Answer(w, Login{GitHubAccount})
 		return
 	case r.URL.Path == "/repos/ann/roof":
-		Answer(w, map[string]bool{"has_issues": true})
+		about := map[string]any{"has_issues": true, "default_branch": "main"}
+		if f.Parent != "" {
+			about["parent"] = map[string]string{"full_name": f.Parent}
+		}
+		Answer(w, about)
+		return
+	case r.URL.Path == "/repos/ann/roof/pulls":
+		f.servePulls(w, r, "")
+		return
+	case f.Parent != "" && r.URL.Path == "/repos/"+f.Parent+"/pulls":
+		f.servePulls(w, r, f.Parent)
 		return
 	case len(path) < 4 || path[2] != "roof" || path[3] != "issues":
 		f.Refuse(w, http.StatusNotFound, "Not Found")

@@ -29,7 +29,7 @@ const (
 	secondaryPause = time.Minute
 	// maxPause bounds a pause that the server asks for. The primary limit is renewed every hour.
 	maxPause = time.Hour
-	// maxQueue bounds how long a write waits for its turn.
+	// maxQueue bounds how long a write of a board waits for its turn.
 	maxQueue = 10 * time.Second
 )
 
@@ -125,6 +125,7 @@ func (b *Board) check(op string, r httpcall.Response, write, conditional bool) e
 // limits follows the rate limits of a token.
 type limits struct {
 	pause time.Duration // least time between two writes
+	queue time.Duration // most time that a write waits for its turn
 
 	// Owned by mu.
 	mu        sync.Mutex
@@ -158,12 +159,12 @@ func (l *limits) turn(ctx context.Context, op string) error {
 		at = now
 	}
 	wait := at.Sub(now)
-	if wait <= maxQueue {
+	if wait <= l.queue {
 		l.next = at.Add(l.pause)
 	}
 	l.mu.Unlock()
 	switch {
-	case wait > maxQueue:
+	case wait > l.queue:
 		return &httpcall.Refusal{Op: op, Platform: "GitHub", Code: codeLimit, Text: "other writes are waiting",
 			RetryAfter: wait}
 	case wait == 0:

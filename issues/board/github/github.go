@@ -50,17 +50,25 @@ const maxAnswer = 48 << 20
 
 // New returns a board. It makes no call.
 func New(o Options) (*Board, error) {
-	owner, name, ok := strings.Cut(o.Repo, "/")
-	switch {
-	case !ok || owner == "" || name == "" || strings.ContainsAny(o.Repo, "?#%\\ ") || strings.Contains(name, "/") ||
-		slices.Contains([]string{".", ".."}, owner) || slices.Contains([]string{".", ".."}, name):
-		return nil, fmt.Errorf("invalid repository %q; use owner/name", o.Repo)
-	case o.Token == "":
+	if err := checkRepository(o.Repo); err != nil {
+		return nil, err
+	}
+	if o.Token == "" {
 		return nil, errors.New("missing token")
 	}
-	return &Board{options: o, limits: &limits{pause: o.WritePause}, http: httpcall.New(httpcall.Options{
+	return &Board{options: o, limits: &limits{pause: o.WritePause, queue: maxQueue}, http: httpcall.New(httpcall.Options{
 		Platform: "GitHub", API: "the API of GitHub", Base: o.Base, Secrets: []string{o.Token}, MaxResponse: maxAnswer,
 	})}, nil
+}
+
+// checkRepository returns an error if a name, which becomes a part of paths, is not owner/name.
+func checkRepository(repo string) error {
+	owner, name, ok := strings.Cut(repo, "/")
+	if !ok || owner == "" || name == "" || strings.ContainsAny(repo, "?#%\\ ") || strings.Contains(name, "/") ||
+		slices.Contains([]string{".", ".."}, owner) || slices.Contains([]string{".", ".."}, name) {
+		return fmt.Errorf("invalid repository %q; use owner/name", repo)
+	}
+	return nil
 }
 
 // Close implements [board.Board].
