@@ -276,7 +276,7 @@ func arguments(k *mailroom.Ticket) string {
 	if err := json.Indent(&b, k.Arguments, "", "  "); err != nil {
 		return "" // k has no arguments: the store keeps valid JSON only
 	}
-	if text := b.String(); text != "null" && text != "{}" {
+	if text := display.JSON(b.String()); text != "null" && text != "{}" {
 		return text
 	}
 	return ""

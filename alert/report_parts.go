@@ -141,7 +141,7 @@ func (b *reportBuilder) eachQuestion(rows []*mailroom.Ticket, f func(*mailroom.T
 
 func showQuestion(k *mailroom.Ticket, now time.Time) api.ReportQuestion {
 	out := api.ReportQuestion{Ticket: k.ID, Run: k.Run, Thread: k.Thread, Agent: k.Agent, Kind: k.Kind,
-		State: k.StateAt(now), Text: gistLine(strings.TrimSpace(clip(k.Prompt) + " " + clip(k.Action))),
+		State: k.StateAt(now), Text: questionLine(k),
 		ExpiresAt: k.ExpiresAt,
 		Decision:  k.Decision, Reason: reportLine(k.Reason), DecidedBy: k.DecidedBy, DecidedAt: k.DecidedAt}
 	if !k.OpenedAt.IsZero() {
@@ -152,6 +152,15 @@ func showQuestion(k *mailroom.Ticket, now time.Time) api.ReportQuestion {
 		out.Reason = reportLine(answer)
 	}
 	return out
+}
+
+// questionLine returns what a ticket asks, with its action unless the question names it.
+func questionLine(k *mailroom.Ticket) string {
+	text, action := clip(k.Prompt), clip(k.Action)
+	if !strings.Contains(text, action) {
+		text += " " + action
+	}
+	return gistLine(strings.TrimSpace(text))
 }
 
 // clip bounds a text; the report shows its begin.

@@ -158,17 +158,20 @@ func questionsText(w *reportWriter, con *command.Console, q *api.ReportQuestions
 	w.line("\nQuestions: %d open, %d decided", q.Open, q.Decided)
 	for _, k := range q.Items {
 		if k.State == mailroom.TicketOpen {
-			w.line("  %s in %s asks since %s: %s", k.Agent, k.Thread, con.When(k.OpenedAt), k.Text)
+			w.line("  %s in %s asks since %s: %s", k.Agent, k.Thread, con.When(k.OpenedAt), asked(k))
 			w.line("    decide: mailroom %s %s", decideWord(k.Kind), command.Quote(k.Ticket))
 			continue
 		}
-		w.line("  %s in %s asked: %s", k.Agent, k.Thread, k.Text)
+		w.line("  %s in %s asked: %s", k.Agent, k.Thread, asked(k))
 		w.line("    %s", outcomeText(&k))
 	}
 	if q.More > 0 {
 		w.line("  and %d more: mailroom tickets", q.More)
 	}
 }
+
+// asked returns what was asked, after the name of its agent. Questions of programs begin with "NAME asks to use".
+func asked(k api.ReportQuestion) string { return strings.TrimPrefix(k.Text, k.Agent+" asks ") }
 
 func decideWord(kind mailroom.TicketKind) string {
 	if kind == mailroom.TicketApproval {

@@ -143,7 +143,7 @@ func arguments(k api.Ticket) string {
 	if string(k.Arguments) == "null" {
 		return ""
 	}
-	return string(k.Arguments)
+	return display.JSON(string(k.Arguments))
 }
 
 func printTicket(con *command.Console, k api.Ticket, output command.Format) error {

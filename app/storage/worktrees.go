@@ -10,6 +10,7 @@ import (
 	"mailroom/agent/exec/worktree"
 	"mailroom/app/command"
 	"mailroom/app/datadir"
+	"mailroom/internal/setting"
 )
 
 // worktreesCommand lists and changes the worktrees in the data folder. It needs no server.
@@ -48,7 +49,7 @@ Exit codes: 0 success, 1 refused, 2 invalid usage.`,
 		for _, w := range all {
 			age := "-"
 			if !w.Created.IsZero() {
-				age = time.Since(w.Created).Round(time.Minute).String()
+				age = setting.FormatDuration(time.Since(w.Created).Round(time.Minute))
 			}
 			rows = append(rows, []string{w.Name, dash(w.Task), w.State, age, humanize.IBytes(uint64(w.Size)),
 				dash(w.Branch), dash(w.Detail)})

@@ -170,6 +170,7 @@ func (q Question) details() string {
 		if !q.Caps.SingleLine && json.Indent(&b, k.Arguments, "", "  ") == nil {
 			shown = b.String()
 		}
+		shown = display.JSON(shown)
 		cut := display.Cut(shown, maxQuestionText)
 		if cut != shown {
 			cut += fmt.Sprintf("\nFull text on the server: `%s tickets`", q.Command)

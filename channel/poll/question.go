@@ -21,8 +21,8 @@ func (b *Bridge) questionText(d channel.Delivery) string {
 	lines := []string{fmt.Sprintf("(%s asks) %s", d.Run.Agent,
 		display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxShown)))}
 	if k.Action != "" {
-		lines = append(lines,
-			display.Text(strings.TrimSpace(display.Cut(k.Action, maxShown)+" "+display.Cut(string(k.Arguments), maxShown))))
+		arguments := display.Cut(display.JSON(string(k.Arguments)), maxShown)
+		lines = append(lines, display.Text(strings.TrimSpace(display.Cut(k.Action, maxShown)+" "+arguments)))
 	}
 	switch {
 	case k.Kind == mailroom.TicketInput && d.Origin.Metadata[labelKind] == kindCanvas:

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/display"
 	"mailroom/issues/tracker"
 )
 
@@ -118,10 +119,13 @@ func QuestionText(command string, d channel.Delivery) string {
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
-	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent,
-		truncate(strings.TrimSpace(k.Prompt), maxComment/2, "… (truncated)"))}
+	asks := truncate(strings.TrimSpace(k.Prompt), maxComment/2, "… (truncated)")
+	if !strings.HasPrefix(asks, d.Run.Agent+" asks ") { // as a program does that asks for a permission
+		asks = d.Run.Agent + " asks: " + asks
+	}
+	lines := []string{asks}
 	if k.Action != "" {
-		shown := truncate(string(bytes.ToValidUTF8(k.Arguments, nil)), maxShown, "… (truncated)")
+		shown := truncate(display.JSON(string(bytes.ToValidUTF8(k.Arguments, nil))), maxShown, "… (truncated)")
 		lines = append(lines, strings.TrimSpace(k.Action+" "+shown))
 	}
 	lines = append(lines, "")
