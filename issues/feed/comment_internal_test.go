@@ -38,6 +38,19 @@ func TestLongTextsAreTruncatedWithANote(t *testing.T) {
 	}
 }
 
+func TestAQuestionNamesItsAgentOnce(t *testing.T) {
+	for prompt, want := range map[string]string{
+		"Which colour?":                "codex asks: Which colour?",
+		"codex asks to use Bash: look": "codex asks to use Bash: look",
+	} {
+		d := channel.Delivery{Run: &mailroom.Run{Agent: "codex"}, Ticket: &mailroom.Ticket{ID: "t",
+			Kind: mailroom.TicketApproval, Prompt: prompt, Action: "Bash", Arguments: []byte(`{"cmd":"ls \u003elist"}`)}}
+		if got := QuestionText("mailroom", d); !strings.HasPrefix(got, want+"\nBash {\"cmd\":\"ls >list\"}\n") {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
 func TestTheTimeOfAWriteIsNotBeforeTheLastChangeOfTheIssue(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	if got := writeTime(later); !got.Equal(later) {

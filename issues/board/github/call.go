@@ -54,12 +54,18 @@ func (b *Board) call(ctx context.Context, op, method, path string, body []byte, 
 // classOf returns the class of a refused write.
 func classOf(e *httpcall.Refusal) httpcall.Class {
 	switch {
-	case e.Code == codeLimit, e.Status == http.StatusUnauthorized: // a token can be renewed
+	case e.Code == codeLimit, e.Status == http.StatusUnauthorized, lacksRight(e): // a token can be renewed
 		return httpcall.ClassUnavailable
 	case e.Status >= http.StatusInternalServerError:
 		return httpcall.ClassUnknown
 	}
 	return httpcall.ClassPermanent
+}
+
+// lacksRight reports whether the token may not write issues. GitHub answers 403 for a locked issue too; the two differ
+// only in their text: "Resource not accessible by personal access token", or "by integration".
+func lacksRight(e *httpcall.Refusal) bool {
+	return e.Status == http.StatusForbidden && strings.Contains(strings.ToLower(e.Text), "not accessible by")
 }
 
 func (b *Board) exchange(ctx context.Context, op, method, path string, body []byte, etag string) (

@@ -436,6 +436,28 @@ func TestACommentIsLookedUpByItsKeyAndAccount(t *testing.T) {
 	find(true)
 }
 
+// TestAWriteWaitsForARightOfItsToken has a token that may only read, which its owner can mend, and a locked issue.
+func TestAWriteWaitsForARightOfItsToken(t *testing.T) {
+	for text, want := range map[string]mailroom.Class{
+		"Resource not accessible by personal access token":  mailroom.ClassUnavailable,
+		"Resource not accessible by integration":            mailroom.ClassUnavailable,
+		"Unable to create comment because issue is locked.": mailroom.ClassPermanent,
+	} {
+		f := newRepository(t)
+		f.Add(1, 1)
+		b := f.newBoard(t)
+		f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"message":%q}`, text)
+			return true
+		}
+		err := b.Comment(t.Context(), board.Comment{Issue: "1", Key: "k", Text: "done", Since: time.Now()})
+		if f := mailroom.AsFailure(err); f == nil || f.Class != want || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v, want class %s", text, err, want)
+		}
+	}
+}
+
 // TestALongReplyIsACommentThatGitHubTakes has replies that are shortened, one of them full of what begins a hidden key.
 func TestALongReplyIsACommentThatGitHubTakes(t *testing.T) {
 	f := newRepository(t)
