@@ -10,6 +10,7 @@ package board
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -69,6 +70,18 @@ type Issue struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
+
+// Bounds of what an issue has, in bytes. Linear bounds a description to 250,000 characters.
+const (
+	MaxTitle = 1 << 10 // of a title, a label or an address
+	MaxBody  = 256 << 10
+)
+
+// DefaultPriority is the priority of an issue whose board says none.
+const DefaultPriority = 2
+
+// Cut returns the first most bytes of a text, without half of a character.
+func Cut(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
 // State is the state of an issue as the marks on the board show it.
 type State string

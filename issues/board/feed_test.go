@@ -152,7 +152,7 @@ func TestEachIssueIsDoneOnceOnAnUnreliableBoard(t *testing.T) {
 }
 
 // TestAnIssueThatCannotBeReadStopsNoOther has one broken issue that waits, one that breaks after its run was submitted,
-// and a board of which nothing can be read.
+// and a board that cannot be read at all.
 func TestAnIssueThatCannotBeReadStopsNoOther(t *testing.T) {
 	f := newFakeBoard()
 	f.add("1", "2", "3")

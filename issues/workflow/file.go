@@ -27,7 +27,7 @@ func NewFile(path string, names []string, get func(string) string) *File {
 	return &File{path: path, env: listed(names, get)}
 }
 
-// NewPrompt returns the workflow of a file of which only the prompt is used. Its other keys are checked, and variables
+// NewPrompt returns the workflow of a file whose prompt alone is used. Its other keys are checked, and variables
 // that they name are not read.
 func NewPrompt(path string) *File {
 	return &File{path: path, env: func(string) (string, bool) { return "(not read)", true }}

@@ -13,8 +13,8 @@ type mutant struct {
 
 func mutants() []mutant {
 	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), digestMutants(),
-		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), pullMutants(), boardMutants(), outsideMutants(), repositoryMutants(), setupMutants(),
-		postgresMutants(), chatMutants(), reportMutants(),
+		coreMutants(), accessMutants(), flowMutants(), programMutants(), worktreeMutants(), pullMutants(), boardMutants(),
+		outsideMutants(), repositoryMutants(), setupMutants(), postgresMutants(), chatMutants(), reportMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),
 		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants(), acpMutants(), bellMutants()), []mutant{

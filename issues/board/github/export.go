@@ -163,19 +163,21 @@ func (b *Board) exportPage(ctx context.Context, c cursor) (page []exported, next
 
 // outside reads what belongs to an issue, and converts it.
 func (b *Board) outside(ctx context.Context, e exported, keys map[int64]string) (o tracker.Outside, err error) {
-	o = tracker.Outside{Key: key(e.ID), Issue: tracker.Issue{Title: cut(e.Title, maxTitle), Status: tracker.StatusOpen,
-		Priority: tracker.PriorityNormal, ExternalRef: cut(e.URL, maxTitle), CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt}}
+	o = tracker.Outside{Key: key(e.ID), Issue: tracker.Issue{Title: board.Cut(e.Title, board.MaxTitle),
+		Status:   tracker.StatusOpen,
+		Priority: tracker.PriorityNormal, ExternalRef: board.Cut(e.URL, board.MaxTitle),
+		CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt}}
 	if e.Body != nil {
-		o.Description = strings.ReplaceAll(cut(*e.Body, maxBody), "\r\n", "\n")
+		o.Description = strings.ReplaceAll(board.Cut(*e.Body, board.MaxBody), "\r\n", "\n")
 	}
 	if e.User != nil {
-		o.CreatedBy = cut(e.User.Login, maxTitle)
+		o.CreatedBy = board.Cut(e.User.Login, board.MaxTitle)
 	}
 	if e.State == "closed" {
 		o.Status, o.ClosedAt, o.CloseReason = tracker.StatusClosed, e.ClosedAt, e.Reason
 	}
 	if len(e.Assignees) > 0 {
-		o.Assignee = cut(e.Assignees[0].Login, maxTitle)
+		o.Assignee = board.Cut(e.Assignees[0].Login, board.MaxTitle)
 	}
 	var kind struct {
 		Name string `json:"name"`
@@ -183,7 +185,7 @@ func (b *Board) outside(ctx context.Context, e exported, keys map[int64]string) 
 	_ = json.Unmarshal(e.Type, &kind) // null, or missing
 	names := []string{kind.Name}
 	for _, l := range e.Labels[:min(len(e.Labels), maxNames)] {
-		name := cut(string(l), maxTitle)
+		name := board.Cut(string(l), board.MaxTitle)
 		o.Labels, names = append(o.Labels, name), append(names, name)
 		if priority().MatchString(strings.ToLower(name)) {
 			o.Priority = int(name[1] - '0')
@@ -231,9 +233,9 @@ func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker
 		for _, c := range rows {
 			text, _, _ := strings.Cut(c.Body, "\n\n"+markerPrefix)
 			entry := tracker.Comment{TextID: "github:" + strconv.FormatInt(c.ID, 10), CreatedAt: c.CreatedAt,
-				Text: strings.ReplaceAll(cut(text, maxBody), "\r\n", "\n")}
+				Text: strings.ReplaceAll(board.Cut(text, board.MaxBody), "\r\n", "\n")}
 			if c.User != nil {
-				entry.Author = cut(c.User.Login, maxTitle)
+				entry.Author = board.Cut(c.User.Login, board.MaxTitle)
 			}
 			all = append(all, entry)
 		}

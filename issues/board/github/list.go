@@ -202,11 +202,7 @@ func (l *label) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-const (
-	maxTitle = 1 << 10   // bytes of a title
-	maxBody  = 256 << 10 // bytes of a text
-	maxNames = 100       // labels, and assignees
-)
+const maxNames = 100 // labels, and assignees
 
 // issue returns the issue of a row. ok is false if the row has no valid number, state or time.
 func (b *Board) issue(r row) (it board.Issue, ok bool) {
@@ -215,21 +211,22 @@ func (b *Board) issue(r row) (it board.Issue, ok bool) {
 	}
 	number := strconv.FormatInt(r.Number, 10)
 	it = board.Issue{ID: number, Native: strconv.FormatInt(r.ID, 10), Name: b.options.Repo + "#" + number,
-		Title: cut(r.Title, maxTitle), URL: cut(r.URL, maxTitle), Priority: defaultPriority,
+		Title: board.Cut(r.Title, board.MaxTitle), URL: board.Cut(r.URL, board.MaxTitle),
+		Priority:  board.DefaultPriority,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), State: board.StateOpen,
 		Status: r.State}
 	if r.Body != nil {
-		it.Body = cut(*r.Body, maxBody)
+		it.Body = board.Cut(*r.Body, board.MaxBody)
 	}
 	for _, l := range r.Labels[:min(len(r.Labels), maxNames)] {
-		name := strings.ToLower(cut(string(l), maxTitle))
+		name := strings.ToLower(board.Cut(string(l), board.MaxTitle))
 		it.Labels = append(it.Labels, name)
 		if priority().MatchString(name) {
 			it.Priority = int(name[1] - '0')
 		}
 	}
 	for _, a := range r.Assignees[:min(len(r.Assignees), maxNames)] {
-		it.Assignees = append(it.Assignees, cut(a.Login, maxTitle))
+		it.Assignees = append(it.Assignees, board.Cut(a.Login, board.MaxTitle))
 	}
 	for n, mark := range b.marks() {
 		if slices.Contains(it.Labels, mark) {
@@ -241,13 +238,6 @@ func (b *Board) issue(r row) (it board.Issue, ok bool) {
 		it.State = board.StateClosed
 	}
 	return it, true
-}
-
-// defaultPriority is the priority of an issue without a label p0 to p4.
-const defaultPriority = 2
-
-func cut(s string, most int) string {
-	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
 var priority = lazyregexp.New(`^p[0-4]$`)

@@ -65,7 +65,7 @@ func (p problem) code() string {
 	return strings.ToLower(cmp.Or(p.Extensions.Type, p.Extensions.Code, "error"))
 }
 
-// partError is an answer with data of which some fields could not be read. The data is in Data.
+// partError is an answer with data, but some of its fields could not be read. The data is in Data.
 type partError struct {
 	*httpcall.Refusal
 	data     json.RawMessage

@@ -232,27 +232,28 @@ func (b *client) outside(e exported) tracker.Outside {
 		UpdatedAt: it.UpdatedAt}}
 	switch {
 	case it.State == board.StateClosed:
-		o.Status, o.ClosedAt, o.CloseReason = tracker.StatusClosed, e.closedAt().UTC(), cut(e.State.Name, maxName)
+		o.Status, o.ClosedAt, o.CloseReason = tracker.StatusClosed, e.closedAt().UTC(), board.Cut(e.State.Name, maxName)
 	case e.State.Type == "started":
 		o.Status = tracker.StatusInProgress
 	case e.State.Type == "backlog" || e.State.Type == "triage":
 		o.Status = tracker.StatusDeferred
 	}
 	if e.Creator != nil {
-		o.CreatedBy = cut(e.Creator.Name, maxTitle)
+		o.CreatedBy = board.Cut(e.Creator.Name, board.MaxTitle)
 	}
 	if e.Assignee != nil {
-		o.Assignee = cut(e.Assignee.Name, maxTitle)
+		o.Assignee = board.Cut(e.Assignee.Name, board.MaxTitle)
 	}
 	for _, l := range e.Labels.Nodes[:min(len(e.Labels.Nodes), manyLabels)] {
-		o.Labels = append(o.Labels, cut(l.Name, maxTitle))
+		o.Labels = append(o.Labels, board.Cut(l.Name, board.MaxTitle))
 	}
 	slices.Sort(o.Labels)
 	o.Type = board.TrackerType(o.Labels...)
 	for _, c := range e.Comments.Nodes {
-		entry := tracker.Comment{TextID: key(c.ID), Text: cut(c.Body, maxBody), CreatedAt: c.CreatedAt.UTC()}
+		entry := tracker.Comment{TextID: key(c.ID), Text: board.Cut(c.Body, board.MaxBody),
+			CreatedAt: c.CreatedAt.UTC()}
 		if c.User != nil {
-			entry.Author = cut(c.User.Name, maxTitle)
+			entry.Author = board.Cut(c.User.Name, board.MaxTitle)
 		}
 		o.Comments = append(o.Comments, entry)
 	}

@@ -92,11 +92,7 @@ func fields(labels int) string {
 	labels(first: %d) { nodes { name } pageInfo { hasNextPage } }`, labels)
 }
 
-const (
-	maxName  = 128       // bytes of an id or identifier
-	maxTitle = 1 << 10   // bytes of a title, label or address
-	maxBody  = 256 << 10 // bytes of a description, which Linear bounds to 250,000 characters
-)
+const maxName = 128 // bytes of an id or identifier
 
 // issue converts a row. Its ID is the id of Linear, because an issue that moves to another team gets another
 // identifier. ok is false if the row is no issue.
@@ -104,15 +100,16 @@ func (b *client) issue(r row) (it board.Issue, ok bool) {
 	if !isName(r.ID) || !isName(r.Identifier) || r.UpdatedAt.IsZero() || r.State.Type == "" {
 		return it, false
 	}
-	it = board.Issue{ID: r.ID, Native: r.ID, Name: r.Identifier, Title: cut(r.Title, maxTitle),
-		Body: cut(r.Description, maxBody), URL: cut(r.URL, maxTitle), State: b.stateOf(r), Status: cut(r.State.Name, maxName),
-		Priority:  defaultPriority,
+	it = board.Issue{ID: r.ID, Native: r.ID, Name: r.Identifier, Title: board.Cut(r.Title, board.MaxTitle),
+		Body: board.Cut(r.Description, board.MaxBody), URL: board.Cut(r.URL, board.MaxTitle),
+		State: b.stateOf(r), Status: board.Cut(r.State.Name, maxName),
+		Priority:  board.DefaultPriority,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC()}
 	if p := int(r.Priority); p >= 1 && p <= 4 { // 1 is urgent, 0 is no priority
 		it.Priority = p - 1
 	}
 	for _, l := range r.Labels.Nodes[:min(len(r.Labels.Nodes), manyLabels)] {
-		it.Labels = append(it.Labels, strings.ToLower(cut(l.Name, maxTitle)))
+		it.Labels = append(it.Labels, strings.ToLower(board.Cut(l.Name, board.MaxTitle)))
 	}
 	switch { // an issue that is delegated keeps its assignee, who asked for the work
 	case r.Delegate != nil:
@@ -122,24 +119,17 @@ func (b *client) issue(r row) (it board.Issue, ok bool) {
 	}
 	for _, in := range r.Inverse.Nodes[:min(len(r.Inverse.Nodes), maxRelations)] {
 		if in.Type == "blocks" && !in.Issue.Trashed && !isClosed(in.Issue.State.Type) {
-			it.Blocked = append(it.Blocked, cut(in.Issue.Identifier, maxName))
+			it.Blocked = append(it.Blocked, board.Cut(in.Issue.Identifier, maxName))
 		}
 	}
 	return it, true
 }
-
-// defaultPriority is the priority of an issue without one.
-const defaultPriority = 2
 
 // isName reports whether s can be an id or identifier.
 func isName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool {
 		return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
-}
-
-func cut(s string, most int) string {
-	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
 func isClosed(kind string) bool { return slices.Contains(closedTypes(), kind) }
