@@ -174,7 +174,6 @@ format:
 # Packages with files of these tags, and the tags.
 TAGGED = ./cmd/mailroom ./app/node ./agent/exec ./channel/matrix
 TAGS   = torture,realagents,realchannels
-NEXT   = ./thread ./store/postgres
 
 # Programs for other systems are compiled and linked, but not run: without optimization that takes two thirds of the time.
 # Each package is checked as in any other build.
@@ -187,7 +186,6 @@ CLIENTS = ./cmd/bd ./issues/bd ./issues/tracker ./client ./app/cli ./app/command
 vet:
 	CGO_ENABLED=1 $(GO) vet $(RACE) ./...
 	CGO_ENABLED=1 $(GO) vet $(RACE) -tags $(TAGS) $(TAGGED)
-	CGO_ENABLED=1 $(GO) vet $(RACE) -tags nextversion $(NEXT)
 	GOOS=windows GOARCH=amd64 $(GO) build $(FOREIGN) ./cmd/mailroom ./cmd/bd
 	GOOS=windows GOARCH=amd64 $(GO) vet $(FOREIGN) $(CLIENTS)
 	GOOS=darwin GOARCH=arm64 $(GO) build $(FOREIGN) ./cmd/mailroom ./cmd/bd
@@ -196,7 +194,6 @@ staticcheck:
 	$(GO) build -modfile=tools.mod -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) $(RACE)" GOGC=400 bin/staticcheck ./...
 	CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) $(RACE)" GOGC=400 bin/staticcheck -tags $(TAGS) $(TAGGED)
-	CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) $(RACE)" GOGC=400 bin/staticcheck -tags nextversion $(NEXT)
 	cd server/openapi && $(WORK) $(CURDIR)/bin/staticcheck .
 
 torture: build ## random histories, faults, power cuts, then repeated kill -9; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n NODES=3 OLD=program

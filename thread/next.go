@@ -1,5 +1,3 @@
-//go:build nextversion
-
 package thread
 
 import (
@@ -9,8 +7,13 @@ import (
 	"mailroom/internal/nextversion"
 )
 
-// note adds the next note of the thread to its log, and counts it in the rows.
+// note is what the next version does at the start of a run (internal/nextversion): it adds the next note of the thread
+// to its log, and counts it in the rows. This version does nothing.
 func (t *State) note(r *mailroom.Run, now time.Time) {
+	kind := nextversion.Kind()
+	if kind == "" {
+		return
+	}
 	t.Newer, r.Newer = nextversion.Add(t.Newer), nextversion.Add(r.Newer)
-	t.append(nextversion.Kind, r, now, nextversion.Note{N: nextversion.Noted(t.Newer)})
+	t.append(kind, r, now, nextversion.Note{N: nextversion.Noted(t.Newer)})
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"mailroom/internal/machinetest"
-	"mailroom/internal/nextversion"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "play a round with this seed again")
@@ -104,7 +103,7 @@ func TestOnlyTheTaggedServerCanKillItself(t *testing.T) {
 				t.Errorf("%s: has %q: %t, want %t", filepath.Base(binary), trace, got, want)
 			}
 		}
-		if bytes.Contains(raw, []byte(nextversion.Kind)) {
+		if bytes.Contains(raw, []byte(nextKind)) {
 			t.Errorf("%s: has the kind of entry of the next version", filepath.Base(binary))
 		}
 	}

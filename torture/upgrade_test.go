@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,12 +23,20 @@ import (
 	"mailroom/store/postgres"
 )
 
-// buildNext builds the server of the next version.
+// nextKind is the kind of entry of the next version.
+const nextKind = "run.noted"
+
+// buildNext builds the server of the next version. The linker ignores names that it does not find, so the program
+// shows that it has the kind.
 func buildNext(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mailroom-next")
-	if err := machinetest.Build(binary, "nextversion", "../cmd/mailroom"); err != nil {
+	mark := "-X " + reflect.TypeFor[nextversion.Note]().PkgPath() + ".kind=" + nextKind
+	if err := machinetest.BuildMarked(binary, mark, "../cmd/mailroom"); err != nil {
 		t.Fatal(err)
+	}
+	if raw, err := os.ReadFile(binary); err != nil || !bytes.Contains(raw, []byte(nextKind)) {
+		t.Fatalf("the next version has no kind of entry: %v", err)
 	}
 	return binary
 }
@@ -173,8 +184,8 @@ func countNotes(t *testing.T, l *threadLog) (notes int64, later int) {
 	for i, e := range entries {
 		switch e.Kind {
 		case entry.KindStarted, entry.KindResumed:
-			without = without || i+1 == len(entries) || entries[i+1].Kind != nextversion.Kind
-		case nextversion.Kind:
+			without = without || i+1 == len(entries) || entries[i+1].Kind != nextKind
+		case nextKind:
 			var body nextversion.Note
 			if err := e.Decode(&body); err != nil || body.N != notes+1 {
 				t.Errorf("thread %s, entry %d: note %d and error %v, want note %d", l.thread, e.Seq, body.N, err, notes+1)

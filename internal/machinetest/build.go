@@ -18,13 +18,18 @@ const folder = "MAILROOM_TEST_COMMANDS"
 // build cache is shared: tests with the race detector set CGO_ENABLED=1, with which much would be compiled again.
 //
 // It removes GOGC from the environment, see [Main].
-func Build(path, tags string, packages ...string) error {
+func Build(path, tags string, packages ...string) error { return build(path, tags, "", packages) }
+
+// BuildMarked is [Build] without tags. The linker sets variables: mark has its flags, such as "-X main.name=value".
+// So nothing is compiled again.
+func BuildMarked(path, mark string, packages ...string) error { return build(path, "", mark, packages) }
+
+func build(path, tags, mark string, packages []string) error {
 	if err := os.Unsetenv("GOGC"); err != nil {
 		return err
 	}
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", path},
-		packages...)
-	cmd := exec.Command("go", args...)
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w " + mark, "-tags", tags, "-o", path}
+	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build with the tags %q: %w\n%s", tags, err, out)

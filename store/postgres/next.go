@@ -1,5 +1,3 @@
-//go:build nextversion
-
 package postgres
 
 import (
@@ -7,9 +5,13 @@ import (
 	"mailroom/internal/nextversion"
 )
 
-// known adds two versions of the tables: a column, and an index that is built beside running servers.
+// known returns what this program knows of the tables. The next version (internal/nextversion) adds two versions of
+// them: a column, and an index that is built beside running servers.
 func known() (code, error) {
 	c, err := released()
+	if nextversion.Kind() == "" {
+		return c, err
+	}
 	c.expand = append(c.expand,
 		migration{version: c.version + 1, text: "ALTER TABLE thread ADD COLUMN noted bigint;"},
 		migration{version: c.version + 2, text: noTransaction +
@@ -19,15 +21,16 @@ func known() (code, error) {
 	return c, err
 }
 
-// writeNext writes the column, which repeats the field of the body.
+// writeNext writes the column of the next version, which repeats the field of the body. This version does nothing.
 func (w *writing) writeNext(rows []*mailroom.Thread) {
+	if nextversion.Kind() == "" || len(rows) == 0 {
+		return
+	}
 	var ids []string
 	var noted []int64
 	for _, row := range rows {
 		ids, noted = append(ids, row.ID), append(noted, nextversion.Noted(row.Newer))
 	}
-	if len(ids) > 0 {
-		w.trip.add(nil, `UPDATE thread t SET noted = u.n FROM unnest($1::text[], $2::bigint[]) u (id, n)
-			WHERE t.id = u.id`, ids, noted)
-	}
+	w.trip.add(nil, `UPDATE thread t SET noted = u.n FROM unnest($1::text[], $2::bigint[]) u (id, n)
+		WHERE t.id = u.id`, ids, noted)
 }
