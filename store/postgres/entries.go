@@ -115,7 +115,7 @@ func (w *writing) writeEntries(c *store.Changes) error {
 		if err != nil {
 			return err
 		}
-		joined, err := format.JoinEntries(list)
+		joined, err := format.AppendEntries(nil, list)
 		if err != nil {
 			return err
 		}

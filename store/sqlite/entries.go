@@ -63,7 +63,8 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	return found, err
 }
 
-func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) error {
+// appendEntries writes the row of new entries of one thread. lines is what the encoder made of them.
+func (t *tx) appendEntries(list []mailroom.Entry, lines []byte, among map[string]*written) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -71,12 +72,6 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 	if w == nil {
 		return mailroom.Errorf(mailroom.CodeInternal, "entries of thread %q, which is not in the changes", list[0].Thread)
 	}
-	lines, err := format.JoinEntries(list)
-	if err != nil {
-		return err
-	}
 	t.given.entryRow++
-	row := t.store.shrinker.Shrink(lines, list[0].Thread, list[0].Run)
-	_, err = t.exec(insertEntry, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, row)
-	return err
+	return t.store.newEntries.add(t, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, lines)
 }

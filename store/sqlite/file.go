@@ -284,7 +284,7 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 			FROM run r JOIN thread t ON t.key = r.thread`,
 			func(row []driver.Value) ([]any, error) {
 				r, err := scanRun(&columns{row: row})
-				args := s.bindRun(nil, r, true)
+				args := bindRun(nil, r, nil, true)
 				return append(args[:len(args)-1], r.ID, r.Agent, r.Thread), err
 			}},
 	} {

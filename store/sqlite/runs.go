@@ -238,7 +238,7 @@ func whichRuns(s *sqlstore.Select, q store.RunQuery) bool {
 
 // bindRun appends the values of insertRun from parent to body. The columns of the queue's order are
 // set only while the run is in the queue. Without status they are those of updateRun.
-func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
+func bindRun(args []any, r *mailroom.Run, body []byte, status bool) []any {
 	args = append(args, orNull(r.Parent))
 	if status {
 		args = append(args, string(r.Status))
@@ -251,8 +251,7 @@ func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
 	default:
 		args = append(args, int64(0), int64(r.Priority), r.Place, nil)
 	}
-	s.body = format.AppendRun(s.body[:0], r)
-	return append(args, s.body)
+	return append(args, body)
 }
 
 // runUpdate returns the cheapest statement that updates a run's row, and its values among those
@@ -308,9 +307,10 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	return runs, err
 }
 
-func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
+// writeRun writes the row of a run, whose body the encoder has made.
+func (t *tx) writeRun(run *mailroom.Run, body []byte, among map[string]*written) error {
 	moves := run.Key == 0 || run.Stored != run.Status
-	args := t.store.bindRun(t.store.args[:0], run, moves)
+	args := bindRun(t.store.args[:0], run, body, moves)
 	t.store.args = args
 	if run.Key != 0 {
 		return t.updateRun(run, args, moves, among[run.Thread])
@@ -330,7 +330,7 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	t.tally(string(run.Status), w.row.Owner, run.Agent, 1)
 	run.Stored = run.Status
 	args = append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)
-	if err := t.run(insertRun, args...); err != nil {
+	if err := t.store.newRuns.add(t, args...); err != nil {
 		return err
 	}
 	if err := writeDeadline(t, run); err != nil {

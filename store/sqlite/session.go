@@ -49,7 +49,12 @@ func (s *session) exec(ctx context.Context, text string, args ...any) (driver.Re
 		return nil, err
 	}
 	s.countOne()
-	return stmt.ExecContext(ctx, s.named(args))
+	named := s.named(args)
+	res, err := stmt.ExecContext(ctx, named)
+	for i := range named {
+		named[i].Value = nil // a long value must not stay in memory
+	}
+	return res, err
 }
 
 // rowFunc gets the columns of a row, and reports whether the next row is wanted.

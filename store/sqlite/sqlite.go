@@ -47,11 +47,12 @@ type Store struct {
 	// Owned by the holder of the turn to write: the running Update, the keeper or Close.
 	writer *session
 	args   []any  // buffer for the arguments of a statement
-	body   []byte // buffer for a body
+	body   []byte // buffer for the body of a thread
 	// summed are the writes to the summary of the running Update.
 	summed []summaryWrite
 
-	shrinker *format.Shrinker
+	encoder             encoder // of the running Write
+	newRuns, newEntries inserts // of the running Write
 	// seen has the threads that the transaction has locked or written, by key.
 	seen     map[int64]threadRow
 	memo     memo
@@ -93,11 +94,13 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		o.Driver = builtIn()
 	}
 	s := &Store{
-		driver:   o.Driver,
-		turns:    sqlstore.NewTurns(o.Readers),
-		wake:     make(chan int, 1),
-		failed:   make(chan error, 1),
-		shrinker: format.NewShrinker(),
+		driver:  o.Driver,
+		turns:   sqlstore.NewTurns(o.Readers),
+		wake:    make(chan int, 1),
+		failed:  make(chan error, 1),
+		encoder: encoder{shrinker: format.NewShrinker()},
+
+		newRuns: newInserts(insertRun), newEntries: newInserts(insertEntry),
 	}
 	if err := s.open(ctx, path, o); err != nil {
 		s.turns.Close(func() {

@@ -19,6 +19,13 @@ func (t *tx) Write(c *store.Changes) error {
 }
 
 func (t *tx) write(c *store.Changes) error {
+	coded := &t.store.encoder
+	coded.start(c)
+	defer func() {
+		coded.end()
+		t.store.newRuns.drop()
+		t.store.newEntries.drop()
+	}()
 	if err := t.drop(c); err != nil {
 		return err
 	}
@@ -29,8 +36,17 @@ func (t *tx) write(c *store.Changes) error {
 		t.before = t.given.revision
 	}
 	among, err := t.writeThreads(c)
-	err = each(t, err, c.Runs, func(t *tx, r *mailroom.Run) error { return t.writeRun(r, among) })
-	err = each(t, err, c.Entries, func(t *tx, list []mailroom.Entry) error { return t.appendEntries(list, among) })
+	if err == nil {
+		err = coded.wait()
+	}
+	for i := 0; i < len(c.Runs) && err == nil; i++ {
+		err = t.writeRun(c.Runs[i], coded.runs[i], among)
+	}
+	err = t.store.newRuns.end(t, err)
+	for i := 0; i < len(c.Entries) && err == nil; i++ {
+		err = t.appendEntries(c.Entries[i], coded.entries[i], among)
+	}
+	err = t.store.newEntries.end(t, err)
 	if err == nil {
 		err = t.writeGiven()
 	}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"mailroom"
@@ -16,6 +17,7 @@ func writeCases() []testCase {
 		{"updates all fields", updateWritesAllFields},
 		{"a row may refer to another of the same Changes", fullChangesAreWritten},
 		{"keeps the last of several rows with one key", lastRowIsKept},
+		{"writes any number of rows", anyNumberOfRows},
 		{"times are kept in UTC and whole microseconds", timesAreCut},
 		{"refuses what contradicts the rows as internal", contradictionsAreInternal},
 		{"writes nothing for empty Changes", func(t *testing.T, s *handle) {
@@ -113,6 +115,49 @@ func fullChangesAreWritten(t *testing.T, s *handle) {
 	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
 	s.view(func(r store.Reader) {
 		wantSame(t, "keys", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), c.Keys)
+	})
+}
+
+// anyNumberOfRows writes batches of new runs and entries, with updates of other runs between them.
+func anyNumberOfRows(t *testing.T, s *handle) {
+	var threads []*mailroom.Thread
+	var runs []*mailroom.Run
+	lists := map[string][]mailroom.Entry{}
+	for _, n := range []int{1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40} {
+		c := &store.Changes{}
+		for i := range n {
+			id := fmt.Sprintf("t%d-%d", n, i)
+			row, r := thread(id), run("r"+id, id)
+			row.LastSeq = 2
+			c.Threads = append(c.Threads, row)
+			c.Entries = append(c.Entries, entries(id, 1, r.ID, entry.KindMessage, entry.KindQueued))
+			if len(runs) > i && i%2 == 0 {
+				runs[i].Status, runs[i].Step = mailroom.StatusCompleted, n
+				c.Runs = append(c.Runs, runs[i])
+			}
+			c.Runs = append(c.Runs, r)
+		}
+		s.write(c)
+		for i, r := range c.Runs {
+			if i > 0 && r.Key <= c.Runs[i-1].Key && c.Runs[i-1].Step == 0 && r.Step == 0 {
+				t.Errorf("batch of %d: the run %s has the key %d, and the one before %d; want growing ones",
+					n, r.ID, r.Key, c.Runs[i-1].Key)
+			}
+			if r.Step == 0 {
+				runs = append(runs, r)
+			}
+		}
+		threads = append(threads, c.Threads...)
+		for _, list := range c.Entries {
+			lists[list[0].Thread] = list
+		}
+	}
+	s.view(func(r store.Reader) {
+		wantSame(t, "threads", get(r.Threads(store.ThreadQuery{Oldest: true}))(t), threads)
+		wantSame(t, "runs", get(r.Runs(store.RunQuery{Oldest: true}))(t), runs)
+		for id, want := range lists {
+			wantSame(t, "entries of "+id, get(r.Entries(store.EntryQuery{Thread: id}))(t), want)
+		}
 	})
 }
 

@@ -62,5 +62,16 @@ func storeMutants() []mutant {
 			"ok && s > serial {", "ok {", "store/sqlite", "^TestATornRecordOfTheRevisionFileIsIgnored$"},
 		{"a torn record of the revision file is used", "store/sqlite/revision.go",
 			"err != nil || uint32(want) != crc32.ChecksumIEEE([]byte(body))", "err != nil && uint32(want) == 0", "store/sqlite", "^TestATornRecordOfTheRevisionFileIsIgnored$"},
+		{"a row is missing from a statement of several rows", "store/sqlite/inserts.go",
+			"rowsPerInsert-1), columns", "rowsPerInsert-2), columns", "store/sqlite", "^TestStore$/^Write$/^writes_any_number_of_rows$"},
+		{"the last row of a batch is not written", "store/sqlite/inserts.go",
+			"for args := i.args; len(args) > 0;", "for args := i.args; len(args) > i.columns;", "store/sqlite",
+			"^TestStore$/^Write$/^writes_any_number_of_rows$"},
+		{"rows are written after the disk has ended their transaction", "store/sqlite/inserts.go",
+			"!errors.As(err, &ofRow) {", "!errors.As(err, &ofRow) && false {", "store/sqlite", "^TestNothingIsWrittenAfterAnErrorOfTheDisk$"},
+		{"a refused row is written with the next batch", "store/sqlite/write.go",
+			"		t.store.newRuns.drop()\n", "", "store/sqlite", "^TestARefusedRowOfSeveralRefusesThemAll$"},
+		{"rows are written before they are encoded", "store/sqlite/encode.go",
+			"	e.beside.Wait()\n	return e.failed", "	return e.failed", "store/sqlite", "^TestStore$/^Write$/^writes_any_number_of_rows$"},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"mailroom/store"
 )
 
-// JoinEntries encodes consecutive entries of one thread as the lines of one row.
-func JoinEntries(list []mailroom.Entry) ([]byte, error) {
+// AppendEntries appends consecutive entries of one thread to lines, as the lines of one row.
+func AppendEntries(lines []byte, list []mailroom.Entry) ([]byte, error) {
 	size := 0
 	for i, e := range list {
 		raw := e.Raw
@@ -24,7 +24,7 @@ func JoinEntries(list []mailroom.Entry) ([]byte, error) {
 		}
 		size += len(raw) + 1
 	}
-	lines := make([]byte, 0, size)
+	lines = slices.Grow(lines, size)
 	for i, e := range list {
 		if i > 0 {
 			lines = append(lines, '\n')

@@ -63,7 +63,6 @@ type Shrinker struct {
 	// before has the phrases that begin one byte before a quotation mark, at has those that begin with
 	// one, and after has the ids and the time.
 	before, at, after tokenSets
-	row               []byte // of the last Shrink
 }
 
 // tokenSets has the tokens of texts, as bits, by a byte in which most texts differ.
@@ -91,13 +90,13 @@ func NewShrinker() *Shrinker {
 	return s
 }
 
-// Shrink returns the row for the lines of a thread's entries. run is the run of the first entry, or
-// "". The row is valid until the next call; it may be lines.
-func (s *Shrinker) Shrink(lines []byte, thread, run string) []byte {
+// Append appends to row what the store keeps of the lines of a thread's entries. run is the run of the first entry,
+// or "".
+func (s *Shrinker) Append(row, lines []byte, thread, run string) []byte {
 	if len(lines) > maxShrunk || !shrinkable(lines) {
-		return lines
+		return append(row, lines...)
 	}
-	row := append(s.row[:0], shrunk)
+	row = append(row, shrunk)
 	for i, text := range [...][]byte{[]byte(thread), []byte(run), timeOf(lines)} {
 		if len(text) < minText {
 			text = nil
@@ -107,13 +106,13 @@ func (s *Shrinker) Shrink(lines []byte, thread, run string) []byte {
 			s.after.add(text, tokenThread+i)
 		}
 	}
-	s.row = s.appendShrunk(row, lines)
+	row = s.appendShrunk(row, lines)
 	for i := range 3 {
 		if text := s.texts[tokenThread+i]; len(text) > 0 {
 			s.after.remove(text, tokenThread+i)
 		}
 	}
-	return s.row
+	return row
 }
 
 // appendShrunk appends lines to row. All texts begin at quotation marks, so it looks only there.

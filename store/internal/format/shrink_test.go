@@ -1,7 +1,6 @@
 package format
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func TestAShrunkRowHasTheSameLines(t *testing.T) {
 		"a tab":                     {"{\t}", "t", "r"},
 		"a long text":               {reply("t19550", strings.Repeat("word ", maxShrunk)), "t19550", oneRun},
 	} {
-		row := bytes.Clone(s.Shrink([]byte(c.lines), c.thread, c.run))
+		row := s.Append(nil, []byte(c.lines), c.thread, c.run)
 		got, err := clearLines(row)
 		if err != nil || string(got) != c.lines {
 			t.Errorf("%s: got %.300q, %v, want %.300q", name, got, err, c.lines)
@@ -51,13 +50,13 @@ func TestAShrunkRowHasTheSameLines(t *testing.T) {
 
 func TestTheRowOfAReplyIsShort(t *testing.T) {
 	lines := reply("t19550", "hello")
-	if row := NewShrinker().Shrink([]byte(lines), "t19550", oneRun); len(row) > len(lines)/2 {
+	if row := NewShrinker().Append(nil, []byte(lines), "t19550", oneRun); len(row) > len(lines)/2 {
 		t.Errorf("%d bytes became %d, want at most half", len(lines), len(row))
 	}
 }
 
 func TestADamagedRowIsRefused(t *testing.T) {
-	row := bytes.Clone(NewShrinker().Shrink([]byte(reply("t19550", "hello")), "t19550", oneRun))
+	row := NewShrinker().Append(nil, []byte(reply("t19550", "hello")), "t19550", oneRun)
 	for n := range 45 { // inside the header
 		if _, err := clearLines(row[:n]); n > 0 && mailroom.CodeOf(err) != mailroom.CodeInternal {
 			t.Errorf("the first %d bytes: got %v, want an error of code internal", n, err)
@@ -90,7 +89,7 @@ func FuzzShrink(f *testing.F) {
 		if strings.HasPrefix(lines, "\x01") {
 			t.Skip("lines begin with {")
 		}
-		row := bytes.Clone(s.Shrink([]byte(lines), thread, run))
+		row := s.Append(nil, []byte(lines), thread, run)
 		if got, err := clearLines(row); err != nil || string(got) != lines {
 			t.Errorf("got %q, %v, want %q", got, err, lines)
 		}
@@ -99,16 +98,15 @@ func FuzzShrink(f *testing.F) {
 
 func BenchmarkShrink(b *testing.B) {
 	lines, s := []byte(reply("t19550", "hello")), NewShrinker()
-	work := make([]byte, len(lines))
+	var row []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		copy(work, lines)
-		s.Shrink(work, "t19550", oneRun)
+		row = s.Append(row[:0], lines, "t19550", oneRun)
 	}
 }
 
 func BenchmarkClearLines(b *testing.B) {
-	row := bytes.Clone(NewShrinker().Shrink([]byte(reply("t19550", "hello")), "t19550", oneRun))
+	row := NewShrinker().Append(nil, []byte(reply("t19550", "hello")), "t19550", oneRun)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := clearLines(row); err != nil {
@@ -127,12 +125,12 @@ func TestShrunkEntriesAreSplit(t *testing.T) {
 		}
 		list = append(list, e)
 	}
-	lines, err := JoinEntries(list)
+	lines, err := AppendEntries(nil, list)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := string(lines)
-	row := NewShrinker().Shrink(lines, "thread", oneRun)
+	row := NewShrinker().Append(nil, lines, "thread", oneRun)
 	cut, err := CutEntries(row, 1, 3)
 	if err != nil || string(cut) != string(list[2].Raw) {
 		t.Errorf("got %q, %v, want the last entry", cut, err)
