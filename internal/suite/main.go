@@ -8,6 +8,7 @@
 //
 // For make module, its argument is the path that the module of the working directory gets. For make
 // test-real-agents, its arguments are agents and a command that prints the output of go test -json: the end is a table.
+// For make vet, its arguments are types, a system, a processor and the folders of programs: see checkTypes.
 package main
 
 import (
@@ -30,6 +31,13 @@ func main() {
 	defer stop()
 	if len(os.Args) > 2 && os.Args[1] == "agents" {
 		if !testAgents(ctx, newScreen(os.Stdout), os.Args[2:]) {
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 4 && os.Args[1] == "types" {
+		if err := checkTypes(ctx, os.Args[2], os.Args[3], os.Args[4:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
