@@ -19,8 +19,8 @@ import (
 
 // TestMain also runs the test binary as a server that can be killed.
 func TestMain(m *testing.M) {
-	if folder := os.Getenv("WORKTREE_TEST_FOLDER"); folder != "" {
-		if err := serve(folder); err != nil {
+	if os.Getenv("WORKTREE_TEST_FOLDER") != "" {
+		if err := serve(os.Environ()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -29,20 +29,32 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// environment is what serve is told, NAME=VALUE. The last entry of a name wins.
+type environment []string
+
+func (e environment) get(name string) string {
+	for _, entry := range slices.Backward(e) {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
 // serve does the tasks that its environment names, at once: each changes a file and commits it.
-func serve(folder string) error {
+func serve(env environment) error {
 	r, err := worktree.Open(context.Background(), worktree.Options{
-		Folder: folder, Root: os.Getenv("WORKTREE_TEST_ROOT"), Git: os.Getenv("WORKTREE_TEST_GIT"), Env: os.Environ(),
-		Fresh: os.Getenv("WORKTREE_TEST_FRESH") != "", Pulls: pullsAt(os.Getenv(envPulls)),
+		Folder: env.get("WORKTREE_TEST_FOLDER"), Root: env.get("WORKTREE_TEST_ROOT"), Git: env.get("WORKTREE_TEST_GIT"),
+		Env: env, Fresh: env.get("WORKTREE_TEST_FRESH") != "", Pulls: pullsOfEach(env.get(envPulls)),
 	})
 	if err != nil {
 		return err
 	}
-	tasks := strings.Fields(os.Getenv("WORKTREE_TEST_TASKS"))
+	tasks := strings.Fields(env.get("WORKTREE_TEST_TASKS"))
 	ended := make(chan error, len(tasks))
 	var all sync.WaitGroup
 	for _, task := range tasks {
-		all.Go(func() { ended <- work(r, task) })
+		all.Go(func() { ended <- work(r, env, task) })
 	}
 	all.Wait()
 	close(ended)
@@ -52,19 +64,19 @@ func serve(folder string) error {
 	return err
 }
 
-func work(r *worktree.Repository, task string) error {
+func work(r *worktree.Repository, env environment, task string) error {
 	ctx := context.Background()
 	t, err := r.Acquire(ctx, task, "")
 	if err != nil {
 		return fmt.Errorf("%s: %w", task, err)
 	}
-	if trust := os.Getenv("WORKTREE_TEST_TRUST"); trust != "" {
+	if trust := env.get("WORKTREE_TEST_TRUST"); trust != "" {
 		err = worktree.SetUp(ctx, t, setupOptions(trust), reportSetUp)
 		if err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", task, err), t.Release())
 		}
 	}
-	if os.Getenv("WORKTREE_TEST_REBASE") != "" {
+	if env.get("WORKTREE_TEST_REBASE") != "" {
 		var c *worktree.Conflict
 		if c, err = t.Rebase(ctx); c != nil {
 			err = fmt.Errorf("%s conflicts in %q", task, c.Files)
@@ -72,13 +84,13 @@ func work(r *worktree.Repository, task string) error {
 	} else if err = os.WriteFile(filepath.Join(t.Path(), task+".txt"), []byte(task+"\n"), 0o600); err == nil {
 		_, err = t.Commit(ctx, "coder", "Do "+task)
 	}
-	if remote := os.Getenv("WORKTREE_TEST_PUSH"); remote != "" && err == nil {
+	if remote := env.get("WORKTREE_TEST_PUSH"); remote != "" && err == nil {
 		err = t.Push(ctx, remote)
-		if err == nil && os.Getenv(envPulls) != "" {
+		if err == nil && env.get(envPulls) != "" {
 			_, err = t.PullRequest(ctx, remote, "Do "+task, "It is done.")
 		}
 	}
-	if err == nil && os.Getenv("WORKTREE_TEST_REMOVE") != "" {
+	if err == nil && env.get("WORKTREE_TEST_REMOVE") != "" {
 		return errors.Join(t.Release(), r.Remove(ctx, task, false))
 	}
 	return errors.Join(err, t.Release())
@@ -262,6 +274,17 @@ func (h *fixture) remote() string {
 	gitIn(h.t, bare, "config", "core.logAllRefUpdates", "always")
 	h.git("remote", "add", "origin", bare)
 	return bare
+}
+
+// pushes returns the log of a branch of the remote: "push" for each push.
+func (h *fixture) pushes(bare, branch string) string {
+	h.t.Helper()
+	var all []string
+	for line := range strings.Lines(readFile(h.t, filepath.Join(bare, "logs", "refs", "heads", branch))) {
+		_, what, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		all = append(all, what)
+	}
+	return strings.Join(all, "\n")
 }
 
 // script returns a git that runs a text of the shell first.

@@ -5,9 +5,12 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // killer is a git that dies, or kills its caller, at one call. Its environment says at which, and how. "during" kills
@@ -15,8 +18,6 @@ import (
 //
 // Called with "set-up", it is a command of a set-up, which writes its name to a file. "during" kills it when it has
 // written the half. With KILL_SETUP the calls of git do not count.
-//
-// PULL_REMOTE is the address that the remote seems to have, at the fake platform of pull requests.
 //
 // The shell counts the lines by itself, because each program that it starts takes as long as a small git.
 const killer = `if [ -n "$KILL_SETUP" ] && [ "$1" != set-up ]; then exec git "$@"; fi
@@ -34,10 +35,7 @@ esac
 fi
 echo "$2" >>"$KILL_TRACE"; exit
 fi
-if [ $n -ne "$KILL_AT" ]; then
-case "$PULL_REMOTE $*" in http*"remote get-url"*) echo "$PULL_REMOTE"; exit ;; esac
-exec git "$@"
-fi
+[ $n -eq "$KILL_AT" ] || exec git "$@"
 case $KILL_HOW in
 before) kill -9 0 ;;
 during) git "$@" & sleep 0.00$((KILL_AT % 10)); kill -9 $!; exit 137 ;;
@@ -46,35 +44,42 @@ caller) kill -9 $PPID ;;
 esac
 `
 
-// serve runs the tasks in a process of their own, whose n-th call of git is killed. It returns whether all ended, and
-// the number of calls.
+// serve does the tasks, and git, which is the killer, kills at its n-th call; 0 is no kill, and git may be "". If the
+// kill ends the server, the server is a process of its own. serve returns whether all ended, and the number of calls.
 func (h *fixture) serve(git string, n int, how string, remove bool, tasks ...string) (ended bool, calls int) {
 	h.t.Helper()
-	cmd, count := h.server(git, n, how, remove, tasks...)
-	out, err := cmd.CombinedOutput()
-	if err != nil && len(out) > 0 {
-		h.t.Logf("kill %s call %d: %v: %s", how, n, err, out)
+	count := filepath.Join(h.t.TempDir(), "count")
+	writeFile(h.t, count, "")
+	env := h.environment(git, tasks...)
+	env = append(env, "KILL_AT="+strconv.Itoa(n), "KILL_HOW="+how, "KILL_COUNT="+count)
+	if remove {
+		env = append(env, "WORKTREE_TEST_REMOVE=yes")
 	}
-	raw, failed := os.ReadFile(count)
-	if failed != nil {
-		h.t.Fatal(failed)
+	var err error
+	if n > 0 && (how == "caller" || how == "after") {
+		cmd := osexec.Command(os.Args[0])
+		cmd.Env = env
+		err = cmd.Run() // with the signal of the kill
+	} else {
+		err = serve(env)
 	}
-	return err == nil, strings.Count(string(raw), "\n")
+	if err != nil {
+		h.t.Logf("kill %s call %d: %v", how, n, err)
+	}
+	return err == nil, strings.Count(readFile(h.t, count), "\n")
 }
 
-// server returns the process of serve, which has not started, and the file that gets a line for each call of git.
-func (h *fixture) server(git string, n int, how string, remove bool, tasks ...string) (cmd *osexec.Cmd, count string) {
-	h.t.Helper()
-	count = filepath.Join(h.t.TempDir(), "count")
-	writeFile(h.t, count, "")
-	cmd = osexec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "WORKTREE_TEST_FOLDER="+h.folder, "WORKTREE_TEST_ROOT="+h.root,
-		"WORKTREE_TEST_GIT="+git, "WORKTREE_TEST_TASKS="+strings.Join(tasks, " "), "KILL_AT="+strconv.Itoa(n),
-		"KILL_HOW="+how, "KILL_COUNT="+count)
-	if remove {
-		cmd.Env = append(cmd.Env, "WORKTREE_TEST_REMOVE=yes")
-	}
-	return cmd, count
+// environment returns what a server is told about its tasks.
+func (h *fixture) environment(git string, tasks ...string) environment {
+	return append(os.Environ(), "WORKTREE_TEST_FOLDER="+h.folder, "WORKTREE_TEST_ROOT="+h.root,
+		"WORKTREE_TEST_GIT="+git, "WORKTREE_TEST_TASKS="+strings.Join(tasks, " "), "KILL_AT=0", "KILL_COUNT="+os.DevNull)
+}
+
+// server returns a process that does the tasks, which has not started.
+func (h *fixture) server(git string, tasks ...string) *osexec.Cmd {
+	cmd := osexec.Command(os.Args[0])
+	cmd.Env = h.environment(git, tasks...)
+	return cmd
 }
 
 // traced gives a task of serve a set-up of two commands, and returns the file that these and their reports write to.
@@ -123,51 +128,68 @@ func TestGitCanBeKilledAtEachStep(t *testing.T) {
 	t.Setenv("WORKTREE_TEST_FRESH", "yes")
 	t.Setenv("WORKTREE_TEST_PUSH", "origin")
 	platform := newPlatform(t)
-	kills, pushes, cuts := 0, 0, 0
+	var tasks []string
+	kills, cuts := 0, 0
 	for _, how := range []string{"during", "caller"} {
 		for n := 1; ; n++ {
-			task := fmt.Sprintf("%s-%d", how, n)
-			ended, calls := h.serve(git, n, how, false, task)
-			if !ended {
-				if again, _ := h.serve(git, 0, how, false, task); !again {
-					t.Fatalf("after a kill %s call %d the repeat failed", how, n)
-				}
+			task, when := fmt.Sprintf("%s-%d", how, n), fmt.Sprintf("after a kill %s call %d", how, n)
+			_, calls := h.serve(git, n, how, false, task)
+			if again, _ := h.serve("", 0, how, false, task); !again { // also a task that has ended
+				t.Fatalf("%s the repeat failed", when)
 			}
-			if h.wantSetUp(trace, fmt.Sprintf("after a kill %s call %d", how, n)) {
+			if h.wantSetUp(trace, when) {
 				cuts++
 			}
-			branches := h.branches()
-			made := h.git("rev-list", "--count", base+"..mailroom/"+task+"-1")
-			if len(branches) != 1 || made != "1" {
-				t.Fatalf("after a kill %s call %d: %v with %s commits, want one", how, n, branches, made)
+			if log := h.pushes(bare, "mailroom/"+task+"-1"); log != "push" {
+				t.Fatalf("%s the remote got the pushes %q, want one", when, log)
 			}
-			log := gitIn(t, bare, "log", "--walk-reflogs", "--format=%gs", "refs/heads/mailroom/"+task+"-1", "--")
-			if log != "push" {
-				t.Fatalf("after a kill %s call %d the remote got the pushes %q, want one", how, n, log)
-			}
-			pushes++
-			platform.wantOne(task, fmt.Sprintf("after a kill %s call %d", how, n))
-			if got := h.git("diff", "--name-status", base, "mailroom/"+task+"-1"); got != "A\t"+task+".txt" {
-				t.Fatalf("after a kill %s call %d the branch has other changes: %.200s", how, n, got)
-			}
+			platform.wantOne(task, when)
 			h.wantNoRests(task)
-			if removed, _ := h.serve(git, 0, how, true, task); !removed {
-				t.Fatalf("after a kill %s call %d the tree cannot be removed", how, n)
+			if err := h.open().Remove(t.Context(), task, false); err != nil {
+				t.Fatalf("%s the tree cannot be removed: %v", when, err)
 			}
 			h.wantNoRests()
-			h.git("branch", "--quiet", "-D", "mailroom/"+task+"-1")
+			tasks = append(tasks, task)
 			if calls < n {
 				break // the task has fewer calls
 			}
 			kills++
 		}
 	}
-	t.Logf("%d kills, %d branches, %d pushes, %d pull requests, %d set-ups were cut", kills, pushes, pushes,
+	h.wantOneCommitEach(base, tasks)
+	t.Logf("%d kills, %d branches, %d pushes, %d pull requests, %d set-ups were cut", kills, len(tasks), len(tasks),
 		platform.count(), cuts)
 	if cuts != 2 {
 		t.Errorf("%d set-ups were cut, want one at each command", cuts)
 	}
 	h.wantUntouched()
+}
+
+// wantOneCommitEach checks that each task has one branch, and the branch one commit, which adds the file of the task to
+// base. One git lists all of it, because a git for each branch takes as long as a kill.
+func (h *fixture) wantOneCommitEach(base string, tasks []string) {
+	h.t.Helper()
+	var branches, commits []string
+	for _, task := range slices.Sorted(slices.Values(tasks)) {
+		branches = append(branches, "mailroom/"+task+"-1")
+		commits = append(commits, "mailroom/"+task+"-1 on "+base+"\n\nA\t"+task+".txt")
+	}
+	got := strings.Fields(h.git("for-each-ref", "--format=%(refname:short)", "refs/heads/mailroom"))
+	slices.Sort(got)
+	if diff := cmp.Diff(branches, got); diff != "" {
+		h.t.Errorf("the branches differ (-want +got):\n%s", diff)
+	}
+	got = strings.Split(h.git("log", "--format=%x00%D on %P", "--decorate-refs=refs/heads",
+		"--name-status", "--branches=mailroom", "--not", base), "\x00")
+	for i := range got {
+		got[i] = strings.TrimSpace(got[i])
+	}
+	got = slices.DeleteFunc(got, func(c string) bool { return c == "" })
+	slices.Sort(got)
+	slices.Sort(commits)
+	if diff := cmp.Diff(commits, got); diff != "" {
+		h.t.Errorf("the commits of the branches differ (-want +got):\n%s", diff)
+	}
 }
 
 // TestASetUpCanBeKilledAtEachCommand kills a command of a set-up, or the server right after it.
@@ -182,7 +204,7 @@ func TestASetUpCanBeKilledAtEachCommand(t *testing.T) {
 			if ended, calls := h.serve(git, n, how, false, task); ended || calls != n {
 				t.Fatalf("a kill %s command %d: ended %v after %d commands", how, n, ended, calls)
 			}
-			if again, _ := h.serve(git, 0, how, false, task); !again {
+			if again, _ := h.serve("", 0, how, false, task); !again {
 				t.Fatalf("after a kill %s command %d the repeat failed", how, n)
 			}
 			cut := h.wantSetUp(trace, fmt.Sprintf("after a kill %s command %d", how, n))
@@ -240,7 +262,7 @@ func TestTwentyTasksAtOnceSurviveKills(t *testing.T) {
 			rounds++
 		}
 	}
-	if ended, _ := h.serve(git, 0, "before", false, tasks...); !ended {
+	if ended, _ := h.serve("", 0, "before", false, tasks...); !ended {
 		t.Fatal("the tasks did not end without a kill")
 	}
 	got := h.branches()
@@ -251,8 +273,7 @@ func TestTwentyTasksAtOnceSurviveKills(t *testing.T) {
 		if text := h.git("show", "mailroom/"+task+"-1:"+task+".txt"); text != task {
 			t.Errorf("%s has %q", task, text)
 		}
-		log := gitIn(t, bare, "log", "--walk-reflogs", "--format=%gs", "refs/heads/mailroom/"+task+"-1", "--")
-		if log != "push" {
+		if log := h.pushes(bare, "mailroom/"+task+"-1"); log != "push" {
 			t.Errorf("%s was pushed with the log %q, want one push", task, log)
 		}
 		platform.wantOne(task, "in the end")

@@ -31,7 +31,6 @@ func newPlatform(t *testing.T) *platform {
 	t.Helper()
 	p := &platform{boardtest.NewGitHub(t), t}
 	t.Setenv(envPulls, p.URL)
-	t.Setenv("PULL_REMOTE", pullRemote)
 	return p
 }
 
@@ -49,6 +48,15 @@ func pullsAt(api string) func(string) worktree.Pulls {
 		}
 		return nil
 	}
+}
+
+// pullsOfEach returns the pull requests of an API for each remote, as if its address were pullRemote, or nil for "".
+func pullsOfEach(api string) func(string) worktree.Pulls {
+	pulls := pullsAt(api)
+	if pulls == nil {
+		return nil
+	}
+	return func(string) worktree.Pulls { return pulls(pullRemote) }
 }
 
 // count returns the number of all pull requests.
@@ -70,7 +78,7 @@ func TestAPullRequestOverTheAPIIsOpenedOnce(t *testing.T) {
 	h := newFixture(t)
 	h.remote()
 	p := newPlatform(t)
-	git := h.script(`case "$*" in *"remote get-url"*) echo "$PULL_REMOTE"; exit ;; esac`)
+	git := h.script(`case "$*" in *"remote get-url"*) echo ` + pullRemote + `; exit ;; esac`)
 	r := h.open(func(o *worktree.Options) { o.Git, o.Pulls = git, pullsAt(p.URL) })
 	posts := func(r *http.Request) bool { return r.Method == http.MethodPost }
 	refuse := func(only bool, status int, text, pause string) func(http.ResponseWriter, *http.Request) bool {
@@ -175,12 +183,11 @@ func TestTheServerCanBeKilledAtEachRequestOfAPullRequest(t *testing.T) {
 	h.remote()
 	t.Setenv("WORKTREE_TEST_PUSH", "origin")
 	p := newPlatform(t)
-	git := h.script(killer)
 	kills := 0
 	for _, how := range []string{"before", "after"} {
 		for n := 1; ; n++ {
 			task := fmt.Sprintf("%s-%d", how, n)
-			cmd, _ := h.server(git, 0, "before", false, task)
+			cmd := h.server("", task)
 			started, requests := make(chan struct{}), 0
 			kill := func() bool {
 				if requests != n {
@@ -209,7 +216,7 @@ func TestTheServerCanBeKilledAtEachRequestOfAPullRequest(t *testing.T) {
 			p.Do(func() { p.Fault, p.After = nil, nil })
 			if !ended {
 				kills++
-				if again, _ := h.serve(git, 0, "before", false, task); !again {
+				if again, _ := h.serve("", 0, "before", false, task); !again {
 					t.Fatalf("after a kill %s request %d the repeat failed", how, n)
 				}
 			}

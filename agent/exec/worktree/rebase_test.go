@@ -166,12 +166,12 @@ func TestARebaseCanBeKilledAtEachStep(t *testing.T) {
 			gitIn(t, bare, "update-ref", "refs/heads/main", after)
 			ended, calls := h.serve(git, n, how, false, task)
 			if !ended {
-				if again, _ := h.serve(git, 0, how, false, task); !again {
+				if again, _ := h.serve("", 0, how, false, task); !again {
 					t.Fatalf("after a kill %s call %d the repeat failed", how, n)
 				}
 			}
 			log := gitIn(t, bare, "log", "--format=%an %s", after+"..refs/heads/"+tree.Branch())
-			pushed := gitIn(t, bare, "log", "--walk-reflogs", "--format=%gs", "refs/heads/"+tree.Branch(), "--")
+			pushed := h.pushes(bare, tree.Branch())
 			if log != "coder Do it" || pushed != "push" {
 				t.Fatalf("after a kill %s call %d the commits are %q, and the pushes %q; want one each", how, n, log, pushed)
 			}
