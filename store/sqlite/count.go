@@ -42,12 +42,12 @@ func (t *tx) writeTally() error {
 		if n == 0 {
 			continue
 		}
-		if _, err := t.exec(addToTally, key.what, key.owner, key.agent, int64(n)); err != nil {
+		if err := t.store.newRows.tallies.add(t, key.what, key.owner, key.agent, int64(n)); err != nil {
 			return err
 		}
 	}
 	clear(t.tallies)
-	return nil
+	return t.store.newRows.tallies.end(t, nil)
 }
 
 func allStatuses() []mailroom.Status {

@@ -27,7 +27,7 @@ func TestAPanicWhileRowsAreEncodedFailsTheUpdate(t *testing.T) {
 
 func TestLargeBuffersOfRowsAreNotKept(t *testing.T) {
 	s := openTest(t, Options{})
-	c := newBatch(t, "a", 1+rowsPerInsert)
+	c := newBatch(t, "a", 1+runsPerInsert)
 	c.Runs[0].Checkpoint = make([]byte, 2*maxKept)
 	if err := write(t, s, c); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestLargeBuffersOfRowsAreNotKept(t *testing.T) {
 	if n := cap(s.encoder.buffer); n > maxKept {
 		t.Errorf("the store keeps a buffer of %d bytes, want at most %d", n, maxKept)
 	}
-	for _, args := range [][]any{s.newRuns.args[:cap(s.newRuns.args)], s.newEntries.args[:cap(s.newEntries.args)]} {
+	for _, args := range [][]any{s.newRows.runs.args[:cap(s.newRows.runs.args)], s.newRows.entries.args[:cap(s.newRows.entries.args)]} {
 		for _, arg := range args {
 			if arg != nil {
 				t.Fatalf("the store keeps the value %v of a row", arg)

@@ -73,5 +73,5 @@ func (t *tx) appendEntries(list []mailroom.Entry, lines []byte, among map[string
 		return mailroom.Errorf(mailroom.CodeInternal, "entries of thread %q, which is not in the changes", list[0].Thread)
 	}
 	t.given.entryRow++
-	return t.store.newEntries.add(t, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, lines)
+	return t.store.newRows.entries.add(t, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, lines)
 }

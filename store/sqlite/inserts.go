@@ -7,33 +7,59 @@ import (
 	"mailroom"
 )
 
-// rowsPerInsert is the number of rows of one statement of [inserts].
-const rowsPerInsert = 16
-
-// inserts inserts new rows of a table, rowsPerInsert with one statement as long as there are so many: a statement costs
-// about as much as a row.
+// inserts inserts rows of a table, a fixed number of them with one statement as long as there are so many: a statement
+// costs about as much as a row.
 type inserts struct {
-	one, several string // statements of one row and of rowsPerInsert
-	columns      int
-	args         []any // values of the rows that are not written yet
+	one, several string // statements of one row and of several
+	rows         int    // of several
+	columns      int    // of a row
+	args         []any  // values of the rows that are not written yet
 }
 
-// newInserts returns the inserts of a statement of one row, which ends in its list of values.
-func newInserts(one string) inserts {
-	values := one[strings.LastIndexByte(one, '('):]
+// newInserts returns the inserts of a statement of one row. Its first list in parentheses behind VALUES has the values.
+func newInserts(one string, rows int) inserts {
+	begin := strings.Index(one, "VALUES (") + len("VALUES ")
+	end := begin + strings.IndexByte(one[begin:], ')') + 1
+	row := one[begin:end]
 	return inserts{
-		one: one, several: one + strings.Repeat(", "+values, rowsPerInsert-1), columns: strings.Count(values, "?"),
+		one: one, several: one[:end] + strings.Repeat(", "+row, rows-1) + one[end:],
+		rows: rows, columns: strings.Count(row, "?"),
+	}
+}
+
+// newRows has the inserts of a Write.
+type newRows struct{ runs, entries, tallies, summaries inserts }
+
+// Rows of one statement. A run that ends changes two counts, and six sums: three steps of its agent and of all.
+const (
+	runsPerInsert      = 16
+	entriesPerInsert   = 16
+	talliesPerInsert   = 2
+	summariesPerInsert = 6
+)
+
+func emptyRows() newRows {
+	return newRows{
+		runs: newInserts(insertRun, runsPerInsert), entries: newInserts(insertEntry, entriesPerInsert),
+		tallies: newInserts(addToTally, talliesPerInsert), summaries: newInserts(addSummary, summariesPerInsert),
+	}
+}
+
+// drop forgets the rows that are not written yet.
+func (n *newRows) drop() {
+	for _, i := range [...]*inserts{&n.runs, &n.entries, &n.tallies, &n.summaries} {
+		i.drop()
 	}
 }
 
 // add inserts a row, now or with a later call.
 func (i *inserts) add(t *tx, values ...any) error {
 	i.args = append(i.args, values...)
-	if len(i.args) < rowsPerInsert*i.columns {
+	if len(i.args) < i.rows*i.columns {
 		return nil
 	}
 	err := t.run(i.several, i.args...)
-	t.store.written += rowsPerInsert - 1
+	t.store.written += i.rows - 1
 	i.drop()
 	return err
 }

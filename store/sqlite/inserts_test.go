@@ -74,10 +74,10 @@ func TestNewRowsShareStatements(t *testing.T) {
 		}
 		return s.Traffic().Statements - before
 	}
-	one, many := statements("one", 1), statements("many", 1+rowsPerInsert)
-	if want := one + rowsPerInsert + 2; many != want { // each thread has its own, and entries and runs share one each
+	one, many := statements("one", 1), statements("many", 1+runsPerInsert)
+	if want := one + runsPerInsert + 2; many != want { // each thread has its own, and entries and runs share one each
 		t.Errorf("a batch of %d threads takes %d statements, and one of 1 thread %d; want %d",
-			1+rowsPerInsert, many, one, want)
+			1+runsPerInsert, many, one, want)
 	}
 }
 

@@ -330,7 +330,7 @@ func (t *tx) writeRun(run *mailroom.Run, body []byte, among map[string]*written)
 	t.tally(string(run.Status), w.row.Owner, run.Agent, 1)
 	run.Stored = run.Status
 	args = append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)
-	if err := t.store.newRuns.add(t, args...); err != nil {
+	if err := t.store.newRows.runs.add(t, args...); err != nil {
 		return err
 	}
 	if err := writeDeadline(t, run); err != nil {

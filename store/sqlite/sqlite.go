@@ -51,8 +51,8 @@ type Store struct {
 	// summed are the writes to the summary of the running Update.
 	summed []summaryWrite
 
-	encoder             encoder // of the running Write
-	newRuns, newEntries inserts // of the running Write
+	encoder encoder // of the running Write
+	newRows newRows // of the running Write
 	// seen has the threads that the transaction has locked or written, by key.
 	seen     map[int64]threadRow
 	memo     memo
@@ -99,8 +99,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		wake:    make(chan int, 1),
 		failed:  make(chan error, 1),
 		encoder: encoder{shrinker: format.NewShrinker()},
-
-		newRuns: newInserts(insertRun), newEntries: newInserts(insertEntry),
+		newRows: emptyRows(),
 	}
 	if err := s.open(ctx, path, o); err != nil {
 		s.turns.Close(func() {

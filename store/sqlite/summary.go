@@ -49,7 +49,7 @@ func writeSummary(t *tx, s store.Summary) error {
 	}
 	t.store.args = args
 	noteSummary(t, s.Key.Step, s.Key.At, false)
-	return t.run(addSummary, args...)
+	return t.store.newRows.summaries.add(t, args...)
 }
 
 func dropSummary(t *tx, old store.SummariesBefore) error {

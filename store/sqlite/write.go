@@ -23,8 +23,7 @@ func (t *tx) write(c *store.Changes) error {
 	coded.start(c)
 	defer func() {
 		coded.end()
-		t.store.newRuns.drop()
-		t.store.newEntries.drop()
+		t.store.newRows.drop()
 	}()
 	if err := t.drop(c); err != nil {
 		return err
@@ -42,11 +41,11 @@ func (t *tx) write(c *store.Changes) error {
 	for i := 0; i < len(c.Runs) && err == nil; i++ {
 		err = t.writeRun(c.Runs[i], coded.runs[i], among)
 	}
-	err = t.store.newRuns.end(t, err)
+	err = t.store.newRows.runs.end(t, err)
 	for i := 0; i < len(c.Entries) && err == nil; i++ {
 		err = t.appendEntries(c.Entries[i], coded.entries[i], among)
 	}
-	err = t.store.newEntries.end(t, err)
+	err = t.store.newRows.entries.end(t, err)
 	if err == nil {
 		err = t.writeGiven()
 	}
@@ -63,6 +62,7 @@ func (t *tx) write(c *store.Changes) error {
 	err = each(t, err, c.Cursors, writeCursor)
 	err = each(t, err, c.Reservations, writeReservation)
 	err = each(t, err, c.Summaries, writeSummary)
+	err = t.store.newRows.summaries.end(t, err)
 	err = each(t, err, c.Meters, writeMeter)
 	if err == nil && c.Index != nil {
 		err = writeIndex(t, c.Index)
