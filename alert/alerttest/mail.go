@@ -59,6 +59,7 @@ type Server struct {
 	dir     string
 	owner   owner
 	cmd     *exec.Cmd     // nil while the server is down
+	alive   *os.File      // the end of a pipe that this process holds while the server is up
 	exited  chan struct{} // closed when cmd has ended
 }
 
@@ -96,6 +97,10 @@ func (s *Server) Up() {
 	}
 }
 
+// guard is a script that becomes the server, and ends it and what it started with the process that holds the other end
+// of descriptor 3, also if that is killed. The kernel cannot do so (PR_SET_PDEATHSIG): Exim is a setuid program.
+const guard = `{ read -r _; kill -KILL 0; } <&3 & exec "$0" "$@" 3<&-`
+
 // ready is in the log of a server that listens on its ports.
 const ready = " daemon started: "
 
@@ -119,12 +124,18 @@ func (s *Server) start() bool {
 		s.t.Fatal(err)
 	}
 	defer output.Close() // the process has its own descriptor
-	s.cmd, s.exited = exec.Command(program, "-C", s.path("exim.conf"), "-bdf"), make(chan struct{})
-	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, output, output
-	s.cmd.SysProcAttr = s.owner.attributes()
-	if err := s.cmd.Start(); err != nil {
+	watched, alive, err := os.Pipe()
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	defer watched.Close() // as above
+	cmd := exec.Command("sh", "-c", guard, program, "-C", s.path("exim.conf"), "-bdf")
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = s.dir, output, output, []*os.File{watched}
+	cmd.SysProcAttr = s.owner.attributes()
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.cmd, s.exited, s.alive = cmd, make(chan struct{}), alive
 	go func(cmd *exec.Cmd, exited chan struct{}) {
 		_ = cmd.Wait() // Stop kills it
 		close(exited)
@@ -157,6 +168,9 @@ func (s *Server) Stop() {
 	}
 	<-s.exited
 	s.cmd = nil
+	if err := s.alive.Close(); err != nil {
+		s.t.Error(err)
+	}
 }
 
 // Wait returns the messages in the mailbox of a user, such as "ops", once there are n or more.

@@ -45,13 +45,13 @@ func runMail() (err error) {
 type process struct {
 	testing.TB // not set: a method that is not here panics
 	dir        string
-	cleanup    func()
+	cleanups   []func()
 	failed     error
 }
 
 func (p *process) Helper()          {}
 func (p *process) TempDir() string  { return p.dir }
-func (p *process) Cleanup(f func()) { p.cleanup = f }
+func (p *process) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
 func (p *process) Error(args ...any) {
 	p.failed = errors.Join(p.failed, errors.New(fmt.Sprint(args...)))
 }
@@ -64,8 +64,10 @@ func (p *process) Fatalf(format string, args ...any) {
 
 // end stops the server, and returns what went wrong.
 func (p *process) end() error {
-	if f := p.cleanup; f != nil {
-		p.cleanup = nil
+	for len(p.cleanups) > 0 {
+		last := len(p.cleanups) - 1
+		f := p.cleanups[last]
+		p.cleanups = p.cleanups[:last] // f may fail, and end the rest
 		f()
 	}
 	return p.failed
