@@ -71,8 +71,7 @@ type Thread struct {
 }
 
 // Due holds the scheduling columns of a thread. If At is zero, nothing is due and the other fields
-// are zero. While the current run is claimed, Agent is "" and At is when the ledger ends the claim,
-// see thread.
+// are zero. While Worker has a claim, only At is set: when the ledger ends the claim, see thread.
 type Due struct {
 	At          time.Time
 	Agent       string // with the server that must start the run, if one must; see thread

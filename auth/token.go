@@ -85,6 +85,11 @@ func (t *Token) Check() error {
 	case len(t.Agents) > 0 && !t.Has(PermissionWork):
 		return check.Invalid("agents", "require the scope work", t.Agents)
 	}
+	for _, a := range t.Agents {
+		if a < "$" { // a store has other names there, see store.GatePrefix
+			return check.Invalid("agents", "must not begin with any of ! \" # or a space", a)
+		}
+	}
 	for _, s := range t.Scopes {
 		if !slices.Contains(Permissions(), s) {
 			return check.Invalid("scopes", "must be read, submit, decide, work, metrics or admin", string(s))

@@ -141,3 +141,16 @@ func TestInForeignNamespace(t *testing.T) {
 		}
 	}
 }
+
+// Names before "$" name gates and claims in the index of due threads.
+func TestATokenDeclaresNoReservedAgent(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"echo": true, "Ünïcode": true, "_x": true, "": false, "!worker": false, "#gate": false, " @ server": false,
+	} {
+		declares := token("x", "", auth.PermissionWork)
+		declares.Agents = []string{name}
+		if err := declares.Check(); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -10,7 +10,8 @@ import (
 )
 
 // GatePrefix begins a Due.Agent that is no agent, of threads that no worker asks for: see package thread on gates. No
-// agent that a configuration can have has a name that comes before AfterGates.
+// agent has a name that comes before AfterGates: a configuration, a token and a worker can have none. A store may use
+// other names that do.
 const (
 	GatePrefix = "#"
 	AfterGates = "$" // the smallest text after all that begin with GatePrefix
@@ -32,8 +33,9 @@ type ThreadQuery struct {
 	Prefix string
 	After  string
 	// OnePerAgent selects one thread for each Due.Agent, due now or later, ordered by Due.Agent, but for names that begin
-	// with GatePrefix. Its cost must not grow with their number. No other field may be set. It is a field and not a
-	// method, although it asks for agents, because a Reader should not get more methods.
+	// with GatePrefix. Its cost must not grow with their number. A store may also return one without a Due.Agent. No
+	// other field may be set. It is a field and not a method, although it asks for agents, because a Reader should not
+	// get more methods.
 	OnePerAgent bool
 	From        int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest      bool

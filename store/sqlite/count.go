@@ -3,7 +3,6 @@ package sqlite
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"mailroom"
@@ -151,9 +150,9 @@ func (r reader) countThread(q store.CountQuery) (store.Counts, error) {
 }
 
 // earliestDue steps from agent to agent and from priority to priority; each step is a seek in the
-// index of due threads, and one step skips all gates.
+// index of due threads. It begins behind the gates and the claims.
 func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
-	for agent, alone := "", int64(1); ; {
+	for agent, alone := store.AfterGates, int64(0); ; {
 		found := false
 		err := r.query("read due agents", dueAgentAfter, []any{agent, alone}, func(c *columns) (bool, error) {
 			agent, alone, found = c.Text(), c.Int64(), true
@@ -161,10 +160,6 @@ func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 		})
 		if err != nil || !found {
 			return earliest, err
-		}
-		if strings.HasPrefix(agent, store.GatePrefix) {
-			agent, alone = store.AfterGates, 0
-			continue
 		}
 		text, args := dueBehind, []any{agent, alone}
 		if owner != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"mailroom"
@@ -29,6 +28,7 @@ const (
 		WHERE due_agent = ? AND due_alone = ? AND due_owner > ? ORDER BY due_owner LIMIT 1`
 )
 
+// dueAgentFrom reads the next agent in the index of due threads.
 const dueAgentFrom = `SELECT t.key, t.body FROM thread t WHERE t.due_at IS NOT NULL AND t.due_agent >= ?
 	ORDER BY t.due_agent LIMIT 1`
 
@@ -39,7 +39,10 @@ func (t *tx) Due(
 	var keys []int64
 	for _, want := range wants {
 		of := t.dueOf
-		if want.Share != nil {
+		switch {
+		case want.Agent == "":
+			of = overdueClaims{t}.find
+		case want.Share != nil:
 			of = t.dueShared
 		}
 		ready, later, err := of(now, want)
@@ -129,10 +132,15 @@ func (t *tx) dueShared(now time.Time, want store.Capacity) (ready []dueThread, _
 		}
 		ready = append(ready, own...)
 	}
+	return firstDue(ready, want.Slots), time.Time{}, nil
+}
+
+// firstDue sorts due threads, and returns at most most of them.
+func firstDue(ready []dueThread, most int) []dueThread {
 	slices.SortFunc(ready, func(a, b dueThread) int {
 		return cmp.Or(cmp.Compare(a.priority, b.priority), a.at.Compare(b.at), cmp.Compare(a.key, b.key))
 	})
-	return ready[:min(len(ready), want.Slots)], time.Time{}, nil
+	return ready[:min(len(ready), most)]
 }
 
 // withKeys returns the threads of the keys, in their order.
@@ -167,10 +175,10 @@ func (t *tx) withKeys(keys []int64, known store.Known) ([]*mailroom.Thread, erro
 }
 
 // dueEach returns one thread with a due time for each agent. It steps from agent to agent in the index, so its cost
-// does not depend on the number of threads.
+// does not depend on the number of threads. Gates and claims have the names before AfterGates.
 func (r reader) dueEach() ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
-	for from := ""; ; {
+	for from := store.AfterGates; ; {
 		n := len(found)
 		err := r.query("read due agents", dueAgentFrom, []any{from}, func(c *columns) (bool, error) {
 			t, err := scanThread(c)
@@ -181,8 +189,5 @@ func (r reader) dueEach() ([]*mailroom.Thread, error) {
 			return found, err
 		}
 		from = found[n].Due.Agent + "\x00" // the smallest name after this agent's
-		if strings.HasPrefix(from, store.GatePrefix) {
-			found, from = found[:n], store.AfterGates
-		}
 	}
 }

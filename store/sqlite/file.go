@@ -192,7 +192,7 @@ func latest() (int64, error) {
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], "migrations/"), "_")
 	last, err := strconv.ParseInt(number, 10, 64)
-	return max(last, shareVersion, useVersion, countVersion, inboxVersion), err
+	return max(last, shareVersion, useVersion, countVersion, inboxVersion, claimsVersion), err
 }
 
 // View calls fn with a consistent snapshot, as a store's View does.
@@ -273,7 +273,7 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 		name, text string
 		columns    func(row []driver.Value) ([]any, error)
 	}{
-		{"thread", `SELECT key, body, agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, id,
+		{"thread", `SELECT key, body, agent, due_at, due_agent, due_priority, due_alone, due_owner, id,
 			owner, deliver_to, deleted FROM thread`,
 			func(row []driver.Value) ([]any, error) {
 				t, err := scanThread(&columns{row: row})

@@ -26,7 +26,7 @@ func migrator(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, shareDue(), sumUse(), countRuns(), countInboxes())
+	all = append(all, shareDue(), sumUse(), countRuns(), countInboxes(), indexClaims())
 	return goose.NewProvider(goose.DialectSQLite3, db, nil,
 		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(all...))
 }

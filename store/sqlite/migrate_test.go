@@ -4,7 +4,10 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -40,6 +43,93 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 		}
 	}
 	return path
+}
+
+// A migration that a kill interrupts has changed nothing, and the next start repeats it.
+func TestMigrationIndexesClaimsWithDueThreads(t *testing.T) {
+	end := time.Unix(1800000000, 0).UTC()
+	due := func(at time.Time, agent string) mailroom.Due { return mailroom.Due{At: at, Agent: agent} }
+	rows := []string{"PRAGMA journal_mode = wal", "UPDATE given SET thread = 9",
+		"INSERT INTO tally VALUES ('thread', 'ann', '', 5)"}
+	for i, row := range []mailroom.Thread{
+		{ID: "idle"}, {ID: "waits", Due: due(end, "echo")}, {ID: "held", Worker: "w", Current: "r", Due: due(end, "")},
+		{ID: "endless", Worker: "w", Current: "r"},
+		{ID: "other", Worker: "v", Current: "r", Due: due(end.Add(-time.Hour), "")},
+	} {
+		row.Owner, row.Agent = "ann", "echo"
+		values := fmt.Sprintf("%d, '%s', 'echo', 'ann', x'%x'", i+1, row.ID, format.AppendThread(nil, &row))
+		worker, at, agent, priority, of := "NULL", "NULL", "NULL", "NULL", "NULL"
+		if row.Worker != "" {
+			worker = "'" + row.Worker + "'"
+		}
+		if !row.Due.At.IsZero() {
+			at, agent, priority = fmt.Sprint(row.Due.At.UnixMicro()), "'"+row.Due.Agent+"'", "0"
+		}
+		if row.Due.Agent != "" {
+			of = "'ann'"
+		}
+		rows = append(rows, "INSERT INTO thread (key, id, agent, owner, body, worker, due_at, due_agent, due_priority, "+
+			"due_alone, due_owner) VALUES ("+strings.Join([]string{values, worker, at, agent, priority, priority, of}, ", ")+")")
+	}
+	path := oldFile(t, claimsVersion-1, rows...)
+	wantClaimsIndexed(t, midway(t, path), end)
+	wantClaimsIndexed(t, path, end)
+}
+
+// midway copies the files while the migration of claims has done its work and has not committed.
+func midway(t *testing.T, path string) string {
+	t.Helper()
+	tx, err := openFile(t, path).BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := moveClaims(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	copied := leaves(t, path, "", "-wal")
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+func wantClaimsIndexed(t *testing.T, path string, end time.Time) {
+	t.Helper()
+	s := openAt(t, path, Options{})
+	ids := func(rows []*mailroom.Thread) (ids []string) {
+		for _, row := range rows {
+			ids = append(ids, row.ID)
+		}
+		return ids
+	}
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		for _, c := range []struct {
+			want store.Capacity
+			due  []string
+		}{
+			{store.Capacity{Agent: "echo", Slots: 9}, []string{"waits"}},
+			{store.Capacity{Slots: 9}, []string{"other", "held"}},
+		} {
+			l, _, err := tx.Due(end, []store.Capacity{c.want}, nil)
+			if err != nil {
+				return err
+			}
+			if got := ids(l.Threads); !slices.Equal(got, c.due) {
+				t.Errorf("%+v: due are %q, want %q", c.want, got, c.due)
+			}
+		}
+		held, err := tx.Threads(store.ThreadQuery{Worker: "w"})
+		if got := ids(held); !slices.Equal(got, []string{"endless", "held"}) {
+			t.Errorf("the worker holds %q", got)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := faults(t, path); len(found) > 0 {
+		t.Error(found)
+	}
 }
 
 func TestMigrationSumsUsageOfThreadsAndTokens(t *testing.T) {

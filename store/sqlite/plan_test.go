@@ -38,7 +38,7 @@ func openAt(t *testing.T, path string, o Options) *Store {
 func usual(t *testing.T, s *Store) {
 	t.Helper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	row := &mailroom.Thread{ID: "t", Worker: "w", Due: mailroom.Due{At: now, Agent: "a"}}
+	row := &mailroom.Thread{ID: "t", Due: mailroom.Due{At: now, Agent: "a"}}
 	run := &mailroom.Run{ID: "r", Thread: "t", Status: mailroom.StatusQueued}
 	asked := &mailroom.Ticket{ID: "q", Thread: "t", Run: "r"}
 	held := &mailroom.Run{ID: "h", Thread: "t", Status: mailroom.StatusQueued, Scheduled: true, NotBefore: now}
@@ -250,6 +250,8 @@ func TestDueReadsOnlyItsIndex(t *testing.T) {
 		dueOfOwner:    "thread_due_owner (due_agent=? AND due_alone=? AND due_owner=? AND due_priority>?)",
 		dueFirstOwner: "thread_due_owner (due_agent=? AND due_alone=? AND due_owner>?)",
 		dueNextOwner:  "thread_due_owner (due_agent=? AND due_alone=? AND due_owner>?)",
+		nextClaims:    "thread_due (due_agent>? AND due_agent<?)",
+		claimsOf:      "thread_due (due_agent=?)",
 	} {
 		got := strings.Join(explain(t, s, text), "; ")
 		if want = "SEARCH thread USING COVERING INDEX " + want; got != want {
@@ -310,7 +312,7 @@ func TestEveryIndexServesAQuery(t *testing.T) {
 		}
 	}
 	for _, index := range []string{
-		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_status", "run_agent",
+		"thread_due", "thread_due_owner", "run_thread", "run_queue", "run_held", "run_status", "run_agent",
 		"thread_deliver", "thread_deleted", "entry_thread",
 		"run_parent", "run_late", "submit_key_joined", "run_owner", "thread_owner", "thread_agent", "failure_group",
 		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread", "ticket_owner", "ticket_open_owner",

@@ -117,9 +117,6 @@ func isRunning(q store.RunQuery) bool {
 	return q.Thread == "" && q.Parent == "" && len(q.Statuses) == 1 && q.Statuses[0] == mailroom.StatusRunning
 }
 
-// claimedThreads has the threads with a running run, at most one for each slot of a worker.
-const claimedThreads = "SELECT t.key, t.body FROM thread t WHERE t.worker > ''"
-
 // runningRuns reads the running runs, which no index has, through the threads that are claimed.
 func (r reader) runningRuns(q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	var ids []string

@@ -246,8 +246,6 @@ CREATE TABLE meter (
 
 CREATE INDEX thread_due ON thread (due_agent, due_alone, due_priority, due_at) WHERE due_at IS NOT NULL;
 
-CREATE INDEX thread_worker ON thread (worker) WHERE worker IS NOT NULL;
-
 CREATE INDEX run_thread ON run (thread);
 
 CREATE INDEX run_queue ON run (thread, priority, place) WHERE queue = 0;
@@ -355,4 +353,5 @@ INSERT INTO goose_db_version (version_id, is_applied) VALUES (26, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (27, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (28, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (29, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (30, 1);
 INSERT INTO given VALUES (1, 0, 0, 0, 0, lower(hex(randomblob(6))), 0, 0, 0);

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body,
-		deliver_to, deleted, key, id, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertThread = `INSERT INTO thread (agent, due_at, due_agent, due_priority, due_alone, due_owner, body,
+		deliver_to, deleted, key, id, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// No UPDATE sets the id of a row or the agent of a run. SQLite opens and rewrites the index of
 	// every column that a statement sets, even to the same value, so each statement sets only what
 	// may differ.
-	updateThread = `UPDATE thread SET agent = ?, worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
+	updateThread = `UPDATE thread SET agent = ?, due_at = ?, due_agent = ?, due_priority = ?,
 		due_alone = ?, due_owner = ?, body = ?, deliver_to = ?, deleted = ? WHERE key = ?`
-	moveThread = `UPDATE thread SET worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
+	moveThread = `UPDATE thread SET due_at = ?, due_agent = ?, due_priority = ?,
 		due_alone = ?, due_owner = ?, body = ? WHERE key = ?`
 	touchThread = `UPDATE thread SET body = ? WHERE key = ?`
 
@@ -43,13 +43,16 @@ const maxSeen = 1024
 
 // bindThread appends the values of insertThread and updateThread up to the body.
 func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
-	args = append(args, t.Agent, orNull(t.Worker))
-	if t.Due.At.IsZero() {
-		args = append(args, nil, nil, nil, nil)
-	} else {
-		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.LastAttempt))
+	args = append(args, t.Agent)
+	switch {
+	case t.Worker != "":
+		args = append(args, endOfClaim(t), claimPrefix+t.Worker, int64(0), int64(0), nil)
+	case t.Due.At.IsZero():
+		args = append(args, nil, nil, nil, nil, nil)
+	default:
+		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.LastAttempt),
+			dueOwner(t))
 	}
-	args = append(args, dueOwner(t))
 	s.body = format.AppendThread(s.body[:0], t)
 	return append(args, s.body)
 }
@@ -76,7 +79,7 @@ func (s *Store) forgetRows() {
 // threadUpdate returns the cheapest statement that updates a thread's row, and its values among
 // those of updateThread: only the columns that differ from the row that the transaction has seen.
 func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []any) {
-	const agent, body, more = 0, 7, 8 // positions in args
+	const agent, body, more = 0, 6, 7 // positions in args
 	old, known := s.seen[t.Key]
 	switch {
 	case !known || old.agent != t.Agent || old.deliverTo != t.DeliverTo || old.deleted == t.DeletedAt.IsZero():
@@ -117,12 +120,13 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 		return r.threadsByID(q)
 	case q.OnePerAgent:
 		return r.dueEach()
+	case q.Worker != "":
+		return threadsOfWorker(r, q)
 	case q.Prefix != "":
 		return r.threadsUnder(q)
 	}
 	var s sqlstore.Select
 	s.Add("SELECT t.key, t.body FROM thread t")
-	s.Equal("t.worker", q.Worker)
 	s.Equal("t.agent", q.Agent)
 	s.Equal("t.owner", q.Owner)
 	s.Equal("t.deliver_to", q.DeliverTo)
@@ -173,15 +177,7 @@ func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	for args := range inLists(sqlstore.Distinct(q.IDs)) {
 		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(c *columns) (bool, error) {
 			t, err := scanThread(c)
-			switch {
-			case err != nil || t.DeletedAt.IsZero() == q.Deleted:
-			case q.DeliverTo != "" && t.DeliverTo != q.DeliverTo:
-			case q.Worker != "" && t.Worker != q.Worker:
-			case q.Agent != "" && t.Agent != q.Agent:
-			case q.Owner != "" && t.Owner != q.Owner:
-			case q.From != 0 && q.Oldest && t.Key <= q.From:
-			case q.From != 0 && !q.Oldest && t.Key >= q.From:
-			default:
+			if err == nil && selects(q, t) {
 				found = append(found, t)
 			}
 			return true, err
@@ -197,6 +193,21 @@ func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 		return cmp.Compare(b.Key, a.Key)
 	})
 	return first(found, q.Limit), nil
+}
+
+// selects reports whether q selects a thread, but for its IDs.
+func selects(q store.ThreadQuery, t *mailroom.Thread) bool {
+	switch {
+	case t.DeletedAt.IsZero() == q.Deleted,
+		q.DeliverTo != "" && t.DeliverTo != q.DeliverTo,
+		q.Worker != "" && t.Worker != q.Worker,
+		q.Agent != "" && t.Agent != q.Agent,
+		q.Owner != "" && t.Owner != q.Owner,
+		q.From != 0 && q.Oldest && t.Key <= q.From,
+		q.From != 0 && !q.Oldest && t.Key >= q.From:
+		return false
+	}
+	return true
 }
 
 func (t *tx) writeThread(row *mailroom.Thread) error {

@@ -71,6 +71,9 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 			At: at, Agent: agent().Draw(t, "due agent"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
 			LastAttempt: rapid.Bool().Draw(t, "alone"),
 		}
+		if row.Worker != "" { // due for the ledger, which ends the claim
+			row.Due = mailroom.Due{At: at}
+		}
 	}
 	return row
 }
@@ -338,9 +341,12 @@ func drawWants(t *rapid.T) []store.Capacity {
 			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"),
 			LastAttempt: rapid.Bool().Draw(t, "alone"),
 		}
-		if rapid.IntRange(0, 2).Draw(t, "shared") == 2 {
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 2:
 			w.Share = &store.Share{Most: rapid.IntRange(1, 2).Draw(t, "most"),
 				Held: map[string]int{"ann": rapid.IntRange(0, 2).Draw(t, "held")}}
+		case 3:
+			w.Agent, w.LastAttempt = "", false // overdue claims
 		}
 		return w
 	}), 0, 3).Draw(t, "wants")
@@ -475,7 +481,9 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 	note(workers, err)
 	due, err := r.Threads(store.ThreadQuery{OnePerAgent: true}) // which thread of an agent is unspecified
 	for _, row := range due {
-		note(row.Due.Agent, nil)
+		if row.Due.Agent != "" {
+			note(row.Due.Agent, nil)
+		}
 	}
 	note(nil, err)
 	return errors.Join(errs...)

@@ -27,6 +27,10 @@ func dueCases() []testCase {
 			dueThread("alone later", "a", 7, latest, true),
 			dueThread("b1", "b", 128, after(-1), false),
 			dueThread("b later", "b", 1, latest, false),
+			claimed("wx second", "wx", after(-1)), claimed("wx later", "wx", later),
+			claimed("wx first", "wx", after(-9)),
+			claimed("wy later", "wy", soon), claimed("wy 1", "wy", after(-5)),
+			claimed("wz later", "wz", latest), claimed("w endless", "w", time.Time{}),
 		}}
 	}
 	cases := []struct {
@@ -50,6 +54,8 @@ func dueCases() []testCase {
 			[]string{"urgent", "first", "b1"}, latest},
 		{"per want", []want{{Agent: "a", Slots: 1, LastAttempt: true}, {Agent: "a", Slots: 1}},
 			[]string{"alone", "urgent"}, time.Time{}},
+		{"overdue claims of all workers", []want{{Slots: 9}}, []string{"wx first", "wy 1", "wx second"}, soon},
+		{"overdue claims, as many as there are slots", []want{{Slots: 2}}, []string{"wx first", "wy 1"}, time.Time{}},
 		{"of no agent with due threads", []want{{Agent: "c", Slots: 1}}, nil, time.Time{}},
 		{"for no wants", nil, nil, time.Time{}},
 	}
@@ -73,6 +79,13 @@ func dueCases() []testCase {
 		{"are those of their time if a Load named them", dueAfterLoad},
 		{"are limited by shares of owners", dueShares},
 		{"with many priorities and later ones between", duePriorities}}
+}
+
+// claimed returns a thread that a worker holds until its claim ends. Zero: it does not end.
+func claimed(id, worker string, end time.Time) *mailroom.Thread {
+	row := thread(id)
+	row.Worker, row.Due = worker, mailroom.Due{At: end}
+	return row
 }
 
 func dueAfterLoad(t *testing.T, s *handle) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/entry"
@@ -12,23 +13,7 @@ import (
 
 func roundTripCases() []testCase {
 	return []testCase{
-		{"of threads", func(t *testing.T, s *handle) {
-			zero, full := mailroom.Thread{ID: "zero"}, filled[mailroom.Thread](1)
-			full.Key = 0
-			rows := []*mailroom.Thread{&full, &zero}
-			s.write(&store.Changes{Threads: rows})
-			s.update(func(tx store.Tx) {
-				_, got, err := Lock(tx, nil, []string{full.ID, "zero"})
-				must(t, err)
-				wantSame(t, "locked threads", got, rows)
-			})
-			s.update(func(tx store.Tx) {
-				due, _, err := Due(tx, full.Due.At, []store.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
-				must(t, err)
-				wantSame(t, "due threads", due, rows[:1])
-			})
-			wantSame(t, "threads", s.everything().Threads, []*mailroom.Thread{&zero, &full})
-		}},
+		{"of threads", threadsAreKept},
 		{"of runs", func(t *testing.T, s *handle) {
 			zero, full := mailroom.Run{ID: "zero", Thread: "t"}, filled[mailroom.Run](2)
 			full.Key, full.Thread = 0, "t"
@@ -89,6 +74,32 @@ func roundTripCases() []testCase {
 			}
 		}},
 	}
+}
+
+func threadsAreKept(t *testing.T, s *handle) {
+	zero, full, claimed := mailroom.Thread{ID: "zero"}, waitingThread(1), claimedThread(2)
+	full.Key, claimed.Key, claimed.DeletedAt = 0, 0, time.Time{}
+	rows := []*mailroom.Thread{&full, &zero, &claimed}
+	s.write(&store.Changes{Threads: rows})
+	s.update(func(tx store.Tx) {
+		_, got, err := Lock(tx, nil, []string{full.ID, "zero", claimed.ID})
+		must(t, err)
+		wantSame(t, "locked threads", got, rows)
+	})
+	s.update(func(tx store.Tx) {
+		due, _, err := Due(tx, claimed.Due.At, []store.Capacity{{Slots: 1}})
+		must(t, err)
+		wantSame(t, "overdue claims", due, rows[2:])
+	})
+	s.update(func(tx store.Tx) {
+		due, _, err := Due(tx, full.Due.At, []store.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
+		must(t, err)
+		wantSame(t, "due threads", due, rows[:1])
+	})
+	wantSame(t, "threads", s.everything().Threads, []*mailroom.Thread{&claimed, &zero, &full})
+	wantSame(t, "threads of a worker", get1(t, s, func(r store.Reader) ([]*mailroom.Thread, error) {
+		return r.Threads(store.ThreadQuery{Worker: claimed.Worker})
+	}), rows[2:])
 }
 
 func ticketsAreKept(t *testing.T, s *handle) {

@@ -65,9 +65,24 @@ func entries(thread string, first int64, run string, kinds ...string) []mailroom
 	return list
 }
 
-// fullChanges returns Changes with one row of each kind, with every field set.
+// waitingThread returns a thread with every field set but Worker and Round, which no thread has that is due for an
+// agent.
+func waitingThread(seed int) mailroom.Thread {
+	t := filled[mailroom.Thread](seed)
+	t.Worker, t.Round = "", 0
+	return t
+}
+
+// claimedThread returns a thread with every field set that a claimed thread can have.
+func claimedThread(seed int) mailroom.Thread {
+	t := filled[mailroom.Thread](seed)
+	t.Due = mailroom.Due{At: t.Due.At}
+	return t
+}
+
+// fullChanges returns Changes with one row of each kind, with every field set that the row can have.
 func fullChanges() *store.Changes {
-	t := filled[mailroom.Thread](1)
+	t := waitingThread(1)
 	t.Key, t.ID, t.DeletedAt = 0, "t", time.Time{} // so that lists contain it
 	r := filled[mailroom.Run](2)
 	r.Key, r.ID, r.Thread = 0, "r", "t"

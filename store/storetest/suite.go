@@ -205,7 +205,9 @@ func dueAgents(t *testing.T, r store.Reader) []string {
 	t.Helper()
 	var names []string
 	for _, row := range get(r.Threads(store.ThreadQuery{OnePerAgent: true}))(t) {
-		names = append(names, row.Due.Agent)
+		if row.Due.Agent != "" {
+			names = append(names, row.Due.Agent)
+		}
 	}
 	return names
 }

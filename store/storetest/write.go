@@ -64,7 +64,7 @@ func updateWritesAllFields(t *testing.T, s *handle) {
 	c := fullChanges()
 	s.write(c)
 
-	row := filled[mailroom.Thread](11)
+	row := claimedThread(11)
 	row.Key, row.ID = c.Threads[0].Key, "t"
 	r := filled[mailroom.Run](12)
 	r.Key, r.ID, r.Thread = c.Runs[0].Key, "r", "t"

@@ -75,3 +75,23 @@ func storeMutants() []mutant {
 			"	e.beside.Wait()\n	return e.failed", "	return e.failed", "store/sqlite", "^TestStore$/^Write$/^writes_any_number_of_rows$"},
 	}
 }
+
+// claimMutants break the index of due threads in SQLite, which has the claims.
+func claimMutants() []mutant {
+	return []mutant{
+		{"the index does not follow a claim to another worker", "store/sqlite/threads.go",
+			"old.worker != t.Worker || old.due != t.Due", "old.due != t.Due",
+			"store/sqlite", "^TestColumnsFollowEveryChangeOfTheBody$"},
+		{"the index does not follow the end of a claim", "store/sqlite/threads.go",
+			"old.worker != t.Worker || old.due != t.Due", "old.worker != t.Worker",
+			"store/sqlite", "^TestColumnsFollowEveryChangeOfTheBody$"},
+		{"a lost claim keeps its entry of the index", "store/sqlite/threads.go",
+			`	case t.Worker != "":`, `	case t.Worker != "" || t.Round > 0:`, "store/sqlite", "^TestStore$"},
+		{"only the first worker's claims end", "store/sqlite/claims.go",
+			"ready = append(ready, own...)", "return own, ends, nil", "store/sqlite", "^TestStore$"},
+		{"claims without an end are overdue", "store/sqlite/claims.go", "		return noEnd\n", "		return 0\n",
+			"store/sqlite", "^TestStore$"},
+		{"a migration forgets the claims", "store/sqlite/migrate_claims.go",
+			"range ends {", "range map[int64]int64{} {", "store/sqlite", "^TestMigrationIndexesClaimsWithDueThreads$"},
+	}
+}
