@@ -25,6 +25,8 @@ func asACP(o *exec.ProgramOptions) {
 	o.Env = append(o.Env, "EXEC_TEST_ROLE=acp")
 }
 
+func steered(in *thread.Submit) { in.Mode = mailroom.ModeSteer }
+
 // prompts returns the messages of the user in a session of the stub, without their marks.
 func prompts(h *fixture, session string) (texts []string) {
 	h.t.Helper()
@@ -297,6 +299,80 @@ func TestAnACPAgentThatKeepsNoSessionsGetsTheTranscript(t *testing.T) {
 			t.Errorf("reply %q lacks %q", got, want)
 		}
 	}
+}
+
+func TestASteeredMessageGoesIntoTheTurnOfAnACPAgent(t *testing.T) {
+	interrupted := "You were interrupted while working on this. Check what is already done, then continue:\n\n!hold\n\n" +
+		"rather this"
+	for _, c := range []struct {
+		does, reply string
+		prompts     []string
+	}{
+		{"takes a message", "I held, and heard rather this", []string{"!hold", "rather this"}},
+		{"refuses a message", "2: rather this", []string{"!hold", "rather this"}},
+		{"ends before it gets a message", "2: rather this", []string{"!hold", "rather this"}},
+		{"drops a message for a question", "It ran touch it by yes", []string{"!hold",
+			"You may have read this message already:\n\nrather this\n\n" +
+				`Your call of execute with {"command":"touch it"} was allowed. Repeat it with exactly the same arguments.`}},
+		{"dies after a message", "", []string{"!hold", "rather this", interrupted}},
+	} {
+		t.Run(c.does, func(t *testing.T) {
+			h := newFixture(t, c.does, asACP)
+			hints := h.bus.Subscribe("t", 1000)
+			defer hints.Close()
+			run := h.send("t", "!hold")
+			for n := range hints.C {
+				if n.Delta != nil {
+					break
+				}
+			}
+			if got := h.send("t", "rather this", steered); got != run {
+				t.Fatalf("the message went to run %s, want %s", got, run)
+			}
+			if strings.Contains(c.does, "question") {
+				decideOn(h, run, mailroom.VerdictApprove, nil)
+			}
+			if got := h.reply("t", run); c.reply != "" && got != c.reply {
+				t.Errorf("reply %q, want %q", got, c.reply)
+			}
+			if diff := cmp.Diff(c.prompts, prompts(h, onlySession(h, "t"))); diff != "" {
+				t.Errorf("messages of the session (-want +got):\n%s", diff)
+			}
+			h.await("t", run, entry.KindMessageRead)
+		})
+	}
+}
+
+// TestASteeredMessageIsTheNextRunOfAnACPAgentThatTakesNone has an agent that does not announce that it takes messages
+// in a turn. A second prompt in the turn would be one that the protocol does not define.
+func TestASteeredMessageIsTheNextRunOfAnACPAgentThatTakesNone(t *testing.T) {
+	h := newFixture(t, "", asACP)
+	hints := h.bus.Subscribe("t", 1000)
+	defer hints.Close()
+	run := h.send("t", "!hold")
+	for n := range hints.C {
+		if n.Delta != nil {
+			break
+		}
+	}
+	h.send("t", "rather this", steered)
+	<-time.After(3 * exec.SteerInterval) // the message must not come in this time
+	if err := os.WriteFile(filepath.Join(h.home, "go on"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.reply("t", run); got != "I held" {
+		t.Errorf("reply %q", got)
+	}
+	for _, e := range h.entries("t") {
+		if e.Kind != entry.KindQueued || e.Run == run {
+			continue
+		}
+		if got := h.reply("t", e.Run); got != "2: rather this" {
+			t.Errorf("the run of the message has the reply %q", got)
+		}
+		return
+	}
+	t.Error("the message is not a run of its own")
 }
 
 func TestAnACPAgentLacksAModeOrAModel(t *testing.T) {

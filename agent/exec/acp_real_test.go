@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
+	"mailroom/entry"
 	"mailroom/internal/fakemodel"
 	"mailroom/store"
 	"mailroom/thread"
@@ -168,13 +171,11 @@ func TestRealACPAgents(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			verdicts := []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny}
 			points := []string{"in its answer", "when the model is asked", "at its start"}
-			if name == "opencode" { // each start takes 15 s without a network
-				verdicts, points = verdicts[:1], points[:1]
-			}
 			t.Run("session", func(t *testing.T) { realACPSession(t, name, &cases) })
 			for _, verdict := range verdicts {
 				t.Run("permission "+string(verdict), func(t *testing.T) { realACPPermission(t, name, verdict, &cases) })
 			}
+			t.Run("steer", func(t *testing.T) { realACPSteer(t, name, &cases) })
 			t.Run("cancel", func(t *testing.T) { realACPCancel(t, name, &cases) })
 			for _, point := range points {
 				t.Run("kill "+point, func(t *testing.T) { realACPKill(t, name, point, &cases) })
@@ -227,6 +228,58 @@ func realACPPermission(t *testing.T, name string, verdict mailroom.Verdict, case
 	got, lost := entries[exec.Session](w, "t", exec.KindSession, 1), name == "gemini" && verdict == mailroom.VerdictDeny
 	if len(got) != 1 && !lost { // see untilLoadable
 		t.Errorf("sessions %+v, want one", got)
+	}
+	w.alone()
+}
+
+// realACPSteer sends a message while the model answers. Two of the agents announce that they take one in a turn; with
+// the others it is the next run.
+func realACPSteer(t *testing.T, name string, cases *acpCases) {
+	gate := make(chan struct{})
+	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
+		switch {
+		case r.Contains("Also say why."):
+			return fakemodel.Reply("Because of ", strconv.FormatBool(r.Contains("Look around.")))
+		case r.Contains("Look around."):
+			return fakemodel.Answer{Text: []string{"I ", "looked"}, Hold: gate}
+		}
+		return fakemodel.Reply("A title")
+	})
+	w := newACPFixture(t, name, m.URL)
+	live := w.bus.Subscribe("t", 1000)
+	defer live.Close()
+	out := w.send("t", "Look around.")
+	w.delta(live, "I looked")
+	steer := func(in *thread.Submit) { in.Mode = mailroom.ModeSteer }
+	sent := w.send("t", "Also say why.", steer)
+	takes, want := name == "codex-acp" || name == "claude-agent-acp", "I looked"
+	if takes {
+		want = "Because of true"
+		entries[entry.MessageRef](w, "t", entry.KindMessageRead, 1)
+	} else {
+		<-time.After(3 * exec.SteerInterval) // the message must not be read in this time
+	}
+	close(gate)
+	run := w.run(out.Run, mailroom.StatusCompleted)
+	cases.add(name, "message in a turn: its run", run)
+	if got := reply(t, run); got != want || sent.Run != out.Run {
+		t.Errorf("reply %q of run %s, the message went to %s; want %q", got, out.Run, sent.Run, want)
+	}
+	if takes {
+		w.alone()
+		return
+	}
+	next := until(w, "run of the message", func(r store.Reader) (*mailroom.Run, bool, error) {
+		runs, err := r.Runs(store.RunQuery{Thread: "t", Statuses: []mailroom.Status{mailroom.StatusCompleted}})
+		i := slices.IndexFunc(runs, func(k *mailroom.Run) bool { return k.ID != out.Run })
+		if i < 0 {
+			return nil, false, err
+		}
+		return runs[i], true, err
+	})
+	cases.add(name, "message in a turn: the next run", next)
+	if got := reply(t, next); got != "Because of true" {
+		t.Errorf("reply %q of the message's own run", got)
 	}
 	w.alone()
 }

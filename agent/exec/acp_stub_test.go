@@ -30,6 +30,9 @@ type acpLine struct {
 		SessionID string
 		ModeID    string
 		Prompt    []struct{ Text string }
+		Meta      struct {
+			Steering struct{ IdleBehavior string }
+		} `json:"_meta"`
 	}
 	Result struct {
 		Outcome struct{ Outcome, OptionID string }
@@ -162,8 +165,12 @@ func (s *acpStub) handle(l acpLine) {
 		if s.does == "keeps no sessions" {
 			capabilities = object{}
 		}
-		s.answer(l, object{"protocolVersion": 1, "agentCapabilities": capabilities,
-			"agentInfo": object{"name": "stub", "version": "1.2.3"}, "authMethods": []any{object{"id": "a", "name": "A login"}}})
+		hello := object{"protocolVersion": 1, "agentCapabilities": capabilities,
+			"agentInfo": object{"name": "stub", "version": "1.2.3"}, "authMethods": []any{object{"id": "a", "name": "A login"}}}
+		if strings.Contains(s.does, "a message") {
+			hello["_meta"] = object{"steering": object{"supported": true}}
+		}
+		s.answer(l, hello)
 	case "session/new":
 		if s.does == "has no login" {
 			s.refuse(l, -32000, "Authentication required")
@@ -233,6 +240,10 @@ func (s *acpStub) prompt(l acpLine) {
 	switch {
 	case s.mode != "default" && s.does != "has no modes":
 		s.speak("the mode is " + s.mode)
+	case strings.HasPrefix(request, "!hold"):
+		if s.hold(l) {
+			return
+		}
 	case strings.Contains(request, "!ask ") || strings.Contains(request, "was allowed"):
 		s.permission(l, asked)
 		return

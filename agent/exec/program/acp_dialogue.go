@@ -37,6 +37,7 @@ type acpDialogue struct {
 	working  bool   // the prompt was sent
 	stopping bool   // the turn was cancelled
 	asked    map[string]acpAsked
+	steering acpSteered
 }
 
 func newACPDialogue(modes []string, mustSet bool, t Turn, prompt Prompt) Dialogue {
@@ -46,8 +47,8 @@ func newACPDialogue(modes []string, mustSet bool, t Turn, prompt Prompt) Dialogu
 		d.replay.last = acpMark(prompt.Again.Last) + "]"
 	}
 	return Dialogue{
-		Begin: acpHello(), Decode: d.decode, MaxLine: acpMaxLine, Stop: d.stop,
-		Stdin: &StdinProtocol{Allow: d.allow, Deny: d.deny, Ask: d.ask,
+		Begin: acpHello(), Decode: d.decode, MaxLine: acpMaxLine, Stop: d.stop, CanSteer: d.canSteer,
+		Stdin: &StdinProtocol{Steer: d.steer, Allow: d.allow, Deny: d.deny, Ask: d.ask,
 			Refuse: func(Request) string { return "" }},
 	}
 }
@@ -91,8 +92,10 @@ func (d *acpDialogue) decode(line []byte) ([]Event, error) {
 			d.onUpdate(n.Update)
 		}
 	case m.Method != "": // a notification of an extension
-	case asks && string(m.ID) == strconv.Itoa(d.id) && d.open != "":
+	case asks && string(m.ID) == strconv.Itoa(d.id) && d.open != "" && !d.steering.held:
 		d.onAnswer(m)
+	case asks && d.steering.sent[string(m.ID)] != "":
+		d.onSteeringAnswer(m)
 	case asks || m.Error != nil || m.Result != nil: // late, or repeated
 	default:
 		return nil, errors.New("the line is no message of JSON-RPC")
@@ -289,8 +292,13 @@ func (d *acpDialogue) sendPrompt() {
 		}
 	}
 	d.working = true
-	d.request(acpPrompt, acpPromptRequest{SessionID: d.session,
-		Prompt: []acpContent{{Type: "text", Text: acpMark(d.prompt.Mark) + "]\n\n" + text}}})
+	d.request(acpPrompt, d.promptOf(text))
+}
+
+// promptOf returns the parameters of a prompt with this text.
+func (d *acpDialogue) promptOf(text string) acpPromptRequest {
+	return acpPromptRequest{SessionID: d.session,
+		Prompt: []acpContent{{Type: "text", Text: acpMark(d.prompt.Mark) + "]\n\n" + text}}}
 }
 
 // onUpdate handles an update of the session. Those before the prompt are the replay.
@@ -344,7 +352,7 @@ func (d *acpDialogue) onPromptAnswer(raw json.RawMessage) {
 	case d.stopping, r.StopReason == "cancelled": // some agents report a cancelled turn as one that ended
 		d.end(End{Aborted: true, Class: mailroom.ClassTransient, Message: "the turn was interrupted"})
 	case r.StopReason == "end_turn":
-		d.end(End{OK: true})
+		d.onTurnEnd()
 	case r.StopReason == "max_tokens" || r.StopReason == "max_turn_requests" || r.StopReason == "refusal":
 		d.fail(mailroom.ClassPermanent, "the turn ended with %s", r.StopReason)
 	default:
@@ -354,7 +362,7 @@ func (d *acpDialogue) onPromptAnswer(raw json.RawMessage) {
 
 // stop cancels the turn, if one works and was not cancelled.
 func (d *acpDialogue) stop() string {
-	if d.open != acpPrompt || d.stopping {
+	if d.open != acpPrompt || d.stopping || d.steering.held {
 		return ""
 	}
 	d.stopping = true

@@ -24,8 +24,9 @@ const (
 	acpCancel      = "session/cancel"
 	acpUpdate      = "session/update"
 	acpPermission  = "session/request_permission"
-	acpConfigMode  = "mode"  // category of a configuration option
-	acpConfigModel = "model" // category of a configuration option
+	acpSteering    = "_session/steering" // an extension, see acpSteeringMeta
+	acpConfigMode  = "mode"              // category of a configuration option
+	acpConfigModel = "model"             // category of a configuration option
 )
 
 // Error codes of JSON-RPC and of the protocol.
@@ -99,6 +100,11 @@ type acpInitializeResponse struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`
 	} `json:"authMethods,omitempty"`
+	Meta struct {
+		Steering struct {
+			Supported bool `json:"supported"`
+		} `json:"steering"`
+	} `json:"_meta,omitzero"`
 }
 
 // acpSessionRequest are the parameters of session/new, session/load and session/resume.
@@ -170,6 +176,29 @@ type acpSetOptionRequest struct {
 type acpPromptRequest struct {
 	SessionID string       `json:"sessionId"`
 	Prompt    []acpContent `json:"prompt"`
+}
+
+// acpSteeringRequest gives the turn that runs another message. It is no part of the protocol, but an extension that
+// codex-acp and claude-agent-acp document, and announce in the answer to initialize.
+type acpSteeringRequest struct {
+	acpPromptRequest
+	Meta acpSteeringMeta `json:"_meta"`
+}
+
+// acpSteeringMeta asks the agent to leave a message to the client if no turn runs, instead of beginning one whose end
+// is reported to nobody.
+type acpSteeringMeta struct {
+	Steering struct {
+		IdleBehavior string `json:"idleBehavior"`
+	} `json:"steering"`
+}
+
+// acpInjected is the outcome of a steering request whose message is in the turn. The others are promptRequired, failed,
+// and startedNewTurn of an agent that does not know acpSteeringMeta.
+const acpInjected = "injected"
+
+type acpSteeringResponse struct {
+	Outcome string `json:"outcome"`
 }
 
 type acpCancelNotification struct {

@@ -18,11 +18,13 @@ type Again struct {
 	Absent      string // text if the program does not know it
 }
 
-// Dialogue is how a program is spoken to during one turn. It is used by one goroutine at a time, except Stdin.Steer.
+// Dialogue is how a program is spoken to during one turn. It is used by one goroutine at a time.
 type Dialogue struct {
 	Begin  string // the first input
 	Decode func(line []byte) ([]Event, error)
 	Stdin  *StdinProtocol // nil: stdin is closed after Begin
+	// CanSteer reports whether the program takes a message by Stdin.Steer now. nil: it does so until the turn ends.
+	CanSteer func() bool
 	// MaxLine is the maximum length of a line, in bytes, after which the program is stopped, because the line may be
 	// the answer that the turn waits for. 0: lines beyond [MaxLine] are skipped.
 	MaxLine int
