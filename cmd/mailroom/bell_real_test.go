@@ -243,11 +243,7 @@ func newRealSession(t *testing.T, name string, connect func(s *realSession)) *re
 		h.must(os.WriteFile(path, fmt.Appendf(old, "\n[projects.%q]\ntrust_level = \"trusted\"\n", s.dir), 0o600))
 	}
 	if name == "codex" {
-		t.Cleanup(func() { // the daemon that a terminal of codex starts outlives it
-			if out, err := exec.Command("codex", "app-server", "daemon", "stop").CombinedOutput(); err != nil {
-				t.Errorf("stop the daemon of codex: %v: %s", err, out)
-			}
-		})
+		endDaemonOfCodex(t)
 	}
 	connect(s)
 	s.open()
