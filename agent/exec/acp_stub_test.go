@@ -153,6 +153,11 @@ func (s *acpStub) handle(l acpLine) {
 	switch l.Method {
 	case "initialize":
 		switch s.does {
+		case "dies, and then prepares its files":
+			s.die(s.does)
+			s.prepare()
+		case "prepares its files":
+			s.prepare()
 		case "never answers":
 			forever()
 		case "answers late":
@@ -196,6 +201,22 @@ func (s *acpStub) handle(l acpLine) {
 		s.answer(l, object{})
 	case "session/prompt":
 		s.prompt(l)
+	}
+}
+
+// prepare does what an agent does in its first process. It fails if another process does so at the same time.
+func (s *acpStub) prepare() {
+	ready, busy := filepath.Join(os.Getenv(stubHome), "ready"), filepath.Join(os.Getenv(stubHome), "busy")
+	if _, err := os.Stat(ready); err == nil {
+		return
+	}
+	if err := os.Mkdir(busy, 0o700); err != nil {
+		fmt.Fprintln(os.Stderr, "the table exists already")
+		os.Exit(1)
+	}
+	<-time.After(300 * time.Millisecond)
+	if err := os.WriteFile(ready, nil, 0o600); err != nil {
+		panic(err)
 	}
 }
 

@@ -27,6 +27,7 @@ type ProgramOptions struct {
 
 	Dir       string     // see Options
 	Worktrees *Worktrees // see Options
+	Alone     *Alone     // shared by all agents of the program; nil: its processes start at any time
 
 	Env      []string // see Options
 	EnvAllow []string // nil: DefaultEnvAllow and the names in the profile
@@ -91,7 +92,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	base.name = name
 	return &programAgent{
 		agent: base, profile: o.Profile, turn: program.Turn{Model: o.Model, Mode: mode, Args: slices.Clone(o.Args)},
-		lingerTimeout: lingerTimeout, callTimeout: limit(o.CallTimeout, DefaultCallTimeout),
+		lingerTimeout: lingerTimeout, callTimeout: limit(o.CallTimeout, DefaultCallTimeout), alone: o.Alone,
 	}, nil
 }
 
@@ -120,6 +121,7 @@ type programAgent struct {
 	turn          program.Turn // fields that are the same for all turns
 	lingerTimeout time.Duration
 	callTimeout   time.Duration // longest time of one call; 0: no limit
+	alone         *Alone
 }
 
 // Reasons why the server stops a program, in addition to the reasons of package proc.

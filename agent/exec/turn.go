@@ -29,6 +29,7 @@ type runningTurn struct {
 	dialogue program.Dialogue
 	input    *proc.Input
 	cancel   context.CancelCauseFunc
+	leave    func(answered bool) // see Alone
 
 	// Owned by the goroutine that reads the program's output.
 	lines        program.Lines
@@ -72,6 +73,8 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 		t: t, plan: p, dialogue: dialogue, input: input, lines: program.Lines{Max: dialogue.MaxLine},
 		open: dialogue.Stdin != nil && dialogue.Stdin.Steer != nil,
 	}
+	l.leave = t.agent.alone.enter(ctx)
+	defer l.leave(false)
 	child, err := t.start(ctx, p, turn, l.farewell())
 	if err != nil {
 		return nil, err
@@ -195,6 +198,7 @@ func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 		return proc.ErrNoActivity
 	}
 	l.sawLine = true
+	l.leave(true)
 	for _, f := range events {
 		if err := l.onEvent(ctx, f); err != nil {
 			return err

@@ -109,6 +109,9 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	if o.Mark != "" {
 		env = append(env, envMark+"="+o.Mark)
 	}
+	leave := o.Alone.enter(ctx)
+	answered := false
+	defer func() { leave(answered) }()
 	hello := proc.NewInput(o.Profile.Hello)
 	if o.Profile.Hello == "" {
 		hello.Close()
@@ -137,6 +140,7 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 		return nil
 	})
 	if errors.Is(why, errAnswered) {
+		answered = true
 		why, exit.Code, output = nil, 0, answer
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(output.String()), "\n")

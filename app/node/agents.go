@@ -158,6 +158,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		if around, err = r.sandbox.confine(name, a); err != nil {
 			return err
 		}
+		around.alone = r.programs.aloneOf(a)
 	}
 	built, err := buildAgent(a, mark, around)
 	if err != nil {
@@ -273,6 +274,7 @@ func (r *agentSet) rebuild(d store.Definition, present *config.Agent, mark strin
 		if around, err = r.sandbox.confine("", a); err != nil {
 			return nil, err
 		}
+		around.alone = r.programs.aloneOf(a)
 	}
 	return buildAgent(a, mark, around)
 }
@@ -310,7 +312,7 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 	}
 	return exec.ProgramOptions{
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
-		Dir: around.dir, Worktrees: around.worktrees, Env: append(around.env, variables(a.Env)...),
+		Dir: around.dir, Worktrees: around.worktrees, Alone: around.alone, Env: append(around.env, variables(a.Env)...),
 		EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
 		Isolation: around.isolation, Files: around.files, Source: around.source, TakesOptions: optionsOf(a),
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout),

@@ -22,7 +22,8 @@ type programs struct {
 	present  map[string]exec.ProgramOptions // programs found on this machine, by agent
 	notFound map[string]exec.ProgramOptions
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex             // guards what follows
+	alone         map[string]*exec.Alone // by the name of the profile
 	versions      map[string]string
 	versionErrors map[string]string // why the version is unknown
 }
@@ -31,7 +32,7 @@ func newPrograms(log *slog.Logger) *programs {
 	return &programs{
 		log: log, commands: map[string]*config.Agent{}, present: map[string]exec.ProgramOptions{},
 		notFound: map[string]exec.ProgramOptions{},
-		versions: map[string]string{}, versionErrors: map[string]string{},
+		alone:    map[string]*exec.Alone{}, versions: map[string]string{}, versionErrors: map[string]string{},
 	}
 }
 
@@ -43,6 +44,21 @@ func (p *programs) addIfFound(name string, o exec.ProgramOptions) bool {
 		return false
 	}
 	return true
+}
+
+// aloneOf returns what the agents with the program of a share, or nil if its processes need not start one by one. They
+// must if the query for the version starts the program itself, which then prepares its files as for a turn.
+func (p *programs) aloneOf(a *config.Agent) *exec.Alone {
+	profile := a.Profile()
+	if profile == nil || profile.Hello == "" {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alone[profile.Name] == nil {
+		p.alone[profile.Name] = exec.NewAlone()
+	}
+	return p.alone[profile.Name]
 }
 
 func (p *programs) add(name string, o exec.ProgramOptions) { p.present[name] = o }

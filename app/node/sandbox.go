@@ -49,6 +49,7 @@ type launchOptions struct {
 	source    exec.FileSource
 	dir       string
 	worktrees *exec.Worktrees // nil: all runs work in dir
+	alone     *exec.Alone     // see programs.aloneOf
 	env       []string        // identity of the user; overridden by the configuration
 	withheld  []string        // environment variables that the program does not get
 }

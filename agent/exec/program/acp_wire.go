@@ -186,7 +186,7 @@ type acpSteeringRequest struct {
 }
 
 // acpSteeringMeta asks the agent to leave a message to the client if no turn runs, instead of beginning one whose end
-// is reported to nobody.
+// no answer reports.
 type acpSteeringMeta struct {
 	Steering struct {
 		IdleBehavior string `json:"idleBehavior"`
