@@ -179,15 +179,10 @@ func withStatus(status int, op huma.Operation) huma.Operation {
 	return op
 }
 
-// handle registers an operation and turns its errors into problems.
+// handle registers an operation. Little is here, because each pair of types compiles it again.
 func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) (*O, error)) {
-	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
-		requestOf(ctx).parsing.release()
-		out, err := h(ctx, in)
-		if err != nil {
-			return nil, problemFor(ctx, err)
-		}
-		return out, nil
+	rt.register(&op, reflect.TypeFor[I](), reflect.TypeFor[O](), func(ctx context.Context, in any) (any, error) {
+		return h(ctx, in.(*I))
 	})
 }
 
@@ -196,15 +191,28 @@ func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) 
 // a request that waits, and a stack is as large as the power of two above it.
 func handleLater[I, O any](rt router, op huma.Operation, h func(context.Context, *I) (func() (*O, error), error)) {
 	op.Responses["200"] = rt.jsonResponse(reflect.TypeFor[O](), "OK")
-	type later struct{ Body func(huma.Context) }
-	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*later, error) {
-		q := requestOf(ctx)
-		q.parsing.release()
-		rest, err := h(ctx, in)
+	rt.registerLater(&op, reflect.TypeFor[I](), func(ctx context.Context, in any) (func() (any, error), error) {
+		rest, err := h(ctx, in.(*I))
 		if err != nil {
-			return nil, problemFor(ctx, err)
+			return nil, err
 		}
-		q.rest = func(out *response, r *http.Request) {
+		return func() (any, error) { return rest() }, nil
+	})
+}
+
+// later is the output of an operation that answers when its handler has returned.
+type later struct{ Body func(huma.Context) }
+
+// registerLater is [router.register] for handleLater.
+func (rt router) registerLater(
+	op *huma.Operation, input reflect.Type, handle func(context.Context, any) (func() (any, error), error),
+) {
+	rt.register(op, input, reflect.TypeFor[later](), func(ctx context.Context, in any) (any, error) {
+		rest, err := handle(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		requestOf(ctx).rest = func(out *response, r *http.Request) {
 			value, err := rest()
 			if err != nil {
 				refuse(out, r, err)

@@ -100,19 +100,34 @@ func (t *parseSlot) release() {
 	}
 }
 
-// bodyReader reads a body in memory. It drops the memory once WriteTo has copied the body.
-type bodyReader struct{ bytes.Reader }
+// bodyReader reads a body in memory. It drops the memory once WriteTo has copied the body, or take has returned it.
+type bodyReader struct {
+	bytes.Reader
+	raw []byte // what Reader reads
+}
 
 func newBodyReader(raw []byte) *bodyReader {
-	b := &bodyReader{}
+	b := &bodyReader{raw: raw}
 	b.Reset(raw)
 	return b
+}
+
+// take returns the rest of the body.
+func (b *bodyReader) take() []byte {
+	raw := b.raw[len(b.raw)-b.Len():]
+	b.drop()
+	return raw
+}
+
+func (b *bodyReader) drop() {
+	b.Reset(nil)
+	b.raw = nil
 }
 
 // WriteTo writes the rest of the body and drops it.
 func (b *bodyReader) WriteTo(w io.Writer) (int64, error) {
 	n, err := b.Reader.WriteTo(w)
-	b.Reset(nil)
+	b.drop()
 	return n, err
 }
 
