@@ -79,8 +79,7 @@ func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken
 		defer stop()
 		options.Call = call
 	}
-	s := mcp.New(options)
-	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
+	err := mcp.Serve(ctx, options, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}

@@ -33,11 +33,15 @@ func Handler(version string, log *slog.Logger) func(w http.ResponseWriter, r *ht
 		// The client does not retry, because an error of the server's own API is final.
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
 			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
-		s := New(Options{
+		o := Options{
 			Thread: r.URL.Query().Get(ThreadParam), Version: version, Schemas: schemas, Log: log,
 			Dial: func() (*client.Client, error) { return c, nil },
-		})
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), serverKey{}, s)))
+		}
+		if isEventStream(r) {
+			serveEventStream(w, r, o)
+			return
+		}
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), serverKey{}, New(o))))
 	}
 }
 

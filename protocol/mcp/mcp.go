@@ -62,20 +62,24 @@ handled it, remove it with inbox_pop, or you will receive it again. send_message
 of your inbox; delegate_task gives a task to another agent or thread, whose result arrives as a message;
 schedule_message sends a message to yourself later.`
 
-// New returns a server with the tools.
-func New(o Options) *sdk.Server {
+// New returns a server with the tools, and with the events of the inbox but without streams of them, which [Serve] has.
+func New(o Options) *sdk.Server { return newServer(o, nil) }
+
+func newServer(o Options, streams *eventStreams) *sdk.Server {
 	if strings.TrimSpace(o.Thread) == "" {
 		o.Thread = DefaultThread
 	}
+	offered := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}} // the lists of tools and events never change
+	offered.AddExtension(eventsExtension, map[string]any{})
 	s := sdk.NewServer(&sdk.Implementation{Name: "mailroom", Title: "Mailroom", Version: o.Version}, &sdk.ServerOptions{
-		Instructions: instructions, SchemaCache: o.Schemas,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list never changes
+		Instructions: instructions, SchemaCache: o.Schemas, Capabilities: offered,
 	})
-	s.AddReceivingMiddleware(o.recovered, withCodes)
+	s.AddReceivingMiddleware(o.recovered, withCodes, offerEvents)
 	t := &tools{o}
 	t.addInboxTools(s)
 	t.addOperations(s)
 	t.addSchedules(s)
+	t.addEvents(s, streams)
 	return s
 }
 
