@@ -9,7 +9,7 @@ import (
 // Inside returns the ids of the processes whose working folder is the folder at an absolute path without links, or is
 // inside it. It sees only processes of users that this process may look at.
 func Inside(folder string) ([]int, error) {
-	all, err := processes()
+	all, err := processes(nil)
 	if err != nil {
 		return nil, err
 	}

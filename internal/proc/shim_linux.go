@@ -264,7 +264,7 @@ func endDescendants() {
 	const rounds = 500
 	self := os.Getpid()
 	for range rounds {
-		all, err := processes()
+		all, err := processes(nil)
 		if err != nil {
 			return
 		}

@@ -41,8 +41,9 @@ func (p process) alive() bool {
 	return p.state != 'X' && (p.state != 'Z' || p.threads > 1)
 }
 
-// processes lists the processes of this pid namespace.
-func processes() ([]process, error) {
+// processes lists the processes of this pid namespace, without those for which skip returns true. A nil skip returns
+// false.
+func processes(skip func(pid int) bool) ([]process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -56,6 +57,9 @@ func processes() ([]process, error) {
 	for _, name := range names {
 		if name[0] < '0' || name[0] > '9' {
 			continue // the folder is not one of a process
+		}
+		if pid, err := strconv.Atoi(name); err == nil && skip != nil && skip(pid) {
+			continue
 		}
 		p, err := readStat(name, buf)
 		switch {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // attributes makes the child lead a session, without the terminal of this process, and makes the
@@ -128,11 +130,38 @@ func (t *tree) sendSignal(sig syscall.Signal, to []process) (n int, err error) {
 
 // find returns the living processes of the tree.
 func (t *tree) find() ([]process, error) {
-	all, err := processes()
+	all, err := processes(t.skip())
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(t.members(all), func(p process) bool { return !p.alive() }), nil
+}
+
+// skip returns a function that reports whether a scan need not read a process, which is five times as fast as to read
+// it. The function is nil if the scan must read all.
+//
+// The child leads a session, and a process that its tree starts is in the session of its parent, or in one that it
+// begins itself. So a session whose leader is older than the child has no process of the tree, except one that has the
+// mark and that a server outside of the tree has started. Kernel threads are in session 0, as processes that another
+// pid namespace put into this one.
+func (t *tree) skip() func(pid int) bool {
+	if t.belongs != nil || t.since == 0 {
+		return nil
+	}
+	older := map[int]bool{0: true} // by session
+	return func(pid int) bool {
+		session, err := unix.Getsid(pid)
+		if err != nil {
+			return false
+		}
+		skip, known := older[session]
+		if !known {
+			leader, err := readProcess(session)
+			skip = err == nil && leader.start < t.since // a leader that has ended says nothing
+			older[session] = skip
+		}
+		return skip
+	}
 }
 
 // tick is the unit of processor times in /proc: USER_HZ, which is 100 on all architectures that Go supports.

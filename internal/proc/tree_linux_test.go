@@ -89,6 +89,32 @@ func TestNothingOfATreeOutlivesTheChild(t *testing.T) {
 	}
 }
 
+// TestATreeWithoutAMarkEnds stops a tree whose scans read only the sessions that may be of the tree: those of
+// descendants, and the child's own, whose leader has ended while its other processes ignore INT.
+func TestATreeWithoutAMarkEnds(t *testing.T) {
+	spec := shell(t, inGroup+bareInGroup+inSession+bareInSession+familyInSession+"wait",
+		Limits{Interrupt: time.Hour, Terminate: 50 * time.Millisecond})
+	spec.Belongs = nil
+	child := start(t, spec)
+	if skip := child.tree.skip(); !skip(os.Getpid()) || skip(child.ID().PID) {
+		t.Error("a scan reads the process of the test, or not the child")
+	}
+	var got output
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	got.onOutput = func(all string) {
+		if strings.Count(all, "\n") == 6 {
+			cancel(errStop)
+		}
+	}
+	if exit, err := child.Run(ctx, "", got.emit); !errors.Is(err, errStop) {
+		t.Errorf("ended with %v, %v, want %v", exit, err, errStop)
+	}
+	if live := living(t, got.text.String()); live != nil {
+		t.Errorf("processes %v still run", live)
+	}
+}
+
 func TestTheLastFilterOfTheOutputMayFinish(t *testing.T) {
 	var got output
 	exit, err := start(t, shell(t, "(while kill -0 $$ 2>/dev/null; do :; done; echo last) & echo first",
@@ -139,7 +165,7 @@ func TestATreeThatForksWhileItIsKilled(t *testing.T) {
 	if _, err := start(t, spec).Run(ctx, "", got.emit); !errors.Is(err, errStop) {
 		t.Errorf("error %v, want %v", err, errStop)
 	}
-	all, err := processes()
+	all, err := processes(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

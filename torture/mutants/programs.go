@@ -6,6 +6,9 @@ func programMutants() []mutant {
 	return []mutant{
 		{"root divides a cgroup that was not delegated", "internal/proc/cgroup_linux.go", "case marked(dir), root(dir):", "case marked(dir), root(dir), true:", "internal/proc", "^TestACgroupIsDividedOnlyIfItIsDelegated$"},
 		{"a child of root has no limit of processes", "internal/proc/cgroup_linux.go", "attr.UseCgroupFD, attr.CgroupFD = true, int(c.open.Fd())", "", "internal/proc", "^TestAChildStartsInACgroupWithItsLimit$"},
+		{"a scan does not read the session of a child that has ended", "internal/proc/tree_linux.go",
+			"err == nil && leader.start < t.since", "err != nil || leader.start < t.since",
+			"internal/proc", "^TestATreeWithoutAMarkEnds$"},
 		{"a server removes the cgroups of another one", "internal/proc/cgroup_linux.go", "errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)", "pid > 0", "internal/proc", "^TestAChildStartsInACgroupWithItsLimit$"},
 		{"secrets stay in the environment of the server", "app/node/secrets.go", "	if con.Unsetenv == nil {", "	if true {", "cmd/mailroom", "^TestSecretsLeaveTheEnvironmentOfTheServer$"},
 		{"programs can read the memory of the server", "app/node/secrets.go", "errors.Join(proc.HideSelf(), proc.HideDescriptors())", "errors.Join(proc.HideDescriptors())", "app/node", "^TestASecretOfTheServerIsInNoReachOfItsPrograms$"},
