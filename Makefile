@@ -15,8 +15,9 @@ export CGO_ENABLED = 0
 # Everything is compiled with the same flags, so that nothing is compiled twice: by these targets, by tests that build a
 # server, or by hand with the same GOFLAGS. Paths of this machine stay out of the programs.
 # The compiler and the linker need a quarter less processor time if they collect garbage only from 1.5 GiB on, which changes
-# nothing that they write. Most end before that.
-export GOFLAGS := $(GOFLAGS) -trimpath '-toolexec=env GOGC=off GOMEMLIMIT=1536MiB'
+# nothing that they write. Most end before that. Debug information takes a tenth of the compilation, and no program or test
+# keeps it: stack traces do not need it.
+export GOFLAGS := $(GOFLAGS) -trimpath '-toolexec=env GOGC=off GOMEMLIMIT=1536MiB' -gcflags=all=-dwarf=false
 
 # Go cannot stamp the revision where git refuses to read, for example in a tree that
 # another user owns. The build then omits the revision.
@@ -29,8 +30,7 @@ endif
 # the other libraries.
 #
 # -race also makes the compiler check the use of unsafe, which costs up to a tenth of a test that reflects much. Our code
-# keeps this check; the standard library and the other modules are compiled without. No test reads debug information: stack
-# traces do not need it, and it takes a tenth of the compilation.
+# keeps this check; the standard library and the other modules are compiled without.
 RACE = -race '-gcflags=all=-dwarf=false -d=checkptr=0' -gcflags=./...=-dwarf=false \
 	$(foreach p,modernc.org/libc modernc.org/memory modernc.org/sqlite/lib,'-gcflags=$(p)=-race=false -dwarf=false')
 

@@ -181,8 +181,8 @@ func command(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false", "GOWORK=off", "GOSUMDB=off",
-		"GOPROXY=off")
+	flags := "GOFLAGS=" + os.Getenv("GOFLAGS") + " -trimpath -buildvcs=false" // so that nothing is compiled again
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", flags, "GOWORK=off", "GOSUMDB=off", "GOPROXY=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
