@@ -68,11 +68,8 @@ func (t *Tree) commit(ctx context.Context, author, message string) (left string,
 	if _, err := t.git(ctx, command{}, "add", "--all"); err != nil {
 		return "", err
 	}
-	if left, err = t.leaveRepositories(ctx); err != nil {
-		return "", err
-	}
-	_, err = t.git(ctx, command{}, "diff", "--cached", "--quiet", "--no-ext-diff", "--no-textconv")
-	if err == nil || !failed(err) {
+	left, changed, err := t.leaveRepositories(ctx)
+	if err != nil || !changed {
 		return left, err
 	}
 	name := strings.Map(func(c rune) rune {
@@ -90,24 +87,26 @@ func (t *Tree) commit(ctx context.Context, author, message string) (left string,
 }
 
 // leaveRepositories takes git repositories that an agent made inside of the tree out of the next commit. A commit would
-// have only their names: the tree would look as if all of it were saved, and its removal would delete them.
-func (t *Tree) leaveRepositories(ctx context.Context) (left string, err error) {
-	out, err := t.git(ctx, command{}, "diff", "--cached", "--raw", "-z", "--no-renames", "--diff-filter=AT",
-		"--no-ext-diff")
+// have only their names: the tree would look as if all of it were saved, and its removal would delete them. changed
+// reports whether the commit has other changes.
+func (t *Tree) leaveRepositories(ctx context.Context) (left string, changed bool, err error) {
+	out, err := t.git(ctx, command{}, "diff", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	fields := strings.Split(out, "\x00")
 	for i := 0; i+1 < len(fields); i += 2 { // ":000000 160000 0000000 1234567 A", "name"
-		if modes := strings.Fields(fields[i]); len(modes) < 2 || modes[1] != "160000" {
+		row := strings.Fields(fields[i])
+		if len(row) != 5 || row[1] != "160000" || !strings.Contains("AT", row[4]) {
+			changed = true
 			continue
 		}
 		if _, err := t.git(ctx, command{}, "reset", "--quiet", "HEAD", "--", ":(literal)"+fields[i+1]); err != nil {
-			return "", err
+			return "", false, err
 		}
 		left = fmt.Sprintf("%q is a git repository inside of the worktree", fields[i+1])
 	}
-	return left, nil
+	return left, changed, nil
 }
 
 // Result returns what the branch has.

@@ -247,6 +247,12 @@ func failed(err error) bool {
 	return ok && e.exit.Code == 1
 }
 
+// refused reports whether git could not do what it was asked for: it ended with status 128, and no kill ended it.
+func refused(err error) bool {
+	e, ok := errors.AsType[*exitError](err)
+	return ok && e.exit.Code == 128
+}
+
 // killLeftovers ends the processes of git and of set-up commands that a killed server started for a tree.
 func killLeftovers(ctx context.Context, tree string) error {
 	_, err := proc.KillLeftovers(ctx, proc.ID{}, func(lookup func(string) (string, bool)) bool {

@@ -99,22 +99,20 @@ func Open(ctx context.Context, o Options) (*Repository, error) {
 	r := &Repository{options: o}
 	// The trees of this repository are not known yet, so this command can reach none of them.
 	out, err := r.run(ctx, command{dir: o.Folder, args: []string{"rev-parse", "--path-format=absolute",
-		"--git-common-dir", "--is-bare-repository"}})
-	if err != nil {
+		"--git-common-dir", "--is-bare-repository", "--show-toplevel"}})
+	lines := strings.SplitN(strings.TrimSuffix(out, "\n"), "\n", 3)
+	bare := len(lines) == 2 && lines[1] == "true"
+	if err != nil && (!bare || !refused(err)) { // a bare repository has no top level
 		return nil, fmt.Errorf("open the repository: %w", err)
 	}
-	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-	if len(lines) != 2 {
+	if !bare && (len(lines) != 3 || lines[1] != "false") {
 		return nil, permanent("the repository has no usable path; git 2.36 or later is required")
 	}
 	if r.common, err = filepath.EvalSymlinks(lines[0]); err != nil {
 		return nil, fmt.Errorf("open the repository: %w", err)
 	}
-	if lines[1] == "false" {
-		if r.top, err = r.run(ctx, command{dir: o.Folder, args: []string{"rev-parse", "--show-toplevel"}}); err != nil {
-			return nil, fmt.Errorf("open the repository: %w", err)
-		}
-		r.top = strings.TrimSuffix(r.top, "\n")
+	if !bare {
+		r.top = lines[2]
 	}
 	if o.Within != nil && !(IsWithin(r.common, o.Within) && (r.top == "" || IsWithin(r.top, o.Within))) {
 		return nil, permanent("the git repository of the folder is not in one of the folders that repos allows")
