@@ -101,7 +101,7 @@ func threadsOfWorker(r reader, q store.ThreadQuery) ([]*mailroom.Thread, error) 
 	var found []*mailroom.Thread
 	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
 	for i := 0; more && i < len(keys); i++ {
-		err := r.query("read threads", threadsWith+"t.key = ?", []any{keys[i]}, func(c *columns) (bool, error) {
+		err := r.query("read threads", threadByKey, []any{keys[i]}, func(c *columns) (bool, error) {
 			t, err := scanThread(c)
 			if err == nil && selects(q, t) {
 				found = append(found, t)

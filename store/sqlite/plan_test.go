@@ -142,6 +142,7 @@ func queries(tx store.Tx) []func() error {
 		{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}, From: 7, Limit: 5},
 		{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, Oldest: true, From: 7, Limit: 5},
 		{Agent: "a", Limit: 5}, {Agent: "a", From: 7, Limit: 5},
+		{Agent: "a", Statuses: []mailroom.Status{mailroom.StatusCompleted}, Limit: 5},
 		{Owner: "o", Limit: 5}, {Owner: "o", From: 7, Limit: 5}, {Owner: "o", From: 7, Oldest: true, Limit: 5},
 		{Group: "g", Limit: 5}, {Group: "g", From: 7, Limit: 5}, {Group: "g", Oldest: true, Limit: 5},
 		{Group: "g", Owner: "o", Limit: 5}, {Group: "g", Owner: "o", From: 7, Limit: 5},
@@ -260,6 +261,39 @@ func TestDueReadsOnlyItsIndex(t *testing.T) {
 	}
 }
 
+// Without statistics, which no store has, these are the plans for any number of rows.
+func TestListsReadTheirGroupsInTheOrderOfAnIndex(t *testing.T) {
+	s := openTest(t, Options{})
+	list := func(table, deleted string, p page) string {
+		q := groupKeys(table, []group{{"ann", "echo"}})[0]
+		if deleted != "" {
+			q.Cond(deleted)
+		}
+		q.ByKey("key", p.from, p.oldest)
+		q.Limit(p.limit)
+		return q.Text()
+	}
+	runs := func(columns string) string { return "SEARCH run USING COVERING INDEX run_owner_agent " + columns }
+	threads := func(covering, columns string) string {
+		return "SEARCH thread USING " + covering + "INDEX thread_owner_agent " + columns
+	}
+	for text, want := range map[string]string{
+		nextAgentOfRuns:                                   runs("(owner=? AND agent>?)"),
+		nextOwnerOfRuns:                                   runs("(owner>?)"),
+		nextAgentOfThreads:                                threads("COVERING ", "(owner=? AND agent>?)"),
+		nextOwnerOfThreads:                                threads("COVERING ", "(owner>?)"),
+		list("run", "", page{limit: 5}):                   runs("(owner=? AND agent=?)"),
+		list("run", "", page{from: 7, limit: 5}):          runs("(owner=? AND agent=? AND rowid<?)"),
+		list("run", "", page{from: 7, oldest: true}):      runs("(owner=? AND agent=? AND rowid>?)"),
+		list("thread", "deleted IS NULL", page{limit: 5}): threads("", "(owner=? AND agent=?)"),
+		list("thread", "deleted IS NULL", page{from: 7}):  threads("", "(owner=? AND agent=? AND rowid<?)"),
+	} {
+		if got := strings.Join(explain(t, s, text), "; "); got != want {
+			t.Errorf("%s: got plan %q, want %q", text, got, want)
+		}
+	}
+}
+
 // The sums of failures sort groups, but not the failures that they read.
 func TestNewestFailuresAreReadInTheOrderOfAnIndex(t *testing.T) {
 	s := openTest(t, Options{})
@@ -312,9 +346,9 @@ func TestEveryIndexServesAQuery(t *testing.T) {
 		}
 	}
 	for _, index := range []string{
-		"thread_due", "thread_due_owner", "run_thread", "run_queue", "run_held", "run_status", "run_agent",
+		"thread_due", "thread_due_owner", "run_thread", "run_queue", "run_held", "run_status", "run_owner_agent",
 		"thread_deliver", "thread_deleted", "entry_thread",
-		"run_parent", "run_late", "submit_key_joined", "run_owner", "thread_owner", "thread_agent", "failure_group",
+		"run_parent", "run_late", "submit_key_joined", "thread_owner_agent", "failure_group",
 		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread", "ticket_owner", "ticket_open_owner",
 		"failure_owner_group",
 	} {

@@ -52,8 +52,11 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if q.Prefix != "" {
 		return runsUnder(r, q)
 	}
-	if q.Owner != "" || q.Group != "" {
-		return listRuns(r, q)
+	if q.Group != "" {
+		return runsOfError(r, q)
+	}
+	if q.Owner != "" || isOfAgent(q) {
+		return runsOfGroups(r, q)
 	}
 	parts := []store.RunQuery{q}
 	if q.Thread == "" && q.Parent == "" && len(q.Statuses) > 1 {
@@ -110,6 +113,12 @@ func nextRuns(r reader, threads []int64) (runs []*mailroom.Run, err error) {
 		}
 	}
 	return runs, nil
+}
+
+// isOfAgent reports whether q asks for runs of an agent that no index of a thread, a parent or a status has.
+func isOfAgent(q store.RunQuery) bool {
+	return q.Agent != "" && q.Thread == "" && q.Parent == "" && q.Set == store.RunsAll &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, mailroom.StatusCompleted))
 }
 
 // isRunning reports whether q asks for the running runs of all threads.
@@ -272,35 +281,19 @@ func scanRun(c *columns) (*mailroom.Run, error) {
 	return r, format.ParseRun(c.body(), r)
 }
 
-// listRuns reads the runs of an owner or of an error group, or of both.
-func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
-	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
-	read := func(text, key, cond string, args ...any) {
-		if err != nil || !more {
-			return
-		}
-		var s sqlstore.Select
-		s.Add(text)
-		s.Cond(cond, args...)
-		s.ByKey(key, q.From, q.Oldest)
-		err = r.query("read runs", s.Text(), s.Args(), func(c *columns) (bool, error) {
-			run, err := scanRun(c)
-			runs, more = append(runs, run), g.Add(c.size)
-			return more, err
-		})
-	}
-	switch {
-	case q.Group != "" && q.Owner != "":
-		read(failedRuns, "f.run", "f.error_group = ? AND f.owner = ?", q.Group, q.Owner)
-	case q.Group != "":
-		read(failedRuns, "f.run", "f.error_group = ?", q.Group)
-	case q.Oldest: // the runs without an owner have the lowest keys
-		read(allRuns, "r.key", "r.owner IS NULL")
-		read(allRuns, "r.key", "r.owner = ?", q.Owner)
-	default:
-		read(allRuns, "r.key", "r.owner = ?", q.Owner)
-		read(allRuns, "r.key", "r.owner IS NULL")
-	}
+// runsOfError reads the failed runs of an error group, of one owner or all.
+func runsOfError(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
+	var s sqlstore.Select
+	s.Add(failedRuns)
+	s.Equal("f.error_group", q.Group)
+	s.Equal("f.owner", q.Owner)
+	s.ByKey("f.run", q.From, q.Oldest)
+	err = r.query("read runs", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		run, err := scanRun(c)
+		runs = append(runs, run)
+		return g.Add(c.size), err
+	})
 	return runs, err
 }
 

@@ -275,15 +275,7 @@ CREATE INDEX thread_deliver ON thread (deliver_to) WHERE deliver_to IS NOT NULL;
 
 CREATE INDEX thread_deleted ON thread (deleted) WHERE deleted IS NOT NULL;
 
-CREATE INDEX run_agent ON run (agent);
-
 CREATE INDEX run_status ON run (status) WHERE status <> 'completed' AND status <> 'running';
-
-CREATE INDEX run_owner ON run (owner);
-
-CREATE INDEX thread_owner ON thread (owner);
-
-CREATE INDEX thread_agent ON thread (agent);
 
 CREATE INDEX failure_group ON failure (error_group);
 
@@ -302,6 +294,10 @@ CREATE INDEX ticket_open_owner ON ticket (owner) WHERE state = 'open';
 CREATE INDEX failure_owner_group ON failure (owner, error_group);
 
 CREATE INDEX deadline_at ON deadline (at);
+
+CREATE INDEX run_owner_agent ON run (owner, agent);
+
+CREATE INDEX thread_owner_agent ON thread (owner, agent);
 
 CREATE TRIGGER thread_dropped AFTER DELETE ON thread BEGIN
     UPDATE tally SET n = n - 1 WHERE what = 'thread' AND owner = old.owner;
@@ -354,4 +350,5 @@ INSERT INTO goose_db_version (version_id, is_applied) VALUES (27, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (28, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (29, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (30, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (31, 1);
 INSERT INTO given VALUES (1, 0, 0, 0, 0, lower(hex(randomblob(6))), 0, 0, 0);

@@ -124,6 +124,8 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 		return threadsOfWorker(r, q)
 	case q.Prefix != "":
 		return r.threadsUnder(q)
+	case (q.Owner != "" || q.Agent != "") && q.DeliverTo == "" && !q.Deleted:
+		return threadsOfGroups(r, q)
 	}
 	var s sqlstore.Select
 	s.Add("SELECT t.key, t.body FROM thread t")

@@ -14,6 +14,7 @@ import (
 
 const (
 	runByKey    = "SELECT r.key, r.body FROM run r WHERE r.key = ?"
+	threadByKey = "SELECT t.key, t.body FROM thread t WHERE t.key = ?"
 	ticketByKey = "SELECT " + ticketColumns + " FROM ticket k" + ticketOwners + " WHERE k.key = ?"
 )
 
@@ -77,30 +78,22 @@ func eachOf(r reader, p page, text string, keys []int64, each func(c *columns) e
 }
 
 // runsWithin reads the runs of an owner and of threads.
-func runsWithin(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
-	list := func(cond string, args ...any) *sqlstore.Select {
-		var s sqlstore.Select
-		s.Add("SELECT key FROM run")
-		s.Cond(cond, args...)
-		return &s
-	}
+func runsWithin(r reader, q store.RunQuery) ([]*mailroom.Run, error) {
 	var lists []*sqlstore.Select
 	if q.Owner != "" {
-		lists = append(lists, list("owner = ?", q.Owner), list("owner IS NULL"))
+		groups, err := runGroups(r, q.Owner, "")
+		if err != nil {
+			return nil, err
+		}
+		lists = groupKeys("run", groups)
 	}
 	for _, key := range q.Threads {
-		lists = append(lists, list("thread = ?", key))
+		var s sqlstore.Select
+		s.Add("SELECT key FROM run")
+		s.Cond("thread = ?", key)
+		lists = append(lists, &s)
 	}
-	p := page{q.From, q.Oldest, q.Limit, q.Bytes}
-	keys, err := firstKeys(r, p, lists)
-	if err != nil {
-		return nil, err
-	}
-	return runs, eachOf(r, p, runByKey, keys, func(c *columns) error {
-		run, err := scanRun(c)
-		runs = append(runs, run)
-		return err
-	})
+	return runsAmong(r, q, lists)
 }
 
 // ticketsWithin reads the tickets of an owner and of threads.
