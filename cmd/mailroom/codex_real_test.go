@@ -30,7 +30,7 @@ func endDaemonOfCodex(t *testing.T) {
 			t.Errorf("stop the daemon of codex: %v: %s", err, out)
 		}
 		left := daemonsOfCodex(t)
-		for late := time.Now().Add(waitTimeout); len(left) > 0 && time.Now().Before(late); left = daemonsOfCodex(t) {
+		for late := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(late); left = daemonsOfCodex(t) {
 			<-time.After(10 * time.Millisecond) // the end of a foreign process cannot be awaited
 		}
 		for pid, command := range left {
