@@ -43,10 +43,10 @@ export GORACE = atexit_sleep_ms=0
 PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 # Go compiles packages, and starts their tests, in this order. Some that need little begin, so that results come early.
-# Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
-# those of the command, which need everything compiled: they run while the rest is compiled.
+# Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger, of worktrees
+# and of conformance come before those of the command, which need everything compiled: they run while the rest is compiled.
 QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat ./channel/chat/room ./internal/jsontext ./server/internal/request
-LONGEST = ./ledger ./torture/conformance ./cmd/mailroom ./server ./agent/exec/worktree ./torture ./alert \
+LONGEST = ./ledger ./agent/exec/worktree ./torture/conformance ./cmd/mailroom ./server ./torture ./alert \
 	./engine ./store/postgres ./channel/chat/adapter ./cmd/bd ./thread ./app/node ./internal/suite ./internal/proc \
 	./bench/mailroom ./channel/poll ./store/sqlite ./channel/matrix ./channel/webhook ./store/transfer ./agent/exec \
 	./channel/discord ./protocol/mcp ./channel/slack ./stream/turn ./channel/telegram ./store/storetest \
