@@ -59,9 +59,10 @@ func ringPlugin(ctx context.Context, con *command.Console, thread, harness strin
 			switch {
 			case line.IsAnswer() && line.Session == r.session:
 				select {
-				case r.answers <- line:
-				default: // nothing asked
+				case <-r.answers: // late: no ring has waited for it
+				default:
 				}
+				r.answers <- line // it has room for one
 			case !line.IsAnswer():
 				r.change(ctx, line)
 			}
@@ -118,7 +119,8 @@ func (r *pluginRinger) start(ctx context.Context, held string) {
 	ctx, r.stop = context.WithCancelCause(ctx)
 	r.answers, r.held = make(chan bell.LineSession, 1), make(chan string, 1)
 	r.held <- held
-	s := session{&bell.Lines{Session: r.session, Out: r.con.Stdout, Answers: r.answers}, r.harness, r.session,
+	lines := &bell.Lines{Session: r.session, Out: r.con.Stdout, Answers: r.answers, Log: r.log}
+	s := session{lines, r.harness, r.session,
 		fmt.Sprint(os.Getpid()), r.held, ""} // one process of this command for each instance of the program
 	ringer := &sessionRinger{con: r.con, server: &clientDialer{con: r.con}, thread: r.thread, dir: r.dir, log: r.log,
 		sessions: func(string) []session { return []session{s} }}

@@ -46,14 +46,15 @@ export const Mailroom = async ({ client }) => {
     child.on("exit", again)
     child.stdin.on("error", () => {})
     createInterface({ input: child.stdout }).on("line", async (line) => {
-      let session = ""
+      let session = "", n
       try {
         const asked = JSON.parse(line)
         session = asked.session
+        n = asked.ring
         await ring(asked)
-        send({ session, rung: true })
+        send({ session, rung: true, ring: n })
       } catch (error) {
-        send({ session, error: String(error) })
+        send({ session, error: String(error), ring: n })
       }
     })
     tell()
