@@ -21,7 +21,7 @@ func boardMutants() []mutant {
 		{"an issue without the label is done", "issues/board/watch.go",
 			`if !slices.Contains(it.Labels, strings.ToLower(label)) {`, `if label == "" {`, calls,
 			"^TestIssuesOfGitHubAreDoneAndClosed$"},
-		{"calls go on during a limit", "issues/board/github/call.go", `until.After(l.until) {`, `until.IsZero() {`, calls,
+		{"calls go on during a limit", "issues/board/limits.go", `until.After(l.until) {`, `until.IsZero() {`, calls,
 			"^TestALimitStopsAllCallsUntilItEnds$"},
 		{"each signature of a board's webhook is right", "channel/httpcall/sign.go",
 			`return err == nil && hmac.Equal(got, h.Sum(nil))`, `return err == nil && len(got) > 0`, "cmd/mailroom",

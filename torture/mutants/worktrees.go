@@ -89,7 +89,7 @@ func pullMutants() []mutant {
 		{"a pull request that a person closed is opened again", pull, `"state": {"all"}`, `"state": {"open"}`, pkg, once},
 		{"a pull request of another account counts", pull, `!strings.EqualFold(row.Head.User.Login, owner) ||`, `false ||`, api,
 			"^TestThePullRequestOfABranchIsFoundInAnyState$"},
-		{"pull requests do not wait for each other", pull, `queue: maxPullQueue`, `queue: maxQueue`, api,
+		{"pull requests do not wait for each other", pull, `WritePause, maxPullQueue)`, `WritePause, maxQueue)`, api,
 			"^TestTwentyPullRequestsWaitForTheirTurn$"},
 		{"the token of pull requests serves each host", pull, `	if !p.serves(strings.ToLower(host)) ||`,
 			`	if !p.serves(strings.ToLower(host)) && false ||`, api, "^TestTheTokenOfPullRequestsGoesOnlyToItsHost$"},

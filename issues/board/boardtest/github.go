@@ -267,6 +267,9 @@ func (f *GitHub) serve(w http.ResponseWriter, r *http.Request) {
 	case len(path) == 4:
 		f.list(w, r)
 		return
+	case path[4] == "comments":
+		f.listComments(w, r)
+		return
 	}
 	number, _ := strconv.Atoi(path[4])
 	it := f.Issues[number]
@@ -400,6 +403,19 @@ func (f *GitHub) list(w http.ResponseWriter, r *http.Request) {
 	writePage(w, r, f.PageSize, all)
 }
 
+// listComments lists the comments of all issues, the oldest first.
+func (f *GitHub) listComments(w http.ResponseWriter, r *http.Request) {
+	type row struct {
+		GitHubComment
+		IssueURL string `json:"issue_url"`
+	}
+	all := []row{}
+	for _, c := range f.Comments {
+		all = append(all, row{c, fmt.Sprintf("%s/repos/ann/roof/issues/%d", f.URL, c.Issue)})
+	}
+	writePage(w, r, f.PageSize, all)
+}
+
 // writePage answers one page of a list.
 func writePage[T any](w http.ResponseWriter, r *http.Request, size int, all []T) {
 	n, _ := strconv.Atoi(r.URL.Query().Get("page"))
@@ -407,7 +423,8 @@ func writePage[T any](w http.ResponseWriter, r *http.Request, size int, all []T)
 	from := min((n-1)*size, len(all))
 	to := min(from+size, len(all))
 	if to < len(all) {
-		w.Header().Set("Link", fmt.Sprintf(`<https://elsewhere.example/?page=%d>; rel="next", <x>; rel="last"`, n+1))
+		w.Header().Set("Link", fmt.Sprintf(`<https://elsewhere.example/?page=%d>; rel="next", `+
+			`<https://elsewhere.example/?page=%d>; rel="last"`, n+1, (len(all)+size-1)/size))
 	}
 	Answer(w, append([]T{}, all[from:to]...))
 }

@@ -6,15 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"mailroom/channel"
 	"mailroom/channel/httpcall"
+	"mailroom/issues/board"
 )
 
 const (
@@ -27,8 +26,6 @@ const (
 	// secondaryPause is the pause after a secondary limit without a Retry-After.
 	// https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api
 	secondaryPause = time.Minute
-	// maxPause bounds a pause that the server asks for. The primary limit is renewed every hour.
-	maxPause = time.Hour
 	// maxQueue bounds how long a write of a board waits for its turn.
 	maxQueue = 10 * time.Second
 )
@@ -71,7 +68,7 @@ func lacksRight(e *httpcall.Refusal) bool {
 func (b *Board) exchange(ctx context.Context, op, method, path string, body []byte, etag string) (
 	r httpcall.Response, err error,
 ) {
-	if wait := b.limits.wait(time.Now()); wait > 0 {
+	if wait := b.limits.Wait(time.Now()); wait > 0 {
 		return r, &httpcall.Refusal{Op: op, Platform: "GitHub", Code: codeLimit, Text: "waiting for it to end",
 			RetryAfter: wait, Everywhere: true}
 	}
@@ -103,7 +100,8 @@ func (b *Board) check(op string, r httpcall.Response, write, conditional bool) e
 	if isJSON {
 		_ = json.Unmarshal(r.Body, &answer) // a list has no message
 	}
-	pause, limited := b.limits.note(r, answer.Message, time.Now())
+	limited := isLimited(r, answer.Message)
+	pause := b.limits.Note(r, limited, time.Now())
 	refusal := b.http.Refuse(op, r)
 	refusal.Text = b.http.Redact([]byte(cmp.Or(answer.Message, http.StatusText(r.Status))))
 	switch {
@@ -128,32 +126,25 @@ func (b *Board) check(op string, r httpcall.Response, write, conditional bool) e
 	return nil
 }
 
-// limits follows the rate limits of a token.
+// limits follows the rate limits of a token, and gives writes their turns.
 type limits struct {
+	*board.Limits
 	pause time.Duration // least time between two writes
 	queue time.Duration // most time that a write waits for its turn
 
-	// Owned by mu.
-	mu        sync.Mutex
-	until     time.Time // no call before it
-	remaining string    // calls of this hour, as the server says; "" if it does not
-	next      time.Time // turn of the next write
+	mu   sync.Mutex
+	next time.Time // turn of the next write; owned by mu
+}
+
+func newLimits(pause, queue time.Duration) *limits {
+	return &limits{Limits: board.NewLimits(time.Second, secondaryPause, ""), pause: pause, queue: queue}
 }
 
 func (l *limits) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.remaining == "" {
-		return ""
+	if left := l.Left(""); left != "" {
+		return left + " requests left"
 	}
-	return l.remaining + " requests left"
-}
-
-// wait returns how long no call may be made. A program that goes on calling may be banned.
-func (l *limits) wait(now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return max(l.until.Sub(now), 0)
+	return ""
 }
 
 // turn waits for the turn of a write.
@@ -186,40 +177,10 @@ func (l *limits) turn(ctx context.Context, op string) error {
 	}
 }
 
-// note remembers what a response says about the limits. limited reports whether the call was refused because of one,
-// and pause how long no call may follow.
-func (l *limits) note(r httpcall.Response, message string, now time.Time) (pause time.Duration, limited bool) {
-	remaining := r.Header.Get("X-Ratelimit-Remaining")
-	refused := r.Status == http.StatusForbidden || r.Status == http.StatusTooManyRequests
+// isLimited reports whether a call was refused because of a limit.
+func isLimited(r httpcall.Response, message string) bool {
 	lower := strings.ToLower(message)
-	limited = refused && (r.Status == http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
-		remaining == "0" || strings.Contains(lower, "rate limit") || strings.Contains(lower, "abuse detection"))
-	if limited || remaining == "0" {
-		pause = r.RetryAfter()
-		if reset, err := strconv.ParseInt(r.Header.Get("X-Ratelimit-Reset"), 10, 64); pause == 0 && remaining == "0" &&
-			err == nil && reset < math.MaxInt32 {
-			pause = time.Unix(reset, 0).Sub(serverTime(r, now)) + time.Second
-		}
-		if pause <= 0 && limited {
-			pause = secondaryPause
-		}
-		pause = min(max(pause, 0), maxPause)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, err := strconv.Atoi(remaining); err == nil {
-		l.remaining = remaining
-	}
-	if until := now.Add(pause); until.After(l.until) {
-		l.until = until
-	}
-	return pause, limited
-}
-
-// serverTime returns the time of a response by the clock of the server.
-func serverTime(r httpcall.Response, now time.Time) time.Time {
-	if at, err := http.ParseTime(r.Header.Get("Date")); err == nil {
-		return at
-	}
-	return now
+	return r.Status == http.StatusTooManyRequests || r.Status == http.StatusForbidden &&
+		(r.Header.Get("Retry-After") != "" || r.Header.Get("X-Ratelimit-Remaining") == "0" ||
+			strings.Contains(lower, "rate limit") || strings.Contains(lower, "abuse detection"))
 }

@@ -59,12 +59,17 @@ func Export(ctx context.Context, r tracker.Remote) ([]tracker.Outside, error) {
 	for _, e := range rows {
 		keys[e.Number] = key(e.ID)
 	}
+	rows = slices.DeleteFunc(rows, func(e exported) bool {
+		seen, has := r.Seen[key(e.ID)]
+		return has && seen.Equal(e.UpdatedAt)
+	})
+	comments, err := b.exportAllComments(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	var all []tracker.Outside
 	for _, e := range rows {
-		if seen, has := r.Seen[key(e.ID)]; has && seen.Equal(e.UpdatedAt) {
-			continue
-		}
-		o, err := b.outside(ctx, e, keys)
+		o, err := b.outside(ctx, e, keys, comments[e.Number])
 		if err != nil {
 			return nil, err
 		}
@@ -157,12 +162,15 @@ func (b *Board) exportPage(ctx context.Context, c cursor) (page []exported, next
 		page = append(page, e)
 	}
 	more = hasNext(answer.Header)
-	next, err = c.after(times, more, serverTime(answer, time.Now()).UTC())
+	next, err = c.after(times, more, board.ServerTime(answer, time.Now()).UTC())
 	return page, next, more || !c.Live, err
 }
 
 // outside reads what belongs to an issue, and converts it.
-func (b *Board) outside(ctx context.Context, e exported, keys map[int64]string) (o tracker.Outside, err error) {
+// listed are its comments as a list of the repository had them, which may lack some.
+func (b *Board) outside(
+	ctx context.Context, e exported, keys map[int64]string, listed []tracker.Comment,
+) (o tracker.Outside, err error) {
 	o = tracker.Outside{Key: key(e.ID), Issue: tracker.Issue{Title: board.Cut(e.Title, board.MaxTitle),
 		Status:   tracker.StatusOpen,
 		Priority: tracker.PriorityNormal, ExternalRef: board.Cut(e.URL, board.MaxTitle),
@@ -193,7 +201,7 @@ func (b *Board) outside(ctx context.Context, e exported, keys map[int64]string) 
 	}
 	slices.Sort(o.Labels)
 	o.Type = board.TrackerType(names...)
-	if e.Comments > 0 {
+	if o.Comments = listed; e.Comments != len(listed) {
 		if o.Comments, err = b.exportComments(ctx, e.Number); err != nil {
 			return o, err
 		}
@@ -202,28 +210,104 @@ func (b *Board) outside(ctx context.Context, e exported, keys map[int64]string) 
 	return o, err
 }
 
+// exportedComment is a comment with what a tracker keeps of it.
+type exportedComment struct {
+	commentRow
+	ID        int64     `json:"id"`
+	CreatedAt time.Time `json:"created_at"`
+	IssueURL  string    `json:"issue_url"`
+}
+
+func (c exportedComment) entry() tracker.Comment {
+	text, _, _ := strings.Cut(c.Body, "\n\n"+markerPrefix)
+	entry := tracker.Comment{TextID: "github:" + strconv.FormatInt(c.ID, 10), CreatedAt: c.CreatedAt,
+		Text: strings.ReplaceAll(board.Cut(text, board.MaxBody), "\r\n", "\n")}
+	if c.User != nil {
+		entry.Author = board.Cut(c.User.Login, board.MaxTitle)
+	}
+	return entry
+}
+
+// fewLists is the number of issues whose comments are read one by one. For more issues the comments of the whole
+// repository are listed, if that takes fewer requests: GitHub permits 5,000 in an hour, fewer than an import may need.
+const fewLists = 20
+
+// exportAllComments reads the comments of issues by a list of all comments of the repository, by the number of the
+// issue. It returns nil if it is cheaper to read them one by one. The list may lack a comment: when another is deleted,
+// the next ones move to pages that were read.
+func (b *Board) exportAllComments(ctx context.Context, rows []exported) (map[int64][]tracker.Comment, error) {
+	all, lists := map[int64][]tracker.Comment{}, 0
+	for _, e := range rows {
+		if all[e.Number] = nil; e.Comments > 0 {
+			lists++
+		}
+	}
+	if lists <= fewLists {
+		return nil, nil
+	}
+	for page, more := 1, true; more; page++ {
+		if page >= lists {
+			return nil, nil
+		}
+		found, h, err := b.commentPage(ctx,
+			"/issues/comments?sort=created&direction=asc&per_page=%d&page=%d", pageSize, page)
+		if err != nil {
+			return nil, err
+		}
+		if last, ok := lastPage(h); ok && last >= lists {
+			return nil, nil
+		}
+		for _, c := range found {
+			number, err := strconv.ParseInt(path.Base(c.IssueURL), 10, 64)
+			if entries, wanted := all[number]; wanted && err == nil {
+				all[number] = append(entries, c.entry())
+			}
+		}
+		more = hasNext(h)
+	}
+	return all, nil
+}
+
+// commentPage reads a page of a list of comments.
+func (b *Board) commentPage(ctx context.Context, format string, args ...any) (
+	rows []exportedComment, h http.Header, err error,
+) {
+	err = board.Patiently(ctx, func() error {
+		const op = "read the comments"
+		r, err := b.call(ctx, op, http.MethodGet, b.repoPath(format, args...), nil, "")
+		if err == nil && json.Unmarshal(r.Body, &rows) != nil {
+			err = httpcall.Unavailable(b.http.NotAPI(op, r, false))
+		}
+		h = r.Header
+		return err
+	})
+	return rows, h, err
+}
+
+// lastPage returns the number of the last page of a list, if the header Link names it.
+func lastPage(h http.Header) (n int, ok bool) {
+	for link := range strings.SplitSeq(h.Get("Link"), ",") {
+		address, rel, _ := strings.Cut(link, ";")
+		if !strings.Contains(rel, `rel="last"`) {
+			continue
+		}
+		u, err := url.Parse(strings.Trim(address, " <>"))
+		if err != nil {
+			return 0, false
+		}
+		n, err = strconv.Atoi(u.Query().Get("page"))
+		return n, err == nil
+	}
+	return 0, false
+}
+
 // exportComments reads the comments of an issue.
 func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker.Comment, err error) {
-	type comment struct {
-		commentRow
-		ID        int64     `json:"id"`
-		CreatedAt time.Time `json:"created_at"`
-	}
 	for page, more := 1, true; more; page++ {
 		if page > maxLookup {
 			return nil, fmt.Errorf("issue #%d has more than %d comments", number, maxLookup*pageSize)
 		}
-		var rows []comment
-		err := board.Patiently(ctx, func() error {
-			const op = "read the comments"
-			r, err := b.call(ctx, op, http.MethodGet,
-				b.repoPath("/issues/%d/comments?per_page=%d&page=%d", number, pageSize, page), nil, "")
-			if err == nil && json.Unmarshal(r.Body, &rows) != nil {
-				err = httpcall.Unavailable(b.http.NotAPI(op, r, false))
-			}
-			more = hasNext(r.Header)
-			return err
-		})
+		rows, h, err := b.commentPage(ctx, "/issues/%d/comments?per_page=%d&page=%d", number, pageSize, page)
 		if errors.Is(gone(err), board.ErrGone) {
 			return nil, nil
 		}
@@ -231,14 +315,9 @@ func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker
 			return nil, err
 		}
 		for _, c := range rows {
-			text, _, _ := strings.Cut(c.Body, "\n\n"+markerPrefix)
-			entry := tracker.Comment{TextID: "github:" + strconv.FormatInt(c.ID, 10), CreatedAt: c.CreatedAt,
-				Text: strings.ReplaceAll(board.Cut(text, board.MaxBody), "\r\n", "\n")}
-			if c.User != nil {
-				entry.Author = board.Cut(c.User.Login, board.MaxTitle)
-			}
-			all = append(all, entry)
+			all = append(all, c.entry())
 		}
+		more = hasNext(h)
 	}
 	return all, nil
 }

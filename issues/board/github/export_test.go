@@ -67,6 +67,62 @@ func TestAnExportReadsIssuesWhole(t *testing.T) {
 	}
 }
 
+// TestAnExportOfManyIssuesReadsTheCommentsInPages has more issues with comments than requests, and a comment that is
+// deleted between two pages, so that the list lacks the next one.
+func TestAnExportOfManyIssuesReadsTheCommentsInPages(t *testing.T) {
+	f := boardtest.NewGitHub(t)
+	f.Add(1, 200)
+	for number := range 201 {
+		for n := range number % 3 {
+			f.Comment(number, "bob", fmt.Sprintf("%d of %d", n, number), boardtest.Now())
+		}
+	}
+	want := len(f.Comments) - 1
+	f.After = func(r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/issues/comments") && r.URL.Query().Get("page") == "1" {
+			f.Comments = append(f.Comments[:3:3], f.Comments[4:]...)
+		}
+		return false
+	}
+	all, err := github.Export(t.Context(), remote(f))
+	got := 0
+	for _, o := range all {
+		got += len(o.Comments)
+		for n, c := range o.Comments {
+			if text := strings.Replace(o.Title, "Do", fmt.Sprintf("%d of", n), 1); c.Text != text {
+				t.Errorf("%s has %q, want %q", o.Title, c.Text, text)
+			}
+		}
+	}
+	if err != nil || len(all) != 200 || got != want && got != want+1 {
+		t.Fatalf("%d issues with %d comments, want %d; %v", len(all), got, want, err)
+	}
+	if len(f.Requests) > 12 { // 67 issues have comments
+		t.Errorf("%d requests: %q", len(f.Requests), f.Requests)
+	}
+}
+
+// TestAnExportOfFewIssuesLeavesOtherCommentsUnread has a repository with many comments of other issues.
+func TestAnExportOfFewIssuesLeavesOtherCommentsUnread(t *testing.T) {
+	f := boardtest.NewGitHub(t)
+	f.PageSize = 10
+	f.Add(1, 41)
+	for range 500 {
+		f.Comment(41, "bob", "closed", boardtest.Now())
+	}
+	f.Issues[41].State, f.Issues[41].UpdatedAt = "closed", boardtest.Now().Add(-time.Hour)
+	for number := range 40 {
+		f.Comment(number+1, "bob", "open", boardtest.Now())
+	}
+	all, err := github.Export(t.Context(), remote(f))
+	if err != nil || len(all) != 40 || len(all[7].Comments) != 1 || all[7].Comments[0].Text != "open" {
+		t.Fatalf("%d issues: %v", len(all), err)
+	}
+	if len(f.Requests) > 60 { // the list has 54 pages
+		t.Errorf("%d requests", len(f.Requests))
+	}
+}
+
 func TestAnExportIsBounded(t *testing.T) {
 	f := boardtest.NewGitHub(t)
 	f.Add(1, board.MaxExport+1)

@@ -56,7 +56,7 @@ func New(o Options) (*Board, error) {
 	if o.Token == "" {
 		return nil, errors.New("missing token")
 	}
-	return &Board{options: o, limits: &limits{pause: o.WritePause, queue: maxQueue}, http: httpcall.New(httpcall.Options{
+	return &Board{options: o, limits: newLimits(o.WritePause, maxQueue), http: httpcall.New(httpcall.Options{
 		Platform: "GitHub", API: "the API of GitHub", Base: o.Base, Secrets: []string{o.Token}, MaxResponse: maxAnswer,
 	})}, nil
 }

@@ -67,7 +67,7 @@ func (b *Board) Changes(ctx context.Context, at string) (page board.Changes, err
 	}
 	times := b.decode(rows, &page)
 	more := hasNext(r.Header)
-	next, err := c.after(times, more, serverTime(r, time.Now()).UTC())
+	next, err := c.after(times, more, board.ServerTime(r, time.Now()).UTC())
 	if err != nil {
 		return page, httpcall.Unavailable(err)
 	}

@@ -99,7 +99,7 @@ func (r *Repository) open() (*Board, error) {
 	defer r.pulls.mu.Unlock()
 	if r.pulls.limits == nil || r.pulls.token != token {
 		r.pulls.token = token
-		r.pulls.limits = &limits{pause: r.pulls.options.WritePause, queue: maxPullQueue}
+		r.pulls.limits = newLimits(r.pulls.options.WritePause, maxPullQueue)
 	}
 	b.limits = r.pulls.limits
 	return b, nil

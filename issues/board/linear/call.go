@@ -7,23 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/httpcall"
+	"mailroom/issues/board"
 )
 
 const (
 	callTimeout = 20 * time.Second
 	// limitPause is the pause after a limit whose end Linear does not say.
 	limitPause = time.Minute
-	// maxPause bounds a pause that the server asks for. The limits are renewed within an hour.
-	// https://linear.app/developers/rate-limiting
-	maxPause = time.Hour
 )
 
 // Codes of refusals, beside the types of errors that Linear names.
@@ -109,7 +105,7 @@ func classOf(e *httpcall.Refusal) httpcall.Class {
 }
 
 func (b *client) exchange(ctx context.Context, op, text string, variables map[string]any, into any, write bool) error {
-	if wait := b.limits.wait(time.Now()); wait > 0 {
+	if wait := b.limits.Wait(time.Now()); wait > 0 {
 		return &httpcall.Refusal{Op: op, Platform: "Linear", Code: codeLimit, Text: "waiting for it to end",
 			RetryAfter: wait, Everywhere: true}
 	}
@@ -145,7 +141,7 @@ func (b *client) check(op string, r httpcall.Response, into any, write bool) err
 	if r.Status == http.StatusTooManyRequests {
 		code = codeLimit
 	}
-	pause := b.limits.note(r, code == codeLimit, time.Now())
+	pause := b.limits.Note(r, code == codeLimit, time.Now())
 	refusal := b.http.Refuse(op, r)
 	refusal.Code, refusal.Text = code, b.http.Redact([]byte(cmp.Or(message, http.StatusText(r.Status))))
 	switch {
@@ -184,72 +180,26 @@ func hasData(raw json.RawMessage) bool {
 	return false
 }
 
-// limits follows the limits of a token, which Linear counts in requests and in points of complexity.
-type limits struct {
-	// Owned by mu.
-	mu               sync.Mutex
-	until            time.Time // no call before it
-	requests, points string    // what is left, as the server says; "" if it does not
-	answered         time.Time // time of the last answer by the clock of the server; zero: none, or not said
+// Names of the limits of a token, which Linear counts in requests and in points of complexity. A field of the schema
+// may have a limit of its own.
+const (
+	limitRequests = "Requests"
+	limitPoints   = "Complexity"
+	limitEndpoint = "Endpoint-Requests"
+)
+
+func newLimits() *board.Limits {
+	return board.NewLimits(time.Millisecond, limitPause, limitRequests, limitPoints, limitEndpoint)
 }
 
-func (l *limits) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// statusOf returns what is left, as Linear says.
+func statusOf(l *board.Limits) string {
+	requests, points := l.Left(limitRequests), l.Left(limitPoints)
 	switch {
-	case l.requests == "":
+	case requests == "":
 		return ""
-	case l.points == "":
-		return l.requests + " requests left"
+	case points == "":
+		return requests + " requests left"
 	}
-	return l.requests + " requests and " + l.points + " points left"
-}
-
-// lastAnswer returns the time of the last answer by the clock of the server.
-func (l *limits) lastAnswer() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.answered
-}
-
-func (l *limits) wait(now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return max(l.until.Sub(now), 0)
-}
-
-// note remembers what the headers of a response say, and returns how long no call may follow.
-func (l *limits) note(r httpcall.Response, limited bool, now time.Time) (pause time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	server, err := http.ParseTime(r.Header.Get("Date"))
-	if l.answered = server; err != nil {
-		server = now
-	}
-	var endpoint string
-	for name, left := range map[string]*string{"Requests": &l.requests, "Complexity": &l.points,
-		"Endpoint-Requests": &endpoint} {
-		remaining := r.Header.Get("X-Ratelimit-" + name + "-Remaining")
-		if _, err := strconv.ParseFloat(remaining, 64); err != nil {
-			continue
-		}
-		*left = remaining
-		reset, err := strconv.ParseInt(r.Header.Get("X-Ratelimit-"+name+"-Reset"), 10, 64) // milliseconds
-		if remaining == "0" && err == nil && reset > 0 {
-			pause = max(pause, time.UnixMilli(reset).Sub(server))
-		}
-	}
-	if limited {
-		if after := r.RetryAfter(); after > 0 {
-			pause = after
-		}
-		if pause <= 0 { // the points that are left are too few for the query, and more come each minute
-			pause = limitPause
-		}
-	}
-	pause = min(max(pause, 0), maxPause)
-	if until := now.Add(pause); until.After(l.until) {
-		l.until = until
-	}
-	return pause
+	return requests + " requests and " + points + " points left"
 }

@@ -148,8 +148,12 @@ func (b *client) exportRows(ctx context.Context, r tracker.Remote) ([]exported, 
 		if err != nil {
 			return nil, err
 		}
-		if c.Begun.IsZero() {
-			c.Begun = b.limits.lastAnswer()
+		if c.After == "" && c.Begun.IsZero() {
+			var rows []row
+			for _, e := range list.Nodes {
+				rows = append(rows, e.row)
+			}
+			c.Begun = b.begun(rows)
 		}
 		for _, e := range list.Nodes {
 			if _, ok := b.issue(e.row); !ok {
@@ -168,7 +172,7 @@ func (b *client) exportRows(ctx context.Context, r tracker.Remote) ([]exported, 
 			c.After = list.Page.End
 			continue
 		}
-		c = cursor{Since: c.Begun.Add(-overlap)}
+		c = cursor{Since: c.next()}
 		passes++
 	}
 	return found, nil

@@ -38,7 +38,7 @@ type Options struct {
 type client struct {
 	options Options
 	http    *httpcall.Client
-	limits  *limits
+	limits  *board.Limits
 
 	// Owned by mu.
 	mu     sync.Mutex
@@ -74,16 +74,17 @@ func New(o Options) (board.Board, error) {
 		return nil, errors.New("missing project or team")
 	}
 	o.Team = strings.ToUpper(o.Team) // as Linear has them
-	return &client{options: o, limits: &limits{}, states: map[string]teamStates{}, http: httpcall.New(httpcall.Options{
+	calls := httpcall.New(httpcall.Options{
 		Platform: "Linear", API: "the API of Linear", Base: o.Base, Secrets: []string{o.Token}, MaxResponse: maxAnswer,
-	})}, nil
+	})
+	return &client{options: o, limits: newLimits(), states: map[string]teamStates{}, http: calls}, nil
 }
 
 // Close implements [board.Board].
 func (b *client) Close() { b.http.CloseIdleConnections() }
 
 // Status implements [board.Board].
-func (b *client) Status() string { return b.limits.String() }
+func (b *client) Status() string { return statusOf(b.limits) }
 
 // Account implements [board.Board]. It returns the id of the user, by which issues name their assignees and delegates.
 // The project or team is read too, so that a wrong name is known at once.

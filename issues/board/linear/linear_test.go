@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
@@ -83,6 +86,63 @@ func TestNoChangeIsMissedWhilePagesMove(t *testing.T) {
 				t.Errorf("oldest first %v: %s has title %q, want %q", oldest, name, got, want)
 			}
 		}
+	}
+}
+
+// withoutDate passes requests on, and answers without the header Date.
+func withoutDate(t *testing.T, f *boardtest.Linear) string {
+	t.Helper()
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: f.Addr})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil
+		answer := httptest.NewRecorder()
+		to.ServeHTTP(answer, r)
+		answer.Header().Del("Date")
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes()) // the client may have gone
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// TestAPassWithoutAClockOfTheServerReadsOnlyChanges has answers without the header Date: the next pass begins at the
+// newest change that the first page of the pass before had.
+func TestAPassWithoutAClockOfTheServerReadsOnlyChanges(t *testing.T) {
+	f := boardtest.NewLinear(t, 9)
+	f.Update(func() { f.Pages = 2 })
+	for i := range 9 {
+		f.Touch(fmt.Sprint("R-", i+1), time.Now().Add(-time.Duration(i+1)*time.Hour))
+	}
+	b, err := linear.New(linear.Options{Base: &url.URL{Scheme: "http", Host: withoutDate(t, f)},
+		Token: boardtest.LinearToken, Project: "roof-" + boardtest.LinearProject, Labels: []string{"agent"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	at := ""
+	pass := func() (names []string) {
+		for more := true; more; {
+			page, err := b.Changes(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, it := range page.Issues {
+				names = append(names, it.Name)
+			}
+			at, more = page.Next, page.More
+		}
+		return names
+	}
+	if got := pass(); len(got) != 9 {
+		t.Errorf("the first pass read %v", got)
+	}
+	if got := pass(); !slices.Equal(got, []string{"R-1"}) { // the newest
+		t.Errorf("the second pass read %v", got)
+	}
+	f.Edit("R-9", set("title", "changed"))
+	if got := pass(); !slices.Contains(got, "R-9") || len(got) != 2 {
+		t.Errorf("the third pass read %v", got)
 	}
 }
 

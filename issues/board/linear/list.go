@@ -180,6 +180,29 @@ type cursor struct {
 	Unread []string `json:"unread,omitempty"`
 }
 
+// next returns the time from which the next pass reads. It never moves back.
+func (c cursor) next() time.Time {
+	if next := c.Begun.Add(-overlap); next.After(c.Since) {
+		return next
+	}
+	return c.Since
+}
+
+// begun returns when a pass began whose first page has these rows, by the clock of the server. Without the header Date
+// it is the newest change on the page, zero for a page without issues: what changes after the page was read is newer.
+// The clock of this machine is of no use, because it may be ahead.
+func (b *client) begun(rows []row) time.Time {
+	at := b.limits.Answered()
+	if at.IsZero() {
+		for _, r := range rows {
+			if r.UpdatedAt.After(at) {
+				at = r.UpdatedAt
+			}
+		}
+	}
+	return at
+}
+
 // Changes implements [board.Board].
 func (b *client) Changes(ctx context.Context, at string) (page board.Changes, err error) {
 	var c cursor
@@ -204,8 +227,8 @@ func (b *client) Changes(ctx context.Context, at string) (page board.Changes, er
 	if err != nil {
 		return page, err
 	}
-	if c.Begun.IsZero() {
-		c.Begun = b.limits.lastAnswer()
+	if c.After == "" && c.Begun.IsZero() {
+		c.Begun = b.begun(list.Nodes)
 	}
 	for _, id := range unread {
 		if !slices.Contains(c.Unread, id) {
@@ -227,11 +250,7 @@ func (b *client) Changes(ctx context.Context, at string) (page board.Changes, er
 		c.After = list.Page.End
 	} else {
 		// What changed while the pass went on may be on a page that was read before.
-		next := c.Begun.Add(-overlap)
-		if next.Before(c.Since) {
-			next = c.Since
-		}
-		c = cursor{Since: next, Unread: c.Unread}
+		c = cursor{Since: c.next(), Unread: c.Unread}
 	}
 	raw, err := json.Marshal(c)
 	page.Next = string(raw)
