@@ -335,6 +335,15 @@ func TestATreeIsUsedWithoutItsSetUpIfThatIsSaid(t *testing.T) {
 	h.release(tree)
 }
 
+func TestACommentEndsACommandOfASetup(t *testing.T) {
+	got, err := worktree.ParseCommands("npm ci # as a shell: it's | no $COMMAND\n\t # alone\n" +
+		"echo a#b '#' \\# ''#c \"x\"\t#d\n")
+	want := [][]string{{"npm", "ci"}, {"echo", "a#b", "#", "#", "#c", "x"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func FuzzSetupCommands(f *testing.F) {
 	for _, text := range []string{"npm ci\n", "'a b' \"c\" d\\ e\n# no\n\n", "a|b", "\"", "\\", "a\r\nb",
 		"\x1b[2Jx '\u202e'\n", "''"} {

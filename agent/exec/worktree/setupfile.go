@@ -77,7 +77,7 @@ func (s *Setup) parse() (err error) {
 	return err
 }
 
-// parseCommands returns the commands of a list: one in each line. Lines that are empty or begin with # have none.
+// parseCommands returns the commands of a list: one in each line. Empty lines and lines that begin with # have none.
 func parseCommands(text string) (all [][]string, err error) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -98,16 +98,16 @@ func parseCommands(text string) (all [][]string, err error) {
 }
 
 // splitWords returns the words of a command, which spaces and tabs separate. Quotes of both kinds and a backslash keep
-// characters as they are; a backslash in quotes is itself. why says which character needs a shell, or which quote has
-// no end.
+// characters as they are; a backslash in quotes is itself. A # that begins a word begins a comment, as in a shell. why
+// says which character needs a shell, or which quote has no end.
 func splitWords(line string) (words []string, why string) {
-	if strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") {
-		return nil, ""
-	}
 	var word strings.Builder
 	var quote rune
 	inWord, escaped := false, false
 	for _, c := range line {
+		if c == '#' && !inWord && quote == 0 {
+			break
+		}
 		switch {
 		case escaped:
 			escaped = false
