@@ -194,7 +194,7 @@ func outcomeText(k *api.ReportQuestion) string {
 }
 
 func branchesText(w *reportWriter, con *command.Console, r *api.Report) {
-	if len(r.Branches) == 0 {
+	if len(r.Branches) == 0 && r.MoreThreads == 0 {
 		return
 	}
 	w.line("\nBranches to review: %d", len(r.Branches)+r.MoreBranches)

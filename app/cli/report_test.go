@@ -69,6 +69,12 @@ func TestAReportIsPrintedAsPlainText(t *testing.T) {
 			t.Errorf("Markdown has %q:\n%s", part, shown)
 		}
 	}
+	none := api.Report{Since: at, Until: at.Add(time.Hour), MoreThreads: 20,
+		Agents: []api.ReportAgent{{Agent: "coder"}}}
+	text = reportText(&command.Console{}, &none)
+	if !strings.Contains(text, "branches of 20 others were not looked up") {
+		t.Errorf("a report without branches:\n%s", text)
+	}
 	if got := plainMarkdown("- fix-roof -1 -"); got != `\- fix-roof \-1 \-` {
 		t.Errorf("dashes: %s", got)
 	}

@@ -29,7 +29,7 @@ export function Report({ params }) {
   const read = (signal) => client.report({ since: sinceOf(since).toISOString(), until: until ? sinceOf(until).toISOString() : undefined, agent: agent || undefined, signal });
   const { data, error, reload } = useLoad(read, [since, until, agent], ['ticket.']);
   const choose = (more) => go('report', '', { ...address.value.params, ...more }, { replace: true });
-  const empty = data && data.agents.length + data.questions.items.length + data.branches.length + data.schedules.length === 0;
+  const empty = data && data.agents.length + data.questions.items.length + data.branches.length + data.more_threads + data.schedules.length === 0;
   return html`<section class="page report">
     <h1>Report</h1>
     <div class="tools">
@@ -76,14 +76,14 @@ function Questions({ questions: { open, decided, items, more } }) {
 }
 
 function Branches({ report: { branches, more_branches: more, more_threads: threads } }) {
-  if (branches.length === 0) return null;
+  if (branches.length === 0 && threads === 0) return null;
   return html`<h2>Branches to review</h2>
-    <ul class="needs" aria-label="Branches">${branches.map((b) => html`<li key=${b.thread}>
+    ${branches.length > 0 && html`<ul class="needs" aria-label="Branches">${branches.map((b) => html`<li key=${b.thread}>
       <${Status} of="" text=${local(b) ? 'not pushed' : b.pull_request ? 'pull request' : 'pushed'} tone=${local(b) ? 'warn' : 'good'} />
       ${/^https?:\/\//.test(b.pull_request) ? html`<a href=${b.pull_request} rel="noreferrer"><${Line} text=${b.branch} />${b.number > 0 && ` #${b.number}`}</a>` : html`<a href=${link('run', b.run)}><${Line} text=${b.branch} /></a>`}
       <span class="note">${plural(b.commits, 'commit')}</span>
       <span class="note most"><${Line} text=${b.agent} /> in <${Line} text=${b.thread} />, <${Time} at=${b.at} />${troubles(b).map((text) => html`; <${Line} text=${text} />`)}${local(b) && b.commits > 0 && html`; patch: <code>mailroom worktrees patch <${Line} text=${word(b.thread)} /></code>`}</span>
-    </li>`)}</ul>
+    </li>`)}</ul>`}
     ${more > 0 && html`<p class="hint">and ${number(more)} more</p>`}
     ${threads > 0 && html`<p class="hint">Too many threads: the branches of ${number(threads)} others were not looked up.</p>`}`;
 }

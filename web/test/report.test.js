@@ -74,5 +74,14 @@ describe('the report', () => {
     await page.getByText('Nothing happened in this time').waitFor();
     await page.getByRole('button', { name: 'Only other' }).click();
     await page.waitForURL((url) => url.hash === '#/report?since=today');
+
+    // Threads that were too many to look up are named without a branch, too.
+    await page.route('**/v1/report?*', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...await response.json(), branches: [], more_threads: 20 } });
+    });
+    await operator.button('Refresh').click();
+    await page.getByText('the branches of 20 others were not looked up').waitFor();
+    assert.equal(await page.getByRole('list', { name: 'Branches' }).count(), 0);
   });
 });
