@@ -256,7 +256,7 @@ cover: ## measure test coverage; details in bin/cover.html
 	@$(GO) tool cover -func=bin/cover.out | tail -n 1
 
 programs: ## check for the programs that the tests need; as root on a system with apt-get, install them
-	@.ci/programs go git compiler node chromium ngircd exim postgres caddy nginx python3 openssl curl
+	@.ci/programs go git compiler node chromium headless-shell ngircd exim postgres caddy nginx python3 openssl curl
 
 compiler:
 	@.ci/programs go compiler

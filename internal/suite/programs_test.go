@@ -133,6 +133,40 @@ func TestRootInstallsAllMissingProgramsInOneCallWithoutStartingServers(t *testin
 	}
 }
 
+// The shell only saves time, so a machine that cannot get it does without.
+func TestTheHeadlessShellIsInstalledWhereItCanBe(t *testing.T) {
+	const debian = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n"
+	for name, c := range map[string]struct {
+		user, system string
+		installs     bool
+	}{
+		"root of a Debian":       {"0", debian, true},
+		"a user of a Debian":     {"1000", debian, false},
+		"root of an old one":     {"0", strings.ReplaceAll(debian, "12", "11"), false},
+		"root of an Ubuntu":      {"0", "VERSION_ID=\"24.04\"\nID=ubuntu\nID_LIKE=debian\n", false},
+		"root of another system": {"0", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t, c.user, true)
+			if err := os.MkdirAll(filepath.Join(m.root, "etc"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(m.root, "etc/os-release"), []byte(c.system), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			printed, err := m.check("headless-shell")
+			if err != nil {
+				t.Fatalf("%v: %s", err, printed)
+			}
+			calls := m.calls()
+			got := len(calls) == 2 && strings.HasSuffix(calls[1], "--no-remove chromium-headless-shell")
+			if got != c.installs {
+				t.Errorf("installs it: %t, want %t; calls %q", got, c.installs, calls)
+			}
+		})
+	}
+}
+
 func TestAnExistingConfigurationOfClustersKeepsItsOtherSettings(t *testing.T) {
 	m := newMachine(t, "0", true)
 	if err := os.MkdirAll(filepath.Join(m.root, "etc/postgresql-common"), 0o700); err != nil {

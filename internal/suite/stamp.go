@@ -33,8 +33,8 @@ const passedFolder = "bin/passed"
 const builtPrograms = "bin/mailroom bin/bd bin/fakes"
 
 // systemPrograms are programs that tests start.
-const systemPrograms = "sh make git cc node npm chromium chromium-browser google-chrome ngircd exim4 exim caddy " +
-	"nginx python3 openssl curl initdb"
+const systemPrograms = "sh make git cc node npm chromium chromium-browser google-chrome chromium-headless-shell " +
+	"ngircd exim4 exim caddy nginx python3 openssl curl initdb"
 
 // ownVariables describe the shell that started make and its folder, or the terminal of make.
 const ownVariables = "_ SHLVL PWD OLDPWD MAKE_TERMOUT MAKE_TERMERR"

@@ -229,7 +229,8 @@ func TestAStampHasThePrograms(t *testing.T) {
 	if checks == nil {
 		t.Fatal("the Makefile does not check for programs")
 	}
-	names := map[string]string{"compiler": "cc", "postgres": "initdb", "go": ""} // go env says its version
+	names := map[string]string{"compiler": "cc", "postgres": "initdb", "go": "",
+		"headless-shell": "chromium-headless-shell"} // go env says its version
 	for name := range strings.FieldsSeq(string(checks[1])) {
 		if program, known := names[name]; known {
 			name = program

@@ -191,7 +191,7 @@ describe('an evening on the phone', () => {
   let context;
   let close;
 
-  before(async () => { [context, close] = await launch({ reducedMotion: 'reduce', viewport: { width: 390, height: 844 }, hasTouch: true }); });
+  before(async () => { [context, close] = await launch({ reducedMotion: 'reduce', notifications: true, viewport: { width: 390, height: 844 }, hasTouch: true }); });
   after(() => close());
 
   test('with a server that is killed between each two steps', async (t) => {

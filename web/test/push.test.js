@@ -79,7 +79,7 @@ describe('a browser that gets alerts', () => {
 
   before(async () => {
     await mkdir(shots, { recursive: true });
-    [context, close] = await launch({ reducedMotion: 'reduce' });
+    [context, close] = await launch({ reducedMotion: 'reduce', notifications: true });
   });
   after(() => close());
 
