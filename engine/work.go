@@ -281,10 +281,13 @@ func (s *session) settleAs(in thread.Settle, cause error, begin time.Time) {
 	s.report(in, run, cause, err, time.Since(begin))
 }
 
-// report logs the end of an attempt. err is the error of its settle.
+// report logs the end of an attempt. err is the error of its settle. A first attempt that completes is the usual case
+// and says nothing that its run does not; its line would be most of the log.
 func (s *session) report(in thread.Settle, run *mailroom.Run, cause, err error, took time.Duration) {
 	level, text := slog.LevelInfo, "attempt ended"
 	switch {
+	case err == nil && in.Outcome == thread.OutcomeComplete && s.claim.Attempt == 1:
+		level = slog.LevelDebug
 	case err == nil:
 	case mailroom.CodeOf(err) == mailroom.CodeLeaseLost:
 		level, text = slog.LevelWarn, "attempt ended without its claim"
@@ -306,7 +309,7 @@ func (s *session) report(in thread.Settle, run *mailroom.Run, cause, err error, 
 			append(attrs[:len(attrs):len(attrs)], slog.Any("error", cause))...)
 	}
 	switch level {
-	case slog.LevelInfo:
+	case slog.LevelDebug, slog.LevelInfo:
 		attrs = append(attrs, slog.Any("status", run.Status))
 	case slog.LevelError:
 		attrs = append(attrs, slog.Any("error", err))

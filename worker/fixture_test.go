@@ -123,7 +123,8 @@ func (h *host) serve(t *testing.T, o worker.Options, agents map[string]mailroom.
 	t.Helper()
 	log = &transcript{}
 	ready := make(chan struct{})
-	o.URL, o.Log, o.OnReady = h.url, slog.New(slog.NewTextHandler(log, nil)), func() { close(ready) }
+	o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o.URL, o.OnReady = h.url, func() { close(ready) }
 	if o.Token == "" {
 		o.Token = operatorToken
 	}

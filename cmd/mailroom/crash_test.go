@@ -61,7 +61,7 @@ func (c *crashWriter) Write(b []byte) (int, error) {
 }
 
 func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
-	h := newFixture(t, gatedConfig+"[agents.echo]\nkind = \"echo\"\n")
+	h := newFixture(t, "log_level = \"debug\"\n"+gatedConfig+"[agents.echo]\nkind = \"echo\"\n")
 	t.Setenv("GODEBUG", "tracebacklabels=0") // the server must enable the labels itself
 	var bystander string
 	attempt := 0
