@@ -39,6 +39,9 @@ type reader struct {
 func WaitsFor(
 	rd store.Reader, now time.Time, rows []*mailroom.Run, sees func(*mailroom.Run, *mailroom.Thread) bool,
 ) (map[string]Blocked, error) {
+	if !slices.ContainsFunc(rows, mayWait) {
+		return map[string]Blocked{}, nil
+	}
 	w := waits{options: &Options{}, rd: rd, now: now, sees: sees,
 		threads: map[string]*mailroom.Thread{}, runs: map[string]*mailroom.Run{},
 		first: map[string]*mailroom.Run{}, blockers: map[string]*thread.Blocker{}, asked: map[budget.Scope]bool{},
@@ -120,7 +123,7 @@ func (w *waits) look(rows []*mailroom.Run) ([]*mailroom.Run, error) {
 			continue
 		}
 		w.blockers[r.ID], w.runs[r.ID] = nil, r
-		if r.Status == mailroom.StatusQueued || r.Status == mailroom.StatusWaiting {
+		if mayWait(r) {
 			open = append(open, r)
 		}
 	}
@@ -146,6 +149,11 @@ func (w *waits) look(rows []*mailroom.Run) ([]*mailroom.Run, error) {
 		}
 	}
 	return w.load(before)
+}
+
+// mayWait reports whether something can keep a run from running: it has not ended and does not run.
+func mayWait(r *mailroom.Run) bool {
+	return r.Status == mailroom.StatusQueued || r.Status == mailroom.StatusWaiting
 }
 
 // visible reads the threads of runs and returns the runs that the reader sees.

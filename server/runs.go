@@ -33,7 +33,7 @@ type runHandlers struct {
 type getRunInput struct{ RunPath }
 
 func (h *runHandlers) getRun(ctx context.Context, in *getRunInput) (*body[api.Run], error) {
-	run, _, err := h.find.ShownRun(ctx, in.Run)
+	run, err := h.find.ShownRun(ctx, in.Run)
 	return &body[api.Run]{run}, err
 }
 
@@ -56,8 +56,10 @@ func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.
 		return nil, err
 	}
 	defer release()
-	run, thread, err := h.find.ShownRun(ctx, in.Run)
-	if err != nil || run.Settled() || timeout == 0 {
+	run, thread, err := h.find.ShownRunIf(ctx, in.Run, func(r *mailroom.Run) bool {
+		return timeout == 0 || r.Status.Finished() || r.Status == mailroom.StatusWaiting
+	})
+	if err != nil || thread == nil {
 		return &body[api.Run]{run}, err
 	}
 	following, cancel := h.life.authorizedContext(ctx)
@@ -65,8 +67,8 @@ func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.
 	following, expire := context.WithTimeout(following, timeout)
 	defer expire()
 	err = h.streams.Follow(following, stream.Query{
-		Thread: run.Thread, Key: thread.Key, Run: run.ID, After: stream.Cursor{Seq: thread.LastSeq},
-		Until: stream.UntilWaiting,
+		Thread: thread.ID, Key: thread.Key, Run: in.Run, After: stream.Cursor{Seq: thread.LastSeq},
+		Until: stream.UntilWaiting, NoText: true,
 	}, func(stream.Event) error { return nil })
 	if err != nil && (ctx.Err() != nil || following.Err() == nil) {
 		return nil, err
@@ -74,7 +76,7 @@ func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.
 	if grant := requestOf(ctx).grant.ctx; grant.Err() != nil {
 		return nil, context.Cause(grant)
 	}
-	run, _, err = h.find.ShownRun(ctx, in.Run)
+	run, err = h.find.ShownRun(ctx, in.Run)
 	return &body[api.Run]{run}, err
 }
 

@@ -103,6 +103,5 @@ func (h socketHost) RecordPanic(ctx context.Context, cause error) {
 }
 
 func (h socketHost) Run(ctx context.Context, id string) (api.Run, error) {
-	run, _, err := h.server.find.ShownRun(ctx, id)
-	return run, err
+	return h.server.find.ShownRun(ctx, id)
 }

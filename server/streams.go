@@ -15,6 +15,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"mailroom"
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/internal/recovery"
@@ -96,11 +97,12 @@ func (h *streamHandlers) streamThread(w http.ResponseWriter, r *http.Request) {
 
 func (h *streamHandlers) streamRun(w http.ResponseWriter, r *http.Request) {
 	h.stream(w, r, func() (stream.Query, error) {
-		run, t, err := h.find.ShownRun(r.Context(), r.PathValue("run"))
+		id := r.PathValue("run")
+		_, t, err := h.find.ShownRunIf(r.Context(), id, func(*mailroom.Run) bool { return false })
 		if err != nil {
 			return stream.Query{}, err
 		}
-		q := stream.Query{Thread: t.ID, Key: t.Key, Run: run.ID, Until: stream.UntilSettled}
+		q := stream.Query{Thread: t.ID, Key: t.Key, Run: id, Until: stream.UntilSettled}
 		if ws.SubscriptionOf(r.Context()) != nil { // a socket has other subscriptions, and goes on for a retry
 			q.Until = stream.UntilForever
 		}

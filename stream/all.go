@@ -194,7 +194,7 @@ func (a *All) visibleThread(ctx context.Context, run string) (string, error) {
 	thread := ""
 	err := a.view.View(ctx, func(r store.Reader) error {
 		thread = ""
-		row, err := findRun(r, run)
+		row, err := (&runReader{Reader: r}).findRun(run)
 		if err != nil || row == nil {
 			return err
 		}

@@ -18,6 +18,9 @@ func (f *follower) handleNotice(ctx context.Context, n *bus.Notice) error {
 	if err := f.handleEntries(ctx, n.Entries); err != nil || f.done {
 		return err
 	}
+	if f.q.NoText {
+		return nil
+	}
 	if n.Delta != nil && n.Delta.Text != "" {
 		if err := f.handleDelta(ctx, *n.Delta); err != nil || f.done {
 			return err

@@ -32,7 +32,8 @@ type page struct {
 // readPage reads the next page of the log in one view.
 func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 	var p *page
-	err := f.view.View(ctx, func(r store.Reader) error {
+	err := f.view.View(ctx, func(rd store.Reader) error {
+		r := &runReader{Reader: rd}
 		t, err := f.findThread(r)
 		if err != nil {
 			return err
@@ -68,13 +69,13 @@ func (f *follower) readPage(ctx context.Context, text bool) (*page, error) {
 }
 
 // readText adds the current claim if the reader does not know it, and with text its flushed text.
-func (f *follower) readText(r store.Reader, p *page, text bool) error {
+func (f *follower) readText(r *runReader, p *page, text bool) error {
 	t := p.thread
-	if t.Worker == "" || f.q.Run != "" && f.q.Run != t.Current {
+	if f.q.NoText || t.Worker == "" || f.q.Run != "" && f.q.Run != t.Current {
 		return nil // no run that the query selects writes a message
 	}
 	if p.gap != nil || !f.knowsClaim {
-		run, err := findRun(r, t.Current)
+		run, err := r.findRun(t.Current)
 		if err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func (f *follower) readText(r store.Reader, p *page, text bool) error {
 
 // findThread returns the row of the followed thread. Before the first page it also checks the
 // query's run.
-func (f *follower) findThread(r store.Reader) (*mailroom.Thread, error) {
+func (f *follower) findThread(r *runReader) (*mailroom.Thread, error) {
 	if f.key == 0 {
 		return findTarget(r, f.q)
 	}
@@ -103,7 +104,7 @@ func (f *follower) findThread(r store.Reader) (*mailroom.Thread, error) {
 }
 
 // findTarget returns the thread of a query and checks that its run, if any, belongs to the thread.
-func findTarget(r store.Reader, q Query) (*mailroom.Thread, error) {
+func findTarget(r *runReader, q Query) (*mailroom.Thread, error) {
 	t, err := findThread(r, q.Thread)
 	if err == nil && q.Key != 0 && t.Key != q.Key {
 		return nil, unknownThread(t.ID)
@@ -111,7 +112,7 @@ func findTarget(r store.Reader, q Query) (*mailroom.Thread, error) {
 	if err != nil || q.Run == "" {
 		return t, err
 	}
-	run, err := findRun(r, q.Run)
+	run, err := r.findRun(q.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -132,13 +133,23 @@ func findThread(r store.Reader, id string) (*mailroom.Thread, error) {
 	return threads[0], nil
 }
 
+// runReader reads one snapshot. It keeps the last run, because the run that a query selects is mostly the current one.
+type runReader struct {
+	store.Reader
+	run *mailroom.Run // nil: none was found
+}
+
 // findRun returns nil for an unknown run.
-func findRun(r store.Reader, id string) (*mailroom.Run, error) {
+func (r *runReader) findRun(id string) (*mailroom.Run, error) {
+	if r.run != nil && r.run.ID == id {
+		return r.run, nil
+	}
 	runs, err := r.Runs(store.RunQuery{IDs: []string{id}})
 	if err != nil || len(runs) == 0 {
 		return nil, err
 	}
-	return runs[0], nil
+	r.run = runs[0]
+	return r.run, nil
 }
 
 func unknownThread(id string) error {
@@ -155,7 +166,7 @@ func gap(t *mailroom.Thread, after int64) *Gap {
 
 // satisfied reports whether the Until condition holds in this view. It can only change with a new
 // entry.
-func satisfied(r store.Reader, q Query, t *mailroom.Thread) (bool, error) {
+func satisfied(r *runReader, q Query, t *mailroom.Thread) (bool, error) {
 	id := q.Run
 	switch {
 	case q.Until == UntilForever:
@@ -168,7 +179,7 @@ func satisfied(r store.Reader, q Query, t *mailroom.Thread) (bool, error) {
 	default:
 		id = t.Current
 	}
-	run, err := findRun(r, id)
+	run, err := r.findRun(id)
 	if err != nil || run == nil {
 		return false, err
 	}

@@ -43,6 +43,9 @@ type Query struct {
 	After Cursor // the zero value is the start of the log
 	Run   string // only entries and live text of this run; "": of all runs
 	Until Until
+	// NoText leaves out the text of messages that are being written. A reader who only waits for the end reads the
+	// store less often so.
+	NoText bool
 }
 
 // Event is one event of a stream. Exactly one of Entry, Delta and Gap is set. They are shared and
@@ -122,7 +125,8 @@ func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 		return false, err
 	}
 	ended := false
-	err := s.view.View(ctx, func(r store.Reader) error {
+	err := s.view.View(ctx, func(rd store.Reader) error {
+		r := &runReader{Reader: rd}
 		t, err := findTarget(r, q)
 		if err != nil {
 			return err

@@ -1,12 +1,14 @@
 package stream_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/store"
 	"mailroom/stream"
 	"mailroom/thread"
 )
@@ -190,4 +192,42 @@ func TestEndedReportsThatNothingIsLeftToResume(t *testing.T) {
 	if got, err := d.streams.Ended(t.Context(), q); err != nil || !got {
 		t.Errorf("idle thread: Ended = %v, %v; want true", got, err)
 	}
+}
+
+// viewCount counts the views of a store.
+type viewCount struct {
+	stream.Viewer
+	views int
+}
+
+func (c *viewCount) View(ctx context.Context, f func(store.Reader) error) error {
+	c.views++
+	return c.Viewer.View(ctx, f)
+}
+
+// A wait for the end of a run that writes for an hour must not read the store for each piece of its text.
+func TestAReaderWithoutTextIsNotWokenForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		counted := &viewCount{Viewer: d.store}
+		d.streams = stream.New(counted, d.bus)
+		run := d.submit()
+		d.start()
+		r := d.follow(stream.Query{Run: run, After: stream.Cursor{Seq: 3}, Until: stream.UntilWaiting, NoText: true})
+		synctest.Wait()
+		before := counted.views
+		for range 10 {
+			d.stream("piece ")
+			d.flush()
+			synctest.Wait()
+		}
+		r.stillFollows()
+		if got := counted.views - before; got != 0 {
+			t.Errorf("%d views for ten pieces of text, want none", got)
+		}
+		d.complete()
+		synctest.Wait()
+		r.wantEnded()
+		wantEqual(t, "events", []string{"message", "run.completed"}, r.kinds())
+	})
 }

@@ -123,19 +123,31 @@ func (l Lookup) Ticket(ctx context.Context, id string) (out *mailroom.Ticket, er
 	return out, err
 }
 
-// ShownRun returns a run for the caller, and its thread in the same snapshot.
-func (l Lookup) ShownRun(ctx context.Context, id string) (out api.Run, thread *mailroom.Thread, err error) {
+// ShownRun returns a run for the caller.
+func (l Lookup) ShownRun(ctx context.Context, id string) (out api.Run, err error) {
+	out, _, err = l.ShownRunIf(ctx, id, nil)
+	return out, err
+}
+
+// ShownRunIf returns a run for the caller if the function wanted accepts the run, which nil always does. Otherwise it
+// returns the thread of the run, and saves the rows that only the answer needs.
+func (l Lookup) ShownRunIf(
+	ctx context.Context, id string, wanted func(*mailroom.Run) bool,
+) (out api.Run, other *mailroom.Thread, err error) {
 	err = l.View(ctx, func(rd store.Reader) error {
 		r, t, err := FindRun(rd, CallerOf(ctx), id)
 		if err != nil {
 			return err
 		}
-		thread = t
+		if wanted != nil && !wanted(r) {
+			other = t
+			return nil
+		}
 		shown, err := ShowRunsTo(rd, CallerOf(ctx), []*mailroom.Run{r})
 		if err == nil {
 			out = shown[0]
 		}
 		return err
 	})
-	return out, thread, err
+	return out, other, err
 }
