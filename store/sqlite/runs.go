@@ -189,7 +189,7 @@ func (r reader) runsByID(q store.RunQuery) ([]*mailroom.Run, error) {
 func (r reader) runsNamed(ids []string, q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	var found []sqlstore.SizedRun
 	for args := range inLists(sqlstore.Distinct(ids)) {
-		err := r.query("read runs", runsWith+in(args), args, func(c *columns) (bool, error) {
+		err := lookUp(r, "read runs", runsWith+in(args), args, func(c *columns) (bool, error) {
 			run, err := scanRun(c)
 			if err == nil && matches(run, q) {
 				found = append(found, sqlstore.SizedRun{Run: run, Size: c.size})

@@ -253,7 +253,10 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) (err error
 		// snapshot.
 		_, _ = session.exec(context.Background(), "ROLLBACK")
 	}()
-	if _, err := session.exec(ctx, "BEGIN"); err != nil {
+	if err := ctx.Err(); err != nil {
+		return fail("begin", err)
+	}
+	if _, err := session.exec(context.Background(), "BEGIN"); err != nil { // reads nothing, see lookUp
 		return fail("begin", err)
 	}
 	return f(reader{ctx: ctx, session: session, now: now(), sums: &s.sums})

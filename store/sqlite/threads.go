@@ -177,7 +177,7 @@ func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for args := range inLists(sqlstore.Distinct(q.IDs)) {
-		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(c *columns) (bool, error) {
+		err := lookUp(r, "read threads", threadsWith+"t.id "+in(args), args, func(c *columns) (bool, error) {
 			t, err := scanThread(c)
 			if err == nil && selects(q, t) {
 				found = append(found, t)

@@ -41,7 +41,7 @@ func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
 		return found, r.query("read tokens", readTokens+"ORDER BY name", nil, add)
 	}
 	for args := range inLists(names) {
-		if err := r.query("read tokens", readTokens+"WHERE name "+in(args)+" ORDER BY name", args, add); err != nil {
+		if err := lookUp(r, "read tokens", readTokens+"WHERE name "+in(args)+" ORDER BY name", args, add); err != nil {
 			return nil, err
 		}
 	}

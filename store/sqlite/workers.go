@@ -38,7 +38,7 @@ func (r reader) Workers(ids ...string) (found []*store.Worker, err error) {
 		return found, r.query("read workers", "SELECT "+workerColumns+" FROM worker ORDER BY id", nil, each)
 	}
 	for args := range inLists(sqlstore.Distinct(ids)) {
-		if err := r.query("read workers", workersWith+in(args)+" ORDER BY id", args, each); err != nil {
+		if err := lookUp(r, "read workers", workersWith+in(args)+" ORDER BY id", args, each); err != nil {
 			return nil, err
 		}
 	}
