@@ -116,6 +116,8 @@ func indexState(r reader) (s store.IndexState, err error) {
 	return s, err
 }
 
+// writeIndex writes the words after all other rows: the statements for these open savepoints, and at each savepoint
+// FTS5 writes the words that it has in memory to the table, as a segment that it must merge later.
 func writeIndex(t *tx, x *store.Indexing) error {
 	before, err := indexState(t.reader)
 	if err != nil {
@@ -129,23 +131,30 @@ func writeIndex(t *tx, x *store.Indexing) error {
 			return err
 		}
 	}
-	id := x.After.Last - int64(len(x.Rows))
 	for _, row := range x.Rows {
-		id++
 		if _, err := t.exec(dropIndexed, row.Thread, row.Seq); err != nil {
 			return err
 		}
+	}
+	first := x.After.Last - int64(len(x.Rows)) + 1
+	kept := make([]bool, len(x.Rows))
+	for i, row := range x.Rows {
+		id := first + int64(i)
 		res, err := t.exec(putIndexed, id, row.Thread, row.Seq, row.Content)
 		if err != nil {
 			return err
 		}
-		switch n, err := res.RowsAffected(); {
-		case err != nil:
+		n, err := res.RowsAffected()
+		if err != nil {
 			return err
-		case n == 0: // the entry is gone
+		}
+		kept[i] = n > 0 // the entry still exists
+	}
+	for i, row := range x.Rows {
+		if !kept[i] {
 			continue
 		}
-		if _, err := t.exec(putWords, id, strings.Join(row.Words, " ")); err != nil {
+		if _, err := t.exec(putWords, first+int64(i), strings.Join(row.Words, " ")); err != nil {
 			return err
 		}
 	}
