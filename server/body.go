@@ -119,6 +119,7 @@ func (b *bodyReader) take() []byte {
 	return raw
 }
 
+// drop forgets the body.
 func (b *bodyReader) drop() {
 	b.Reset(nil)
 	b.raw = nil
@@ -147,7 +148,11 @@ func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]by
 	}
 	c := &requestOf(r.Context()).body
 	b.assignCharge(c, r)
-	raw, err := request.ReadAll(r.Context(), http.MaxBytesReader(out, r.Body, most), r.ContentLength, c)
+	from := io.Reader(r.Body)
+	if r.ContentLength < 0 { // net/http ends the others at their length
+		from = http.MaxBytesReader(out, r.Body, most)
+	}
+	raw, err := request.ReadAll(r.Context(), from, r.ContentLength, c)
 	_, refused := errors.AsType[*mailroom.Error](err)
 	switch {
 	case err == nil:

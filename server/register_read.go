@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom/api"
 )
 
 // read reads the parameter of a request into its field, and adds what is wrong with it to found.
@@ -105,6 +107,12 @@ func (o *operation) readBody(hc huma.Context, in reflect.Value, at *huma.PathBuf
 	case len(raw) == 0:
 		return 0
 	}
+	body := in.FieldByIndex(o.body).Addr().Interface()
+	if submit, ok := body.(*api.Submit); ok {
+		if *submit, ok = decodePlainSubmit(raw); ok {
+			return 0
+		}
+	}
 	// huma validates a tree of maps, because the struct does not show which fields were there.
 	var parsed any
 	if err := o.api.Unmarshal("application/json", raw, &parsed); err != nil {
@@ -117,7 +125,7 @@ func (o *operation) readBody(hc huma.Context, in reflect.Value, at *huma.PathBuf
 	if len(found.Errors) > before {
 		return 0
 	}
-	if err := o.api.Unmarshal("application/json", raw, in.FieldByIndex(o.body).Addr().Interface()); err != nil {
+	if err := o.api.Unmarshal("application/json", raw, body); err != nil {
 		found.Add(place(at, "body"), string(raw), err.Error())
 	}
 	return 0

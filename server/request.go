@@ -234,7 +234,8 @@ type response struct {
 	// Owned by the writing goroutine; a stream guards them with its own lock.
 	status int
 	bytes  int64
-	failed error // error of a failed write
+	failed error     // error of a failed write
+	ends   time.Time // write deadline; zero: none, or unknown
 }
 
 func newResponse(w http.ResponseWriter, id string, timeout time.Duration) *response {
@@ -260,15 +261,22 @@ func (out *response) cutOff() {
 // clearDeadline removes the deadline between writes on a shared connection.
 func (out *response) clearDeadline() {
 	if out.shared && !out.cut.Load() {
+		out.ends = time.Time{}
 		_ = out.control.SetWriteDeadline(time.Time{}) // errors as in extendDeadline
 	}
 }
 
-// extendDeadline gives the next write its full time.
+// extendDeadline gives the next write its full time, or at least seven eighths of it: the writes of a short answer
+// follow each other within the rest, and share a deadline.
 func (out *response) extendDeadline() {
+	now := time.Now()
+	if out.ends.Sub(now) >= out.timeout-out.timeout/8 {
+		return
+	}
+	out.ends = now.Add(out.timeout)
 	// An error needs no handling: only test writers lack deadlines, and writing to a closed
 	// connection fails.
-	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
+	_ = out.control.SetWriteDeadline(out.ends)
 	if out.cut.Load() { // cutOff may have run since
 		_ = out.control.SetWriteDeadline(time.Now()) // an error needs no handling here either
 	}

@@ -213,6 +213,8 @@ func TestAReaderWithoutTextIsNotWokenForIt(t *testing.T) {
 		d.streams = stream.New(counted, d.bus)
 		run := d.submit()
 		d.start()
+		d.stream("stored ")
+		d.flush()
 		r := d.follow(stream.Query{Run: run, After: stream.Cursor{Seq: 3}, Until: stream.UntilWaiting, NoText: true})
 		synctest.Wait()
 		before := counted.views
@@ -228,6 +230,7 @@ func TestAReaderWithoutTextIsNotWokenForIt(t *testing.T) {
 		d.complete()
 		synctest.Wait()
 		r.wantEnded()
-		wantEqual(t, "events", []string{"message", "run.completed"}, r.kinds())
+		wantEqual(t, "entries", []string{"message", "run.completed"}, r.kinds())
+		wantEqual(t, "events", 2, len(r.received()))
 	})
 }

@@ -63,20 +63,24 @@ func (c *Charge) Resize(ctx context.Context, n int64) error {
 		c.bytes = n
 		return nil
 	}
+	changed, err := c.budget.reserve(c.owner, n-c.bytes, n)
+	if err == nil {
+		c.bytes = n
+		return nil
+	}
 	timer := time.NewTimer(BodyWait)
 	defer timer.Stop()
 	for {
-		changed, err := c.budget.reserve(c.owner, n-c.bytes, n)
-		if err == nil {
-			c.bytes = n
-			return nil
-		}
 		select {
 		case <-changed:
 		case <-timer.C:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if changed, err = c.budget.reserve(c.owner, n-c.bytes, n); err == nil {
+			c.bytes = n
+			return nil
 		}
 	}
 }
