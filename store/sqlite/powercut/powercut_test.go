@@ -12,6 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -234,5 +235,102 @@ func (o *fixture) mustBeBroken(t *testing.T) {
 	ended, _ := o.close() // the error of closing a broken store does not matter
 	if !errors.Is(ended, store.ErrClosed) {
 		t.Errorf("the ledger ended with %v, want %v", ended, store.ErrClosed)
+	}
+}
+
+// rowsOfBatch is the number of threads, runs and entries of a batch: more than statements of several rows take.
+const rowsOfBatch = 40
+
+// manyRows returns a batch of new threads, each with a run and an entry.
+func manyRows(t *testing.T, batch int) *store.Changes {
+	t.Helper()
+	c := &store.Changes{}
+	for i := range rowsOfBatch {
+		id := fmt.Sprintf("batch-%d-%d", batch, i)
+		body := entry.StepNamed{Name: strings.Repeat("n", 400)}
+		e, err := entry.New(id, 1, entry.KindStep, "r-"+id, 1, time.Unix(1, 0), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Threads = append(c.Threads, &mailroom.Thread{ID: id, FirstSeq: 1, LastSeq: 1})
+		c.Runs = append(c.Runs, &mailroom.Run{ID: "r-" + id, Thread: id, Status: mailroom.StatusCompleted, FirstSeq: 1})
+		c.Entries = append(c.Entries, []mailroom.Entry{e})
+	}
+	return c
+}
+
+// countBatch returns how many threads, runs and entries of a batch are in the store.
+func countBatch(r store.Reader, batch int) (n [3]int, err error) {
+	threads, err := r.Threads(store.ThreadQuery{Prefix: fmt.Sprintf("batch-%d-", batch)})
+	if err != nil {
+		return n, err
+	}
+	runs, err := r.Runs(store.RunQuery{Prefix: fmt.Sprintf("r-batch-%d-", batch)})
+	if err != nil {
+		return n, err
+	}
+	n = [3]int{len(threads), len(runs), 0}
+	for _, row := range threads {
+		list, err := r.Entries(store.EntryQuery{Thread: row.ID})
+		if err != nil {
+			return n, err
+		}
+		n[2] += len(list)
+	}
+	return n, nil
+}
+
+// The new rows of a batch share statements. A cut at any write leaves all rows of the batch, or none, and all if it
+// was acknowledged.
+func TestABatchOfManyRowsIsWholeAfterAPowerCut(t *testing.T) {
+	n := seeded(t)
+	chance := rand.New(rand.NewPCG(n, 4))
+	o := machine(t, n, "")
+	batch, kept, lost := 0, 0, 0
+	for range *cuts {
+		if err := o.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first, acknowledged := batch, map[int]bool{}
+		o.disk.cutAfter(1+chance.IntN(60), "")
+		for err := error(nil); err == nil; batch++ {
+			err = o.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(manyRows(t, batch)) })
+			acknowledged[batch] = err == nil
+		}
+		_, _ = o.close() // without power
+		o.disk.powerOff()
+		if err := o.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for b := first; b < batch; b++ {
+			err := o.store.View(t.Context(), func(r store.Reader) error {
+				got, err := countBatch(r, b)
+				switch whole := [3]int{rowsOfBatch, rowsOfBatch, rowsOfBatch}; {
+				case err != nil:
+					return err
+				case got == whole:
+					kept++
+				case got != [3]int{} || acknowledged[b]:
+					t.Errorf("batch %d, acknowledged: %t, has %v threads, runs and entries, want %v",
+						b, acknowledged[b], got, whole)
+				default:
+					lost++
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ended, closed := o.close(); ended != nil || closed != nil {
+			t.Fatalf("close: %v, %v", ended, closed)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d cuts: %d batches are whole, and %d are not there", *cuts, kept, lost)
+	if kept == 0 || lost == 0 {
+		t.Errorf("%d batches are whole, and %d are not there: the cuts are too early or too late", kept, lost)
 	}
 }
