@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	tallied       = "SELECT coalesce(sum(n), 0) FROM tally WHERE what = ?"
-	ofTallyOwner  = " AND owner = ?"
-	ofTallyAgent  = " AND agent = ?"
-	addToTally    = "INSERT INTO tally VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
+	tallied      = "SELECT coalesce(sum(n), 0) FROM tally WHERE what = ?"
+	ofTallyOwner = " AND owner = ?"
+	ofTallyAgent = " AND agent = ?"
+	addToTally   = `INSERT INTO tally (what, owner, agent, n) VALUES (?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET n = n + excluded.n`
 	dueAgentAfter = `SELECT due_agent, due_alone FROM thread
 		WHERE due_at IS NOT NULL AND (due_agent, due_alone) > (?, ?) ORDER BY due_agent, due_alone LIMIT 1`
 )

@@ -124,7 +124,7 @@ func mark(ctx context.Context, writer *session) error {
 	return nil
 }
 
-const readRevision = "SELECT revision FROM given WHERE one = 1"
+const readRevision = "SELECT revision FROM tally" + ofGiven
 
 // commitsOf reads the revision from the database.
 func commitsOf(ctx context.Context, s *session) (int64, error) {

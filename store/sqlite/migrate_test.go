@@ -233,3 +233,38 @@ func TestMigrationCountsInboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestMigrationKeepsTheKeysAndTheRevision(t *testing.T) {
+	s := openAt(t, oldFile(t, 31,
+		"UPDATE given SET thread = 7, run = 9, revision = 11, entry_row = 13",
+		"UPDATE given SET removed_row = 2, removed_thread = 3, removed_seq = 4",
+	), Options{})
+	c := newBatch(t, "a", 1)
+	if err := write(t, s, c); err != nil {
+		t.Fatal(err)
+	}
+	if got := [2]int64{c.Threads[0].Key, c.Runs[0].Key}; got != [2]int64{8, 10} {
+		t.Errorf("the next keys of a thread and a run are %v, want 8 and 10", got)
+	}
+	if got, err := commitsOf(t.Context(), s.writer); err != nil || got != 12 {
+		t.Errorf("the revision after a commit is %d, %v, want 12", got, err)
+	}
+	err := s.View(t.Context(), func(r store.Reader) error {
+		all := store.AllEntries{}
+		if _, err := r.Entries(store.EntryQuery{All: &all}); err != nil {
+			return err
+		}
+		if want := (store.Position{Commit: 2, Thread: 3, Seq: 4}); all.Removed != want || all.End != store.StartOf(15) {
+			t.Errorf("the entries end at %v, and those until %v are removed; want %v and %v",
+				all.End, all.Removed, store.StartOf(15), want)
+		}
+		counts, err := r.Count(store.CountQuery{ByAgent: true})
+		if err == nil && len(counts.Agents) != 1 {
+			t.Errorf("runs are counted for the agents %v, want one agent", counts.Agents)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

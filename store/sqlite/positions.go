@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	readOrder = "SELECT order_name, entry_row, removed_row, removed_thread, removed_seq FROM given WHERE one = 1"
-	newOrder  = "UPDATE given SET order_name = lower(hex(randomblob(6))) WHERE one = 1"
+	readOrder = "SELECT order_name, (SELECT entry_row FROM tally" + ofGiven +
+		"), removed_row, removed_thread, removed_seq FROM given WHERE one = 1"
+	newOrder = "UPDATE given SET order_name = lower(hex(randomblob(6))) WHERE one = 1"
 
 	entriesOfAll = "SELECT rowid, thread, first_seq, lines FROM entry WHERE rowid >= ? ORDER BY rowid"
 

@@ -9,9 +9,7 @@ CREATE TABLE goose_db_version (
 
 CREATE TABLE given (
     one    INTEGER PRIMARY KEY CHECK (one = 1),
-    thread INTEGER NOT NULL,
-    run    INTEGER NOT NULL
-, revision INTEGER NOT NULL DEFAULT 0, entry_row INTEGER NOT NULL DEFAULT 0, order_name TEXT NOT NULL DEFAULT '', removed_row INTEGER NOT NULL DEFAULT 0, removed_thread INTEGER NOT NULL DEFAULT 0, removed_seq INTEGER NOT NULL DEFAULT 0) STRICT;
+    order_name TEXT NOT NULL DEFAULT '', removed_row INTEGER NOT NULL DEFAULT 0, removed_thread INTEGER NOT NULL DEFAULT 0, removed_seq INTEGER NOT NULL DEFAULT 0) STRICT;
 
 CREATE TABLE thread (
     key          INTEGER PRIMARY KEY,
@@ -148,7 +146,7 @@ CREATE TABLE tally (
     what  TEXT    NOT NULL,
     owner TEXT    NOT NULL,
     agent TEXT    NOT NULL,
-    n     INTEGER NOT NULL,
+    n     INTEGER NOT NULL, thread INTEGER, run INTEGER, revision INTEGER, entry_row INTEGER,
     PRIMARY KEY (what, owner, agent)
 ) STRICT, WITHOUT ROWID;
 
@@ -351,4 +349,6 @@ INSERT INTO goose_db_version (version_id, is_applied) VALUES (28, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (29, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (30, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (31, 1);
-INSERT INTO given VALUES (1, 0, 0, 0, 0, lower(hex(randomblob(6))), 0, 0, 0);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (32, 1);
+INSERT INTO given VALUES (1, lower(hex(randomblob(6))), 0, 0, 0);
+INSERT INTO tally VALUES ('', '', '', 0, 0, 0, 0, 0);

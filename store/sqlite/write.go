@@ -148,9 +148,14 @@ func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 
 // given has the last keys of threads and runs, the revision of the last commit, and the last rowid of
 // an entry row. A key or rowid is never reused, not even after a drop.
+//
+// They are in a row of the table tally, of which most commits write a page for its counts too.
 type given struct {
 	thread, run, revision, entryRow int64
 }
+
+// ofGiven selects the row of given.
+const ofGiven = " WHERE what = '' AND owner = '' AND agent = ''"
 
 // readGiven reads t.given for rows without a key.
 func (t *tx) readGiven() error {
@@ -158,7 +163,7 @@ func (t *tx) readGiven() error {
 		t.given = known
 		return nil
 	}
-	const last = "SELECT thread, run, revision, entry_row FROM given WHERE one = 1"
+	const last = "SELECT thread, run, revision, entry_row FROM tally" + ofGiven
 	return t.session.query(t.ctx, last, nil, func(c *columns) (bool, error) {
 		t.given = given{thread: c.Int64(), run: c.Int64(), revision: c.Int64(), entryRow: c.Int64()}
 		return true, nil
@@ -168,7 +173,7 @@ func (t *tx) readGiven() error {
 // writeGiven writes t.given, with the revision of this commit.
 func (t *tx) writeGiven() error {
 	t.given.revision++
-	err := t.run("UPDATE given SET thread = ?, run = ?, revision = ?, entry_row = ? WHERE one = 1",
+	err := t.run("UPDATE tally SET thread = ?, run = ?, revision = ?, entry_row = ?"+ofGiven,
 		t.given.thread, t.given.run, t.given.revision, t.given.entryRow)
 	if err == nil {
 		t.store.memo.given = t.given

@@ -24,7 +24,7 @@ const TalliedThread = "thread"
 func AgentCounts(q store.CountQuery, sum string) *Select {
 	var s Select
 	s.Add("SELECT agent, what, " + sum + " FROM tally")
-	s.Cond("what <> ?", TalliedThread)
+	s.Cond("what NOT IN ('', ?)", TalliedThread) // SQLite has other numbers in the row with ''
 	s.EqualTo("owner", q.Owner)
 	s.Add(" GROUP BY agent, what")
 	return &s
