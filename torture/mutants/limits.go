@@ -56,7 +56,7 @@ func keyMutants() []mutant {
 			"ledger", "^TestAChangedLimitOfKeysLetsWaitingThreadsOut$"},
 		{"rates of owners that never return stay", "ledger/sweep_limits.go", "m.At = time.Time{} //", "//", "ledger",
 			"^TestMetersOfOwnersThatNeverReturnAreDropped$"},
-		{"a look at each agent reads all gates", "store/sqlite/due.go", "for from := store.AfterGates", `for from := ""`,
+		{"a look at each agent reads all gates", "store/sqlite/due.go", "for from := store.AfterGates", "for from := store.GatePrefix",
 			"store/sqlite", "^TestStore$"},
 		{"the waits of all keys have the name of one", "server/operate/waits.go", "last.Bound.Key != \"\"}", "false}",
 			"server/operate", "^TestWaitsOfAKeyAreNotThoseOfTheAgent$"},

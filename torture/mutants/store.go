@@ -86,7 +86,7 @@ func claimMutants() []mutant {
 			"old.worker != t.Worker || old.due != t.Due", "old.worker != t.Worker",
 			"store/sqlite", "^TestColumnsFollowEveryChangeOfTheBody$"},
 		{"a lost claim keeps its entry of the index", "store/sqlite/threads.go",
-			`	case t.Worker != "":`, `	case t.Worker != "" || t.Round > 0:`, "store/sqlite", "^TestStore$"},
+			`	case t.Worker != "":`, `	case t.Worker != "" || t.Round > 0:`, "store/storetest", "^TestStoresAgree$"},
 		{"only the first worker's claims end", "store/sqlite/claims.go",
 			"ready = append(ready, own...)", "return own, ends, nil", "store/sqlite", "^TestStore$"},
 		{"claims without an end are overdue", "store/sqlite/claims.go", "		return noEnd\n", "		return 0\n",
