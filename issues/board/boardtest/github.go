@@ -44,7 +44,6 @@ type GitHub struct {
 	After func(r *http.Request) (lost bool)
 	// Reorder changes the order of a list; nil keeps it.
 	Reorder func(all []GitHubIssue)
-	Writes  []time.Time // times of the writes
 }
 
 // GitHubIssue is an issue or a pull request.
@@ -197,9 +196,6 @@ func (f *GitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Requests = append(f.Requests, r.Method+" "+r.URL.RequestURI())
-	if r.Method != http.MethodGet {
-		f.Writes = append(f.Writes, time.Now())
-	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-RateLimit-Remaining", "4981")
 	if r.Header.Get("Authorization") != "Bearer "+Token {

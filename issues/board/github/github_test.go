@@ -288,22 +288,23 @@ func TestALimitStopsAllCallsUntilItEnds(t *testing.T) {
 }
 
 func TestWritesAreApart(t *testing.T) {
+	const pause = 100 * time.Millisecond
 	f := newRepository(t)
 	f.Add(1, 1)
 	b, err := github.New(github.Options{Base: mustParse(t, f.URL), Repo: "ann/roof", Token: boardtest.Token,
-		WritePause: 30 * time.Millisecond})
+		WritePause: pause})
 	if err != nil {
 		t.Fatal(err)
 	}
+	begin := time.Now()
 	for n := range 4 {
 		if err := b.Comment(t.Context(), board.Comment{Issue: "1", Key: fmt.Sprint(n), Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for n := 1; n < len(f.Writes); n++ {
-		if apart := f.Writes[n].Sub(f.Writes[n-1]); apart < 20*time.Millisecond {
-			t.Errorf("two writes are %s apart", apart)
-		}
+	// Their arrivals may be closer: on a busy machine one write takes longer on its way than the next.
+	if took := time.Since(begin); took < 3*pause {
+		t.Errorf("four writes took %s, want at least three pauses of %s", took, pause)
 	}
 }
 
