@@ -139,15 +139,16 @@ func (k postgresKeys) save() (restore func()) {
 	}
 }
 
-// wipe resets the database to its initial contents, which takes less time than opening another. The
-// tables given and sqlite_sequence have the keys given so far.
+// wipe resets the database to its initial contents, which takes less time than opening another. A row
+// of the table tally and the table sqlite_sequence have the keys given so far.
 func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
 		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run",
 		"DELETE FROM reservation", "DELETE FROM blob", "DELETE FROM blob_piece",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
-		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM tally", "DELETE FROM meter",
-		"DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
+		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM meter",
+		"DELETE FROM tally WHERE what <> ''", "UPDATE tally SET thread = 0, run = 0",
+		"DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')",
 	} {
 		if _, err := db.Exec(text); err != nil {
 			rt.Fatal(err)
