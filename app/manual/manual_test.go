@@ -137,6 +137,18 @@ func TestTheManualIsSmall(t *testing.T) {
 	}
 }
 
+func TestTheSearchFindsPromisesWithoutTheNamesOfTheirTests(t *testing.T) {
+	s := write(t, manual.Options{Files: files("# First\n\n| | promise | tests |\n| --- | --- | --- |\n"+
+		"| 1 | Nothing is lost. | `ledger.TestKept` |\n| 2 | Nothing is doubled. | |\n\nAfter the table.\n", "# Other\n")})
+	index := s.read(t, "search.json")
+	if want := "promise 1 Nothing is lost. 2 Nothing is doubled. After the table."; !strings.Contains(index, want) {
+		t.Errorf("the index %s lacks %q", index, want)
+	}
+	if strings.Contains(index, "TestKept") {
+		t.Errorf("the index %s has the name of a test", index)
+	}
+}
+
 // files returns the files of a manual of two pages and its contents.
 func files(index, other string) fstest.MapFS {
 	return fstest.MapFS{

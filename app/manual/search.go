@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/yuin/goldmark/ast"
+	extast "github.com/yuin/goldmark/extension/ast"
 )
 
 // indexPath is the path of the index of the search.
@@ -42,11 +43,38 @@ func collect(p *page, title string, doc ast.Node, source []byte) (all []found) {
 			id, _ := h.AttributeString("id")
 			at.Heading, at.Anchor = plain(h, source), string(id.([]byte))
 		} else if !ok {
-			words = append(words, plain(n, source))
+			words = append(words, searched(n, source)...)
 		}
 	}
 	end()
 	return all
+}
+
+// searched returns the words of a block that the search finds. Names of tests are not among them: they would be a tenth
+// of the index, and repeat the words of the promises beside them.
+func searched(block ast.Node, source []byte) (words []string) {
+	if box, ok := block.(*scrolling); ok {
+		block = box.FirstChild()
+	}
+	table, ok := block.(*extast.Table)
+	if !ok {
+		return []string{plain(block, source)}
+	}
+	tests := -1
+	for row := table.FirstChild(); row != nil; row = row.NextSibling() {
+		column := 0
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			text := plain(cell, source)
+			if row == table.FirstChild() && text == "tests" {
+				tests = column
+			}
+			if column != tests {
+				words = append(words, text)
+			}
+			column++
+		}
+	}
+	return words
 }
 
 // makeIndex renders all pages and returns their sections as JSON.
