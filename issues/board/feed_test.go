@@ -145,6 +145,8 @@ func TestEachIssueIsDoneOnceOnAnUnreliableBoard(t *testing.T) {
 			t.Errorf("%s: %d attempts, comments %q", id, first.Agent.Count(id), got)
 		}
 	}
+	f.mu.Lock() // both go on polling
+	defer f.mu.Unlock()
 	t.Logf("%d issues, %d lost answers, %d refused calls, two pollers", n, lost, refused)
 	if lost == 0 || refused == 0 {
 		t.Error("no fault was tried")
