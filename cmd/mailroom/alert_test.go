@@ -26,9 +26,7 @@ type alertFixture struct {
 
 // alertConfig has an agent that asks for an approval and then says what was decided, and a target that gets
 // the whole question.
-const alertConfig = `renew = "200ms"
-lease = "1s"
-[server]
+const alertConfig = `[server]
 url = "https://mail.example.org"
 [agents.tour]
 pace = "0s"
