@@ -208,14 +208,7 @@ func TestCancelEndsTheTurnOfAnACPAgent(t *testing.T) {
 	for _, does := range []string{"", "ends the turn when cancelled", "ignores the cancellation"} {
 		t.Run(does, func(t *testing.T) {
 			h := newFixture(t, does, asACP)
-			hints := h.bus.Subscribe("t", 1000)
-			defer hints.Close()
-			run := h.send("t", "!work")
-			for n := range hints.C {
-				if n.Delta != nil {
-					break
-				}
-			}
+			run := h.sendAndRead("t", "!work")
 			if _, err := h.Cancel(t.Context(), run, "ann"); err != nil {
 				t.Fatal(err)
 			}
@@ -318,14 +311,7 @@ func TestASteeredMessageGoesIntoTheTurnOfAnACPAgent(t *testing.T) {
 	} {
 		t.Run(c.does, func(t *testing.T) {
 			h := newFixture(t, c.does, asACP)
-			hints := h.bus.Subscribe("t", 1000)
-			defer hints.Close()
-			run := h.send("t", "!hold")
-			for n := range hints.C {
-				if n.Delta != nil {
-					break
-				}
-			}
+			run := h.sendAndRead("t", "!hold")
 			if got := h.send("t", "rather this", steered); got != run {
 				t.Fatalf("the message went to run %s, want %s", got, run)
 			}
@@ -347,14 +333,7 @@ func TestASteeredMessageGoesIntoTheTurnOfAnACPAgent(t *testing.T) {
 // in a turn. A second prompt in the turn would be one that the protocol does not define.
 func TestASteeredMessageIsTheNextRunOfAnACPAgentThatTakesNone(t *testing.T) {
 	h := newFixture(t, "", asACP)
-	hints := h.bus.Subscribe("t", 1000)
-	defer hints.Close()
-	run := h.send("t", "!hold")
-	for n := range hints.C {
-		if n.Delta != nil {
-			break
-		}
-	}
+	run := h.sendAndRead("t", "!hold")
 	h.send("t", "rather this", steered)
 	<-time.After(3 * exec.SteerInterval) // the message must not come in this time
 	if err := os.WriteFile(filepath.Join(h.home, "go on"), nil, 0o600); err != nil {

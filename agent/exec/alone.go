@@ -19,7 +19,7 @@ type Alone struct {
 	once     sync.Once
 }
 
-// NewAlone returns an Alone of a program of which no process has answered.
+// NewAlone returns an Alone whose program has not answered yet.
 func NewAlone() *Alone {
 	a := &Alone{turn: make(chan struct{}, 1), answered: make(chan struct{})}
 	a.turn <- struct{}{}

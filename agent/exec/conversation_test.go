@@ -202,14 +202,7 @@ func TestOverloadedModelIsUnavailable(t *testing.T) {
 
 func TestCancelKeepsStreamedText(t *testing.T) {
 	h := newFixture(t, "goes silent")
-	run := h.send("t", "go")
-	hints := h.bus.Subscribe("t", 1000)
-	defer hints.Close()
-	for n := range hints.C {
-		if n.Delta != nil {
-			break
-		}
-	}
+	run := h.sendAndRead("t", "go")
 	if _, err := h.Cancel(t.Context(), run, "ann"); err != nil {
 		t.Fatal(err)
 	}

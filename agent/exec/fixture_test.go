@@ -86,6 +86,20 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 	return h
 }
 
+// sendAndRead submits a text, and returns its run once the agent has begun to write.
+func (h *fixture) sendAndRead(threadID, text string) string {
+	h.t.Helper()
+	hints := h.bus.Subscribe(threadID, 1000)
+	defer hints.Close()
+	run := h.send(threadID, text)
+	for n := range hints.C {
+		if n.Delta != nil {
+			break
+		}
+	}
+	return run
+}
+
 // send submits a text and returns its run.
 func (h *fixture) send(threadID, text string, edit ...func(*thread.Submit)) string {
 	h.t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/display"
 )
 
 // eventsExtension is the extension Events of MCP. SEP-3415 defines its methods, fields and error codes (sections
@@ -146,7 +147,7 @@ func (t *tools) listEvents(_ context.Context, _ *sdk.ServerSession, p *eventsLis
 		return nil, errNoMethod(methodEventsList)
 	}
 	if p.Cursor != nil { // there is one page, so no result has had a cursor
-		return nil, errParams("cursor: %q is of no page of this list", cut(*p.Cursor))
+		return nil, errParams("cursor: %q is of no page of this list", display.Cut(*p.Cursor, maxQuoted))
 	}
 	return &eventsListResult{ResultType: resultComplete, Events: []eventType{waitingType()}}, nil
 }
@@ -230,7 +231,7 @@ func (p *eventsParams) start() (place, error) {
 	case p.Name != EventWaiting:
 		return place{}, &jsonrpc.Error{Code: codeEventNotFound, Message: "NotFound",
 			Data: errorData(map[string]any{"kind": "event",
-				"reason": fmt.Sprintf("no event %q: use %s", cut(p.Name), EventWaiting)})}
+				"reason": fmt.Sprintf("no event %q: use %s", display.Cut(p.Name, maxQuoted), EventWaiting)})}
 	case len(p.Arguments) > 0:
 		return place{}, errParams("%s has no arguments", EventWaiting)
 	case p.MaxAge != nil && *p.MaxAge < 0:
@@ -306,11 +307,5 @@ func errorData(v map[string]any) json.RawMessage {
 	return raw
 }
 
-// cut bounds what an error repeats of a request.
-func cut(s string) string {
-	const most = 64
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
-}
+// maxQuoted bounds what an error repeats of a request, in characters.
+const maxQuoted = 64

@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mailroom/internal/display"
 )
 
 // isEventStream reports whether a request opens a stream of events. The revision 2026-07-28 requires the header
@@ -59,7 +61,7 @@ func streamRequest(raw []byte, h http.Header) (*jsonrpc.Request, error) {
 		json.Unmarshal(params.Meta[sdk.MetaKeyProtocolVersion], &revision) != nil ||
 		revision != h.Get("Mcp-Protocol-Version") {
 		return nil, fmt.Errorf("the header Mcp-Protocol-Version is %q, and %s in _meta is another",
-			cut(h.Get("Mcp-Protocol-Version")), sdk.MetaKeyProtocolVersion)
+			display.Cut(h.Get("Mcp-Protocol-Version"), maxQuoted), sdk.MetaKeyProtocolVersion)
 	}
 	return q, nil
 }
@@ -69,6 +71,8 @@ type requestConn struct {
 	request *jsonrpc.Request // the reader's; nil after it was read
 	flush   func() error
 
+	// mu is held while w is written: two writes may not run at once, and none after the handler has returned, so Close
+	// waits for one. The server's deadline for each piece of an answer bounds that.
 	mu      sync.Mutex
 	w       http.ResponseWriter // owned by mu
 	started bool                // owned by mu

@@ -9,6 +9,7 @@ import (
 	"mailroom/agent/inbox"
 	"mailroom/api"
 	"mailroom/entry"
+	"mailroom/internal/display"
 )
 
 // place is a place in the log of an inbox: the durable position from which a client goes on, which is the sequence
@@ -49,7 +50,7 @@ func parsePlace(text string) (place, error) {
 
 func errCursor(text string) error {
 	return errParams("cursor: %q is not a cursor of %s: use one that a result had, or null for now on",
-		cut(text), EventWaiting)
+		display.Cut(text, maxQuoted), EventWaiting)
 }
 
 // within returns the place in the log of th from which a client at p goes on. It is another one if p is now, if the

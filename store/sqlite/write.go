@@ -149,7 +149,7 @@ func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 // given has the last keys of threads and runs, the revision of the last commit, and the last rowid of
 // an entry row. A key or rowid is never reused, not even after a drop.
 //
-// They are in a row of the table tally, of which most commits write a page for its counts too.
+// They are in a row of the table tally, because most commits write a page of it for its counts too.
 type given struct {
 	thread, run, revision, entryRow int64
 }

@@ -105,17 +105,27 @@ func (r *Repository) open() (*Board, error) {
 	return b, nil
 }
 
+// begin opens the repository for calls, and reads what GitHub says about it.
+func (r *Repository) begin(ctx context.Context) (*Board, error) {
+	b, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.describe(ctx, b); err != nil {
+		b.Close()
+		return nil, r.explain(err)
+	}
+	return b, nil
+}
+
 // Find returns the address of the pull request of a branch of the repository, in any state, or "". One that is open
 // comes first, then the newest. If the repository is a fork, one at its parent counts too.
 func (r *Repository) Find(ctx context.Context, branch string) (address string, err error) {
-	b, err := r.open()
+	b, err := r.begin(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer b.Close()
-	if err := r.describe(ctx, b); err != nil {
-		return "", r.explain(err)
-	}
 	if address, err = r.find(ctx, b, r.name, branch); err != nil || address != "" {
 		return address, r.explain(err)
 	}
@@ -185,14 +195,11 @@ func isWeb(address string) bool {
 // been opened all the same.
 // https://docs.github.com/en/rest/pulls/pulls#create-a-pull-request
 func (r *Repository) Open(ctx context.Context, branch, title, text string) (address string, err error) {
-	b, err := r.open()
+	b, err := r.begin(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer b.Close()
-	if err := r.describe(ctx, b); err != nil {
-		return "", r.explain(err)
-	}
 	body, err := json.Marshal(map[string]string{"title": title, "body": text, "head": branch, "base": r.about.Branch})
 	if err != nil {
 		return "", err
