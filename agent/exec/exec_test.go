@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -285,6 +286,24 @@ func TestACommandThatCannotStartIsAPermanentFailure(t *testing.T) {
 		if len(f.Error()) > 1000 || len(s.steps) > 0 {
 			t.Errorf("%s: an error of %d bytes and %d steps", c.o.Command[0], len(f.Error()), len(s.steps))
 		}
+	}
+}
+
+// A program that is open for writing cannot be executed (ETXTBSY). It stands for the limits of a machine, which a test
+// cannot reach without ending its neighbours: none of them says anything about the run.
+func TestAMachineWithoutRoomForAProcessIsAnOutage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "updated")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString("#!/bin/sh\n"); err != nil {
+		t.Fatal(err)
+	}
+	f := mailroom.AsFailure(agent(t, exec.Options{Command: []string{path}}).Run(t.Context(), newSession(1, "go")))
+	if f.Class != mailroom.ClassUnavailable || !errors.Is(f, syscall.ETXTBSY) {
+		t.Errorf("%s: %v, want an outage: the program is open for writing", f.Class, f)
 	}
 }
 

@@ -342,10 +342,13 @@ func (e ending) withStderr(err error) error {
 	return fmt.Errorf("%w: %s", err, text)
 }
 
-// startFailure classifies an error of a start. Problems with the command are permanent; exhausted
-// resources of the machine are transient.
+// startFailure classifies an error of a start. Problems with the command are permanent. A machine without room for
+// another process is an outage: the program did not run, so counted attempts would end the runs of a rush.
 func startFailure(err error) error {
 	class, own := mailroom.ClassTransient, false
+	if proc.Exhausted(err) {
+		class = mailroom.ClassUnavailable
+	}
 	for _, wrong := range []error{
 		osexec.ErrNotFound, osexec.ErrDot, fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ENOEXEC,
 		syscall.E2BIG, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EISDIR, syscall.EINVAL,

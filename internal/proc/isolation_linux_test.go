@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -307,6 +308,23 @@ func TestAnIsolatedChildReportsItsExit(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	})
+}
+
+// The report of a shim crosses a pipe as JSON. The limit that ended the start must be there afterwards.
+func TestALimitThatAShimMetIsKnownToItsParent(t *testing.T) {
+	for _, op := range []string{"fork/exec", "make the child's namespace"} {
+		line, err := json.Marshal(failureReport(&opError{op, syscall.EAGAIN}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got report
+		if err := json.Unmarshal(line, &got); err != nil {
+			t.Fatal(err)
+		}
+		if err := got.err("/bin/true"); !Exhausted(err) || Exhausted(errors.New(err.Error())) {
+			t.Errorf("%s: %v is not known as a limit of the machine", op, err)
+		}
+	}
 }
 
 // A process of the same user may not read one that is not dumpable. Root may read

@@ -147,10 +147,22 @@ func (r report) err(path string) error {
 	case r.Op == opExec:
 		return &os.PathError{Op: r.Op, Path: path, Err: r.Errno}
 	}
-	return fmt.Errorf("isolate the program: %s", r.Failed)
+	return fmt.Errorf("isolate the program: %w", reported{r})
 }
 
 const opExec = "fork/exec"
+
+// reported is an error of the shim, as its parent got it. It wraps the number of the system call that failed.
+type reported struct{ report }
+
+func (r reported) Error() string { return r.Failed }
+
+func (r reported) Unwrap() error {
+	if r.Errno == 0 {
+		return nil
+	}
+	return r.Errno
+}
 
 // prepare sets up the sandbox and the limits that the child inherits.
 func (p *plan) prepare() error {

@@ -19,6 +19,8 @@ func retryMutants() []mutant {
 		{"a worker has no say", "ledger/sweep_overrun.go", "r.Retry.Over(o.Retry(agent))", "o.Retry(agent)", "ledger", "^TestTheNearestLevelSaysHowARunIsRetried$"},
 		{"a delay of one level crosses that of another", "internal/retry/retry.go", "	case out.First <= out.Most:\n", "	case true:\n", "internal/retry", "^TestFirstNeverExceedsMostInACombinedPolicy$"},
 		{"replies are retried as agents are", "app/node/agents.go", "	if reserved.IsAgent(agent) {", "	if false && reserved.IsAgent(agent) {", "app/node", "^TestTheRetriesOfAgentsAreNotThoseOfRepliesAndAlerts$"},
+		{"a full machine uses up the attempts of a command", "agent/exec/outcome.go", "		class = mailroom.ClassUnavailable\n	}\n	for _, wrong", "	}\n	for _, wrong", "agent/exec", "^TestAMachineWithoutRoomForAProcessIsAnOutage$"},
+		{"a shim loses the limit that it met", "internal/proc/shim_linux.go", "	return r.Errno\n", "	return nil\n", "internal/proc", "^TestALimitThatAShimMetIsKnownToItsParent$"},
 		{"delays of one table cross", "app/config/retry.go", "set[first] && set[most] && p.First > p.Most", "set[first] && set[most] && false", "app/config", "^TestBadRetriesAreRefused$"},
 		{"runs of an agent that is served elsewhere fail", "engine/sweep.go", "slices.Concat(e.agentNames(), e.options.Elsewhere)", "slices.Concat(e.agentNames())", "engine", "^TestRunsOfAnAgentThatIsServedElsewhereWaitForAWorker$"},
 	}

@@ -133,6 +133,9 @@ func (r *Repository) start(ctx context.Context, spec proc.Spec, input string) (s
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", proc.Exit{}, errNotInstalled
 	}
+	if proc.Exhausted(err) {
+		return "", proc.Exit{}, temporary("the machine has no room for another process: %v", err)
+	}
 	if err != nil {
 		return "", proc.Exit{}, diskProblem(err)
 	}
