@@ -189,7 +189,51 @@ func (b *reportBuilder) readBranches() error {
 	b.out.Branches = append(b.out.Branches, all[:min(len(all), shownBranches)]...)
 	b.out.MoreBranches = len(all) - len(b.out.Branches)
 	b.out.MoreThreads = max(len(runs)-lookedBranches, 0)
+	return b.readPulls()
+}
+
+// readPulls adds what the server knows of the pull requests of the branches that are shown.
+func (b *reportBuilder) readPulls() error {
+	var ids, pulls []string
+	for i := range b.out.Branches {
+		ids = append(ids, b.out.Branches[i].Thread)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := b.reader.Threads(store.ThreadQuery{IDs: ids})
+	if err != nil {
+		return err
+	}
+	for _, t := range rows {
+		pulls = append(pulls, reserved.PullsID(t.Owner, t.ID))
+	}
+	if rows, err = b.reader.Threads(store.ThreadQuery{IDs: pulls}); err != nil {
+		return err
+	}
+	known := map[string]*entry.Pull{}
+	for _, t := range rows {
+		if p := entry.PullOf(t.State); p != nil && t.DeletedAt.IsZero() && t.Owner == reserved.Owner(t.ID) {
+			known[p.Thread] = p
+		}
+	}
+	for i := range b.out.Branches {
+		if p := known[b.out.Branches[i].Thread]; p != nil {
+			addPull(&b.out.Branches[i], p)
+		}
+	}
 	return nil
+}
+
+// addPull adds what the server knows of a pull request to its branch. An agent may have written another branch.
+func addPull(out *api.ReportBranch, p *entry.Pull) {
+	if reportLine(p.Branch) != out.Branch || out.Pushed == "" {
+		return
+	}
+	if p.Address != "" {
+		out.PullRequest, out.Number = pullRequest(p.Address)
+	}
+	out.Unopened, out.Again = reportLine(p.Unopened), p.Again
 }
 
 // reportBranches returns a report of all threads that has only its branches.

@@ -108,6 +108,7 @@ type ReportBranch struct {
 	PullRequest string    `json:"pull_request" doc:"Address of its pull request, open or not; empty: none."`
 	Number      int       `json:"number" doc:"Number of the pull request; 0: unknown."`
 	Unopened    string    `json:"unopened" doc:"Why no pull request was opened; empty: nothing failed."`
+	Again       bool      `json:"again" doc:"The server tries again by itself to open it."`
 	Left        string    `json:"left" doc:"Why changes in the worktree are in no commit; empty: all are."`
 }
 

@@ -220,7 +220,7 @@ func (tx *transaction) countQueued(t *thread.State, limit int) (n int, err error
 // Append commits a durable step of a run, with its sends. A repeat of the same step returns the seq of the first
 // result.
 func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (thread.Appended, error) {
-	if err := ws.addressSchedules(ctx, &a); err != nil {
+	if err := ws.addressKeepers(ctx, &a); err != nil {
 		return thread.Appended{}, err
 	}
 	if err := a.Check(); err != nil {
@@ -253,20 +253,29 @@ func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (thread.Appen
 	})
 }
 
-// addressSchedules gives the sends to the agent of schedules that name no thread their thread: the book of the run's
-// own thread. Its id has the owner, which agents do not know.
-func (ws Workers) addressSchedules(ctx context.Context, a *thread.StepCommit) error {
-	toBook := func(s mailroom.Send) bool { return s.Agent == reserved.Scheduler && strings.TrimSpace(s.Thread) == "" }
-	if !slices.ContainsFunc(a.Step.Sends, toBook) {
+// addressKeepers gives the sends to the agents of schedules and of pull requests that name no thread their thread: the
+// book, or the pull request, of the run's own thread. Its id has the owner, which agents do not know.
+func (ws Workers) addressKeepers(ctx context.Context, a *thread.StepCommit) error {
+	place := func(s mailroom.Send, owner string) string {
+		switch {
+		case strings.TrimSpace(s.Thread) != "":
+		case s.Agent == reserved.Scheduler:
+			return reserved.BookID(owner, a.Thread)
+		case s.Agent == reserved.Puller:
+			return reserved.PullsID(owner, a.Thread)
+		}
+		return ""
+	}
+	if !slices.ContainsFunc(a.Step.Sends, func(s mailroom.Send) bool { return place(s, "") != "" }) {
 		return nil
 	}
 	a.Step.Sends = slices.Clone(a.Step.Sends) // do not change the caller's slice
 	return ws.ledger.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{a.Thread}})
 		for _, t := range rows {
-			for i := range a.Step.Sends {
-				if s := &a.Step.Sends[i]; toBook(*s) {
-					s.Thread = reserved.BookID(t.Owner, t.ID)
+			for i, s := range a.Step.Sends {
+				if id := place(s, t.Owner); id != "" {
+					a.Step.Sends[i].Thread = id
 				}
 			}
 		}

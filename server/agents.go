@@ -78,9 +78,9 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 		return nil, err
 	}
 	// The agents that send alerts are left out: GET /v1/alerts shows each as a target with its pause, even while no
-	// server runs it. So are the agents of schedules and budgets, to which no messages are sent.
+	// server runs it. So are the agents of schedules, budgets and pull requests, to which no messages are sent.
 	maps.DeleteFunc(agents, func(name string, _ *api.Agent) bool {
-		return alert.IsAgent(name) || name == reserved.Scheduler || name == reserved.Asker
+		return alert.IsAgent(name) || reserved.IsKeeper(name)
 	})
 	out := api.Page[api.Agent]{Items: []api.Agent{}}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {

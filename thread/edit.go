@@ -49,9 +49,12 @@ func (t *State) Retract(message string, now time.Time) error {
 	return nil
 }
 
-// checkEditable refuses to change the messages of a schedule: they are commands that the server has checked, and its
-// timer.
+// checkEditable refuses to change the messages of a schedule and of a pull request: they are commands that the server
+// has checked, and timers.
 func checkEditable(thread string) error {
+	if reserved.Prefix(thread) == reserved.Pulls {
+		return mailroom.Errorf(mailroom.CodeForbidden, "messages of thread %q are the server's: cancel the run", thread)
+	}
 	if reserved.Prefix(thread) != reserved.Schedule {
 		return nil
 	}

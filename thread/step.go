@@ -420,8 +420,8 @@ func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.S
 	in.ByServer = reserved.IsAgent(r.Agent) && r.Agent != reserved.Scheduler // a user chose where a schedule sends
 	in.Origin = mailroom.Origin{Via: "run", Sender: r.Agent}
 	lineage := append(slices.Clone(r.Lineage), from.ID)
-	if r.Agent == reserved.Scheduler && in.Thread == from.ID {
-		lineage = r.Lineage // the timer of a schedule goes on for years
+	if in.Thread == from.ID && (r.Agent == reserved.Scheduler || r.Agent == reserved.Puller) {
+		lineage = r.Lineage // the timer of a schedule goes on for years, the one of a pull request for weeks
 		in.MaxCrashes = new(int)
 		*in.MaxCrashes = mailroom.MaxLost
 	}

@@ -116,7 +116,7 @@ func (a *agent) settleConflict(ctx context.Context, s mailroom.Session, c *confl
 		}
 		defer func() { place.leave(&err) }()
 		if place.tree != nil { // the configuration may have changed
-			if st.Entries, err = place.report(ctx, run, "", ""); err != nil {
+			if st, err = place.report(ctx, run, "", ""); err != nil {
 				return contextCause(ctx, err)
 			}
 		}
@@ -124,7 +124,12 @@ func (a *agent) settleConflict(ctx context.Context, s mailroom.Session, c *confl
 	if st.Checkpoint, err = encode("checkpoint", &checkpoint{Done: true}); err != nil {
 		return err
 	}
-	if err := s.Append(ctx, st); err != nil {
+	err = s.Append(ctx, st)
+	if err != nil && len(st.Entries) > 0 && refuses(err) { // without the order of a pull request, as in appendFinal
+		st.Sends = nil
+		err = s.Append(ctx, st)
+	}
+	if err != nil {
 		return contextCause(ctx, err)
 	}
 	return nil

@@ -187,7 +187,7 @@ func finish(ctx context.Context, s mailroom.Session, place *workplace, e ending,
 	if err != nil {
 		verdict = contextCause(ctx, err)
 	}
-	more.Entries = append(more.Entries, made...)
+	more.Entries, more.Sends = append(more.Entries, made.Entries...), made.Sends
 	if over != nil && err == nil {
 		return askConflict(ctx, s, over, e, more)
 	}
@@ -217,8 +217,10 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 		st.Usage, st.State = more.Usage, more.State
 		if done == nil {
 			st.Checkpoint = more.Checkpoint
+		} else {
+			st.Sends = more.Sends
 		}
-		err = finalWrite(ctx, func(ctx context.Context) error { return s.Append(ctx, st) })
+		err = appendFinal(ctx, s, st)
 	}
 	switch {
 	case err == nil:
@@ -231,6 +233,17 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 		return &mailroom.Failure{Class: f.Class, RetryAfter: f.RetryAfter, Agent: f.Agent, Err: errors.Join(f.Err, err)}
 	}
 	return errors.Join(verdict, err)
+}
+
+// appendFinal commits the last step of an attempt. A message that the ledger refuses, as at the end of a long chain of
+// threads, must not cost the result of the run.
+func appendFinal(ctx context.Context, s mailroom.Session, st mailroom.Step) error {
+	err := finalWrite(ctx, func(ctx context.Context) error { return s.Append(ctx, st) })
+	if err != nil && len(st.Sends) > 0 && refuses(err) {
+		st.Sends = nil
+		err = finalWrite(ctx, func(ctx context.Context) error { return s.Append(ctx, st) })
+	}
+	return err
 }
 
 func (e ending) exited() Exited {

@@ -21,6 +21,7 @@ type session struct {
 	run   mailroom.RunView
 	input []mailroom.Message
 	log   []mailroom.Entry // what Log returns
+	state json.RawMessage
 
 	// Called before the method of that name, which returns its error; may be nil.
 	onStream func(all string) error
@@ -57,6 +58,8 @@ func newSession(attempt int, texts ...string) *session {
 	}
 	return s
 }
+
+func (s *session) State() json.RawMessage { return s.state }
 
 func (s *session) Run() mailroom.RunView { return s.run }
 

@@ -51,19 +51,7 @@ func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, erro
 	if repo == "" && (o == nil || o.Asked) {
 		return &workplace{agent: a}, nil
 	}
-	folder, within := a.options.Dir, []string(nil)
-	if repo != "" {
-		folder, within = repo, o.Repos
-	}
-	env, _ := a.variables()
-	if a.options.Mark != "" {
-		env = append(env, envMark+"="+a.options.Mark)
-	}
-	r, err := worktree.Open(ctx, worktree.Options{
-		Folder: folder, Within: within, Root: o.Root, Most: o.Most, Env: env,
-		Isolation: a.options.Isolation, Fresh: o.Fresh, Remote: o.Push,
-		Disposable: o.Disposable, Pulls: o.Pulls,
-	})
+	r, err := a.openRepository(ctx, repo)
 	if err != nil {
 		return nil, treeFailure(ctx, err, repo == "")
 	}
@@ -79,6 +67,24 @@ func (a *agent) enter(ctx context.Context, s mailroom.Session) (*workplace, erro
 		here.options.Isolation = &own
 	}
 	return &workplace{agent: &here, tree: tree, repo: repo}, nil
+}
+
+// openRepository returns the repository in a folder that a submit named, or in the folder of the agent for "".
+func (a *agent) openRepository(ctx context.Context, repo string) (*worktree.Repository, error) {
+	o := a.options.Worktrees
+	folder, within := a.options.Dir, []string(nil)
+	if repo != "" {
+		folder, within = repo, o.Repos
+	}
+	env, _ := a.variables()
+	if a.options.Mark != "" {
+		env = append(env, envMark+"="+a.options.Mark)
+	}
+	return worktree.Open(ctx, worktree.Options{
+		Folder: folder, Within: within, Root: o.Root, Most: o.Most, Env: env,
+		Isolation: a.options.Isolation, Fresh: o.Fresh, Remote: o.Push,
+		Disposable: o.Disposable, Pulls: o.Pulls,
+	})
 }
 
 // repository returns the folder of a repository that the run names, or that an earlier run of the thread has named; ""
@@ -155,18 +161,18 @@ func (w *workplace) branch() string {
 	return w.tree.Branch()
 }
 
-// finish commits what an attempt that succeeded has changed in the worktree, publishes it, and returns the entry about
+// finish commits what an attempt that succeeded has changed in the worktree, publishes it, and returns the step about
 // it. Changes that cannot be committed stay in the worktree, and the entry says why: the run has its result, and
 // another attempt would do the work twice. With ask it publishes nothing that conflicts, and returns the conflict.
-func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict error, ask bool) ([]mailroom.AgentEntry,
+func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict error, ask bool) (mailroom.Step,
 	*conflict, error) {
 	if w == nil || w.tree == nil || verdict != nil {
-		return nil, nil, nil
+		return mailroom.Step{}, nil, nil
 	}
 	message := fmt.Sprintf("Changes of %s\n\nMailroom-Run: %s\nMailroom-Thread: %s\n", run.Agent, run.ID, run.Thread)
 	res, err := w.tree.Commit(ctx, run.Agent, message)
 	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+		return mailroom.Step{}, nil, context.Cause(ctx)
 	}
 	left := res.Left
 	if err != nil {
@@ -181,13 +187,13 @@ func (w *workplace) finish(ctx context.Context, run mailroom.RunView, verdict er
 			why = over.text()
 		}
 	}
-	entries, err := w.report(ctx, run, left, why)
-	return entries, over, err
+	st, err := w.report(ctx, run, left, why)
+	return st, over, err
 }
 
-// report publishes the branch, unless unpushed says why it is not, and returns the entry about it.
-func (w *workplace) report(ctx context.Context, run mailroom.RunView, left, unpushed string) ([]mailroom.AgentEntry,
-	error) {
+// report publishes the branch, unless unpushed says why it is not, and returns the step about it.
+func (w *workplace) report(ctx context.Context, run mailroom.RunView, left, unpushed string) (st mailroom.Step,
+	err error) {
 	res, err := w.tree.Result(ctx)
 	if err != nil && left == "" {
 		left = err.Error()
@@ -198,10 +204,12 @@ func (w *workplace) report(ctx context.Context, run mailroom.RunView, left, unpu
 		w.publish(ctx, run, &t)
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return st, context.Cause(ctx)
 	}
-	st, err := newStep(entry.KindTree, t, nil)
-	return st.Entries, err
+	if st, err = newStep(entry.KindTree, t, nil); err == nil && t.Unopened != "" {
+		st.Sends, err = w.orderPull(run)
+	}
+	return st, err
 }
 
 // publish pushes the branch and opens its pull request, as far as the owner of the agent allows it.
@@ -218,10 +226,9 @@ func (w *workplace) publish(ctx context.Context, run mailroom.RunView, t *entry.
 	if !o.PullRequest {
 		return
 	}
+	title, text := pullText(run.Agent, run.Thread, run.ID)
 	var err error
-	t.PullRequest, err = w.tree.PullRequest(ctx, o.Push, fmt.Sprintf("Changes of %s in %s", run.Agent, run.Thread),
-		fmt.Sprintf("Made by the agent %s of Mailroom.\n\nThread: %s\nFirst run: %s\n", run.Agent, run.Thread, run.ID))
-	if err != nil {
-		t.Unopened = err.Error()
+	if t.PullRequest, err = w.tree.PullRequest(ctx, o.Push, title, text); err != nil {
+		t.Unopened = worktree.PullText(err)
 	}
 }

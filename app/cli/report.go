@@ -204,6 +204,9 @@ func branchesText(w *reportWriter, con *command.Console, r *api.Report) {
 		if b.IsLocal() && b.Commits > 0 {
 			w.line("    patch: mailroom worktrees patch %s", command.Quote(b.Thread))
 		}
+		if b.Unopened != "" {
+			w.line("    try now: mailroom publish %s", command.Quote(b.Thread))
+		}
 	}
 	if r.MoreBranches > 0 {
 		w.line("  and %d more", r.MoreBranches)
@@ -229,8 +232,12 @@ func branchText(b *api.ReportBranch) string {
 	case b.Commits > 0:
 		text += ", not pushed"
 	}
+	unopened := "no pull request"
+	if b.Again {
+		unopened = "no pull request yet, the server tries again"
+	}
 	for _, note := range []struct{ what, why string }{
-		{"the push failed", b.Unpushed}, {"no pull request", b.Unopened}, {"changes are left in the worktree", b.Left},
+		{"the push failed", b.Unpushed}, {unopened, b.Unopened}, {"changes are left in the worktree", b.Left},
 	} {
 		if note.why != "" {
 			text += "; " + note.what + ": " + note.why

@@ -22,7 +22,7 @@ func groups() []group {
 		{"The server and its store:", []string{"audit", "config", "doctor", "migrate", "nodes", "prices", "restore", "serve",
 			"stats", "status", "stop", "store"}},
 		{"Servers by name, and tokens:", []string{"context", "token"}},
-		{"Work of several agents:", []string{"issue", "project", "workflow", "worktrees"}},
+		{"Work of several agents:", []string{"issue", "project", "publish", "workflow", "worktrees"}},
 		{"This program:", []string{"completion", "docs", "help", "licenses", "version"}},
 	}
 }

@@ -162,7 +162,7 @@ const maxSchedules = 16
 const maxAskers = 2
 
 // newDeliveries returns the engine of the server's own agents, which send replies, alerts and the messages of
-// schedules. They have their own engine, so that long runs of agents cannot delay them.
+// schedules, and open pull requests. They have their own engine, so that long runs of agents cannot delay them.
 func (a *assembly) newDeliveries() *engine.Engine {
 	n := a.node
 	agents := deliveryAgents(n.channels)
@@ -171,7 +171,9 @@ func (a *assembly) newDeliveries() *engine.Engine {
 		Agent: a.newScheduler(), Deadline: deliveryDeadline, Limit: maxSchedules,
 	}
 	agents[reserved.Asker] = engine.Agent{Agent: builtin.NewRaise(), Deadline: deliveryDeadline, Limit: maxAskers}
-	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules + maxAskers
+	agents[reserved.Puller] = engine.Agent{Agent: a.newPullKeeper(), Deadline: pullDeadline, Limit: maxPulls}
+	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets) + maxSchedules + maxAskers +
+		maxPulls
 	return engine.New(n.ledger.LaneWorkers(0), a.bus, a.engineOptions(agents, runs))
 }
 

@@ -1,13 +1,19 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"mailroom"
+	"mailroom/agent/exec"
 	"mailroom/agent/exec/worktree"
 	"mailroom/app/config"
+	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/internal/setting"
 	"mailroom/issues/board/github"
+	"mailroom/store"
 )
 
 // newPulls returns how the pull requests of an agent are opened over the API of GitHub, or nil if it has no token for
@@ -28,4 +34,52 @@ func newPulls(a *config.Agent) (func(address string) worktree.Pulls, error) {
 		}
 		return nil
 	}, nil
+}
+
+// maxPulls is how many pull requests are opened at the same time. The calls of one token take turns.
+const maxPulls = 4
+
+// pullDeadline bounds an attempt: some calls of the platform, and the turns of other writes before them.
+const pullDeadline = 10 * time.Minute
+
+// newPullKeeper returns the agent that opens the pull requests which the ends of runs could not open.
+func (a *assembly) newPullKeeper() *exec.PullKeeper {
+	agents := a.agents.agents
+	return &exec.PullKeeper{
+		Agent:  func(name string) mailroom.Agent { return agents[name].Agent },
+		Shared: a.node.shared,
+		Ended: func(ctx context.Context, own, thread string) (why string, err error) {
+			err = a.node.ledger.View(ctx, func(r store.Reader) error {
+				why, err = pullEnded(r, own, thread, time.Now())
+				return err
+			})
+			return why, err
+		},
+	}
+}
+
+// pullEnded returns why nothing may be done for the branch of a thread any more. own is the thread of its pull request,
+// whose id has the owner.
+func pullEnded(r store.Reader, own, thread string, now time.Time) (why string, err error) {
+	owner := reserved.Owner(own)
+	rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
+	if err != nil {
+		return "", err
+	}
+	if len(rows) == 0 || !rows[0].DeletedAt.IsZero() || rows[0].Owner != owner {
+		return fmt.Sprintf("the thread %s was deleted", thread), nil
+	}
+	if owner == auth.Operator {
+		return "", nil
+	}
+	tokens, err := r.Tokens(owner)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range tokens {
+		if t.Terms.Kind == auth.KindToken && t.RevokedAt.IsZero() && !t.Expired(now) {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("the token %s was revoked, or has expired", owner), nil
 }

@@ -1,13 +1,21 @@
 package node
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/issues/board/boardtest"
+	"mailroom/ledger"
+	"mailroom/store"
+	"mailroom/thread"
 )
 
 // TestTheTokenOfPullRequestsIsOfTheServerOnly opens one with the token of the settings, which programs do not get.
@@ -67,4 +75,49 @@ func TestTheTokenOfPullRequestsIsOfTheServerOnly(t *testing.T) {
 	if none, err := r.sandbox.confine("c", c.Agents["c"]); err != nil || none.worktrees.Pulls != nil {
 		t.Errorf("an agent without a token has the API: %v", err)
 	}
+}
+
+// TestNoPullRequestIsOpenedForWhatHasEnded revokes the token of one of two servers, and deletes threads.
+func TestNoPullRequestIsOpenedForWhatHasEnded(t *testing.T) {
+	twoOnOneStore(t, func(t *testing.T, here, there *ledger.Ledger) {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ask := func(owner, id string) (why string) {
+			must(here.View(context.Background(), func(r store.Reader) (err error) {
+				why, err = pullEnded(r, reserved.PullsID(owner, id), id, time.Now())
+				return err
+			}))
+			return why
+		}
+		for _, name := range []string{"alice", "bob"} {
+			_, err := there.Accounts().CreateToken(t.Context(), auth.Token{Name: name, Sum: name,
+				Scopes: []auth.Permission{auth.PermissionSubmit}})
+			must(err)
+		}
+		for id, owner := range map[string]string{"a": "alice", "b": "bob", "o": auth.Operator, "d": auth.Operator} {
+			_, err := there.Submit(t.Context(), thread.Submit{Thread: id, Agent: "coder", Owner: owner,
+				Messages: []thread.NewMessage{{Parts: mailroom.Text("go")}}, Origin: mailroom.Origin{Via: "user"}})
+			must(err)
+			if why := ask(owner, id); why != "" {
+				t.Errorf("the thread %s of %s: %s", id, owner, why)
+			}
+		}
+		must(there.Accounts().RevokeToken(t.Context(), "bob"))
+		_, err := there.Interrupt(t.Context(), "d", auth.NewOperator("secret"))
+		must(err)
+		must(there.DeleteThread(t.Context(), "d", auth.NewOperator("secret")))
+		for _, test := range []struct{ owner, id, want string }{
+			{"bob", "b", "the token bob was revoked"}, {auth.Operator, "d", "the thread d was deleted"},
+			{auth.Operator, "none", "the thread none was deleted"}, {auth.Operator, "a", "the thread a was deleted"},
+			{"alice", "a", ""}, {auth.Operator, "o", ""},
+		} {
+			if why := ask(test.owner, test.id); !strings.HasPrefix(why, test.want) || (why == "") != (test.want == "") {
+				t.Errorf("the thread %s of %s: %q, want %q", test.id, test.owner, why, test.want)
+			}
+		}
+	})
 }

@@ -29,7 +29,8 @@ func worktreesCommand(con *command.Console) *cobra.Command {
   missing     its folder is not there; perhaps its disk is not mounted
   unrecorded  a server made it, and its record is lost: adopt it
 
-The command looks at the data folder of this machine and needs no server.
+DETAIL also has the pull request of the branch, or why there is none: "mailroom publish THREAD" tries
+again. The command looks at the data folder of this machine and needs no server.
 
 Exit codes: 0 success, 1 refused, 2 invalid usage.`,
 		Example: `  mailroom worktrees
@@ -52,13 +53,30 @@ Exit codes: 0 success, 1 refused, 2 invalid usage.`,
 				age = setting.FormatDuration(time.Since(w.Created).Round(time.Minute))
 			}
 			rows = append(rows, []string{w.Name, dash(w.Task), w.State, age, humanize.IBytes(uint64(w.Size)),
-				dash(w.Branch), dash(w.Detail)})
+				dash(w.Branch), dash(detailOf(w))})
 		}
 		return con.PrintList(rows, nil, "no worktrees")
 	}
 	cmd.AddCommand(worktreesRemoveCommand(con), worktreesKeepCommand(con), worktreesAdoptCommand(con),
 		worktreesPatchCommand(con))
 	return cmd
+}
+
+// detailOf returns what a person should know of a worktree: what would be lost, and its pull request.
+func detailOf(w worktree.Info) string {
+	pull := ""
+	switch {
+	case w.Unopened != "" && w.Again:
+		pull = "no pull request yet, the server tries again: " + w.Unopened
+	case w.Unopened != "":
+		pull = "no pull request: " + w.Unopened
+	case w.PullRequest != "":
+		pull = "pull request " + w.PullRequest
+	}
+	if w.Detail == "" || pull == "" {
+		return w.Detail + pull
+	}
+	return w.Detail + "; " + pull
 }
 
 func dash(text string) string {

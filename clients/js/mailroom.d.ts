@@ -366,6 +366,7 @@ export interface ReportBranch {
   pull_request: string;
   number: number;
   unopened: string;
+  again: boolean;
   left: string;
 }
 

@@ -21,6 +21,7 @@ const (
 	Audit    = "audit:"    // the audit log
 	Schedule = "schedule:" // a schedule of a token
 	Budget   = "budget:"   // warnings and questions about a budget of a day or a month
+	Pulls    = "pulls:"    // the pull request of a thread's branch
 )
 
 // Scheduler is the name of the agent of schedules. It has a colon, so no configuration and no worker can serve it, and
@@ -32,6 +33,9 @@ const (
 	Asker     = Budget + "asker"
 	ViaBudget = "budget"
 )
+
+// Puller is the name of the agent that opens pull requests which the end of a run could not open, and follows them.
+const Puller = Pulls + "keeper"
 
 // ViaSchedule is the Via of the server's commands to schedules.
 const ViaSchedule = "schedule"
@@ -45,7 +49,7 @@ const AuditLog = Audit + "log"
 
 // prefixes returns all prefixes.
 func prefixes() []string {
-	return []string{Alert, Channel, Delivery, Project, Issue, Audit, Schedule, Budget}
+	return []string{Alert, Channel, Delivery, Project, Issue, Audit, Schedule, Budget, Pulls}
 }
 
 // Prefix returns the prefix that gives a normalized id a meaning, "" if it has none. Ids differ by case, so
@@ -63,7 +67,7 @@ func Prefix(id string) string {
 // meaning.
 func ForServer(id string) bool {
 	switch Prefix(id) {
-	case Alert, Channel, Delivery, Audit, Schedule, Budget:
+	case Alert, Channel, Delivery, Audit, Schedule, Budget, Pulls:
 		return true
 	}
 	return false
@@ -79,6 +83,9 @@ func Owner(id string) string {
 		return ""
 	}
 	if owner, name := SchedulePlace(id); name != "" {
+		return owner
+	}
+	if owner := pullsOwner(id); owner != "" {
 		return owner
 	}
 	_, owner, _ := AlertPlace(id)
@@ -151,10 +158,32 @@ func OwnScheduleID(book string, number int) string { return book + "." + strconv
 // IsOwnName reports whether a name belongs to a book or to a schedule in it.
 func IsOwnName(name string) bool { return strings.HasPrefix(name, ownMark) }
 
-// MayOpen reports whether a run in the thread from may create the thread id: the book of its own thread, and from
-// there the schedules in it. owner is the owner of both.
+// PullsID returns the id of the thread that follows the pull request of a thread's branch.
+func PullsID(owner, thread string) string {
+	sum := sha256.Sum256([]byte(thread))
+	return Pulls + owner + ":" + hex.EncodeToString(sum[:8])
+}
+
+// pullsOwner returns the owner in an id of [PullsID], "" for any other id.
+func pullsOwner(id string) string {
+	rest, ok := strings.CutPrefix(id, Pulls)
+	if owner, digest, found := strings.Cut(rest, ":"); ok && found && digest != "" {
+		return owner
+	}
+	return ""
+}
+
+// IsPulls reports whether an id is the one of [PullsID] for a thread and some owner.
+func IsPulls(id, thread string) bool {
+	owner := pullsOwner(id)
+	return owner != "" && id == PullsID(owner, thread)
+}
+
+// MayOpen reports whether a run in the thread from may create the thread id: the book of its own thread, from there the
+// schedules in it, and the thread of its pull request. owner is the owner of both.
 func MayOpen(from, owner, id string) bool {
-	return id == BookID(owner, from) || IsBook(from) && strings.HasPrefix(id, from+".") && Owner(from) == owner
+	return id == BookID(owner, from) || id == PullsID(owner, from) ||
+		IsBook(from) && strings.HasPrefix(id, from+".") && Owner(from) == owner
 }
 
 // Agent returns the only agent that may run in a thread, or "" if any agent may. A message to such a thread reaches
@@ -171,6 +200,8 @@ func Agent(id string) string {
 		return Scheduler
 	case Budget:
 		return Asker
+	case Pulls:
+		return Puller
 	case Delivery:
 		name, err := url.QueryUnescape(words[1]) // see channel.ThreadID
 		if err != nil {
@@ -184,8 +215,12 @@ func Agent(id string) string {
 // IsAgent reports whether an agent is a part of the server. A configuration and a worker cannot have an agent
 // with such a name.
 func IsAgent(agent string) bool {
-	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel) || agent == Scheduler || agent == Asker
+	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel) || IsKeeper(agent)
 }
+
+// IsKeeper reports whether an agent of the server keeps threads that are no conversations: lists of agents leave it
+// out.
+func IsKeeper(agent string) bool { return agent == Scheduler || agent == Asker || agent == Puller }
 
 // IsVia reports whether a name says how the server itself, or a protocol that it speaks or may speak, created a run,
 // see mailroom.Origin. A token cannot label its runs with such a name, because rules depend on some of these names,

@@ -35,6 +35,8 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 		{reserved.ScheduleID(auth.Operator, "nightly"), "schedule:", auth.Operator, reserved.Scheduler, true},
 		{reserved.ScheduleID("alice", "nightly"), "schedule:", "alice", reserved.Scheduler, true},
 		{"budget:agent:coder:day", "budget:", auth.Operator, reserved.Asker, true},
+		{reserved.PullsID(auth.Operator, "fix-roof"), "pulls:", auth.Operator, reserved.Puller, true},
+		{reserved.PullsID("alice", "fix-roof"), "pulls:", "alice", reserved.Puller, true},
 		{"schedule:nightly", "schedule:", auth.Operator, reserved.Scheduler, true}, // of no schedule
 		{chat, "", auth.Operator, "", false},
 		{"alert", "", auth.Operator, "", false},
@@ -50,7 +52,7 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 
 func TestOnlyPartsOfTheServerAreReservedAgents(t *testing.T) {
 	for agent, want := range map[string]bool{alert.AgentName("x"): true, channel.AgentName("x"): true,
-		reserved.Scheduler: true, "echo": false, "alert": false} {
+		reserved.Scheduler: true, reserved.Puller: true, "echo": false, "alert": false} {
 		if got := reserved.IsAgent(agent); got != want {
 			t.Errorf("%s: got %v, want %v", agent, got, want)
 		}

@@ -52,9 +52,9 @@ func (h *StatsHandlers) Sums(ctx context.Context, in *sumsInput) (*body[api.Sums
 		}
 		q.Of = []string{""}
 		for _, name := range names {
-			// The runs of an agent that sends alerts, or of schedules and budgets, are among the others, as in the list of
-			// agents.
-			hidden := alert.IsAgent(name) || name == reserved.Scheduler || name == reserved.Asker
+			// The runs of an agent that sends alerts, or of schedules, budgets and pull requests, are among the others, as in
+			// the list of agents.
+			hidden := alert.IsAgent(name) || reserved.IsKeeper(name)
 			if name != "" && !hidden && len(q.Of) <= maxSummed {
 				q.Of = append(q.Of, name)
 			}

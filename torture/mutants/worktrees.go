@@ -81,8 +81,9 @@ func pullMutants() []mutant {
 		{"the answer to a pull request that was lost hides it", tree, `	if err == nil && found != "" {
 		return found, nil`, `	if err == nil && found != "" && failed == nil {
 		return found, nil`, pkg, "^TestAPullRequestIsOpenedOnce$"},
-		{"a pull request is opened without a look", tree, `	found, err := pulls.Find(ctx, t.record.Branch)`,
-			`	found, err := "", error(nil)`, pkg, once},
+		{"a pull request is opened without a look", tree, `	found, err := pulls.Find(ctx, branch)
+	if err == nil && found == "" {`, `	found, err := "", error(nil)
+	if err == nil && found == "" {`, pkg, once},
 		{"a pull request of the agent is opened again", tree, `	if err == nil && found == "" {
 		found, err = open(`, `	if err == nil {
 		found, err = open(`, pkg, "^TestAPullRequestIsOpenedOnce$"},
@@ -91,6 +92,17 @@ func pullMutants() []mutant {
 			"^TestThePullRequestOfABranchIsFoundInAnyState$"},
 		{"pull requests do not wait for each other", pull, `WritePause, maxPullQueue)`, `WritePause, maxQueue)`, api,
 			"^TestTwentyPullRequestsWaitForTheirTurn$"},
+		{"a refusal that can pass is final", "agent/exec/pulls.go", "f.Class != mailroom.ClassPermanent ||", "false ||", "agent/exec",
+			"^TestARefusedPullRequestIsOpenedByTheRetriesOfTheServersRun$"},
+		{"a refusal that cannot pass is repeated", "agent/exec/pulls.go", "	if classed && f.Class", "	if !classed || f.Class", "agent/exec",
+			"^TestARefusalThatCannotPassIsSaidAndRepeatedByAPerson$"},
+		{"a run speaks for the pull request of another thread", "agent/exec/pulls.go", "				!reserved.IsPulls(run.Thread, order.Thread) {",
+			"				false {", "agent/exec", "^TestNoOtherRunSpeaksForAThread$"},
+		{"the pull request of a deleted thread is opened", "agent/exec/pulls.go", `	if why != "" {
+		return s.Stream(ctx, "Nothing`, `	if false {
+		return s.Stream(ctx, "Nothing`, "agent/exec", "^TestThePullRequestOfAnEndedThreadIsLeftAlone$"},
+		{"a refused order costs the result of a run", "agent/exec/outcome.go", "len(st.Sends) > 0 && refuses(err) {",
+			"false && refuses(err) {", "agent/exec", "^TestAnOrderThatIsRefusedCostsNoResult$"},
 		{"the token of pull requests serves each host", pull, `	if !p.serves(strings.ToLower(host)) ||`,
 			`	if !p.serves(strings.ToLower(host)) && false ||`, api, "^TestTheTokenOfPullRequestsGoesOnlyToItsHost$"},
 	}

@@ -35,6 +35,11 @@ type Info struct {
 	Detail     string    `json:"detail"` // what would be lost, or ""
 	Created    time.Time `json:"created_at"`
 	Size       int64     `json:"size"` // bytes of its files
+	// PullRequest is the address of its pull request, "" if none is known. Unopened then says why the server could not
+	// open it, and Again that the server tries again by itself.
+	PullRequest string `json:"pull_request,omitempty"`
+	Unopened    string `json:"unopened,omitempty"`
+	Again       bool   `json:"again,omitempty"`
 }
 
 // List returns all trees below a root, by name. env is the environment of git, as in [Options].
@@ -114,6 +119,11 @@ func (r *Repository) describe(ctx context.Context, key string) (info Info, err e
 	}
 	info = Info{Name: r.nameOf(key), Task: rec.Task, Repository: personal(rec.Repository), Path: rec.Path,
 		Branch: rec.Branch, Created: rec.Created, Size: sizeOf(rec.Path)}
+	pull, err := r.pull(rec)
+	if err != nil {
+		return info, err
+	}
+	info.PullRequest, info.Unopened, info.Again = pull.Address, pull.Unopened, pull.Again
 	lock, err := r.lockTree(ctx, key, lockPoll)
 	if _, busy := errors.AsType[*Problem](err); busy {
 		info.State = stateInUse

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
+	"mailroom"
 	"mailroom/internal/proc"
 )
 
@@ -41,7 +43,8 @@ func forgeOf(remote string) forge {
 		create: []string{"pr", "create"}}
 }
 
-// Pulls are the pull requests of one repository at a platform. Its errors are one sentence for a person.
+// Pulls are the pull requests of one repository at a platform. Its errors are one sentence for a person. One that is a
+// [mailroom.Failure] says with its class whether a repeat may succeed, and when.
 type Pulls interface {
 	// Find returns the address of the pull request of a branch of the repository, in any state, or "".
 	Find(ctx context.Context, branch string) (address string, err error)
@@ -61,16 +64,29 @@ func (t *Tree) PullRequest(ctx context.Context, remote, title, text string) (str
 	if err != nil {
 		return "", err
 	}
-	pulls := t.pulls(strings.TrimSpace(address))
-	found, err := pulls.Find(ctx, t.record.Branch)
-	if err == nil && found == "" {
-		found, err = open(ctx, pulls, t.record.Branch, title, text)
-	}
+	found, err := findOrOpen(ctx, t.pulls(strings.TrimSpace(address)), t.record.Branch, title, text)
 	if err != nil {
 		return "", err
 	}
 	t.record.PullRequest = found
 	return found, t.repository.write(&t.record)
+}
+
+// findOrOpen returns the address of the pull request of a branch, after a look. It opens a missing one.
+func findOrOpen(ctx context.Context, pulls Pulls, branch, title, text string) (string, error) {
+	found, err := pulls.Find(ctx, branch)
+	if err == nil && found == "" {
+		found, err = open(ctx, pulls, branch, title, text)
+	}
+	return found, err
+}
+
+// PullText returns an error of [Pulls] as one sentence, without its class.
+func PullText(err error) string {
+	if f, ok := errors.AsType[*mailroom.Failure](err); ok {
+		err = f.Err
+	}
+	return err.Error()
 }
 
 // pulls returns the pull requests of the repository with the address of a remote.
@@ -94,7 +110,7 @@ func open(ctx context.Context, pulls Pulls, branch, title, text string) (string,
 		return found, nil
 	}
 	if err = cmp.Or(failed, err); err == nil {
-		err = temporary("the pull request was opened, but the platform does not list it yet")
+		err = unavailable(temporary("the pull request was opened, but the platform does not list it yet"))
 	}
 	return "", err
 }
@@ -130,20 +146,47 @@ func (p program) Open(ctx context.Context, branch, title, text string) (string, 
 
 // call runs a program of a platform in the tree, with the rights of its agent, and returns its output.
 func (t *Tree) call(ctx context.Context, name string, args ...string) (string, error) {
+	folder := t.record.Path
+	if _, err := os.Stat(folder); err != nil { // it is parked; each folder of the repository will do
+		folder = t.repository.folder()
+	}
 	env := append(t.repository.environment(command{tree: t.record.Path}), "GH_PROMPT_DISABLED=1",
 		"GH_NO_UPDATE_NOTIFIER=1", "NO_PROMPT=1", "NO_COLOR=1")
-	out, exit, err := t.repository.start(ctx, proc.Spec{Command: append([]string{name}, args...), Dir: t.record.Path,
+	out, exit, err := t.repository.start(ctx, proc.Spec{Command: append([]string{name}, args...), Dir: folder,
 		Env: env, Limits: proc.Limits{Total: pushTimeout, Output: 1 << 20}}, "")
 	switch {
 	case errors.Is(err, errNotInstalled):
 		return "", permanent("%s is not installed, which opens the pull requests of this remote; install it, or set "+
 			"pull_token_file of the agent if the remote is at GitHub", name)
 	case errors.Is(err, proc.ErrTotal):
-		return "", temporary("%s %s did not end within %v", name, args[0], pushTimeout)
+		return "", unavailable(temporary("%s %s did not end within %v", name, args[0], pushTimeout))
 	case err != nil:
 		return "", err
 	case !exit.Success():
-		return "", permanent("%s %s %s failed: %s", name, args[0], args[1], lastLine(string(exit.Stderr), exit))
+		text := lastLine(string(exit.Stderr), exit)
+		if isFinal(text) {
+			return "", permanent("%s %s %s failed: %s", name, args[0], args[1], text)
+		}
+		return "", unavailable(temporary("%s %s %s failed: %s", name, args[0], args[1], text))
 	}
 	return out, nil
+}
+
+func unavailable(err error) error {
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
+}
+
+// isFinal reports whether a repeat of a call of gh or glab fails in the same way: the platform has understood it, or no
+// person is signed in. Their exit status says less than their texts: 4 is a missing login of gh, and all others are 1.
+// https://cli.github.com/manual/gh_help_exit-codes
+func isFinal(text string) bool {
+	lower := strings.ToLower(text)
+	has := func(some ...string) bool {
+		return slices.ContainsFunc(some, func(s string) bool { return strings.Contains(lower, s) })
+	}
+	if has("rate limit", "abuse detection", "something went wrong", "timeout", "timed out", "http 5", "http 429") {
+		return false
+	}
+	return has("http 4", "graphql:", "auth login", "not logged", "permission", "unknown flag", "unknown command",
+		"no git remotes", "none of the git remotes", "no commits between")
 }

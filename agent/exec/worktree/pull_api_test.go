@@ -107,12 +107,12 @@ func TestAPullRequestOverTheAPIIsOpenedOnce(t *testing.T) {
 		{task: "plain", posts: 1},
 		{task: "lost", after: posts, posts: 1},
 		{task: "limited", fault: refuse(true, 403, "You have exceeded a secondary rate limit", "0.01"), posts: 2,
-			problem: "403 rate limit: You have exceeded a secondary rate limit; the next success of the thread tries again"},
+			problem: "403 rate limit: You have exceeded a secondary rate limit"},
 		{task: "busy", fault: refuse(false, 429, "Too many requests", "0.01"), posts: 1, problem: "429 rate limit"},
 		{task: "forbidden", fault: refuse(true, 403, "Resource not accessible", ""), posts: 2,
 			problem: "the token may not open its pull requests"},
 		{task: "away", fault: refuse(false, 502, "Bad gateway", ""), posts: 1, problem: "502 Bad gateway"},
-		{task: "broken", fault: refuse(true, 500, "Server error", ""), posts: 2, problem: "looks for it, and tries again"},
+		{task: "broken", fault: refuse(true, 500, "Server error", ""), posts: 2, problem: "500 Server error"},
 		{task: "agent", fault: add("mailroom/agent-1", "open")},     // which has opened it
 		{task: "person", fault: add("mailroom/person-1", "closed")}, // who has closed or merged it
 		{task: "raced", posts: 1, fault: func(_ http.ResponseWriter, r *http.Request) bool {

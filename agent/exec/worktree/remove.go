@@ -55,6 +55,9 @@ func (r *Repository) Remove(ctx context.Context, key string, force bool) (err er
 	if err := t.removeBranch(ctx); err != nil {
 		return err
 	}
+	if err := removeFile(r.pullPath(key)); err != nil {
+		return err
+	}
 	return removeFile(r.recordPath(key))
 }
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"mailroom"
 	"mailroom/channel/httpcall"
-	"mailroom/internal/setting"
 )
 
 // PullOptions configure [Pulls]. Base and Token are required.
@@ -244,22 +244,25 @@ func (b *Board) read(ctx context.Context, op, path string, v any) error {
 	return err
 }
 
-// explain says what a person can do about an error.
+// explain says what a person can do about an error. An error that can pass is a [mailroom.Failure] that says when to
+// try again.
 func (r *Repository) explain(err error) error {
 	refusal, refused := errors.AsType[*httpcall.Refusal](err)
-	transport, lost := errors.AsType[*httpcall.TransportError](err)
+	_, lost := errors.AsType[*httpcall.TransportError](err)
+	again := func(after time.Duration) error {
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
+	}
 	switch {
-	case refused && refusal.Code == codeLimit:
-		return fmt.Errorf("%w; the next success of the thread tries again if it is at least %s later", err,
-			setting.FormatDuration(refusal.RetryAfter.Round(time.Second)))
+	case refused && (refusal.Code == codeLimit || refusal.Status >= http.StatusInternalServerError):
+		return again(refusal.RetryAfter)
 	case refused && refusal.Code == codeMoved:
 		return fmt.Errorf("the repository %s was renamed or moved; set the present address of the remote: %w", r.name, err)
 	case refused && refusal.Status == http.StatusUnauthorized:
 		return fmt.Errorf("the token of pull_token_file or pull_token_env is refused; make another one: %w", err)
 	case refused && (refusal.Status == http.StatusForbidden || refusal.Status == http.StatusNotFound):
 		return fmt.Errorf("the repository %s does not exist, or the token may not open its pull requests: %w", r.name, err)
-	case lost && transport.MaybeSent, refused && refusal.Status >= http.StatusInternalServerError:
-		return fmt.Errorf("%w; the next success of the thread looks for it, and tries again", err)
+	case lost:
+		return again(0)
 	}
 	return err
 }

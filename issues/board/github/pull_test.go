@@ -6,7 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"mailroom"
 	"mailroom/issues/board/boardtest"
 	"mailroom/issues/board/github"
 )
@@ -122,15 +124,16 @@ func TestAPullRequestThatIsNotOpenedSaysWhy(t *testing.T) {
 	for _, test := range []struct {
 		status     int
 		text, want string
+		again      bool // a repeat may succeed
 	}{
-		{301, "Moved Permanently", "the repository ann/roof was renamed or moved; set the present address of the remote"},
-		{401, "Bad credentials " + boardtest.Token, "token of pull_token_file or pull_token_env is refused"},
-		{403, "Resource not accessible", "the token may not open its pull requests"},
-		{404, "Not Found", "the repository ann/roof does not exist"},
-		{422, "Validation Failed", "422 Validation Failed: No commits between main and b"},
-		{429, "Slow down", "the next success of the thread tries again if it is at least 7s later"},
-		{503, "Away", "the next success of the thread looks for it"},
-		{0, "", "the next success of the thread looks for it"},
+		{301, "Moved Permanently", "the repository ann/roof was renamed or moved; set the present address of the remote", false},
+		{401, "Bad credentials " + boardtest.Token, "token of pull_token_file or pull_token_env is refused", false},
+		{403, "Resource not accessible", "the token may not open its pull requests", false},
+		{404, "Not Found", "the repository ann/roof does not exist", false},
+		{422, "Validation Failed", "422 Validation Failed: No commits between main and b", false},
+		{429, "Slow down", "429 rate limit: Slow down", true},
+		{503, "Away", "503 Away", true},
+		{0, "", "open the pull request", true},
 	} {
 		f := boardtest.NewGitHub(t)
 		f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
@@ -152,6 +155,11 @@ func TestAPullRequestThatIsNotOpenedSaysWhy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") ||
 			strings.Contains(err.Error(), boardtest.Token) {
 			t.Errorf("status %d: %v, want %q", test.status, err, test.want)
+		}
+		failure, again := errors.AsType[*mailroom.Failure](err)
+		if again != test.again || again && (failure.Class != mailroom.ClassUnavailable ||
+			(failure.RetryAfter == 7*time.Second) != (test.status == 429)) {
+			t.Errorf("status %d: a repeat after %+v, want one: %v", test.status, failure, test.again)
 		}
 	}
 	missing := github.NewPulls(github.PullOptions{Base: mustParse(t, "http://127.0.0.1"),

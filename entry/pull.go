@@ -1,0 +1,49 @@
+package entry
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"mailroom/internal/reserved"
+)
+
+// Pull is what the server knows of the pull request of a thread's branch. It is the state of [reserved.Puller] in the
+// thread of [reserved.PullsID]; no agent writes it. The commands that look at the data folder have a copy.
+type Pull struct {
+	Thread string `json:"thread"` // whose branch it is
+	Agent  string `json:"agent"`  // that published the branch last
+	Run    string `json:"run"`    // in which it did so
+	// Repo is the folder of the repository that a message of the thread named; "" is the one of the agent.
+	Repo   string `json:"repo,omitempty"`
+	Branch string `json:"branch,omitempty"` // "": none was pushed yet
+	// Address is the web page of the pull request; "" if it was not opened. Unopened says why, and Again that the server
+	// tries again by itself.
+	Address  string `json:"address,omitempty"`
+	Unopened string `json:"unopened,omitempty"`
+	Again    bool   `json:"again,omitempty"`
+}
+
+// PullOf returns the state of a thread as a Pull, or nil if it has none.
+func PullOf(state map[string]json.RawMessage) *Pull {
+	raw := state[reserved.Puller]
+	var p Pull
+	if raw == nil || json.Unmarshal(raw, &p) != nil || p.Thread == "" {
+		return nil
+	}
+	return &p
+}
+
+// Summary says in one sentence what is known.
+func (p *Pull) Summary() string {
+	switch {
+	case p.Unopened != "":
+		again := ""
+		if p.Again {
+			again = " The server tries again by itself."
+		}
+		return fmt.Sprintf("No pull request was opened: %s.%s", p.Unopened, again)
+	case p.Address == "":
+		return "No branch of the thread was pushed yet."
+	}
+	return fmt.Sprintf("The pull request of the branch %s is %s", p.Branch, p.Address)
+}
