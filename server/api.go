@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -19,20 +20,54 @@ import (
 	"mailroom/server/workers"
 )
 
-// router registers operations while New makes a Server.
+// router takes all operations, one by one. This happens twice: New serves requests with the first router, and the
+// description is made with another one when a reader asks for it.
 type router struct {
-	mux *routeTable
-	api huma.API
+	mux         *routeTable
+	api         huma.API
+	bounds      func() boundTable // of requests; made at the first call
+	description *huma.OpenAPI     // nil: the router makes no description
+	add         func(*operation)
 }
 
-// registerRoutes makes the groups of handlers, registers every operation and builds the OpenAPI
-// description.
+// registerRoutes makes the groups of handlers and registers every operation.
 func (s *Server) registerRoutes() {
 	o := s.options
-	config := huma.Config{
+	bounds := sync.OnceValue(func() boundTable { return boundsOf(o.Parts.Protocols) })
+	register := s.groups()
+	rt := router{mux: s.mux, api: humago.New(s.mux, s.apiConfig()), bounds: bounds}
+	rt.add = func(op *operation) { rt.api.Adapter().Handle(op.op, op.serve) }
+	register(rt)
+	rt.pages(o.Parts.Pages)
+	rt.reference(&referenceHandlers{
+		api: sync.OnceValue(func() *huma.OpenAPI { return s.describe(register, bounds) }), page: o.Parts.Page,
+		options: reference.Options{
+			URL: o.Access.URL, LimitsRate: func(route string) bool {
+				method, _, _ := strings.Cut(route, " ")
+				return limitsRate(method, s.mux.permissions[route])
+			},
+		},
+	})
+}
+
+// describe makes the OpenAPI description of the operations that register adds to a router. It serves no request.
+func (s *Server) describe(register func(router), bounds func() boundTable) *huma.OpenAPI {
+	mux := newRouteTable()
+	rt := router{mux: mux, api: humago.New(mux, s.apiConfig()), bounds: bounds}
+	rt.description = rt.api.OpenAPI()
+	rt.add = func(op *operation) { op.describe(rt.description) }
+	register(rt)
+	refineSchemas(rt.description)
+	bounds().describe(rt.description, &s.options)
+	return rt.description
+}
+
+// apiConfig returns the settings of huma.
+func (s *Server) apiConfig() huma.Config {
+	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
-			Info:    &huma.Info{Title: "Mailroom", Version: o.Version},
+			Info:    &huma.Info{Title: "Mailroom", Version: s.options.Version},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry(refTo, huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
@@ -48,21 +83,11 @@ func (s *Server) registerRoutes() {
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{transformProblem},
 	}
-	rt := router{mux: s.mux, api: humago.New(s.mux, config)}
-	s.registerGroups(rt)
-	rt.refineSchemas()
-	rt.applyBounds(&o)
-	rt.pages(o.Parts.Pages)
-	rt.reference(&referenceHandlers{api: rt.api.OpenAPI(), page: o.Parts.Page, options: reference.Options{
-		URL: o.Access.URL, LimitsRate: func(route string) bool {
-			method, _, _ := strings.Cut(route, " ")
-			return limitsRate(method, s.mux.permissions[route])
-		},
-	}})
 }
 
-// registerGroups makes the groups of handlers. Each gets its part of the ledger.
-func (s *Server) registerGroups(rt router) {
+// groups makes the groups of handlers, and returns what adds their operations to a router. Each gets its part of the
+// ledger.
+func (s *Server) groups() func(router) {
 	o, find := s.options, s.find
 	remote := workers.New(workers.Options{
 		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, Version: o.Version,
@@ -89,53 +114,56 @@ func (s *Server) registerGroups(rt router) {
 		Alerts: o.Parts.Alerts, MaxPage: o.Limits.MaxPage, NoSearch: o.Parts.NoSearch, Label: o.Parts.Label, Log: s.log,
 	})
 	s.push = asked.Push
-
-	rt.health(&healthHandlers{version: o.Version, check: o.Ready, life: s.life})
-	rt.threads(&threadHandlers{
-		ledger: o.Ledger.Threads, find: find, maxPage: o.Limits.MaxPage, agents: agents, alerts: o.Parts.Alerts,
-	})
-	rt.messages(&messageHandlers{
-		alerts: o.Parts.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, maxPage: o.Limits.MaxPage,
-	})
-	runs := &runHandlers{ledger: o.Ledger.Runs, find: find, streams: o.Streams, slots: s.streamSlots, life: s.life}
-	rt.runs(runs)
-	rt.schedules(&scheduleHandlers{
-		messages: o.Ledger.Messages, threads: o.Ledger.Threads, operator: s.tokens.operatorToken(), find: find,
-		agents: agents, runs: runs, within: o.Limits.Commands,
-	})
-	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find})
-	rt.agents(agents)
-	rt.budgets(&budgetHandlers{ledger: o.Ledger.Budgets, log: s.log})
-	rt.lists(asked.Lists)
-	rt.bulk(asked.Bulk)
-	rt.search(asked.Search)
-	rt.stats(asked.Stats, o.Parts.Metrics)
-	rt.alerts(asked.Alerts)
-	rt.push(asked.Push)
-	rt.audit(asked.Audit)
-	rt.channels(&channelHandlers{channels: o.Parts.Channels, ledger: o.Ledger.Accounts})
-	rt.issues(&issueHandlers{o.Parts.Issues})
-	rt.questions(&questionHandlers{
-		alerts: o.Parts.Alerts, operator: s.tokens.operatorToken(), ledger: o.Ledger.Tickets, find: find,
-	})
-	rt.pairings(&pairingHandlers{o.Parts.Pairings})
-	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.Limits.MaxPage})
-	tokens := &tokenHandlers{
-		ledger: o.Ledger.Accounts, push: asked.Push, cache: s.tokens, quotas: quotas, maxPage: o.Limits.MaxPage, log: s.log,
+	sockets := &socketHandlers{sockets: s.newSockets(), life: s.life}
+	return func(rt router) {
+		rt.health(&healthHandlers{version: o.Version, check: o.Ready, life: s.life})
+		rt.threads(&threadHandlers{
+			ledger: o.Ledger.Threads, find: find, maxPage: o.Limits.MaxPage, agents: agents, alerts: o.Parts.Alerts,
+		})
+		rt.messages(&messageHandlers{
+			alerts: o.Parts.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, maxPage: o.Limits.MaxPage,
+		})
+		runs := &runHandlers{ledger: o.Ledger.Runs, find: find, streams: o.Streams, slots: s.streamSlots, life: s.life}
+		rt.runs(runs)
+		rt.schedules(&scheduleHandlers{
+			messages: o.Ledger.Messages, threads: o.Ledger.Threads, operator: s.tokens.operatorToken(), find: find,
+			agents: agents, runs: runs, within: o.Limits.Commands,
+		})
+		rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find})
+		rt.agents(agents)
+		rt.budgets(&budgetHandlers{ledger: o.Ledger.Budgets, log: s.log})
+		rt.lists(asked.Lists)
+		rt.bulk(asked.Bulk)
+		rt.search(asked.Search)
+		rt.stats(asked.Stats, o.Parts.Metrics)
+		rt.alerts(asked.Alerts)
+		rt.push(asked.Push)
+		rt.audit(asked.Audit)
+		rt.channels(&channelHandlers{channels: o.Parts.Channels, ledger: o.Ledger.Accounts})
+		rt.issues(&issueHandlers{o.Parts.Issues})
+		rt.questions(&questionHandlers{
+			alerts: o.Parts.Alerts, operator: s.tokens.operatorToken(), ledger: o.Ledger.Tickets, find: find,
+		})
+		rt.pairings(&pairingHandlers{o.Parts.Pairings})
+		rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.Limits.MaxPage})
+		tokens := &tokenHandlers{
+			ledger: o.Ledger.Accounts, push: asked.Push, cache: s.tokens, quotas: quotas, maxPage: o.Limits.MaxPage,
+			log: s.log,
+		}
+		rt.tokens(tokens)
+		rt.sessions(&sessionHandlers{
+			ledger: o.Ledger.Accounts, tokens: tokens, find: find, cookie: s.cookie, url: o.Access.URL,
+			secure: o.Access.TLS != nil || o.Access.BehindProxy || strings.HasPrefix(o.Access.URL, "https://"),
+		})
+		rt.workers(remote)
+		rt.blobs(remote)
+		rt.streams(&streamHandlers{
+			streams: o.Streams, bus: o.Bus, find: find, slots: s.streamSlots, life: s.life, backlog: s.backlog,
+			heartbeat: o.Limits.Heartbeat, log: s.log,
+		})
+		rt.socket(sockets)
+		rt.protocols(&protocolHandlers{server: s, bodies: s.bodies, log: s.log}, o.Parts.Protocols)
 	}
-	rt.tokens(tokens)
-	rt.sessions(&sessionHandlers{
-		ledger: o.Ledger.Accounts, tokens: tokens, find: find, cookie: s.cookie, url: o.Access.URL,
-		secure: o.Access.TLS != nil || o.Access.BehindProxy || strings.HasPrefix(o.Access.URL, "https://"),
-	})
-	rt.workers(remote)
-	rt.blobs(remote)
-	rt.streams(&streamHandlers{
-		streams: o.Streams, bus: o.Bus, find: find, slots: s.streamSlots, life: s.life, backlog: s.backlog,
-		heartbeat: o.Limits.Heartbeat, log: s.log,
-	})
-	rt.socket(&socketHandlers{sockets: s.newSockets(), life: s.life})
-	rt.protocols(&protocolHandlers{server: s, bodies: s.bodies, log: s.log}, o.Parts.Protocols)
 }
 
 // operation describes an operation: its permission, its route such as "GET /v1/threads", its id and
@@ -151,19 +179,34 @@ func (rt router) operation(need auth.Permission, route, id, summary string) huma
 	}
 }
 
+// describe adds an operation to the description that the router makes.
+func (rt router) describe(op *huma.Operation) {
+	if rt.description != nil {
+		rt.description.AddOperation(op)
+	}
+}
+
+// schema returns a reference to the schema of a type, or nil if the router makes no description.
+func (rt router) schema(t reflect.Type, name string) *huma.Schema {
+	if rt.description == nil {
+		return nil
+	}
+	return rt.description.Components.Schemas.Schema(t, true, name)
+}
+
 // problemResponse describes the refusal that every operation may return.
 func (rt router) problemResponse() *huma.Response {
-	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem")
 	return &huma.Response{
 		Description: "A refusal. The field code classifies it.",
-		Content:     map[string]*huma.MediaType{api.ProblemType: {Schema: schema}},
+		Content: map[string]*huma.MediaType{
+			api.ProblemType: {Schema: rt.schema(reflect.TypeFor[api.Problem](), "Problem")},
+		},
 	}
 }
 
 // jsonResponse describes a further JSON response of an operation.
 func (rt router) jsonResponse(t reflect.Type, text string) *huma.Response {
-	schema := rt.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
-	return &huma.Response{Description: text, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
+	return &huma.Response{Description: text, Content: rt.jsonContent(t, nil)}
 }
 
 // route registers an operation. See [router.operation].

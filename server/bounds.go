@@ -43,20 +43,22 @@ func byRule(chars int) bound   { return bound{chars: chars, byRule: true} }
 func maxJSON(bytes int) bound  { return bound{bytes: bytes, chars: bytes, byRule: true} }
 func maxItems(items int) bound { return bound{items: items} }
 
-// applyBounds writes the bounds into the description, which huma also validates requests against.
-func (rt router) applyBounds(o *Options) {
+// boundsOf returns the bounds of all operations, protocols included.
+func boundsOf(protocols map[string]Protocol) boundTable {
 	table := allBounds()
-	for _, p := range o.Parts.Protocols {
+	for _, p := range protocols {
 		for field, limit := range p.Bounds {
 			table[field] = bound{chars: limit, items: limit, byRule: true}
 		}
 	}
-	schemas := rt.api.OpenAPI().Components.Schemas.Map()
-	for name := range rt.requestSchemas() {
-		for field, s := range schemas[name].Properties {
-			table.apply(name+"."+field, s)
-		}
-		schemas[name].PrecomputeMessages()
+	return table
+}
+
+// describe writes the bounds into the description.
+func (t boundTable) describe(description *huma.OpenAPI, o *Options) {
+	schemas := description.Components.Schemas.Map()
+	for name := range requestSchemas(description) {
+		t.applyFields(name, schemas[name])
 	}
 	for name, s := range schemas {
 		if strings.HasPrefix(name, "Page") {
@@ -64,14 +66,13 @@ func (rt router) applyBounds(o *Options) {
 				o.Limits.MaxPage)
 		}
 	}
-	for _, path := range rt.api.OpenAPI().Paths {
+	for _, path := range description.Paths {
 		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch, path.Delete} {
 			if op == nil {
 				continue
 			}
 			for _, p := range op.Parameters {
-				table.apply(p.In+"."+p.Name, p.Schema)
-				p.Schema.PrecomputeMessages()
+				t.applyParameter(p.In, p.Name, p.Schema)
 			}
 			boundBody(op, o)
 		}
@@ -96,6 +97,20 @@ func boundBody(op *huma.Operation, o *Options) {
 	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit,
 		request.MaxValues, request.MaxDepth)
 	op.RequestBody.Extensions = map[string]any{maxBytes: limit}
+}
+
+// applyFields sets the bounds of the fields of a schema with this name, and prepares it for huma's validation.
+func (t boundTable) applyFields(name string, s *huma.Schema) {
+	for field, property := range s.Properties {
+		t.apply(name+"."+field, property)
+	}
+	s.PrecomputeMessages()
+}
+
+// applyParameter is applyFields for the schema of a parameter.
+func (t boundTable) applyParameter(in, name string, s *huma.Schema) {
+	t.apply(in+"."+name, s)
+	s.PrecomputeMessages()
 }
 
 // apply sets the bound of a schema by its place in the table. Integers, times and lists of requests

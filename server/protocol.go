@@ -163,13 +163,13 @@ func (rt router) describeProtocol(route string, p Protocol) {
 				Schema: anyText(), Description: p.Parameters[name]})
 		}
 	}
-	rt.api.OpenAPI().AddOperation(&op)
+	rt.describe(&op)
 }
 
 // jsonContent describes JSON of type t, or of the schema other if t is nil.
 func (rt router) jsonContent(t reflect.Type, other *huma.Schema) map[string]*huma.MediaType {
 	if t != nil {
-		other = rt.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+		other = rt.schema(t, t.Name())
 	}
 	return map[string]*huma.MediaType{"application/json": {Schema: other}}
 }

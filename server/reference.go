@@ -13,16 +13,16 @@ import (
 
 // referenceHandlers serve the description of the API.
 type referenceHandlers struct {
-	api     *huma.OpenAPI
+	api     func() *huma.OpenAPI // made at the first call
 	options reference.Options
 	page    func(html []byte) http.Handler // see Parts.Page
 }
 
-// reference registers what describes the API. None of it needs a token. To complete, encode and render the description
-// takes longer than the rest of a start, so it waits for the first request, and is done once.
+// reference registers what describes the API. None of it needs a token. To make, complete, encode and render the
+// description takes longer than the rest of a start, so it waits for the first request, and is done once.
 func (rt router) reference(h *referenceHandlers) {
 	encoded := sync.OnceValues(func() ([]byte, error) {
-		described, err := reference.Complete(h.api, h.options)
+		described, err := reference.Complete(h.api(), h.options)
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func (rt router) reference(h *referenceHandlers) {
 		return
 	}
 	rendered := sync.OnceValues(func() (http.Handler, error) {
-		html, err := reference.Page(h.api, h.options)
+		html, err := reference.Page(h.api(), h.options)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,20 +20,24 @@ import (
 // operation is what the server does with the requests of an operation. huma describes and validates them. Its Register
 // is not used, because the compiler would compile its 500 lines once for each pair of an input and an output.
 type operation struct {
-	api    huma.API
-	op     *huma.Operation
-	handle func(ctx context.Context, in any) (any, error) // takes a pointer to input, returns one to output
+	api           huma.API
+	op            *huma.Operation
+	input, output reflect.Type
+	handle        func(ctx context.Context, in any) (any, error) // takes a pointer to input, returns one to output
+	bounds        func() boundTable
+	ready         func() // prepare, once; it panics again if that did
 
-	input  reflect.Type
-	params []parameter
-	query  []string     // names of the query parameters
-	body   []int        // index of the field Body of the input; nil: no body is read
-	schema *huma.Schema // of the body
-
-	status  int      // usual status
-	output  []int    // index of the field Body of the output; nil: no body
-	chosen  []int    // index of the field Status of the output; nil: the usual one
-	headers []header // of the answer
+	// Set by prepare, which the first request calls.
+	schemas  huma.Registry // of the request
+	params   []parameter
+	query    []string     // names of the query parameters
+	body     []int        // index of the field Body of the input; nil: no body is read
+	required bool         // a request must have a body
+	schema   *huma.Schema // of the body
+	status   int          // usual status
+	content  []int        // index of the field Body of the output; nil: no body
+	chosen   []int        // index of the field Status of the output; nil: the usual one
+	headers  []header     // of the answer
 }
 
 // parameter is a field of an input with a part of the request outside of the body.
@@ -51,7 +56,7 @@ type header struct {
 	name  string
 }
 
-// register registers an operation whose handler takes an *input and returns an *output, both structs, and describes it.
+// register adds an operation whose handler takes an *input and returns an *output, both structs.
 //
 // Fields of the input are parameters, with the tags path, query or header, except Body, which is the JSON body, and
 // optional if it is a pointer. Fields of the output are headers of the answer, with the tag header, except Body and
@@ -59,14 +64,38 @@ type header struct {
 func (rt router) register(
 	op *huma.Operation, input, output reflect.Type, handle func(context.Context, any) (any, error),
 ) {
-	o := &operation{api: rt.api, op: op, handle: handle, input: input}
-	schemas := rt.api.OpenAPI().Components.Schemas
+	o := &operation{api: rt.api, op: op, input: input, output: output, handle: handle, bounds: rt.bounds}
+	o.ready = sync.OnceFunc(o.prepare)
+	rt.add(o)
+}
+
+// prepare finds how requests are read and answered, and makes the schemas that requests are validated against, as the
+// description has them, but of this operation only. A start would spend a fifth of its processor time on the schemas of
+// all operations, and most programs call few.
+func (o *operation) prepare() {
+	o.schemas = huma.NewMapRegistry(refTo, huma.DefaultSchemaNamer)
+	o.describeParameters(o.schemas)
+	o.describeBody(o.schemas)
+	o.findOutput()
+	table, schemas := o.bounds(), o.schemas.Map()
+	for name := range reachable(schemas, o.schema) {
+		refineSchema(schemas[name], o.schemas.TypeFromRef(refTo+name), true)
+		table.applyFields(name, schemas[name])
+	}
+	for _, p := range o.params {
+		table.applyParameter(p.in, p.name, p.schema)
+	}
+}
+
+// describe adds the operation to a description.
+func (o *operation) describe(description *huma.OpenAPI) {
+	schemas := description.Components.Schemas
 	o.describeParameters(schemas)
 	o.describeBody(schemas)
-	o.describeOutput(schemas, output)
+	o.findOutput()
+	o.describeOutput(schemas)
 	schemas.Schema(reflect.TypeFor[huma.ErrorModel](), true, "ErrorModel")
-	rt.api.OpenAPI().AddOperation(op)
-	rt.api.Adapter().Handle(op, o.serve)
+	description.AddOperation(o.op)
 }
 
 // fieldsOf returns the fields of a struct and of the structs that it embeds, without the fields of the given names.
@@ -111,11 +140,11 @@ func (o *operation) describeBody(schemas huma.Registry) {
 	if !ok {
 		return
 	}
-	o.body = f.Index
+	o.body, o.required = f.Index, f.Type.Kind() != reflect.Pointer
 	o.schema = huma.SchemaFromField(schemas, f, nameOf(o.input, "Body", o.op.OperationID+"Request"))
 	o.schema.PrecomputeMessages()
 	o.op.RequestBody = &huma.RequestBody{
-		Required: f.Type.Kind() != reflect.Pointer,
+		Required: o.required,
 		Content:  map[string]*huma.MediaType{"application/json": {Schema: o.schema}},
 	}
 }
@@ -128,8 +157,9 @@ func nameOf(t reflect.Type, field, other string) string {
 	return t.Name() + field
 }
 
-func (o *operation) describeOutput(schemas huma.Registry, t reflect.Type) {
-	body, hasBody := t.FieldByName("Body")
+// findOutput finds the parts of an answer in the output.
+func (o *operation) findOutput() {
+	body, hasBody := o.output.FieldByName("Body")
 	o.status = o.op.DefaultStatus
 	switch {
 	case o.status != 0:
@@ -138,6 +168,18 @@ func (o *operation) describeOutput(schemas huma.Registry, t reflect.Type) {
 	default:
 		o.status = http.StatusNoContent
 	}
+	if hasBody {
+		o.content = body.Index
+	}
+	if f, ok := o.output.FieldByName("Status"); ok {
+		o.chosen = f.Index
+	}
+	for _, f := range fieldsOf(o.output, "Body", "Status") {
+		o.headers = append(o.headers, header{index: f.Index, name: f.Tag.Get("header")})
+	}
+}
+
+func (o *operation) describeOutput(schemas huma.Registry) {
 	o.op.DefaultStatus = o.status
 	status := strconv.Itoa(o.status)
 	r := o.op.Responses[status]
@@ -145,21 +187,14 @@ func (o *operation) describeOutput(schemas huma.Registry, t reflect.Type) {
 		r = &huma.Response{Description: http.StatusText(o.status)}
 		o.op.Responses[status] = r
 	}
-	if hasBody {
-		o.output = body.Index
-		if body.Type.Kind() != reflect.Func {
-			schema := huma.SchemaFromField(schemas, body, nameOf(t, "Body", o.op.OperationID+"Response"))
-			if r.Content == nil {
-				r.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
-			}
+	if body, ok := o.output.FieldByName("Body"); ok && body.Type.Kind() != reflect.Func {
+		schema := huma.SchemaFromField(schemas, body, nameOf(o.output, "Body", o.op.OperationID+"Response"))
+		if r.Content == nil {
+			r.Content = map[string]*huma.MediaType{"application/json": {Schema: schema}}
 		}
 	}
-	if f, ok := t.FieldByName("Status"); ok {
-		o.chosen = f.Index
-	}
-	for _, f := range fieldsOf(t, "Body", "Status") {
-		h := header{index: f.Index, name: f.Tag.Get("header")}
-		o.headers = append(o.headers, h)
+	for _, h := range o.headers {
+		f := o.output.FieldByIndex(h.index)
 		f.Type = reflect.TypeFor[string]()
 		if r.Headers == nil {
 			r.Headers = map[string]*huma.Header{}
@@ -170,6 +205,7 @@ func (o *operation) describeOutput(schemas huma.Registry, t reflect.Type) {
 
 // serve answers a request.
 func (o *operation) serve(hc huma.Context) {
+	o.ready()
 	in := reflect.New(o.input)
 	if !o.read(hc, in.Elem()) {
 		return
@@ -197,11 +233,11 @@ func (o *operation) serve(hc huma.Context) {
 	if o.chosen != nil {
 		status = int(answer.FieldByIndex(o.chosen).Int())
 	}
-	if o.output == nil {
+	if o.content == nil {
 		hc.SetStatus(status)
 		return
 	}
-	value := answer.FieldByIndex(o.output).Interface()
+	value := answer.FieldByIndex(o.content).Interface()
 	if f, ok := value.(func(huma.Context)); ok {
 		f(hc)
 		return
@@ -246,7 +282,7 @@ func (o *operation) read(hc huma.Context, in reflect.Value) bool {
 	status := 0
 	if len(found.Errors) == 0 {
 		for i := range o.params {
-			o.params[i].read(hc, o.api.OpenAPI().Components.Schemas, in, at, found)
+			o.params[i].read(hc, o.schemas, in, at, found)
 		}
 		if o.body != nil {
 			status = o.readBody(hc, in, at, found)

@@ -102,7 +102,7 @@ func (o *operation) readBody(hc huma.Context, in reflect.Value, at *huma.PathBuf
 	case err != nil:
 		found.Errors = append(found.Errors, err)
 		return http.StatusInternalServerError
-	case len(raw) == 0 && o.op.RequestBody.Required:
+	case len(raw) == 0 && o.required:
 		return http.StatusBadRequest
 	case len(raw) == 0:
 		return 0
@@ -120,8 +120,7 @@ func (o *operation) readBody(hc huma.Context, in reflect.Value, at *huma.PathBuf
 		return http.StatusBadRequest
 	}
 	before := len(found.Errors)
-	schemas := o.api.OpenAPI().Components.Schemas
-	huma.Validate(schemas, o.schema, place(at, "body"), huma.ModeWriteToServer, parsed, found)
+	huma.Validate(o.schemas, o.schema, place(at, "body"), huma.ModeWriteToServer, parsed, found)
 	if len(found.Errors) > before {
 		return 0
 	}

@@ -127,7 +127,7 @@ func (rt router) stats(h *operate.StatsHandlers, metrics http.Handler) {
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK",
 		Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
-	rt.api.OpenAPI().AddOperation(&op)
+	rt.describe(&op)
 	rt.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		err := checkQuery(r.URL.Query(), nil)
 		if err == nil {
@@ -328,7 +328,7 @@ func (rt router) socket(h *socketHandlers) {
 		"or in a first frame auth."
 	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
 	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}
-	rt.api.OpenAPI().AddOperation(&op)
+	rt.describe(&op)
 	rt.mux.HandleFunc("GET /v1/ws", h.socket)
 }
 

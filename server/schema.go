@@ -7,28 +7,32 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// refineSchemas adds what huma does not derive from Go types: nullable objects and enums, and that
-// responses may get more fields.
-func (rt router) refineSchemas() {
-	schemas := rt.api.OpenAPI().Components.Schemas
-	requested := rt.requestSchemas()
+// refineSchemas refines all schemas of a description.
+func refineSchemas(description *huma.OpenAPI) {
+	schemas := description.Components.Schemas
+	requested := requestSchemas(description)
 	for name, schema := range schemas.Map() {
-		if closed, ok := schema.AdditionalProperties.(bool); ok && !closed && !requested[name] {
-			schema.AdditionalProperties = nil
-		}
-		goType := schemas.TypeFromRef(refTo + name)
-		for field, property := range schema.Properties {
-			switch {
-			case property.Ref != "" && isPointer(goType, field) && !requested[name]: // huma would accept anything as null
-				schema.Properties[field] = &huma.Schema{
-					Description: property.Description,
-					AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
-				}
-			case property.Type == huma.TypeArray && !requested[name]:
-				property.Nullable = false // the handlers answer with an empty list
-			case property.Nullable && property.Enum != nil:
-				property.Enum = append(property.Enum, nil)
+		refineSchema(schema, schemas.TypeFromRef(refTo+name), requested[name])
+	}
+}
+
+// refineSchema adds what huma does not derive from a Go type: nullable objects and enums, and that responses may get
+// more fields. requested says that the type occurs in requests.
+func refineSchema(schema *huma.Schema, goType reflect.Type, requested bool) {
+	if closed, ok := schema.AdditionalProperties.(bool); ok && !closed && !requested {
+		schema.AdditionalProperties = nil
+	}
+	for field, property := range schema.Properties {
+		switch {
+		case property.Ref != "" && isPointer(goType, field) && !requested: // huma would accept anything as null
+			schema.Properties[field] = &huma.Schema{
+				Description: property.Description,
+				AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
 			}
+		case property.Type == huma.TypeArray && !requested:
+			property.Nullable = false // the handlers answer with an empty list
+		case property.Nullable && property.Enum != nil:
+			property.Enum = append(property.Enum, nil)
 		}
 	}
 }
@@ -47,10 +51,25 @@ func isPointer(t reflect.Type, field string) bool {
 	return false
 }
 
-// requestSchemas returns the names of the schemas of request bodies. They refuse unknown fields.
-func (rt router) requestSchemas() map[string]bool {
+// requestSchemas returns the names of the schemas of all request bodies. They refuse unknown fields.
+func requestSchemas(description *huma.OpenAPI) map[string]bool {
+	var bodies []*huma.Schema
+	for _, path := range description.Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch, path.Delete} {
+			if op == nil || op.RequestBody == nil {
+				continue
+			}
+			for _, media := range op.RequestBody.Content {
+				bodies = append(bodies, media.Schema)
+			}
+		}
+	}
+	return reachable(description.Components.Schemas.Map(), bodies...)
+}
+
+// reachable returns the names of the schemas that from refers to, directly or through others.
+func reachable(schemas map[string]*huma.Schema, from ...*huma.Schema) map[string]bool {
 	names := map[string]bool{}
-	schemas := rt.api.OpenAPI().Components.Schemas.Map()
 	var visit func(*huma.Schema)
 	visit = func(s *huma.Schema) {
 		if s == nil {
@@ -65,15 +84,8 @@ func (rt router) requestSchemas() map[string]bool {
 			visit(p)
 		}
 	}
-	for _, path := range rt.api.OpenAPI().Paths {
-		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch, path.Delete} {
-			if op == nil || op.RequestBody == nil {
-				continue
-			}
-			for _, media := range op.RequestBody.Content {
-				visit(media.Schema)
-			}
-		}
+	for _, s := range from {
+		visit(s)
 	}
 	return names
 }

@@ -32,7 +32,7 @@ func (rt router) describeStreamAll() {
 	}
 	op.Responses["200"] = &huma.Response{Description: "OK",
 		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
-	rt.api.OpenAPI().AddOperation(&op)
+	rt.describe(&op)
 }
 
 func (h *streamHandlers) streamAll(w http.ResponseWriter, r *http.Request) {

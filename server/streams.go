@@ -78,7 +78,7 @@ func (rt router) describeStream(path, id, inPath string, query ...string) {
 	op.Responses["200"] = &huma.Response{Description: "OK",
 		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
 	op.Responses["204"] = &huma.Response{Description: "The stream has ended; do not reconnect."}
-	rt.api.OpenAPI().AddOperation(&op)
+	rt.describe(&op)
 }
 
 func (h *streamHandlers) streamThread(w http.ResponseWriter, r *http.Request) {

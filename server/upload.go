@@ -97,15 +97,13 @@ func contentOf(ctx context.Context) io.Reader {
 
 // blobs registers how workers store and read the blobs of their agents.
 func (rt router) blobs(h *workers.Operations) {
-	route(rt, auth.PermissionWork, uploadRoute, "upload", "Store the content of a blob for a step of a claimed run",
-		h.Upload)
-	// huma would read a body that it knows of, so it learns of this one after the registration.
-	op := rt.api.OpenAPI().Paths["/v1/claims/{claim}/uploads"].Post
 	most := mailroom.MaxBlob
 	content := map[string]*huma.MediaType{binary: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary",
 		MaxLength: &most}}}
-	op.RequestBody = &huma.RequestBody{Content: content}
-
+	upload := rt.operation(auth.PermissionWork, uploadRoute, "upload",
+		"Store the content of a blob for a step of a claimed run")
+	upload.RequestBody = &huma.RequestBody{Content: content}
+	handle(rt, upload, h.Upload)
 	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/blobs", "get-claimed-blobs",
 		"List the blobs of a claimed run's agent in its thread, by name", h.Blobs)
 	get := rt.operation(auth.PermissionWork, "GET /v1/claims/{claim}/blob", "get-claimed-blob",
