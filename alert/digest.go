@@ -281,6 +281,8 @@ func branchState(b *api.ReportBranch) string {
 	switch {
 	case b.IsLocal():
 		return "not pushed"
+	case b.PullRequest != "" && b.State != "":
+		return b.State + " " + b.PullRequest
 	case b.PullRequest != "":
 		return b.PullRequest
 	}

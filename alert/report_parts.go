@@ -222,6 +222,7 @@ func (b *reportBuilder) readPulls() error {
 			addPull(&b.out.Branches[i], p)
 		}
 	}
+	slices.SortStableFunc(b.out.Branches, func(x, y api.ReportBranch) int { return branchRank(&x) - branchRank(&y) })
 	return nil
 }
 
@@ -234,6 +235,10 @@ func addPull(out *api.ReportBranch, p *entry.Pull) {
 		out.PullRequest, out.Number = pullRequest(p.Address)
 	}
 	out.Unopened, out.Again = reportLine(p.Unopened), p.Again
+	out.State, out.Trouble, out.Unread = p.State, reportLine(p.Trouble), reportLine(p.Unread)
+	if !p.At.IsZero() {
+		out.StateAt = &p.At
+	}
 }
 
 // reportBranches returns a report of all threads that has only its branches.
@@ -246,11 +251,14 @@ func reportBranches(r store.Reader, since, until time.Time) (*api.Report, error)
 	return b.out, err
 }
 
-// branchRank orders branches: work that only a worktree has, then pull requests, then what was pushed.
+// branchRank orders branches: work that only a worktree has, then pull requests, then what was pushed, then what needs
+// no review any more.
 func branchRank(b *api.ReportBranch) int {
 	switch {
 	case b.IsLocal():
 		return 0
+	case b.IsFinal():
+		return 3
 	case b.PullRequest != "":
 		return 1
 	}

@@ -105,15 +105,23 @@ type ReportBranch struct {
 	Commits     int       `json:"commits" doc:"Commits since its base."`
 	Pushed      string    `json:"pushed" doc:"Remote that has the branch; empty: none."`
 	Unpushed    string    `json:"unpushed" doc:"Why a push failed; empty: none failed."`
-	PullRequest string    `json:"pull_request" doc:"Address of its pull request, open or not; empty: none."`
+	PullRequest string    `json:"pull_request" doc:"Address of its pull request; empty: none."`
 	Number      int       `json:"number" doc:"Number of the pull request; 0: unknown."`
 	Unopened    string    `json:"unopened" doc:"Why no pull request was opened; empty: nothing failed."`
 	Again       bool      `json:"again" doc:"The server tries again by itself to open it."`
-	Left        string    `json:"left" doc:"Why changes in the worktree are in no commit; empty: all are."`
+	// State is what the platform of the pull request said at StateAt.
+	State   string     `json:"state" doc:"State of the pull request: open, merged or closed; empty: unknown."`
+	StateAt *time.Time `json:"state_at" doc:"When its platform said so; null: never."`
+	Trouble string     `json:"trouble" doc:"What keeps it from a merge, if its platform says so; empty: nothing known."`
+	Unread  string     `json:"unread" doc:"Why a later look at its state failed; empty: none failed."`
+	Left    string     `json:"left" doc:"Why changes in the worktree are in no commit; empty: all are."`
 }
 
 // IsLocal reports whether the worktree has work that no remote has.
 func (b *ReportBranch) IsLocal() bool { return b.Left != "" || b.Commits > 0 && b.Pushed == "" }
+
+// IsFinal reports whether the pull request was merged or closed.
+func (b *ReportBranch) IsFinal() bool { return b.State == "merged" || b.State == "closed" }
 
 // ReportSchedule is what became of the times of a schedule, as far as its last ten results say.
 type ReportSchedule struct {

@@ -3,8 +3,16 @@ package entry
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"mailroom/internal/reserved"
+)
+
+// States of a pull request.
+const (
+	PullOpen   = "open"
+	PullMerged = "merged"
+	PullClosed = "closed" // without a merge
 )
 
 // Pull is what the server knows of the pull request of a thread's branch. It is the state of [reserved.Puller] in the
@@ -21,6 +29,18 @@ type Pull struct {
 	Address  string `json:"address,omitempty"`
 	Unopened string `json:"unopened,omitempty"`
 	Again    bool   `json:"again,omitempty"`
+	// State is what the platform said at At, "" if it has said nothing yet, and Trouble what keeps the pull request
+	// from a merge, if it said so. Unread says why a later look failed.
+	State   string    `json:"state,omitempty"`
+	Trouble string    `json:"trouble,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+	Unread  string    `json:"unread,omitempty"`
+	// Since is when a run or a person asked last, Next when the server looks again by itself, Misses how many looks
+	// have failed in a row, and Tag the mark of the last answer, for conditional requests.
+	Since  time.Time `json:"since,omitzero"`
+	Next   time.Time `json:"next,omitzero"`
+	Misses int       `json:"misses,omitempty"`
+	Tag    string    `json:"tag,omitempty"`
 }
 
 // PullOf returns the state of a thread as a Pull, or nil if it has none.
@@ -32,6 +52,9 @@ func PullOf(state map[string]json.RawMessage) *Pull {
 	}
 	return &p
 }
+
+// IsFinal reports whether the pull request was merged or closed.
+func (p *Pull) IsFinal() bool { return p.State == PullMerged || p.State == PullClosed }
 
 // Summary says in one sentence what is known.
 func (p *Pull) Summary() string {
@@ -45,5 +68,15 @@ func (p *Pull) Summary() string {
 	case p.Address == "":
 		return "No branch of the thread was pushed yet."
 	}
-	return fmt.Sprintf("The pull request of the branch %s is %s", p.Branch, p.Address)
+	text := fmt.Sprintf("The pull request of the branch %s is %s", p.Branch, p.Address)
+	if p.State != "" {
+		text += " and is " + p.State
+	}
+	if p.Trouble != "" {
+		text += "; " + p.Trouble
+	}
+	if p.Unread != "" {
+		text += "; its state could not be read: " + p.Unread
+	}
+	return text
 }

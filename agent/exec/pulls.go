@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"mailroom"
 	"mailroom/agent/exec/worktree"
@@ -37,9 +38,10 @@ func pullText(agent, thread, run string) (title, text string) {
 		"Made by the agent %s of Mailroom.\n\nThread: %s\nFirst run: %s\n", agent, thread, run)
 }
 
-// PullKeeper is the agent that opens the pull requests which the ends of runs could not open. Each of its runs first
-// looks for the pull request, so it may be repeated, also after a kill. A reason that can pass fails the attempt, and
-// the retries of the run are the only ones; any other reason is the result.
+// PullKeeper is the agent that opens the pull requests which the ends of runs could not open, and follows them until
+// they are merged or closed. Each of its runs first looks for the pull request, so it may be repeated, also after a
+// kill. A reason that can pass fails the attempt, and the retries of the run are the only ones; any other reason is the
+// result. A look that fails fails no run: the last answer stays, with its time.
 type PullKeeper struct {
 	// Agent returns an agent of this server by its name, or nil.
 	Agent func(name string) mailroom.Agent
@@ -55,7 +57,11 @@ func (k *PullKeeper) Run(ctx context.Context, s mailroom.Session) error {
 	if run.Checkpoint != nil {
 		return nil // an earlier attempt has committed the result
 	}
-	p, err := readPull(ctx, s)
+	now := time.Now().UTC().Truncate(time.Second)
+	if run.NotBefore.After(now) {
+		now = run.NotBefore // the clock of the server that made the run due is ahead
+	}
+	p, err := readPull(ctx, s, now)
 	if err != nil {
 		return err
 	}
@@ -73,24 +79,44 @@ func (k *PullKeeper) Run(ctx context.Context, s mailroom.Session) error {
 	if err == nil {
 		err = k.open(ctx, r, o, p)
 	}
+	if err == nil && p.Address != "" {
+		err = r.LookPull(ctx, o.Push, p, now)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	again := judgePull(p, err)
+	if errors.As(err, new(elsewhere)) {
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
+	}
+	again, pause := judgePull(p, err)
 	if r != nil && p.Branch != "" {
 		if err := r.SavePull(p); err != nil {
 			return err
 		}
 	}
-	return concludePull(ctx, s, p, again)
+	if again != nil {
+		return postponePull(ctx, s, p, again)
+	}
+	return concludePull(ctx, s, p, planLook(p, pause, now))
+}
+
+// elsewhere is the error of a server that does not have the worktree, beside others.
+type elsewhere struct{}
+
+func (elsewhere) Error() string {
+	return "this server does not have the worktree of the thread, and another one may have it"
 }
 
 // readPull returns what is known of the pull request that a run is about, or nil for a message that is about none. The
 // id of the thread is a digest of the other thread's id, so no run can speak for another thread.
-func readPull(ctx context.Context, s mailroom.Session) (*entry.Pull, error) {
+func readPull(ctx context.Context, s mailroom.Session, now time.Time) (*entry.Pull, error) {
 	run := s.Run()
 	p := entry.PullOf(map[string]json.RawMessage{reserved.Puller: s.State()})
-	if run.Origin.Via != "run" || run.Origin.Sender == reserved.Puller {
+	timer := run.Origin.Via == "run" && run.Origin.Sender == reserved.Puller
+	if p != nil && !timer {
+		p.Since = now
+	}
+	if run.Origin.Via != "run" || timer {
 		return p, nil
 	}
 	input, err := s.Input(ctx)
@@ -105,7 +131,7 @@ func readPull(ctx context.Context, s mailroom.Session) (*entry.Pull, error) {
 				continue
 			}
 			if p == nil {
-				p = &entry.Pull{Thread: order.Thread, Run: order.Run}
+				p = &entry.Pull{Thread: order.Thread, Run: order.Run, Since: now}
 			}
 			p.Agent, p.Repo = run.Origin.Sender, order.Repo
 		}
@@ -143,13 +169,14 @@ func (k *PullKeeper) open(ctx context.Context, r *worktree.Repository, o *Worktr
 	case err != nil:
 		return err
 	case !ok && k.Shared:
-		return &mailroom.Failure{Class: mailroom.ClassUnavailable,
-			Err: errors.New("this server does not have the worktree of the thread, and another one may have it")}
+		return elsewhere{}
 	case !ok:
+		p.Since = time.Time{} // ends the looks
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("its worktree was removed")}
 	}
 	if branch != p.Branch {
-		p.Branch, p.Address = branch, ""
+		*p = entry.Pull{Thread: p.Thread, Agent: p.Agent, Run: p.Run, Repo: p.Repo, Branch: branch, Since: p.Since,
+			Next: p.Next}
 	}
 	if branch == "" {
 		return nil
@@ -162,45 +189,108 @@ func (k *PullKeeper) open(ctx context.Context, r *worktree.Repository, o *Worktr
 	return err
 }
 
-// judgePull notes in p why the pull request was not opened. again is not nil if the reason can pass.
-func judgePull(p *entry.Pull, err error) (again *mailroom.Failure) {
-	p.Unopened, p.Again = "", false
+// judgePull notes in p why the pull request was not opened, or its state not read. again is not nil if it was not
+// opened for a reason that can pass, and pause is the least time to the next look.
+func judgePull(p *entry.Pull, err error) (again *mailroom.Failure, pause time.Duration) {
+	p.Unopened, p.Again, p.Unread = "", false, ""
 	if err == nil {
-		return nil
+		p.Misses = 0
+		return nil, 0
 	}
 	problem, known := errors.AsType[*worktree.Problem](err)
 	f, classed := errors.AsType[*mailroom.Failure](err)
+	if classed {
+		pause = f.RetryAfter
+	}
+	if p.Address != "" {
+		p.Unread, p.Misses = worktree.PullText(err), p.Misses+1
+		return nil, max(pause, min(lookSoon<<min(p.Misses, 10), lookLater))
+	}
 	p.Unopened = worktree.PullText(err)
 	if classed && f.Class != mailroom.ClassPermanent || !classed && known && problem.Temporary {
-		p.Again, again = true, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New(p.Unopened)}
-		if classed {
-			again.RetryAfter = f.RetryAfter
+		p.Again = true
+		again = &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: pause, Err: errors.New(p.Unopened)}
+	}
+	return again, pause
+}
+
+// Pauses between two looks at a pull request. A request that finds nothing new costs nothing of the limits of GitHub.
+const (
+	lookSoon  = 5 * time.Minute  // in the first hour after a run has published the branch
+	lookToday = 30 * time.Minute // on the first day
+	lookWeek  = 3 * time.Hour
+	lookLater = 12 * time.Hour
+	// lookEnds is when the server looks no more by itself: no report shows older branches.
+	lookEnds = 31 * 24 * time.Hour
+)
+
+// planLook returns when to look again, at least a pause later; zero if never, or if an earlier look is sent.
+func planLook(p *entry.Pull, pause time.Duration, now time.Time) time.Time {
+	if !p.Next.After(now) {
+		p.Next = time.Time{}
+	}
+	age := now.Sub(p.Since)
+	if p.Address == "" || p.IsFinal() || age >= lookEnds {
+		return time.Time{}
+	}
+	usual := lookLater
+	switch {
+	case age < time.Hour:
+		usual = lookSoon
+	case age < 24*time.Hour:
+		usual = lookToday
+	case age < 7*24*time.Hour:
+		usual = lookWeek
+	}
+	at := now.Add(max(usual, pause))
+	if !p.Next.IsZero() && !p.Next.After(at) {
+		return time.Time{}
+	}
+	p.Next = at
+	return at
+}
+
+// postponePull keeps why the pull request was not opened, and fails the attempt.
+func postponePull(ctx context.Context, s mailroom.Session, p *entry.Pull, again *mailroom.Failure) error {
+	state, err := encode("the state of the pull request", p)
+	if err != nil {
+		return err
+	}
+	if string(s.State()) != string(state) {
+		if err := s.Append(ctx, mailroom.Step{State: state, NoProgress: true}); err != nil {
+			return contextCause(ctx, err)
 		}
 	}
 	return again
 }
 
-// concludePull commits what is known of a pull request, and the reply if it has changed. It returns again, for another
-// attempt.
-func concludePull(ctx context.Context, s mailroom.Session, p *entry.Pull, again *mailroom.Failure) error {
+// sendRefused is when a step is tried again whose timer the ledger refuses for a while.
+const sendRefused = time.Minute
+
+// concludePull commits what is known of a pull request with the message for the next look, and says it if it is new.
+func concludePull(ctx context.Context, s mailroom.Session, p *entry.Pull, next time.Time) error {
 	state, err := encode("the state of the pull request", p)
 	if err != nil {
 		return err
 	}
-	st := mailroom.Step{State: state, NoProgress: again != nil}
-	if again == nil {
+	run := s.Run()
+	before := entry.PullOf(map[string]json.RawMessage{reserved.Puller: s.State()})
+	if run.Origin.Sender != reserved.Puller || before == nil || before.Summary() != p.Summary() {
 		if err := s.Stream(ctx, p.Summary()); err != nil {
 			return contextCause(ctx, err)
 		}
-		st.Checkpoint = json.RawMessage(`{"done":true}`)
 	}
-	if again == nil || string(s.State()) != string(state) {
-		if err := s.Append(ctx, st); err != nil {
-			return contextCause(ctx, err)
-		}
+	st := mailroom.Step{State: state, Checkpoint: json.RawMessage(`{"done":true}`)}
+	if !next.IsZero() {
+		st.Sends = []mailroom.Send{{Name: "look", Thread: run.Thread, Agent: reserved.Puller,
+			Parts: mailroom.Text("look"), NotBefore: next}}
 	}
-	if again != nil {
-		return again
+	err = s.Append(ctx, st)
+	if err != nil && len(st.Sends) > 0 && refuses(err) {
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: sendRefused, Err: err}
+	}
+	if err != nil {
+		return contextCause(ctx, err)
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ type pullFixture struct {
 	keeper *exec.PullKeeper
 	ended  string // why the keeper may do nothing
 	state  json.RawMessage
+	at     time.Time       // of the next run of the keeper; zero is now
+	sent   []mailroom.Send // by the last run of the keeper
 }
 
 func newPullFixture(t *testing.T) *pullFixture {
@@ -70,9 +72,11 @@ func (f *pullFixture) keep(sender string, parts ...mailroom.Part) (string, error
 		s.run.Origin = mailroom.Origin{Via: "run", Sender: sender}
 	}
 	s.input = []mailroom.Message{{Parts: parts}}
-	s.state = f.state
+	s.state, s.run.NotBefore = f.state, f.at
 	err := f.keeper.Run(f.t.Context(), s)
+	f.sent = nil
 	for _, st := range s.steps {
+		f.sent = append(f.sent, st.Sends...)
 		if st.State != nil {
 			f.state = st.State
 		}
@@ -122,8 +126,8 @@ func TestARefusedPullRequestIsOpenedByTheRetriesOfTheServersRun(t *testing.T) {
 	if len(f.pulls.opened) != 1 {
 		t.Errorf("pull requests %q, want one", f.pulls.opened)
 	}
-	if sends := f.work("r2"); len(sends) != 0 {
-		t.Errorf("a run with a pull request sends %+v", sends)
+	if sends := f.work("r2"); len(sends) != 1 {
+		t.Errorf("a later run sends %+v, want the order to look at its pull request", sends)
 	}
 }
 
@@ -141,6 +145,106 @@ func TestARefusalThatCannotPassIsSaidAndRepeatedByAPerson(t *testing.T) {
 	reply, err = f.keep("", mailroom.Text("try again")...)
 	if err != nil || !strings.Contains(reply, "one-1 is https://") {
 		t.Errorf("a repeat by a person: %q, %v", reply, err)
+	}
+}
+
+// look runs the keeper as its timer does, at the time that it has set, and returns its reply.
+func (f *pullFixture) look() string {
+	f.t.Helper()
+	if len(f.sent) != 1 || f.sent[0].Thread != reserved.PullsID("ann", "one") || f.sent[0].Agent != reserved.Puller {
+		f.t.Fatalf("the keeper sends %+v, want the message for its next look", f.sent)
+	}
+	f.at = f.sent[0].NotBefore
+	reply, err := f.keep(reserved.Puller, mailroom.Text("look")...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return reply
+}
+
+func TestAPullRequestIsFollowedUntilItIsMerged(t *testing.T) {
+	f := newPullFixture(t)
+	f.pulls.answer = worktree.PullAnswer{State: entry.PullOpen, Tag: "t1", Trouble: "its checks have not passed"}
+	begin := time.Now()
+	reply, err := f.keep("coder", f.work("r1")[0].Parts...)
+	if err != nil || !strings.HasSuffix(reply, "/mailroom/one-1 and is open; its checks have not passed") {
+		t.Errorf("the first look says %q, %v", reply, err)
+	}
+	f.pulls.answer = worktree.PullAnswer{Same: true}
+	for n := 0; f.sent[0].NotBefore.Before(begin.Add(24 * time.Hour)); n++ {
+		if reply := f.look(); reply != "" || n > 70 {
+			t.Fatalf("look %d finds nothing new and says %q", n, reply)
+		}
+	}
+	if i := f.info(); i.PullState != "open" || i.Trouble == "" || i.PullAt.Before(begin.Add(20*time.Hour)) {
+		t.Errorf("after a day the worktree is shown as %+v", i)
+	}
+
+	// The host is down, and then limits the calls.
+	f.pulls.looks = errors.New("502 Away")
+	before := f.info().PullAt
+	for n := range 3 {
+		reply := f.look()
+		pause := f.sent[0].NotBefore.Sub(f.at)
+		if pause < 5*time.Minute<<n || n == 0 != strings.Contains(reply, "502 Away") {
+			t.Errorf("miss %d says %q, and the next look is in %v", n, reply, pause)
+		}
+	}
+	if i := f.info(); i.PullState != "open" || !i.PullAt.Equal(before) || i.Unread != "502 Away" || i.Unopened != "" {
+		t.Errorf("during an outage the worktree is shown as %+v", i)
+	}
+	f.pulls.looks = &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: 20 * time.Hour,
+		Err: errors.New("limit")}
+	if f.look(); f.sent[0].NotBefore.Sub(f.at) < 20*time.Hour {
+		t.Errorf("in a limit of 20 hours the next look is in %v", f.sent[0].NotBefore.Sub(f.at))
+	}
+
+	f.pulls.looks, f.pulls.answer = nil, worktree.PullAnswer{State: entry.PullMerged}
+	if reply := f.look(); !strings.HasSuffix(reply, "and is merged") || len(f.sent) != 0 {
+		t.Errorf("after the merge it says %q and sends %+v", reply, f.sent)
+	}
+	if i := f.info(); i.PullState != "merged" || i.Unread != "" || i.Trouble != "" || i.State != worktree.StateIdle {
+		t.Errorf("after the merge the worktree is shown as %+v", i)
+	}
+	if f.pulls.tags[0] != "" || f.pulls.tags[1] != "t1" || len(f.pulls.opened) != 1 {
+		t.Errorf("the looks had the tags %q, and the pull requests are %q", f.pulls.tags, f.pulls.opened)
+	}
+}
+
+// TestOneTimerFollowsAPullRequest gives further orders before the next look, and lets months pass.
+func TestOneTimerFollowsAPullRequest(t *testing.T) {
+	f := newPullFixture(t)
+	f.pulls.answer = worktree.PullAnswer{State: entry.PullOpen}
+	order := f.work("r1")[0].Parts
+	sent := 0
+	for range 3 {
+		if _, err := f.keep("coder", order...); err != nil {
+			t.Fatal(err)
+		}
+		sent += len(f.sent)
+		if len(f.sent) > 0 {
+			f.at = f.sent[0].NotBefore.Add(-time.Minute)
+		}
+	}
+	if sent != 1 {
+		t.Errorf("%d timers, want one", sent)
+	}
+	f.sent = []mailroom.Send{{Thread: reserved.PullsID("ann", "one"), Agent: reserved.Puller,
+		NotBefore: f.at.Add(time.Minute)}}
+	looks, begin := 0, f.at
+	for ; len(f.sent) > 0; looks++ {
+		f.look()
+	}
+	if days := f.at.Sub(begin).Hours() / 24; looks < 60 || looks > 250 || days < 30 || days > 32 {
+		t.Errorf("%d looks in %.0f days, want the last one after a month", looks, days)
+	}
+	f.at = f.at.Add(time.Hour)
+	if _, err := f.keep("", mailroom.Text("try again")...); err != nil || len(f.sent) != 1 {
+		t.Errorf("a person who asks begins it again: %v, %+v", err, f.sent)
+	}
+	f.remove()
+	if reply := f.look(); !strings.Contains(reply, "its worktree was removed") || len(f.sent) != 0 {
+		t.Errorf("without a worktree it says %q and sends %+v", reply, f.sent)
 	}
 }
 

@@ -206,7 +206,7 @@ func (w *workplace) report(ctx context.Context, run mailroom.RunView, left, unpu
 	if ctx.Err() != nil {
 		return st, context.Cause(ctx)
 	}
-	if st, err = newStep(entry.KindTree, t, nil); err == nil && t.Unopened != "" {
+	if st, err = newStep(entry.KindTree, t, nil); err == nil && t.Unopened+t.PullRequest != "" {
 		st.Sends, err = w.orderPull(run)
 	}
 	return st, err

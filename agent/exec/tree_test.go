@@ -168,6 +168,9 @@ func TestABranchIsPushedAfterASuccess(t *testing.T) {
 type pulls struct {
 	fault  error
 	opened []string
+	answer worktree.PullAnswer // of a look, and its error
+	looks  error
+	tags   []string // of the looks
 }
 
 func (p *pulls) Find(_ context.Context, branch string) (string, error) {
@@ -183,6 +186,14 @@ func (p *pulls) Open(ctx context.Context, branch, _, _ string) (string, error) {
 	}
 	address, _ := p.Find(ctx, branch)
 	return address, p.fault
+}
+
+func (p *pulls) Look(_ context.Context, branch, address, tag string) (worktree.PullAnswer, error) {
+	if want, err := p.Find(context.Background(), branch); address != want || err != nil {
+		return worktree.PullAnswer{}, fmt.Errorf("a look at %s, want %s", address, want)
+	}
+	p.tags = append(p.tags, tag)
+	return p.answer, p.looks
 }
 
 func TestAPullRequestThatFailsIsOpenedByTheNextRun(t *testing.T) {

@@ -200,7 +200,7 @@ func branchesText(w *reportWriter, con *command.Console, r *api.Report) {
 	w.line("\nBranches to review: %d", len(r.Branches)+r.MoreBranches)
 	for i := range r.Branches {
 		b := &r.Branches[i]
-		w.line("  %s of %s in %s: %s", b.Branch, b.Agent, b.Thread, branchText(b))
+		w.line("  %s of %s in %s: %s%s", b.Branch, b.Agent, b.Thread, branchText(b), staleText(con, b))
 		if b.IsLocal() && b.Commits > 0 {
 			w.line("    patch: mailroom worktrees patch %s", command.Quote(b.Thread))
 		}
@@ -216,6 +216,17 @@ func branchesText(w *reportWriter, con *command.Console, r *api.Report) {
 	}
 }
 
+// staleText says how old the state of a pull request is, if a later look at it failed.
+func staleText(con *command.Console, b *api.ReportBranch) string {
+	switch {
+	case b.Unread == "":
+		return ""
+	case b.StateAt == nil:
+		return "; its state is unknown: " + b.Unread
+	}
+	return fmt.Sprintf("; %s as of %s, a later look failed: %s", b.State, con.When(b.StateAt), b.Unread)
+}
+
 // branchText says what a branch has, and what has not worked.
 func branchText(b *api.ReportBranch) string {
 	text := fmt.Sprintf("%d commits", b.Commits)
@@ -224,13 +235,16 @@ func branchText(b *api.ReportBranch) string {
 	}
 	switch {
 	case b.Number > 0:
-		text += fmt.Sprintf(", pull request #%d %s", b.Number, b.PullRequest)
+		text += fmt.Sprintf(", %s #%d %s", pullWord(b), b.Number, b.PullRequest)
 	case b.PullRequest != "":
-		text += ", pull request " + b.PullRequest
+		text += ", " + pullWord(b) + " " + b.PullRequest
 	case b.Pushed != "":
 		text += ", pushed to " + b.Pushed
 	case b.Commits > 0:
 		text += ", not pushed"
+	}
+	if b.Trouble != "" {
+		text += "; " + b.Trouble
 	}
 	unopened := "no pull request"
 	if b.Again {
@@ -245,6 +259,9 @@ func branchText(b *api.ReportBranch) string {
 	}
 	return text
 }
+
+// pullWord is "pull request", behind its state.
+func pullWord(b *api.ReportBranch) string { return strings.TrimSpace(b.State + " pull request") }
 
 func agentsText(w *reportWriter, con *command.Console, r *api.Report) {
 	for i := range r.Agents {

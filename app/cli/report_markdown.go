@@ -75,16 +75,7 @@ func reportMarkdown(r *api.Report) string {
 		line("\n### Branches to review: %d\n", len(r.Branches)+r.MoreBranches)
 	}
 	for i := range r.Branches {
-		t := r.Branches[i]
-		link := t.PullRequest
-		t.PullRequest, t.Number = "", 0
-		text := branchText(&t)
-		if link == "" {
-			line("- %s of %s in %s: %s", t.Branch, t.Agent, t.Thread, text)
-			continue
-		}
-		fmt.Fprintf(&b, "- [%s](<%s>) of %s in %s: %s\n", plainMarkdown(t.Branch), link, plainMarkdown(t.Agent),
-			plainMarkdown(t.Thread), plainMarkdown(text))
+		b.WriteString(branchMarkdown(r.Branches[i]))
 	}
 	if r.MoreBranches > 0 {
 		line("- and %d more", r.MoreBranches)
@@ -118,4 +109,23 @@ func reportMarkdown(r *api.Report) string {
 		line("- %s: %s", r.Schedules[i].Name, scheduleText(&r.Schedules[i]))
 	}
 	return b.String()
+}
+
+// branchMarkdown returns the line of a branch, with a link to its pull request.
+func branchMarkdown(t api.ReportBranch) string {
+	link := t.PullRequest
+	t.PullRequest, t.Number = "", 0
+	text := branchText(&t)
+	if t.State != "" {
+		text = t.State + ", " + text
+	}
+	if t.Unread != "" {
+		text += "; a later look failed: " + t.Unread
+	}
+	branch := plainMarkdown(t.Branch)
+	if link != "" {
+		branch = fmt.Sprintf("[%s](<%s>)", branch, link)
+	}
+	return fmt.Sprintf("- %s of %s in %s: %s\n", branch, plainMarkdown(t.Agent), plainMarkdown(t.Thread),
+		plainMarkdown(text))
 }

@@ -10,6 +10,7 @@ import (
 	"mailroom/agent/exec/worktree"
 	"mailroom/app/config"
 	"mailroom/auth"
+	"mailroom/entry"
 	"mailroom/internal/reserved"
 	"mailroom/internal/setting"
 	"mailroom/issues/board/github"
@@ -30,13 +31,34 @@ func newPulls(a *config.Agent) (func(address string) worktree.Pulls, error) {
 	pulls := github.NewPulls(github.PullOptions{Base: base, Token: a.PullToken.Get, WritePause: time.Second})
 	return func(address string) worktree.Pulls {
 		if of := pulls.Of(address); of != nil {
-			return of
+			return gitHubPulls{of}
 		}
 		return nil
 	}, nil
 }
 
-// maxPulls is how many pull requests are opened at the same time. The calls of one token take turns.
+// gitHubPulls are the pull requests of a repository of GitHub.
+type gitHubPulls struct{ *github.Repository }
+
+// Look implements [worktree.Pulls].
+func (g gitHubPulls) Look(ctx context.Context, branch, address, tag string) (worktree.PullAnswer, error) {
+	p, err := g.Repository.Look(ctx, branch, address, tag)
+	switch a := (worktree.PullAnswer{Same: p.Same, Tag: p.Tag}); {
+	case err != nil || p.Same:
+		return a, err
+	case p.Open:
+		a.State, a.Trouble = entry.PullOpen, worktree.PullTrouble(p.Status)
+		return a, nil
+	case p.Merged:
+		a.State = entry.PullMerged
+		return a, nil
+	default:
+		a.State = entry.PullClosed
+		return a, nil
+	}
+}
+
+// maxPulls is how many pull requests are opened or looked at at the same time. The calls of one token take turns.
 const maxPulls = 4
 
 // pullDeadline bounds an attempt: some calls of the platform, and the turns of other writes before them.

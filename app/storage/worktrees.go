@@ -2,6 +2,8 @@ package storage
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -10,6 +12,7 @@ import (
 	"mailroom/agent/exec/worktree"
 	"mailroom/app/command"
 	"mailroom/app/datadir"
+	"mailroom/entry"
 	"mailroom/internal/setting"
 )
 
@@ -71,12 +74,29 @@ func detailOf(w worktree.Info) string {
 	case w.Unopened != "":
 		pull = "no pull request: " + w.Unopened
 	case w.PullRequest != "":
-		pull = "pull request " + w.PullRequest
+		pull = strings.TrimSpace(w.PullState+" pull request") + " " + w.PullRequest
+	}
+	for _, more := range []string{w.Trouble, staleText(w)} {
+		if more != "" {
+			pull += "; " + more
+		}
 	}
 	if w.Detail == "" || pull == "" {
 		return w.Detail + pull
 	}
 	return w.Detail + "; " + pull
+}
+
+// staleText says how old the state of a pull request is, if a later look at it failed.
+func staleText(w worktree.Info) string {
+	switch {
+	case w.Unread == "":
+		return ""
+	case w.PullAt.IsZero():
+		return "its state is unknown: " + w.Unread
+	}
+	return fmt.Sprintf("%s %s ago, a later look failed: %s", w.PullState,
+		setting.FormatDuration(time.Since(w.PullAt).Round(time.Minute)), w.Unread)
 }
 
 func dash(text string) string {
@@ -134,7 +154,7 @@ func refusal(err error) error {
 }
 
 func worktreesRemoveCommand(con *command.Console) *cobra.Command {
-	var idle, force bool
+	var idle, merged, force bool
 	cmd := &cobra.Command{
 		Use:   "remove [NAME]...",
 		Short: "Remove worktrees whose removal loses nothing",
@@ -142,21 +162,23 @@ func worktreesRemoveCommand(con *command.Console) *cobra.Command {
 nowhere else is refused, and the error names it: changes, new or ignored files, commits that are not in its
 branch, or a process that works in it.`,
 		Example: `  mailroom worktrees remove --idle
+  mailroom worktrees remove --merged
   mailroom worktrees remove fix-roof`,
 	}
 	cmd.Flags().BoolVar(&idle, "idle", false, "remove all worktrees in the state idle")
+	cmd.Flags().BoolVar(&merged, "merged", false, "remove those in the state idle whose pull request was merged")
 	cmd.Flags().BoolVar(&force, "force", false, "delete also changes and ignored files, which are lost")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		if idle == (len(names) > 0) || idle && force {
-			return command.UsageErrorf(cmd, "name worktrees, or use --idle")
+		if (idle || merged) == (len(names) > 0) || (idle || merged) && force {
+			return command.UsageErrorf(cmd, "name worktrees, or use --idle or --merged")
 		}
-		if idle {
+		if idle || merged {
 			all, err := listWorktrees(con, cmd)
 			if err != nil {
 				return err
 			}
 			for _, w := range all {
-				if w.State == worktree.StateIdle {
+				if w.State == worktree.StateIdle && (!merged || w.PullState == entry.PullMerged) {
 					names = append(names, w.Name)
 				}
 			}

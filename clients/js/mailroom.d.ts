@@ -352,7 +352,7 @@ export interface ReportQuestion {
   decided_at: string | null;
 }
 
-/** The branch of a worktree of a thread. Whether its pull request is still open is not known. */
+/** The branch of a worktree of a thread, and what the platform of its pull request said at state_at. */
 export interface ReportBranch {
   thread: string;
   run: string;
@@ -367,6 +367,10 @@ export interface ReportBranch {
   number: number;
   unopened: string;
   again: boolean;
+  state: '' | 'open' | 'merged' | 'closed';
+  state_at: string | null;
+  trouble: string;
+  unread: string;
   left: string;
 }
 

@@ -71,14 +71,14 @@ func (f *pullFixture) send(thread string) api.Run {
 	return f.waitRun(done.Run)
 }
 
-// settled reports whether all runs of the keeper for a thread have ended, of which there is one at least.
+// settled reports whether all runs of the keeper for a thread have ended, but for its next look.
 func (f *pullFixture) settled(thread string) bool {
 	f.t.Helper()
 	q := "thread:" + client.Quote(reserved.PullsID("admin", thread))
 	page, err := f.client().Runs(f.t.Context(), client.ListQuery{Q: q})
 	f.must(err)
 	for _, run := range page.Items {
-		if !run.Status.Finished() {
+		if !run.Status.Finished() && run.NotBefore == nil {
 			return false
 		}
 	}
@@ -205,10 +205,66 @@ func TestAPersonLearnsWhyAPullRequestWasRefusedAndRepeatsIt(t *testing.T) {
 		t.Errorf("mailroom worktrees says %s", out)
 	}
 	var out strings.Builder
-	f.send("plain")
-	if code, stderr := f.run(t.Context(), &out, "publish", "plain"); code != 1 ||
-		!strings.Contains(stderr, "no run of plain has left a pull request to the server") {
-		t.Errorf("publish of a thread without a refusal: %d, %s", code, stderr)
+	if code, stderr := f.run(t.Context(), &out, "publish", "none"); code == 0 {
+		t.Errorf("publish of no thread: %d, %s", code, stderr)
+	}
+}
+
+// TestTheStateOfAPullRequestIsInTheReport merges one, closes another one, and takes the host away.
+func TestTheStateOfAPullRequestIsInTheReport(t *testing.T) {
+	f := newPullFixture(t)
+	f.serve()
+	for _, thread := range []string{"merged", "closed", "open", "deleted"} {
+		f.send(thread)
+		platformtest.WaitFor(t, "the first look", func() bool { return f.branch(thread).State == "open" })
+	}
+	for thread, change := range map[string]func(p *boardtest.GitHubPull){
+		"merged":  func(p *boardtest.GitHubPull) { p.State, p.Merged = "closed", true },
+		"closed":  func(p *boardtest.GitHubPull) { p.State = "closed" },
+		"open":    func(p *boardtest.GitHubPull) { p.Status = "dirty" },
+		"deleted": func(p *boardtest.GitHubPull) { p.State = "closed" },
+	} {
+		f.repo.Do(func() {
+			for _, p := range f.repo.Pulls {
+				if p.Head.Branch == "mailroom/"+thread+"-1" {
+					change(p)
+				}
+			}
+		})
+	}
+	f.must(f.client().DeleteThread(t.Context(), "deleted"))
+	var out strings.Builder
+	if code, stderr := f.run(t.Context(), &out, "publish", "deleted"); code == 0 {
+		t.Errorf("publish of a deleted thread: %s, %s", stderr, out.String())
+	}
+	for _, thread := range []string{"merged", "closed", "open"} {
+		f.say("publish", thread)
+	}
+	f.repo.Do(func() { f.repo.Fault = f.refuse(http.StatusBadGateway, "Away") })
+	f.say("publish", "merged")
+	for thread, want := range map[string]string{"merged": "merged", "closed": "closed", "open": "open"} {
+		b := f.branch(thread)
+		if b.State != want || b.StateAt == nil || b.Number == 0 || (b.Unread != "") != (thread == "merged") ||
+			(b.Trouble == "it conflicts with its base") != (thread == "open") {
+			t.Errorf("the report says of %s: %+v", thread, b)
+		}
+	}
+	report, worktrees := f.say("report"), f.say("worktrees")
+	for _, want := range []string{"merged pull request #100 https://", "closed pull request #101 https://",
+		"open pull request #102 https://", "; it conflicts with its base", "merged as of ", "a later look failed: "} {
+		if !strings.Contains(report, want) {
+			t.Errorf("the report lacks %q: %s", want, report)
+		}
+	}
+	if !contains(worktrees, "merged pull request https://", "closed pull request https://", "a later look failed: ") {
+		t.Errorf("the worktrees are %s", worktrees)
+	}
+	if !strings.Contains(f.say("report", "--markdown"), "merged, 1 commit") {
+		t.Error("Markdown has no state")
+	}
+	f.say("worktrees", "remove", "--merged")
+	if left := f.say("worktrees"); strings.Contains(left, "/merged ") || !contains(left, "/closed ", "/open ") {
+		t.Errorf("after the removal of merged ones the worktrees are %s", left)
 	}
 }
 

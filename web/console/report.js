@@ -79,7 +79,7 @@ function Branches({ report: { branches, more_branches: more, more_threads: threa
   if (branches.length === 0 && threads === 0) return null;
   return html`<h2>Branches to review</h2>
     ${branches.length > 0 && html`<ul class="needs" aria-label="Branches">${branches.map((b) => html`<li key=${b.thread}>
-      <${Status} of="" text=${local(b) ? 'not pushed' : b.pull_request ? 'pull request' : 'pushed'} tone=${local(b) ? 'warn' : 'good'} />
+      <${Status} of="" text=${place(b)} tone=${local(b) || b.state === 'closed' || b.trouble ? 'warn' : 'good'} />
       ${/^https?:\/\//.test(b.pull_request) ? html`<a href=${b.pull_request} rel="noreferrer"><${Line} text=${b.branch} />${b.number > 0 && ` #${b.number}`}</a>` : html`<a href=${link('run', b.run)}><${Line} text=${b.branch} /></a>`}
       <span class="note">${plural(b.commits, 'commit')}</span>
       <span class="note most"><${Line} text=${b.agent} /> in <${Line} text=${b.thread} />, <${Time} at=${b.at} />${troubles(b).map((text) => html`; <${Line} text=${text} />`)}${local(b) && b.commits > 0 && html`; patch: <code>mailroom worktrees patch <${Line} text=${word(b.thread)} /></code>`}${b.unopened && html`; try now: <code>mailroom publish <${Line} text=${word(b.thread)} /></code>`}</span>
@@ -88,8 +88,11 @@ function Branches({ report: { branches, more_branches: more, more_threads: threa
     ${threads > 0 && html`<p class="hint">Too many threads: the branches of ${number(threads)} others were not looked up.</p>`}`;
 }
 
+// place says where a branch is.
+const place = (b) => local(b) ? 'not pushed' : b.state && b.state !== 'open' ? b.state : b.pull_request ? 'pull request' : 'pushed';
+
 // troubles says what has not worked with a branch.
-const troubles = (b) => [['the push failed', b.unpushed], [b.again ? 'no pull request yet, the server tries again' : 'no pull request', b.unopened], ['changes are left in the worktree', b.left]]
+const troubles = (b) => [['the push failed', b.unpushed], [b.again ? 'no pull request yet, the server tries again' : 'no pull request', b.unopened], ['it is open, and', b.trouble], ['a later look at its state failed', b.unread], ['changes are left in the worktree', b.left]]
   .filter(([, why]) => why).map(([what, why]) => `${what}: ${why}`);
 
 function Agents({ report }) {

@@ -40,6 +40,11 @@ type Info struct {
 	PullRequest string `json:"pull_request,omitempty"`
 	Unopened    string `json:"unopened,omitempty"`
 	Again       bool   `json:"again,omitempty"`
+	// PullState is open, merged or closed, as the platform said at PullAt, or "". Unread says why a later look failed.
+	PullState string    `json:"pull_state,omitempty"`
+	PullAt    time.Time `json:"pull_at,omitzero"`
+	Trouble   string    `json:"trouble,omitempty"`
+	Unread    string    `json:"unread,omitempty"`
 }
 
 // List returns all trees below a root, by name. env is the environment of git, as in [Options].
@@ -124,6 +129,7 @@ func (r *Repository) describe(ctx context.Context, key string) (info Info, err e
 		return info, err
 	}
 	info.PullRequest, info.Unopened, info.Again = pull.Address, pull.Unopened, pull.Again
+	info.PullState, info.PullAt, info.Trouble, info.Unread = pull.State, pull.At, pull.Trouble, pull.Unread
 	lock, err := r.lockTree(ctx, key, lockPoll)
 	if _, busy := errors.AsType[*Problem](err); busy {
 		info.State = stateInUse

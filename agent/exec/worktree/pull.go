@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/entry"
 	"mailroom/internal/proc"
 )
 
@@ -23,6 +24,8 @@ type forge struct {
 	create  []string // arguments that open one
 	branch  string   // flag of the branch when one is opened
 	body    string   // flag of its text
+	view    []string // arguments that show one as JSON; its address, or its number, follows
+	number  bool
 }
 
 // forgeOf returns the program for the platform of a remote: glab if its host is a GitLab, else gh.
@@ -36,11 +39,11 @@ func forgeOf(remote string) forge {
 	if strings.Contains(host, "gitlab") {
 		return forge{program: "glab", field: "web_url", branch: "--source-branch", body: "--description",
 			found:  []string{"mr", "list", "--all", "--output", "json", "--source-branch"},
-			create: []string{"mr", "create", "--yes"}}
+			create: []string{"mr", "create", "--yes"}, view: []string{"mr", "view", "--output", "json"}, number: true}
 	}
 	return forge{program: "gh", field: "url", branch: "--head", body: "--body",
 		found:  []string{"pr", "list", "--state", "all", "--limit", "1", "--json", "url", "--head"},
-		create: []string{"pr", "create"}}
+		create: []string{"pr", "create"}, view: []string{"pr", "view", "--json", "state,mergeStateStatus,headRefName"}}
 }
 
 // Pulls are the pull requests of one repository at a platform. Its errors are one sentence for a person. One that is a
@@ -51,6 +54,17 @@ type Pulls interface {
 	// Open opens a pull request of a branch that has none, for the default branch, and returns its address, or "" if
 	// the platform does not say it. After an error it may have been opened all the same.
 	Open(ctx context.Context, branch, title, text string) (address string, err error)
+	// Look returns what the platform says now of the pull request of a branch with this address. tag is the tag of the
+	// last answer, or "".
+	Look(ctx context.Context, branch, address, tag string) (PullAnswer, error)
+}
+
+// PullAnswer is what a platform says of a pull request: one of the states [entry.PullOpen] and so on, and in a few
+// words what keeps it from a merge, if the platform says so. Same is set, and nothing else, if the answer with the tag
+// of the call still holds.
+type PullAnswer struct {
+	State, Trouble, Tag string
+	Same                bool
 }
 
 // PullRequest opens a pull request of the pushed branch, unless there is or was one, and returns its address. It looks
@@ -142,6 +156,57 @@ func (p program) Open(ctx context.Context, branch, title, text string) (string, 
 	_, err := p.tree.call(ctx, p.program, slices.Concat(p.create, []string{p.branch, branch, "--title", title,
 		p.body, text})...)
 	return "", err
+}
+
+// Look understands the JSON of gh, and of glab, which prints what the API of GitLab says.
+// https://docs.gitlab.com/api/merge_requests/#get-single-mr
+func (p program) Look(ctx context.Context, branch, address, _ string) (a PullAnswer, err error) {
+	if p.number {
+		address = address[strings.LastIndexByte(address, '/')+1:]
+	}
+	out, err := p.tree.call(ctx, p.program, append(slices.Clone(p.view), address)...)
+	if err != nil {
+		return a, err
+	}
+	var one struct {
+		State, MergeStateStatus, HeadRefName string
+		Source                               string `json:"source_branch"`
+		Conflicts                            bool   `json:"has_conflicts"`
+	}
+	if err := json.Unmarshal([]byte(out), &one); err != nil {
+		return a, fmt.Errorf("read the pull request that %s shows: %w", p.program, err)
+	}
+	if cmp.Or(one.HeadRefName, one.Source) != branch {
+		return a, permanent("%s shows the pull request of another branch", p.program)
+	}
+	switch strings.ToLower(one.State) {
+	case "open", "opened", "locked":
+		a.State = entry.PullOpen
+	case "merged":
+		return PullAnswer{State: entry.PullMerged}, nil
+	case "closed":
+		return PullAnswer{State: entry.PullClosed}, nil
+	default:
+		return a, permanent("%s shows the unknown state %q", p.program, one.State)
+	}
+	a.Trouble = PullTrouble(one.MergeStateStatus)
+	if one.Conflicts {
+		a.Trouble = PullTrouble("dirty")
+	}
+	return a, nil
+}
+
+// PullTrouble returns what a merge status of GitHub means for a person, "" for one that is no trouble or says too
+// little.
+// https://docs.github.com/en/graphql/reference/enums#mergestatestatus
+func PullTrouble(status string) string {
+	switch strings.ToLower(status) {
+	case "dirty":
+		return "it conflicts with its base"
+	case "unstable":
+		return "its checks have not passed"
+	}
+	return ""
 }
 
 // call runs a program of a platform in the tree, with the rights of its agent, and returns its output.

@@ -1,6 +1,8 @@
 package worktree_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -44,10 +46,17 @@ func pullsAt(api string) func(string) worktree.Pulls {
 		Token: func() (string, error) { return boardtest.Token, nil }})
 	return func(address string) worktree.Pulls {
 		if of := pulls.Of(address); of != nil {
-			return of
+			return gitHubPulls{of}
 		}
 		return nil
 	}
+}
+
+// gitHubPulls opens pull requests only.
+type gitHubPulls struct{ *github.Repository }
+
+func (gitHubPulls) Look(context.Context, string, string, string) (worktree.PullAnswer, error) {
+	return worktree.PullAnswer{}, errors.New("no look")
 }
 
 // pullsOfEach returns the pull requests of an API for each remote, as if its address were pullRemote, or nil for "".

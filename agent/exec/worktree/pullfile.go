@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"mailroom/entry"
 )
@@ -48,6 +49,31 @@ func (r *Repository) OpenPull(ctx context.Context, task, remote, title, text str
 	}
 	t := &Tree{repository: r, record: *rec}
 	return findOrOpen(ctx, t.pulls(strings.TrimSpace(out)), rec.Branch, title, text)
+}
+
+// LookPull reads what the platform says of the pull request in p, and stores it in p. now is the time of the answer.
+func (r *Repository) LookPull(ctx context.Context, remote string, p *entry.Pull, now time.Time) error {
+	rec, err := r.read(Key(p.Thread))
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		return permanent("its worktree was removed")
+	}
+	out, err := r.git(ctx, "remote", "get-url", remote)
+	if err != nil {
+		return err
+	}
+	t := &Tree{repository: r, record: *rec}
+	a, err := t.pulls(strings.TrimSpace(out)).Look(ctx, p.Branch, p.Address, p.Tag)
+	if err != nil {
+		return err
+	}
+	if !a.Same {
+		p.State, p.Trouble, p.Tag = a.State, a.Trouble, a.Tag
+	}
+	p.At = now
+	return nil
 }
 
 // SavePull stores what is known of the pull request of a task, for the commands that look at the data folder.

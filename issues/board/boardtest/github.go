@@ -254,6 +254,9 @@ func (f *GitHub) serve(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/repos/ann/roof/pulls":
 		f.servePulls(w, r, "")
 		return
+	case strings.HasPrefix(r.URL.Path, "/repos/ann/roof/pulls/"):
+		f.servePull(w, r)
+		return
 	case f.Parent != "" && r.URL.Path == "/repos/"+f.Parent+"/pulls":
 		f.servePulls(w, r, f.Parent)
 		return

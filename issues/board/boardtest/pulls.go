@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -12,6 +13,8 @@ type GitHubPull struct {
 	Number int        `json:"number"`
 	URL    string     `json:"html_url"`
 	State  string     `json:"state"`
+	Merged bool       `json:"merged"`
+	Status string     `json:"mergeable_state"`
 	Title  string     `json:"title"`
 	Body   string     `json:"body"`
 	Base   string     `json:"-"`
@@ -43,6 +46,26 @@ func (f *GitHub) PullsOf(branch string) (all []GitHubPull) {
 		}
 	}
 	return all
+}
+
+// servePull answers with one pull request, or 304 if the caller has this answer.
+func (f *GitHub) servePull(w http.ResponseWriter, r *http.Request) {
+	number, _ := strconv.Atoi(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:])
+	for _, p := range f.Pulls {
+		if p.Number != number || p.In != "" {
+			continue
+		}
+		tag := fmt.Sprintf("%q", fmt.Sprint(p.State, p.Merged, p.Status))
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		f.Lists++
+		Answer(w, p)
+		return
+	}
+	f.Refuse(w, http.StatusNotFound, "Not Found")
 }
 
 // servePulls lists the pull requests of a repository, "" for ann/roof, the newest first, or opens one. As GitHub does,

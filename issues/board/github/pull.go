@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -217,6 +218,75 @@ func (r *Repository) Open(ctx context.Context, branch, title, text string) (addr
 		return "", r.explain(b.http.NotAPI(op, answer, true))
 	}
 	return opened.URL, nil
+}
+
+// pullAnswer is one pull request.
+// https://docs.github.com/en/rest/pulls/pulls#get-a-pull-request
+type pullAnswer struct {
+	pullRow
+	Number int    `json:"number"`
+	Merged bool   `json:"merged"`
+	Status string `json:"mergeable_state"`
+}
+
+// maxTag bounds the ETag that is kept.
+const maxTag = 200
+
+// Pull is what GitHub says of a pull request. Same is set, and nothing else, if the answer with the tag still holds.
+type Pull struct {
+	Merged, Open bool
+	Status       string // of a merge, such as unstable
+	Tag          string
+	Same         bool
+}
+
+// Look reads the pull request of a branch with an address. The request is conditional: GitHub does not count one that
+// finds nothing new. The repository in the address may have been renamed since, or is the parent of a fork; so the
+// answer must have the number and the branch.
+func (r *Repository) Look(ctx context.Context, branch, address, tag string) (p Pull, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return p, errors.New("the address of the pull request is none")
+	}
+	words := strings.Split(strings.Trim(u.Path, "/"), "/")
+	number, err := strconv.Atoi(words[len(words)-1])
+	if err != nil || number <= 0 || len(words) < 4 {
+		return p, errors.New("the address of the pull request has no number")
+	}
+	b, err := r.open()
+	if err != nil {
+		return p, err
+	}
+	defer b.Close()
+	name := strings.Join(words[:2], "/")
+	if checkRepository(name) != nil || strings.EqualFold(name, r.name) {
+		name = r.name
+	}
+	answer, err := b.look(ctx, name, number, tag)
+	refusal, refused := errors.AsType[*httpcall.Refusal](err)
+	if refused && name != r.name && (refusal.Code == codeMoved || refusal.Code == "" && refusal.Status < 500) {
+		answer, err = b.look(ctx, r.name, number, tag)
+	}
+	if err != nil {
+		return p, r.explain(err)
+	}
+	if answer.Status == http.StatusNotModified {
+		return Pull{Same: true}, nil
+	}
+	var one pullAnswer
+	if json.Unmarshal(answer.Body, &one) != nil || one.Number != number || one.Head.Branch != branch {
+		return p, errors.New("GitHub answers with another pull request")
+	}
+	p = Pull{Merged: one.Merged, Open: one.State == "open", Status: one.Status, Tag: answer.Header.Get("ETag")}
+	if len(p.Tag) > maxTag {
+		p.Tag = ""
+	}
+	return p, nil
+}
+
+func (b *Board) look(ctx context.Context, name string, number int, tag string) (httpcall.Response, error) {
+	path := fmt.Sprintf("/repos/%s/pulls/%d", name, number)
+	return b.exchange(ctx, "read the pull request", http.MethodGet, path, nil, tag)
 }
 
 // reasons returns what an answer 422 says beside its message, such as that there is a pull request already.

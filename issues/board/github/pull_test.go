@@ -120,6 +120,58 @@ func TestThePullRequestOfABranchIsFoundInAnyState(t *testing.T) {
 	}
 }
 
+// TestTheStateOfAPullRequestIsReadOnceUntilItChanges also lets the repository be renamed, and the host lie.
+func TestTheStateOfAPullRequestIsReadOnceUntilItChanges(t *testing.T) {
+	f := boardtest.NewGitHub(t)
+	added := f.AddPull("ann", "b", "main", "", "")
+	address := added.URL
+	at := pullsAt(t, f.URL, "git@127.0.0.1:ann/roof.git")
+	look := func(branch, address, tag string) (github.Pull, error) {
+		return at.Look(t.Context(), branch, address, tag)
+	}
+	open, err := look("b", address, "")
+	if err != nil || !open.Open || open.Merged || open.Tag == "" || open.Same {
+		t.Errorf("an open one: %+v, %v", open, err)
+	}
+	if again, err := look("b", address, open.Tag); err != nil || !again.Same || f.Lists != 1 {
+		t.Errorf("without a change: %+v, %v, %d whole answers", again, err, f.Lists)
+	}
+	f.Do(func() { added.Status = "unstable" })
+	if p, err := look("b", address, open.Tag); err != nil || p.Status != "unstable" {
+		t.Errorf("with checks that failed: %+v, %v", p, err)
+	}
+	f.Do(func() { added.State, added.Merged = "closed", true })
+	for _, address := range []string{address, strings.Replace(address, "ann/roof", "ann/old-name", 1)} {
+		if p, err := look("b", address, open.Tag); err != nil || !p.Merged || p.Open {
+			t.Errorf("a merged one at %s: %+v, %v", address, p, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		branch, address, want string
+		fault                 func(w http.ResponseWriter, r *http.Request) bool
+		again                 bool
+	}{
+		"another branch": {"c", address, "another pull request", nil, false},
+		"no number":      {"b", "https://github.com/ann/roof/pulls", "has no number", nil, false},
+		"another number": {"b", strings.TrimSuffix(address, "100") + "101", "does not exist", nil, false},
+		"a path upwards": {"b", "https://github.com/../user/pull/x", "has no number", nil, false},
+		"a lost right":   {"b", address, "the token may not", refusing(f, 403, ""), false},
+		"a limit":        {"b", address, "429 rate limit", refusing(f, 429, "7"), true},
+		"an outage":      {"b", address, "502", refusing(f, 502, ""), true},
+		"no JSON":        {"b", address, "another pull request", saying("[]"), false},
+		"a wrong number": {"b", address, "another pull request", saying(`{"number":7,"head":{"ref":"b"}}`), false},
+	} {
+		f.Do(func() { f.Fault = test.fault })
+		_, err := pullsAt(t, f.URL, "git@127.0.0.1:ann/roof.git").Look(t.Context(), test.branch, test.address, "")
+		failure, again := errors.AsType[*mailroom.Failure](err)
+		if err == nil || !strings.Contains(err.Error(), test.want) || again != test.again ||
+			again && (failure.RetryAfter == 7*time.Second) != (name == "a limit") {
+			t.Errorf("%s: %v, %+v, want %q", name, err, failure, test.want)
+		}
+		f.Do(func() { f.Fault = nil })
+	}
+}
+
 func TestAPullRequestThatIsNotOpenedSaysWhy(t *testing.T) {
 	for _, test := range []struct {
 		status     int
@@ -167,5 +219,22 @@ func TestAPullRequestThatIsNotOpenedSaysWhy(t *testing.T) {
 	if _, err := missing.Of("git@127.0.0.1:ann/roof").Find(t.Context(), "b"); err == nil ||
 		!strings.Contains(err.Error(), "missing token: the file x is empty") {
 		t.Errorf("without a token: %v", err)
+	}
+}
+
+// refusing refuses each request.
+func refusing(f *boardtest.GitHub, status int, pause string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", pause)
+		f.Refuse(w, status, "Away")
+		return true
+	}
+}
+
+// saying answers each request with a text.
+func saying(text string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		_, _ = w.Write([]byte(text))
+		return true
 	}
 }
