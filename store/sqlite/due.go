@@ -159,7 +159,7 @@ func (t *tx) withKeys(keys []int64, known store.Known) ([]*mailroom.Thread, erro
 			thread, err := scanThread(c)
 			if err == nil {
 				found[thread.Key] = thread
-				t.note(thread)
+				t.note(thread, logEnd{c.Int64(), c.Int64()})
 			}
 			return true, err
 		})

@@ -5,25 +5,9 @@ import (
 
 	"mailroom"
 	"mailroom/store"
-	"mailroom/store/internal/format"
-	"mailroom/store/internal/sqlstore"
 )
 
-const (
-	insertEntry = "INSERT INTO entry (rowid, thread, last_seq, first_seq, lines) VALUES (?, ?, ?, ?, ?)"
-
-	// The statement has no upper bound: the reader stops at Before.
-	entriesForward = `SELECT first_seq, lines FROM entry
-		WHERE thread = (SELECT key FROM thread WHERE id = ?) AND last_seq > ? ORDER BY last_seq`
-
-	// The last row to read is the first one that ends at Before - 1 or later; if none does, all
-	// rows qualify.
-	entriesBackward = `SELECT first_seq, lines FROM entry
-		WHERE thread = (SELECT key FROM thread WHERE id = ?1) AND last_seq > ?2 AND last_seq <= coalesce(
-			(SELECT min(last_seq) FROM entry
-				WHERE thread = (SELECT key FROM thread WHERE id = ?1) AND last_seq >= ?3 - 1), ?3)
-		ORDER BY last_seq DESC`
-)
+const insertEntry = "INSERT INTO entry (rowid, thread, last_seq, first_seq, lines, previous) VALUES (?, ?, ?, ?, ?, ?)"
 
 // Entries implements [store.Reader]. A row holds several entries.
 func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
@@ -39,28 +23,10 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if q.Before == 0 {
 		q.Before = math.MaxInt64
 	}
-	text, args := entriesForward, []any{q.Thread, q.After}
 	if q.Backward {
-		text, args = entriesBackward, []any{q.Thread, q.After, q.Before}
+		return r.entriesBefore(q)
 	}
-	var found []mailroom.Entry
-	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	err := r.query("read entries", text, args, func(c *columns) (bool, error) {
-		first := c.Int64()
-		lines, _ := c.next().([]byte)
-		if !q.Backward && first >= q.Before {
-			return false, nil
-		}
-		several, err := format.SplitEntries(lines, first, q)
-		for _, e := range several {
-			found = append(found, e)
-			if !g.Add(len(e.Raw)) {
-				return false, err
-			}
-		}
-		return true, err
-	})
-	return found, err
+	return r.entriesAfter(q)
 }
 
 // appendEntries writes the row of new entries of one thread. lines is what the encoder made of them.
@@ -72,6 +38,12 @@ func (t *tx) appendEntries(list []mailroom.Entry, lines []byte, among map[string
 	if w == nil {
 		return mailroom.Errorf(mailroom.CodeInternal, "entries of thread %q, which is not in the changes", list[0].Thread)
 	}
+	first, last := list[0].Seq, list[len(list)-1].Seq
+	if first <= w.end.seq {
+		return mailroom.Errorf(mailroom.CodeInternal, "entry %d of thread %q is written already", first, w.row.ID)
+	}
 	t.given.entryRow++
-	return t.store.newRows.entries.add(t, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, lines)
+	previous := w.end.row
+	w.end = logEnd{t.given.entryRow, last}
+	return t.store.newRows.entries.add(t, t.given.entryRow, w.row.Key, last, first, lines, previous)
 }

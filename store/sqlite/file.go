@@ -243,6 +243,13 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 			func(row []driver.Value) string {
 				return fmt.Sprintf("row %v of table %v refers to a row of table %v that does not exist", row[1], row[0], row[2])
 			}},
+		{wrongLinks + strconv.Itoa(mostFaults), func(row []driver.Value) string {
+			return fmt.Sprintf("row %v of table entry follows row %v, which is not before it in its thread", row[0], row[1])
+		}},
+		{wrongEnds + strconv.Itoa(mostFaults), func(row []driver.Value) string {
+			return fmt.Sprintf("row %v of table thread ends with row %v of table entry, which is not its last one",
+				row[0], row[1])
+		}},
 		{`SELECT k.key, t.id, json_extract(k.result, '$.run') FROM submit_key k JOIN thread t ON t.key = k.thread
 			WHERE json_extract(k.result, '$.disposition') = 'queued'
 			AND NOT EXISTS (SELECT 1 FROM run r WHERE r.id = json_extract(k.result, '$.run') AND r.thread = k.thread)

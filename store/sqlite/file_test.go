@@ -221,6 +221,10 @@ func TestFaultsOfTheFileAreFound(t *testing.T) {
 		{"a column of its own mind", "UPDATE run SET status = 'failed'", "row 1 of table run has columns that differ from its body"},
 		{"a thread that is due by its columns", "UPDATE thread SET due_at = 1", "row 1 of table thread has columns that differ from its body"},
 		{"a body that is cut", "UPDATE thread SET body = x'ff'", "row 1 of table thread is unreadable: corrupt row body"},
+		{"a row behind itself", "UPDATE entry SET previous = rowid",
+			"row 1 of table entry follows row 1, which is not before it in its thread"},
+		{"a thread with another end", "UPDATE thread SET entry_seq = 8",
+			"row 1 of table thread ends with row 1 of table entry, which is not its last one"},
 		{"an index of another table",
 			"PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE INDEX run_thread ON run (first_seq)' WHERE name = 'run_thread'",
 			"integrity check: "},
@@ -230,6 +234,7 @@ func TestFaultsOfTheFileAreFound(t *testing.T) {
 		err := s.Update(t.Context(), func(tx store.Tx) error {
 			return tx.Write(&store.Changes{
 				Threads: []*mailroom.Thread{{ID: "t"}}, Runs: []*mailroom.Run{{ID: "r", Thread: "t", FirstSeq: 9}},
+				Entries: [][]mailroom.Entry{entriesOf(t, "t", 1, 2)},
 			})
 		})
 		db, e := sql.Open("sqlite", path)

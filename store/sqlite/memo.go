@@ -17,6 +17,7 @@ type memo struct {
 	workers map[string]store.Worker
 	threads map[int64]knownThread // threads by key
 	keys    map[string]int64      // keys of threads, by id
+	ends    map[int64]logEnd      // by the key of a thread
 	pauses  []store.Pause
 	paused  bool // pauses has them
 }
@@ -58,7 +59,8 @@ func (s *Store) dataVersion() (version uint32, ok bool) {
 func (s *Store) recall() {
 	version, ok := s.dataVersion()
 	if !ok || version != s.memo.version || s.memo.threads == nil {
-		s.memo = memo{workers: map[string]store.Worker{}, threads: map[int64]knownThread{}, keys: map[string]int64{}}
+		s.memo = memo{workers: map[string]store.Worker{}, threads: map[int64]knownThread{}, keys: map[string]int64{},
+			ends: map[int64]logEnd{}}
 	}
 	if len(s.memo.workers) > maxKnownWorkers {
 		clear(s.memo.workers)
@@ -66,6 +68,7 @@ func (s *Store) recall() {
 	if len(s.memo.threads) > maxKnownThreads {
 		clear(s.memo.threads)
 		clear(s.memo.keys)
+		clear(s.memo.ends)
 	}
 }
 
@@ -103,6 +106,7 @@ func (m *memo) putThread(t *mailroom.Thread) {
 
 func (m *memo) dropThread(id string) {
 	delete(m.threads, m.keys[id])
+	delete(m.ends, m.keys[id])
 	delete(m.keys, id)
 }
 

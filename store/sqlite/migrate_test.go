@@ -72,18 +72,18 @@ func TestMigrationIndexesClaimsWithDueThreads(t *testing.T) {
 			"due_alone, due_owner) VALUES ("+strings.Join([]string{values, worker, at, agent, priority, priority, of}, ", ")+")")
 	}
 	path := oldFile(t, claimsVersion-1, rows...)
-	wantClaimsIndexed(t, midway(t, path), end)
+	wantClaimsIndexed(t, midway(t, path, func(tx *sql.Tx) error { return moveClaims(t.Context(), tx) }), end)
 	wantClaimsIndexed(t, path, end)
 }
 
-// midway copies the files while the migration of claims has done its work and has not committed.
-func midway(t *testing.T, path string) string {
+// midway copies the files while a migration has done its work and has not committed.
+func midway(t *testing.T, path string, migrate func(tx *sql.Tx) error) string {
 	t.Helper()
 	tx, err := openFile(t, path).BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := moveClaims(t.Context(), tx); err != nil {
+	if err := migrate(tx); err != nil {
 		t.Fatal(err)
 	}
 	copied := leaves(t, path, "", "-wal")

@@ -19,11 +19,6 @@ const (
 
 	entriesOfAll = "SELECT rowid, thread, first_seq, lines FROM entry WHERE rowid >= ? ORDER BY rowid"
 
-	// The last row that begins below a seq, unless the thread is being deleted.
-	lastRowBelow = `SELECT rowid FROM entry WHERE thread = (SELECT key FROM thread WHERE key = ?1 AND deleted IS NULL)
-		AND last_seq <= (SELECT coalesce(min(last_seq), 9223372036854775807) FROM entry WHERE thread = ?1
-		AND last_seq >= ?2)
-		AND first_seq < ?2 ORDER BY last_seq DESC LIMIT 1`
 	noteRemoved = `UPDATE given SET removed_row = ?1, removed_thread = ?2, removed_seq = ?3
 		WHERE one = 1 AND (removed_row, removed_thread, removed_seq) < (?1, ?2, ?3)`
 )
@@ -53,17 +48,17 @@ func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err erro
 	return found, err
 }
 
-// noteRemoved records that the entries of a thread below seq are removed. The caller removes them afterwards.
-func (t *tx) noteRemoved(thread, seq int64) error {
+// noteRemoved records that the first entries of a thread are removed. The caller removes them afterwards.
+func (t *tx) noteRemoved(thread int64, p store.Prefix) error {
 	var last int64
-	err := t.session.query(t.ctx, lastRowBelow, []any{thread, seq}, func(c *columns) (bool, error) {
+	err := t.session.query(t.ctx, lastRowBelow, []any{p.Thread, p.Seq, int64(0)}, func(c *columns) (bool, error) {
 		last = c.Int64()
 		return false, nil
 	})
 	if err != nil || last == 0 {
 		return err
 	}
-	_, err = t.exec(noteRemoved, last, thread, seq-1)
+	_, err = t.exec(noteRemoved, last, thread, p.Seq-1)
 	return err
 }
 

@@ -10,9 +10,6 @@ import (
 const (
 	threadKey = "SELECT key FROM thread WHERE id = ?"
 
-	dropEntriesBelow = "DELETE FROM entry WHERE thread = ? AND last_seq < ?"
-	entriesFrom      = `SELECT rowid, first_seq, lines FROM entry
-		WHERE thread = ? AND last_seq >= ? ORDER BY last_seq LIMIT 1`
 	cutEntries = "UPDATE entry SET first_seq = ?, lines = ? WHERE rowid = ?"
 
 	// Runs by key, which is the order of first_seq except for late runs: the reader stops at the
@@ -39,7 +36,7 @@ func (t *tx) dropPrefix(p store.Prefix) error {
 	if err != nil || thread == 0 {
 		return err
 	}
-	if err := t.dropEntries(thread, p.Seq); err != nil {
+	if err := t.dropEntries(thread, p); err != nil {
 		return err
 	}
 	if _, err := t.exec(dropJoinedKeys, thread, p.Seq); err != nil {
@@ -64,18 +61,19 @@ func (t *tx) dropPrefix(p store.Prefix) error {
 	return nil
 }
 
-// dropEntries deletes the rows that end below seq and cuts the row that spans it.
-func (t *tx) dropEntries(thread, seq int64) error {
-	if err := t.noteRemoved(thread, seq); err != nil {
+// dropEntries deletes the rows that end below a seq and cuts the row that spans it.
+func (t *tx) dropEntries(thread int64, p store.Prefix) error {
+	seq := p.Seq
+	if err := t.noteRemoved(thread, p); err != nil {
 		return err
 	}
-	if _, err := t.exec(dropEntriesBelow, thread, seq); err != nil {
+	if err := t.run(dropEntriesBelow, p.Thread, seq, int64(0)); err != nil {
 		return err
 	}
 	var row, from int64
 	var lines []byte
-	err := t.session.query(t.ctx, entriesFrom, []any{thread, seq}, func(c *columns) (bool, error) {
-		row, from = c.Int64(), c.Int64()
+	err := t.session.query(t.ctx, entriesForward, []any{p.Thread, seq, seq - 1}, func(c *columns) (bool, error) {
+		row, _, from = c.Int64(), c.next(), c.Int64()
 		if b, ok := c.next().([]byte); ok && from < seq {
 			lines = bytes.Clone(b)
 		}

@@ -21,7 +21,7 @@ CREATE TABLE thread (
     due_priority INTEGER,
     due_alone    INTEGER,
     body         BLOB    NOT NULL  -- all fields but the key, see pack.go
-, due_owner TEXT, owner      TEXT NOT NULL DEFAULT '', deliver_to TEXT, deleted    INTEGER) STRICT;
+, due_owner TEXT, owner      TEXT NOT NULL DEFAULT '', deliver_to TEXT, deleted    INTEGER, entry_row INTEGER NOT NULL DEFAULT 0, entry_seq INTEGER NOT NULL DEFAULT 0) STRICT;
 
 CREATE TABLE run (
     key        INTEGER PRIMARY KEY,
@@ -44,7 +44,7 @@ CREATE TABLE entry (
     last_seq  INTEGER NOT NULL,
     first_seq INTEGER NOT NULL,
     lines     BLOB    NOT NULL
-) STRICT;
+, previous INTEGER) STRICT;
 
 CREATE TABLE submit_key (
     thread     INTEGER NOT NULL REFERENCES thread (key),
@@ -254,8 +254,6 @@ CREATE INDEX run_parent ON run (parent) WHERE parent IS NOT NULL;
 
 CREATE INDEX run_late ON run (thread, late_seq) WHERE late_seq IS NOT NULL;
 
-CREATE UNIQUE INDEX entry_thread ON entry (thread, last_seq);
-
 CREATE INDEX submit_key_joined ON submit_key (thread, joined_seq) WHERE joined_seq IS NOT NULL;
 
 CREATE INDEX ticket_run ON ticket (run);
@@ -296,6 +294,9 @@ CREATE INDEX deadline_at ON deadline (at);
 CREATE INDEX run_owner_agent ON run (owner, agent);
 
 CREATE INDEX thread_owner_agent ON thread (owner, agent);
+
+CREATE UNIQUE INDEX entry_thread ON entry (thread, last_seq)
+	WHERE (previous IS NULL OR last_seq / 32 > (first_seq - 1) / 32);
 
 CREATE TRIGGER thread_dropped AFTER DELETE ON thread BEGIN
     UPDATE tally SET n = n - 1 WHERE what = 'thread' AND owner = old.owner;
@@ -350,5 +351,6 @@ INSERT INTO goose_db_version (version_id, is_applied) VALUES (29, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (30, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (31, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (32, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (33, 1);
 INSERT INTO given VALUES (1, lower(hex(randomblob(6))), 0, 0, 0);
 INSERT INTO tally VALUES ('', '', '', 0, 0, 0, 0, 0);

@@ -15,10 +15,8 @@ const (
 		ON CONFLICT DO UPDATE SET last_id = excluded.last_id, order_name = excluded.order_name,
 		entry_row = excluded.entry_row, thread = excluded.thread, seq = excluded.seq, until = excluded.until`
 	dropIndexed = "DELETE FROM indexed WHERE thread = ? AND seq = ?"
-	putIndexed  = `INSERT INTO indexed SELECT ?1, ?2, ?3, ?4 WHERE (SELECT first_seq FROM entry WHERE thread = ?2
-		AND last_seq >= ?3
-		ORDER BY last_seq LIMIT 1) <= ?3`
-	putWords = "INSERT INTO word (rowid, words) VALUES (?, ?)"
+	putIndexed  = "INSERT INTO indexed VALUES (?, ?, ?, ?)"
+	putWords    = "INSERT INTO word (rowid, words) VALUES (?, ?)"
 
 	// FTS5 finds the next row that has several words quickly in ascending order, but reads most rows between in
 	// descending order. From the newest row down, it finds the first matches quickly if there are many.
@@ -138,17 +136,20 @@ func writeIndex(t *tx, x *store.Indexing) error {
 	}
 	first := x.After.Last - int64(len(x.Rows)) + 1
 	kept := make([]bool, len(x.Rows))
+	of, err := t.rowsBetween(x.Before.At, x.After.At)
+	if err != nil {
+		return err
+	}
 	for i, row := range x.Rows {
-		id := first + int64(i)
-		res, err := t.exec(putIndexed, id, row.Thread, row.Seq, row.Content)
-		if err != nil {
+		if kept[i], err = of.has(t, row); err != nil {
 			return err
 		}
-		n, err := res.RowsAffected()
-		if err != nil {
+		if !kept[i] {
+			continue
+		}
+		if err := t.run(putIndexed, first+int64(i), row.Thread, row.Seq, row.Content); err != nil {
 			return err
 		}
-		kept[i] = n > 0 // the entry still exists
 	}
 	for i, row := range x.Rows {
 		if !kept[i] {

@@ -13,24 +13,26 @@ import (
 
 const (
 	insertThread = `INSERT INTO thread (agent, due_at, due_agent, due_priority, due_alone, due_owner, body,
-		deliver_to, deleted, key, id, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		deliver_to, deleted, key, id, owner, entry_row, entry_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// No UPDATE sets the id of a row or the agent of a run. SQLite opens and rewrites the index of
 	// every column that a statement sets, even to the same value, so each statement sets only what
 	// may differ.
 	updateThread = `UPDATE thread SET agent = ?, due_at = ?, due_agent = ?, due_priority = ?,
-		due_alone = ?, due_owner = ?, body = ?, deliver_to = ?, deleted = ? WHERE key = ?`
+		due_alone = ?, due_owner = ?, body = ?, deliver_to = ?, deleted = ?` + movesEnd
 	moveThread = `UPDATE thread SET due_at = ?, due_agent = ?, due_priority = ?,
-		due_alone = ?, due_owner = ?, body = ? WHERE key = ?`
-	touchThread = `UPDATE thread SET body = ? WHERE key = ?`
+		due_alone = ?, due_owner = ?, body = ?` + movesEnd
+	touchThread = "UPDATE thread SET body = ?" + movesEnd
 
-	threadsWith = "SELECT t.key, t.body FROM thread t WHERE " // … IN list
+	// movesEnd ends an update of a thread: the end of its log changes only with entries.
+	movesEnd = ", entry_row = coalesce(?, entry_row), entry_seq = coalesce(?, entry_seq) WHERE key = ?"
+
+	threadsWith = "SELECT t.key, t.body, t.entry_row, t.entry_seq FROM thread t WHERE " // … IN list
 
 	dropThreadPartials = `DELETE FROM partial WHERE run IN
 		(SELECT key FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?))`
 	dropThreadTickets = "DELETE FROM ticket WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadKeys    = "DELETE FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)"
-	dropThreadEntries = "DELETE FROM entry WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadHolds   = "DELETE FROM reservation WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadRuns    = "DELETE FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThread        = "DELETE FROM thread WHERE id = ?"
@@ -212,27 +214,38 @@ func selects(q store.ThreadQuery, t *mailroom.Thread) bool {
 	return true
 }
 
-func (t *tx) writeThread(row *mailroom.Thread) error {
+func (t *tx) writeThread(w *written) (err error) {
+	row := w.row
 	args := moreOfThread(t.store.bindThread(t.store.args[:0], row), row)
 	t.store.args = args
 	if row.Key == 0 {
 		t.given.thread++
 		row.Key = t.given.thread
 		t.tally(sqlstore.TalliedThread, row.Owner, "", 1)
-		t.note(row)
-		_, err := t.exec(insertThread, append(args, row.Key, row.ID, row.Owner)...)
-		return err
+		t.note(row, w.last)
+		return t.run(insertThread, append(args, row.Key, row.ID, row.Owner, w.last.row, w.last.seq)...)
+	}
+	var last, seq any
+	if w.last.row > 0 {
+		if w.end, err = t.endOf(row.Key); err != nil {
+			return err
+		}
+		last, seq = w.last.row, w.last.seq
+		t.store.memo.ends[row.Key] = w.last
 	}
 	text, args := t.store.threadUpdate(row, args)
-	t.note(row)
-	res, err := t.exec(text, append(args, row.Key)...)
+	t.noteRow(row)
+	res, err := t.exec(text, append(args, last, seq, row.Key)...)
 	return wrote(res, err, "thread", row.ID, row.Key)
 }
 
 // removeThread drops a thread behind the rows that refer to it.
 func removeThread(t *tx, id string) error {
+	if err := t.dropAllEntries(id); err != nil {
+		return err
+	}
 	for _, text := range [...]string{
-		dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns,
+		dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadHolds, dropThreadRuns,
 		dropThreadBlobs, dropThreadPieces, dropThread,
 	} {
 		if _, err := t.exec(text, id); err != nil {

@@ -50,7 +50,7 @@ func (t *tx) lockThreads(ids []string, known store.Known) ([]*mailroom.Thread, e
 			thread, err := scanThread(c)
 			if err == nil {
 				found[thread.ID] = thread
-				t.note(thread)
+				t.note(thread, logEnd{c.Int64(), c.Int64()})
 			}
 			return true, err
 		})
@@ -67,8 +67,14 @@ func (t *tx) lockThreads(ids []string, known store.Known) ([]*mailroom.Thread, e
 	return rows, nil
 }
 
-// note records a row that the transaction has read or written.
-func (t *tx) note(row *mailroom.Thread) {
+// note records a row that the transaction has read or written, with the end of its log.
+func (t *tx) note(row *mailroom.Thread, end logEnd) {
+	t.noteRow(row)
+	t.store.memo.ends[row.Key] = end
+}
+
+// noteRow is note without the end of the log.
+func (t *tx) noteRow(row *mailroom.Thread) {
 	t.store.seen[row.Key] = rowOf(row)
 	t.store.memo.putThread(row)
 }

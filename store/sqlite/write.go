@@ -113,24 +113,31 @@ type written struct {
 	row *mailroom.Thread
 	// sorted is a seq: a new run that begins at it or later begins after all other runs of the thread.
 	sorted int64
+	// Set if the Changes have entries of the thread: the end of its log before them, then before the next ones, and
+	// the end behind all of them.
+	end, last logEnd
 }
 
 func (t *tx) writeThreads(c *store.Changes) (map[string]*written, error) {
 	rows := make([]written, len(c.Threads))
 	among := make(map[string]*written, len(c.Threads))
 	for i, row := range c.Threads {
-		if err := t.writeThread(row); err != nil {
-			return nil, err
-		}
 		rows[i] = written{row: row, sorted: math.MaxInt64}
 		among[row.ID] = &rows[i]
 	}
+	last := t.given.entryRow
 	for _, list := range c.Entries {
 		if len(list) == 0 {
 			continue
 		}
+		last++
 		if w := among[list[0].Thread]; w != nil {
-			w.sorted = list[0].Seq
+			w.sorted, w.last = list[0].Seq, logEnd{last, list[len(list)-1].Seq}
+		}
+	}
+	for i := range rows {
+		if err := t.writeThread(&rows[i]); err != nil {
+			return nil, err
 		}
 	}
 	return among, nil

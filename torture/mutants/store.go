@@ -77,6 +77,27 @@ func storeMutants() []mutant {
 	}
 }
 
+// chainMutants break the chains of a thread's entries in SQLite.
+func chainMutants() []mutant {
+	const file, pkg, older = "store/sqlite/chain.go", "store/sqlite", "^TestLogsOfAnOlderVersionGoOnAsChains$"
+	return []mutant{
+		{"a read does not go on in rows of an older version", file,
+			"coalesce(c.previous, (SELECT rowid FROM entry\n", "coalesce(c.previous, (SELECT 0 FROM entry\n", pkg, older},
+		{"a read forward ends before the row that it began at", file, "if more = row != c.Int64(); ", "if more = row == 0 && c.Int64() == 0; ", pkg, older},
+		{"a read of some entries begins too early", file, "to = after + int64(q.Limit)", "to = after", pkg, older},
+		{"a row does not name the row before it", "store/sqlite/entries.go",
+			"	w.end = logEnd{t.given.entryRow, last}\n", "", pkg, older},
+		{"an entry is written twice", "store/sqlite/entries.go", "if first <= w.end.seq {", "if false {", pkg, "^TestStore$"},
+		{"a thread keeps its end after new entries", "store/sqlite/threads.go",
+			"		last, seq = w.last.row, w.last.seq\n", "", pkg, older},
+		{"the index of entries has each row", "store/sqlite/schema.sql",
+			"previous IS NULL OR last_seq / 32 > (first_seq - 1) / 32", "previous IS NULL OR last_seq / 1 > (first_seq - 1) / 1",
+			pkg, "^TestTheIndexOfEntriesHasARowForEach32$"},
+		{"an entry that is removed gets into the index of messages", file, "first_seq <= ?2 AND last_seq >= ?2", "first_seq <= ?2",
+			pkg, "^TestStore$"},
+	}
+}
+
 // claimMutants break the index of due threads in SQLite, which has the claims.
 func claimMutants() []mutant {
 	return []mutant{
