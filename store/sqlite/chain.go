@@ -69,7 +69,7 @@ const (
 const entriesAtOnce = 128
 
 // entriesAfter reads entries of a thread forward.
-func (r reader) entriesAfter(q store.EntryQuery) (found []mailroom.Entry, err error) {
+func entriesAfter(r reader, q store.EntryQuery) (found []mailroom.Entry, err error) {
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	whole := len(q.Kinds) == 0 && q.Run == ""
 	for after, more := q.After, true; more && after < q.Before-1; {
@@ -107,7 +107,7 @@ func (r reader) entriesAfter(q store.EntryQuery) (found []mailroom.Entry, err er
 }
 
 // entriesBefore reads entries of a thread backward.
-func (r reader) entriesBefore(q store.EntryQuery) (found []mailroom.Entry, err error) {
+func entriesBefore(r reader, q store.EntryQuery) (found []mailroom.Entry, err error) {
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	args := []any{q.Thread, q.Before - 1, q.After}
 	err = r.query("read entries", entriesBackward, args, func(c *columns) (bool, error) {
@@ -129,8 +129,8 @@ func (r reader) entriesBefore(q store.EntryQuery) (found []mailroom.Entry, err e
 // thread's row has too. Both are 0 before the first entry.
 type logEnd struct{ row, seq int64 }
 
-// endOf returns the end of a thread's log as the transaction has written it.
-func (t *tx) endOf(thread int64) (end logEnd, err error) {
+// readEnd returns the end of a thread's log as the transaction has written it.
+func readEnd(t *tx, thread int64) (end logEnd, err error) {
 	if end, ok := t.store.memo.ends[thread]; ok {
 		return end, nil
 	}
@@ -142,15 +142,15 @@ func (t *tx) endOf(thread int64) (end logEnd, err error) {
 }
 
 // dropAllEntries deletes the entries of a thread.
-func (t *tx) dropAllEntries(id string) error {
+func dropAllEntries(t *tx, id string) error {
 	return t.run(dropEntriesBelow, id, int64(math.MaxInt64), int64(0))
 }
 
 // entryRows has the first and the last seq of some rows of entries, by their thread.
 type entryRows map[int64][][2]int64
 
-// rowsBetween reads rows of entries, at most about as many as a step of the index of messages has.
-func (t *tx) rowsBetween(from, to store.Position) (entryRows, error) {
+// readRowsBetween reads rows of entries, at most about as many as a step of the index of messages has.
+func readRowsBetween(t *tx, from, to store.Position) (entryRows, error) {
 	rows := entryRows{}
 	err := t.session.query(t.ctx, rowsBetween, []any{from.Commit, to.Commit}, func(c *columns) (bool, error) {
 		thread := c.Int64()

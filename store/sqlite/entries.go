@@ -24,9 +24,9 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 		q.Before = math.MaxInt64
 	}
 	if q.Backward {
-		return r.entriesBefore(q)
+		return entriesBefore(r, q)
 	}
-	return r.entriesAfter(q)
+	return entriesAfter(r, q)
 }
 
 // appendEntries writes the row of new entries of one thread. lines is what the encoder made of them.

@@ -268,3 +268,54 @@ func TestMigrationKeepsTheKeysAndTheRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestMigrationKeepsTheUseOfTokens(t *testing.T) {
+	s := openAt(t, oldFile(t, 33,
+		"INSERT INTO token (name, sum, namespace, threads, bytes, workers) VALUES ('ann', '1', '', 2, 30, 4)",
+		"UPDATE token SET notifications = 5",
+		"INSERT INTO token (name, sum, namespace) VALUES ('bob', '2', '')",
+		"INSERT INTO tally (what, owner, agent, n) VALUES ('thread', 'ann', '', 2)",
+	), Options{})
+	want := map[string]auth.Use{"ann": {Threads: 2, Bytes: 30, Workers: 4, Notifications: 5}, "bob": {}}
+	wantUse := func() {
+		t.Helper()
+		got := map[string]auth.Use{}
+		err := s.View(t.Context(), func(r store.Reader) error {
+			rows, err := r.Tokens()
+			for _, row := range rows {
+				got[row.Name] = row.Used
+			}
+			return err
+		})
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("use (-want +got): %v %s", err, diff)
+		}
+	}
+	wantUse()
+	if err := write(t, s, &store.Changes{Use: []store.UseChange{{Token: "ann", Add: auth.Use{Threads: -1, Bytes: 3}},
+		{Token: "gone", Add: auth.Use{Bytes: 1}}}}); err != nil {
+		t.Fatal(err)
+	}
+	want["ann"] = auth.Use{Threads: 1, Bytes: 33, Workers: 4, Notifications: 5}
+	wantUse()
+	again := &auth.Token{Name: "ann", Used: auth.Use{Bytes: 7}}
+	if err := write(t, s, &store.Changes{DropTokens: []string{"ann"}, Tokens: []*auth.Token{again}}); err != nil {
+		t.Fatal(err)
+	}
+	want["ann"] = auth.Use{Bytes: 7}
+	wantUse()
+}
+
+// A submit by a token changes its use and its counts, and their rows are on one page.
+func TestTheUseOfATokenIsInATableWithTheCounts(t *testing.T) {
+	s := openTest(t, Options{})
+	want := "SEARCH t USING INDEX sqlite_autoindex_token_1 (name=?); " +
+		"SEARCH u USING PRIMARY KEY (what=? AND owner=? AND agent=?) LEFT-JOIN"
+	if got := strings.Join(explain(t, s, readTokens+"WHERE t.name = ?"), "; "); got != want {
+		t.Errorf("got plan %q, want %q", got, want)
+	}
+	want = "SEARCH tally USING PRIMARY KEY (what=? AND owner=? AND agent=?)"
+	if got := strings.Join(explain(t, s, addUse), "; "); got != want {
+		t.Errorf("got plan %q, want %q", got, want)
+	}
+}

@@ -117,7 +117,7 @@ CREATE TABLE token (
     created_at INTEGER,
     used_at    INTEGER,
     revoked_at INTEGER
-, quotas  TEXT, threads INTEGER NOT NULL DEFAULT 0, bytes   INTEGER NOT NULL DEFAULT 0, workers INTEGER NOT NULL DEFAULT 0, notifications INTEGER NOT NULL DEFAULT 0, terms TEXT) STRICT;
+, quotas  TEXT, terms TEXT) STRICT;
 
 CREATE TABLE cursor (
     channel  TEXT NOT NULL,
@@ -146,7 +146,7 @@ CREATE TABLE tally (
     what  TEXT    NOT NULL,
     owner TEXT    NOT NULL,
     agent TEXT    NOT NULL,
-    n     INTEGER NOT NULL, thread INTEGER, run INTEGER, revision INTEGER, entry_row INTEGER,
+    n     INTEGER NOT NULL, thread INTEGER, run INTEGER, revision INTEGER, entry_row INTEGER, threads INTEGER, workers INTEGER, notifications INTEGER,
     PRIMARY KEY (what, owner, agent)
 ) STRICT, WITHOUT ROWID;
 
@@ -352,5 +352,6 @@ INSERT INTO goose_db_version (version_id, is_applied) VALUES (30, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (31, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (32, 1);
 INSERT INTO goose_db_version (version_id, is_applied) VALUES (33, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (34, 1);
 INSERT INTO given VALUES (1, lower(hex(randomblob(6))), 0, 0, 0);
-INSERT INTO tally VALUES ('', '', '', 0, 0, 0, 0, 0);
+INSERT INTO tally VALUES ('', '', '', 0, 0, 0, 0, 0, NULL, NULL, NULL);

@@ -136,7 +136,7 @@ func writeIndex(t *tx, x *store.Indexing) error {
 	}
 	first := x.After.Last - int64(len(x.Rows)) + 1
 	kept := make([]bool, len(x.Rows))
-	of, err := t.rowsBetween(x.Before.At, x.After.At)
+	of, err := readRowsBetween(t, x.Before.At, x.After.At)
 	if err != nil {
 		return err
 	}

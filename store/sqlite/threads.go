@@ -227,21 +227,21 @@ func (t *tx) writeThread(w *written) (err error) {
 	}
 	var last, seq any
 	if w.last.row > 0 {
-		if w.end, err = t.endOf(row.Key); err != nil {
+		if w.end, err = readEnd(t, row.Key); err != nil {
 			return err
 		}
 		last, seq = w.last.row, w.last.seq
 		t.store.memo.ends[row.Key] = w.last
 	}
 	text, args := t.store.threadUpdate(row, args)
-	t.noteRow(row)
+	t.store.noteRow(row)
 	res, err := t.exec(text, append(args, last, seq, row.Key)...)
 	return wrote(res, err, "thread", row.ID, row.Key)
 }
 
 // removeThread drops a thread behind the rows that refer to it.
 func removeThread(t *tx, id string) error {
-	if err := t.dropAllEntries(id); err != nil {
+	if err := dropAllEntries(t, id); err != nil {
 		return err
 	}
 	for _, text := range [...]string{

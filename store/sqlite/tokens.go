@@ -12,15 +12,22 @@ import (
 )
 
 const (
-	readTokens = `SELECT key, name, sum, scopes, namespace, agents, quotas, threads, bytes, workers, notifications,
-		created_at, used_at, revoked_at, terms FROM token `
-	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, quotas, threads, bytes, workers, notifications,
-		created_at, used_at, revoked_at, terms, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	readTokens = `SELECT t.key, t.name, t.sum, t.scopes, t.namespace, t.agents, t.quotas,
+		u.threads, u.n, u.workers, u.notifications, t.created_at, t.used_at, t.revoked_at, t.terms
+		FROM token t LEFT JOIN tally u ON u.what = '' AND u.owner = t.name AND u.agent = 'use' `
+	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, quotas,
+		created_at, used_at, revoked_at, terms, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateToken = `UPDATE token SET sum = ?, scopes = ?, namespace = ?, agents = ?, quotas = ?,
 		created_at = ?, used_at = ?, revoked_at = ?, terms = ? WHERE name = ? AND key = ?`
-	addUse = `UPDATE token SET threads = threads + ?, bytes = bytes + ?, workers = workers + ?,
-		notifications = notifications + ? WHERE name = ?`
 	dropToken = "DELETE FROM token WHERE name = ?"
+
+	// The use of a token is a row of the table tally, because a commit that changes it changes counts too: it writes
+	// one page for both. n has the bytes. Like the row of given, this row has no what.
+	insertUse = `INSERT INTO tally (what, owner, agent, threads, n, workers, notifications)
+		VALUES ('', ?, 'use', ?, ?, ?, ?)`
+	addUse = `UPDATE tally SET threads = threads + ?, n = n + ?, workers = workers + ?, notifications = notifications + ?
+		WHERE what = '' AND owner = ? AND agent = 'use'`
+	dropUse = "DELETE FROM tally WHERE what = '' AND owner = ? AND agent = 'use'"
 )
 
 func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
@@ -38,10 +45,10 @@ func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
 		return true, cmp.Or(c.err, err)
 	}
 	if len(names) == 0 {
-		return found, r.query("read tokens", readTokens+"ORDER BY name", nil, add)
+		return found, r.query("read tokens", readTokens+"ORDER BY t.name", nil, add)
 	}
 	for args := range inLists(names) {
-		if err := lookUp(r, "read tokens", readTokens+"WHERE name "+in(args)+" ORDER BY name", args, add); err != nil {
+		if err := lookUp(r, "read tokens", readTokens+"WHERE t.name "+in(args)+" ORDER BY t.name", args, add); err != nil {
 			return nil, err
 		}
 	}
@@ -68,13 +75,22 @@ func writeToken(t *tx, row *auth.Token) error {
 		res, err := t.exec(updateToken, append(append(args, times...), row.Key)...)
 		return wrote(res, err, "token", row.Name, row.Key)
 	}
-	args = append(args, row.Used.Threads, row.Used.Bytes, row.Used.Workers, row.Used.Notifications)
 	res, err := t.exec(insertToken, append(args, times...)...)
 	if err != nil {
 		return err
 	}
-	row.Key, err = res.LastInsertId()
-	return err
+	if row.Key, err = res.LastInsertId(); err != nil {
+		return err
+	}
+	u := row.Used
+	return t.run(insertUse, row.Name, u.Threads, u.Bytes, u.Workers, u.Notifications)
+}
+
+func removeToken(t *tx, name string) error {
+	if err := t.run(dropUse, name); err != nil {
+		return err
+	}
+	return t.run(dropToken, name)
 }
 
 // texts encodes a list as a JSON column, NULL if it is empty.

@@ -69,14 +69,14 @@ func (t *tx) lockThreads(ids []string, known store.Known) ([]*mailroom.Thread, e
 
 // note records a row that the transaction has read or written, with the end of its log.
 func (t *tx) note(row *mailroom.Thread, end logEnd) {
-	t.noteRow(row)
+	t.store.noteRow(row)
 	t.store.memo.ends[row.Key] = end
 }
 
 // noteRow is note without the end of the log.
-func (t *tx) noteRow(row *mailroom.Thread) {
-	t.store.seen[row.Key] = rowOf(row)
-	t.store.memo.putThread(row)
+func (s *Store) noteRow(row *mailroom.Thread) {
+	s.seen[row.Key] = rowOf(row)
+	s.memo.putThread(row)
 }
 
 // known is [memo.knows] for a row that the transaction locks.

@@ -81,7 +81,7 @@ func (t *tx) drop(c *store.Changes) error {
 	err = each(t, err, c.DropDefinitions, removeDefinition)
 	err = each(t, err, c.DropCursors, removeCursor)
 	err = each(t, err, c.DropPauses, removePause)
-	err = each(t, err, c.DropTokens, dropNamed(dropToken))
+	err = each(t, err, c.DropTokens, removeToken)
 	err = each(t, err, c.DropReservations, dropNamed(dropReservation))
 	err = each(t, err, c.DropMeters, dropNamed(dropMeter))
 	err = each(t, err, c.DropBlobs, removeBlob)

@@ -147,7 +147,7 @@ func wipe(rt *rapid.T, db *sql.DB) {
 		"DELETE FROM reservation", "DELETE FROM blob", "DELETE FROM blob_piece",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
 		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM meter",
-		"DELETE FROM tally WHERE what <> ''", "UPDATE tally SET thread = 0, run = 0",
+		"DELETE FROM tally WHERE what <> '' OR agent <> ''", "UPDATE tally SET thread = 0, run = 0",
 		"DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')",
 	} {
 		if _, err := db.Exec(text); err != nil {

@@ -17,8 +17,7 @@ func mutants() []mutant {
 		outsideMutants(), repositoryMutants(), setupMutants(), postgresMutants(), chatMutants(), reportMutants(),
 		placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants(),
 		turnMutants(), waitMutants(), auditMutants(), labelMutants(), scheduleMutants(), scheduleFileMutants(),
-		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants(), acpMutants(), bellMutants(), claimMutants(), chainMutants(),
-	), []mutant{
+		poolMutants(), budgetMutants(), limitMutants(), keyMutants(), priceMutants(), acpMutants(), bellMutants(), claimMutants(), storeRowMutants()), []mutant{
 		{"a restart waits for the leases of the previous process", "app/node/prepare.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},

@@ -77,13 +77,17 @@ func storeMutants() []mutant {
 	}
 }
 
+// storeRowMutants break how rows of SQLite are tied together.
+func storeRowMutants() []mutant { return append(chainMutants(), useMutants()...) }
+
 // chainMutants break the chains of a thread's entries in SQLite.
 func chainMutants() []mutant {
 	const file, pkg, older = "store/sqlite/chain.go", "store/sqlite", "^TestLogsOfAnOlderVersionGoOnAsChains$"
 	return []mutant{
 		{"a read does not go on in rows of an older version", file,
 			"coalesce(c.previous, (SELECT rowid FROM entry\n", "coalesce(c.previous, (SELECT 0 FROM entry\n", pkg, older},
-		{"a read forward ends before the row that it began at", file, "if more = row != c.Int64(); ", "if more = row == 0 && c.Int64() == 0; ", pkg, older},
+		{"a read forward ends before the row that it began at", file,
+			"if more = row != c.Int64(); ", "if more = row == 0 && c.Int64() == 0; ", pkg, older},
 		{"a read of some entries begins too early", file, "to = after + int64(q.Limit)", "to = after", pkg, older},
 		{"a row does not name the row before it", "store/sqlite/entries.go",
 			"	w.end = logEnd{t.given.entryRow, last}\n", "", pkg, older},
@@ -95,6 +99,18 @@ func chainMutants() []mutant {
 			pkg, "^TestTheIndexOfEntriesHasARowForEach32$"},
 		{"an entry that is removed gets into the index of messages", file, "first_seq <= ?2 AND last_seq >= ?2", "first_seq <= ?2",
 			pkg, "^TestStore$"},
+	}
+}
+
+// useMutants break the use of tokens in SQLite, which is not in their rows.
+func useMutants() []mutant {
+	return []mutant{
+		{"a migration forgets the use of tokens", "store/sqlite/migrations/00034_use.sql",
+			"threads, bytes, workers, notifications FROM token", "0, 0, 0, 0 FROM token",
+			"store/sqlite", "^TestMigrationKeepsTheUseOfTokens$"},
+		{"a new token has the use of a dropped one", "store/sqlite/tokens.go",
+			"	if err := t.run(dropUse, name); err != nil {\n		return err\n	}\n", "",
+			"store/sqlite", "^TestMigrationKeepsTheUseOfTokens$"},
 	}
 }
 
