@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"sync"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"mailroom/app/command"
@@ -79,7 +78,7 @@ func serveMCP(ctx context.Context, con *command.Console, thread string, ownToken
 		defer stop()
 		options.Call = call
 	}
-	err := mcp.Serve(ctx, options, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
+	err := mcp.Serve(ctx, options, mcp.Stdio(con.Stdin, con.Stdout))
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -127,8 +126,3 @@ func (o *clientDialer) address() string {
 	defer o.mu.Unlock()
 	return o.found.URL
 }
-
-// nopCloser is a writer whose Close does nothing.
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }

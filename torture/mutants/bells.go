@@ -4,6 +4,8 @@ package main
 func bellMutants() []mutant {
 	const connect = "^TestSessions$/^connect$"
 	return []mutant{
+		{"a session without batches takes them", "protocol/mcp/stdio.go", "message[0] == '[' && !s.allowsBatches() {", "false {", "protocol/mcp",
+			"^TestBatchesAreOnlyOfTheRevisionsThatHaveThem$"},
 		{"a hook of another program counts as one of connect", "app/cli/harness_hook.go",
 			"len(e.Args) == 6 && e.Args[0] == \"--context\" &&", "true ||",
 			"cmd/mailroom", connect},
