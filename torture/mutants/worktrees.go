@@ -103,6 +103,8 @@ func pullMutants() []mutant {
 		return s.Stream(ctx, "Nothing`, "agent/exec", "^TestThePullRequestOfAnEndedThreadIsLeftAlone$"},
 		{"a refused order costs the result of a run", "agent/exec/outcome.go", "len(st.Sends) > 0 && refuses(err) {",
 			"false && refuses(err) {", "agent/exec", "^TestAnOrderThatIsRefusedCostsNoResult$"},
+		{"a relative remote is looked for beside the worktree", "agent/exec/worktree/base.go", "	return filepath.Join(cmp.Or(r.top, r.common), address)",
+			"	return remote", pkg, "^TestARemoteWithARelativeAddressIsTheOneOfThePerson$"},
 		{"a merged pull request is looked at for ever", "agent/exec/pulls.go", "p.IsFinal() || age", "age", "agent/exec",
 			"^TestAPullRequestIsFollowedUntilItIsMerged$"},
 		{"each order adds a timer to a pull request", "agent/exec/pulls.go", "	if !p.Next.IsZero() && !p.Next.After(at) {", "	if false {",

@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,21 @@ func (r *Repository) remote(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+// reach returns how git reaches a remote from any folder: by its name, or by the absolute path of one with a relative
+// address such as ../origin.git, which counts from the working tree of the person, or from the folder of a bare
+// repository. If the address cannot be read, the call that follows says why.
+func (r *Repository) reach(ctx context.Context, remote string, push bool) string {
+	args := []string{"remote", "get-url", remote}
+	if push {
+		args = slices.Insert(args, 2, "--push")
+	}
+	address, err := r.git(ctx, args...)
+	if err != nil || !strings.HasPrefix(address, "./") && !strings.HasPrefix(address, "../") {
+		return remote
+	}
+	return filepath.Join(cmp.Or(r.top, r.common), address)
+}
+
 // fetch gets the newest commit of the default branch of a remote. It changes no reference: a remote-tracking branch is
 // what a person has seen, on which "git push --force-with-lease" relies. A repeat after a kill loads only what is
 // missing. tree is the path of the tree that the commit is for.
@@ -98,7 +114,8 @@ func (r *Repository) fetch(ctx context.Context, remote, tree string) (s start, e
 		c.tree, c.args = tree, append([]string{"--git-dir=" + r.common}, c.args...)
 		return r.run(ctx, c)
 	}
-	out, err := call(command{args: []string{"ls-remote", "--quiet", "--symref", remote, "HEAD"}})
+	at := r.reach(ctx, remote, false)
+	out, err := call(command{args: []string{"ls-remote", "--quiet", "--symref", at, "HEAD"}})
 	if err != nil {
 		return s, err
 	}
@@ -115,7 +132,7 @@ func (r *Repository) fetch(ctx context.Context, remote, tree string) (s start, e
 		return s, permanent("it has no default branch with a commit")
 	}
 	if _, err := call(command{total: pushTimeout, args: []string{"fetch", "--quiet", "--no-tags", "--no-prune",
-		"--no-write-fetch-head", "--no-recurse-submodules", "--refmap=", remote, s.Ref}}); err != nil {
+		"--no-write-fetch-head", "--no-recurse-submodules", "--refmap=", at, s.Ref}}); err != nil {
 		return s, err
 	}
 	if _, err := r.git(ctx, "cat-file", "-e", s.Commit+"^{commit}"); err != nil {

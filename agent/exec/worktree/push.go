@@ -19,7 +19,8 @@ func (t *Tree) Push(ctx context.Context, remote string) error {
 		return err
 	}
 	ref := "refs/heads/" + t.record.Branch
-	there, err := t.remoteHead(ctx, remote, ref)
+	at := t.repository.reach(ctx, remote, true)
+	there, err := t.remoteHead(ctx, at, ref)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (t *Tree) Push(ctx context.Context, remote string) error {
 				t.record.Branch, remote)
 		}
 		if _, err := t.git(ctx, command{total: pushTimeout}, "push", "--quiet", "--no-follow-tags", "--no-signed",
-			"--no-verify", "--recurse-submodules=no", "--force-with-lease="+ref+":"+there, remote,
+			"--no-verify", "--recurse-submodules=no", "--force-with-lease="+ref+":"+there, at,
 			res.Head+":"+ref); err != nil {
 			return err
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mailroom/agent/exec/worktree"
 )
 
 func TestAPushReplacesOnlyWhatThisServerPushed(t *testing.T) {
@@ -89,4 +91,29 @@ func TestAPatchHasTheCommitsOfABranch(t *testing.T) {
 	}
 	_, err = r.Patch(t.Context(), "two")
 	wantProblem(t, err, "there is no worktree")
+}
+
+// TestARemoteWithARelativeAddressIsTheOneOfThePerson fetches and pushes from a worktree, which is in another folder.
+func TestARemoteWithARelativeAddressIsTheOneOfThePerson(t *testing.T) {
+	h := newFixture(t)
+	bare := h.remote()
+	newest := h.advance(bare, "of another person", "x\n")
+	relative, err := filepath.Rel(h.folder, bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.git("remote", "set-url", "origin", relative)
+	tree := h.acquire(h.open(func(o *worktree.Options) { o.Fresh = true }), "one")
+	if tree.Base() != newest || tree.Stale() != "" {
+		t.Errorf("the branch begins at %s (%s), want %s", tree.Base(), tree.Stale(), newest)
+	}
+	writeFile(t, filepath.Join(tree.Path(), "new"), "new\n")
+	head := h.commit(tree).Head
+	if err := tree.Push(t.Context(), "origin"); err != nil {
+		t.Fatal(err)
+	}
+	if there := gitIn(t, bare, "rev-parse", "mailroom/one-1"); there != head {
+		t.Errorf("the remote has %s, want %s", there, head)
+	}
+	h.release(tree)
 }
