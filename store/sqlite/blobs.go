@@ -31,8 +31,7 @@ func (r reader) blobs(thread string, q *store.BlobQuery) error {
 	case q.Piece != nil:
 		return r.query("read a piece of a blob", onePiece, []any{thread, q.Piece.Upload, int64(q.Piece.Number)},
 			func(c *columns) (bool, error) {
-				body, _ := c.next().([]byte)
-				q.Body = append([]byte{}, body...)
+				q.Body = append([]byte{}, c.blob()...)
 				return false, nil
 			})
 	case q.Sizes:

@@ -83,7 +83,7 @@ func entriesAfter(r reader, q store.EntryQuery) (found []mailroom.Entry, err err
 		more = false
 		err = r.query("read entries", entriesForward, []any{q.Thread, to, after}, func(c *columns) (bool, error) {
 			row, last, first := c.Int64(), c.Int64(), c.Int64()
-			lines, _ := c.next().([]byte)
+			lines := c.blob()
 			if more = row != c.Int64(); first >= q.Before {
 				more = false
 				return false, nil
@@ -112,7 +112,7 @@ func entriesBefore(r reader, q store.EntryQuery) (found []mailroom.Entry, err er
 	args := []any{q.Thread, q.Before - 1, q.After}
 	err = r.query("read entries", entriesBackward, args, func(c *columns) (bool, error) {
 		first := c.Int64()
-		lines, _ := c.next().([]byte)
+		lines := c.blob()
 		several, err := format.SplitEntries(lines, first, q)
 		for _, e := range several {
 			found = append(found, e)

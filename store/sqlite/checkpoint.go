@@ -90,7 +90,8 @@ func (s *Store) measure() int {
 	}
 	s.written = 0
 	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(c *columns) (bool, error) {
-		_, s.walPages = c.next(), c.Int()
+		c.skip()
+		s.walPages = c.Int()
 		s.pages.Store(s.oldPages + int64(s.walPages))
 		return true, nil
 	})

@@ -42,7 +42,9 @@ func (t *tx) writeTally() error {
 		if n == 0 {
 			continue
 		}
-		if err := t.store.newRows.tallies.add(t, key.what, key.owner, key.agent, int64(n)); err != nil {
+		err := t.store.newRows.tallies.add(t, textValue(key.what), textValue(key.owner), textValue(key.agent),
+			intValue(int64(n)))
+		if err != nil {
 			return err
 		}
 	}
@@ -170,7 +172,7 @@ func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 			more = false
 			of := append(args[:len(args):len(args)], behind)
 			err := r.query("read the first due threads", text, of, func(c *columns) (bool, error) {
-				c.next() // the key
+				c.skip() // the key
 				at := c.Time()
 				if earliest.IsZero() || at.Before(earliest) {
 					earliest = at

@@ -23,14 +23,26 @@ type Driver struct {
 
 func builtIn() Driver {
 	return Driver{
-		Connector: sqlite.NewConnector,
-		VFS:       fileLayer(),
+		Connector: func(name string) (driver.Connector, error) {
+			connector, err := sqlite.NewConnector(name)
+			return builtInConnector{connector, name}, err
+		},
+		VFS: fileLayer(),
 		Code: func(err error) (int, bool) {
-			var failed *sqlite.Error
-			if !errors.As(err, &failed) {
-				return 0, false
+			if failed, ok := errors.AsType[*connError](err); ok {
+				return failed.code, true
 			}
-			return failed.Code(), true
+			if failed, ok := errors.AsType[*sqlite.Error](err); ok { // of a migration
+				return failed.Code(), true
+			}
+			return 0, false
 		},
 	}
+}
+
+// builtInConnector connects database/sql, which the migrations use, to the built-in SQLite. A session opens a conn with
+// the same name instead.
+type builtInConnector struct {
+	driver.Connector
+	name string
 }

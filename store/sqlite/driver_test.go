@@ -54,11 +54,11 @@ func (c trapConn) Prepare(text string) (driver.Stmt, error) {
 	if err != nil || text != "COMMIT" {
 		return stmt, err
 	}
-	return trapCommit{stmt.(statement), c.trap}, nil
+	return trapCommit{stmt.(drivenStatement), c.trap}, nil
 }
 
 type trapCommit struct {
-	statement
+	drivenStatement
 	trap *trap
 }
 
@@ -66,7 +66,7 @@ func (c trapCommit) ExecContext(ctx context.Context, args []driver.NamedValue) (
 	if c.trap.set.Load() {
 		return nil, errDisk
 	}
-	return c.statement.ExecContext(ctx, args)
+	return c.drivenStatement.ExecContext(ctx, args)
 }
 
 func TestAFailedCommitEndsWritingUntilTheStoreIsOpenedAgain(t *testing.T) {

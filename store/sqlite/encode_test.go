@@ -35,10 +35,10 @@ func TestLargeBuffersOfRowsAreNotKept(t *testing.T) {
 	if n := cap(s.encoder.buffer); n > maxKept {
 		t.Errorf("the store keeps a buffer of %d bytes, want at most %d", n, maxKept)
 	}
-	for _, args := range [][]any{s.newRows.runs.args[:cap(s.newRows.runs.args)], s.newRows.entries.args[:cap(s.newRows.entries.args)]} {
-		for _, arg := range args {
-			if arg != nil {
-				t.Fatalf("the store keeps the value %v of a row", arg)
+	for _, args := range [][]value{s.newRows.runs.args, s.newRows.entries.args} {
+		for _, arg := range args[:cap(args)] {
+			if arg.ofDriver() != nil {
+				t.Fatalf("the store keeps the value %v of a row", arg.ofDriver())
 			}
 		}
 	}

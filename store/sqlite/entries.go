@@ -45,5 +45,6 @@ func (t *tx) appendEntries(list []mailroom.Entry, lines []byte, among map[string
 	t.given.entryRow++
 	previous := w.end.row
 	w.end = logEnd{t.given.entryRow, last}
-	return t.store.newRows.entries.add(t, t.given.entryRow, w.row.Key, last, first, lines, previous)
+	return t.store.newRows.entries.add(t, intValue(t.given.entryRow), intValue(w.row.Key), intValue(last), intValue(first),
+		blobValue(lines), intValue(previous))
 }

@@ -258,7 +258,7 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 		}},
 	} {
 		err := f.session.query(ctx, check.text, nil, func(c *columns) (bool, error) {
-			if out := check.sentence(c.row); out != "" {
+			if out := check.sentence(c.all()); out != "" {
 				found = append(found, out)
 			}
 			return true, nil
@@ -278,31 +278,31 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 	s := Store{}
 	for _, table := range []struct {
 		name, text string
-		columns    func(row []driver.Value) ([]any, error)
+		columns    func(row values) ([]value, error)
 	}{
 		{"thread", `SELECT key, body, agent, due_at, due_agent, due_priority, due_alone, due_owner, id,
 			owner, deliver_to, deleted FROM thread`,
-			func(row []driver.Value) ([]any, error) {
+			func(row values) ([]value, error) {
 				t, err := scanThread(&columns{row: row})
 				args := s.bindThread(nil, t)
-				return moreOfThread(append(args[:len(args)-1], t.ID, t.Owner), t), err
+				return moreOfThread(append(args[:len(args)-1], textValue(t.ID), textValue(t.Owner)), t), err
 			}},
 		{"run", `SELECT r.key, r.body, r.parent, r.status, r.queue, r.priority, r.place, r.not_before, r.id, r.agent, t.id
 			FROM run r JOIN thread t ON t.key = r.thread`,
-			func(row []driver.Value) ([]any, error) {
+			func(row values) ([]value, error) {
 				r, err := scanRun(&columns{row: row})
 				args := bindRun(nil, r, nil, true)
-				return append(args[:len(args)-1], r.ID, r.Agent, r.Thread), err
+				return append(args[:len(args)-1], textValue(r.ID), textValue(r.Agent), textValue(r.Thread)), err
 			}},
 	} {
 		more := mostFaults
 		err := f.session.query(ctx, table.text, nil, func(c *columns) (bool, error) {
-			row := c.row
+			row := c.all()
 			want, err := table.columns(row)
 			switch {
 			case err != nil:
 				found = append(found, fmt.Sprintf("row %v of table %s is unreadable: %v", row[0], table.name, err))
-			case !slices.EqualFunc(row[2:], want, func(a driver.Value, b any) bool { return a == b }):
+			case !slices.EqualFunc(row[2:], want, func(a driver.Value, b value) bool { return a == b.ofDriver() }):
 				found = append(found, fmt.Sprintf("row %v of table %s has columns that differ from its body", row[0], table.name))
 			default:
 				return true, nil

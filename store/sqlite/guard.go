@@ -310,7 +310,7 @@ func (s *Store) examine(ctx context.Context) (err error) {
 			break
 		}
 		err = session.query(ctx, text, nil, func(c *columns) (bool, error) {
-			if out := fmt.Sprint(c.next()); out != "ok" {
+			if out := fmt.Sprint(c.value()); out != "ok" {
 				return false, fmt.Errorf("the store is damaged: %s", strings.TrimSpace(out))
 			}
 			return true, nil

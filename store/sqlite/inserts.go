@@ -10,10 +10,10 @@ import (
 // inserts inserts rows of a table, a fixed number of them with one statement as long as there are so many: a statement
 // costs about as much as a row.
 type inserts struct {
-	one, several string // statements of one row and of several
-	rows         int    // of several
-	columns      int    // of a row
-	args         []any  // values of the rows that are not written yet
+	one, several string  // statements of one row and of several
+	rows         int     // of several
+	columns      int     // of a row
+	args         []value // values of the rows that are not written yet
 }
 
 // newInserts returns the inserts of a statement of one row. Its first list in parentheses behind VALUES has the values.
@@ -53,12 +53,12 @@ func (n *newRows) drop() {
 }
 
 // add inserts a row, now or with a later call.
-func (i *inserts) add(t *tx, values ...any) error {
-	i.args = append(i.args, values...)
+func (i *inserts) add(t *tx, row ...value) error {
+	i.args = append(i.args, row...)
 	if len(i.args) < i.rows*i.columns {
 		return nil
 	}
-	err := t.run(i.several, i.args...)
+	_, err := execRow(t, i.several, i.args)
 	t.store.written += i.rows - 1
 	i.drop()
 	return err
@@ -72,7 +72,7 @@ func (i *inserts) end(t *tx, err error) error {
 		return err
 	}
 	for args := i.args; len(args) > 0; args = args[i.columns:] {
-		if err := t.run(i.one, args[:i.columns]...); err != nil {
+		if _, err := execRow(t, i.one, args[:i.columns]); err != nil {
 			return err
 		}
 	}

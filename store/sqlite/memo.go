@@ -37,27 +37,10 @@ const (
 	maxKnownThreads = 8192
 )
 
-// versioned is a connection that reports SQLITE_FCNTL_DATA_VERSION, a number that changes with each
-// commit of any connection (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html).
-type versioned interface {
-	FileControlDataVersion(database string) (uint32, error)
-}
-
-// dataVersion returns the version of the data that the writer's transaction sees. ok is false if
-// the driver does not say.
-func (s *Store) dataVersion() (version uint32, ok bool) {
-	conn, ok := s.writer.conn.(versioned)
-	if !ok {
-		return 0, false
-	}
-	version, err := conn.FileControlDataVersion("main")
-	return version, err == nil
-}
-
 // recall prepares the memo for a transaction that has begun. If another connection has committed since,
 // the memo is empty: the data version says that rows have changed, but not which.
 func (s *Store) recall() {
-	version, ok := s.dataVersion()
+	version, ok := s.writer.conn.dataVersion()
 	if !ok || version != s.memo.version || s.memo.threads == nil {
 		s.memo = memo{workers: map[string]store.Worker{}, threads: map[int64]knownThread{}, keys: map[string]int64{},
 			ends: map[int64]logEnd{}}
@@ -74,7 +57,7 @@ func (s *Store) recall() {
 
 // memorize makes the memo valid for the next transaction, after a commit.
 func (s *Store) memorize() {
-	version, ok := s.dataVersion()
+	version, ok := s.writer.conn.dataVersion()
 	if !ok {
 		s.memo = memo{}
 	}

@@ -23,7 +23,7 @@ func indexClaims() *goose.Migration {
 func moveClaims(ctx context.Context, tx *sql.Tx) error {
 	ends := map[int64]int64{}
 	err := eachRow(ctx, tx, "key, body FROM thread WHERE worker IS NOT NULL", func(row []driver.Value) error {
-		t, err := scanThread(&columns{row: row})
+		t, err := scanThread(&columns{row: values(row)})
 		if err != nil {
 			return err
 		}

@@ -80,8 +80,8 @@ func copyOwners(ctx context.Context, tx *sql.Tx) error {
 	for last := int64(0); ; {
 		var page []row
 		const threads = "key, body FROM thread WHERE key > ? ORDER BY key LIMIT 1000"
-		err := eachRow(ctx, tx, threads, func(values []driver.Value) error {
-			t, err := scanThread(&columns{row: values})
+		err := eachRow(ctx, tx, threads, func(v []driver.Value) error {
+			t, err := scanThread(&columns{row: values(v)})
 			page = append(page, row{t.Key, t.Owner, t.DeliverTo})
 			return err
 		}, last)
@@ -91,7 +91,7 @@ func copyOwners(ctx context.Context, tx *sql.Tx) error {
 		for _, t := range page {
 			last = t.key
 			const update = "UPDATE thread SET owner = ?, deliver_to = ? WHERE key = ?"
-			if _, err := tx.ExecContext(ctx, update, t.owner, orNull(t.deliverTo), t.key); err != nil {
+			if _, err := tx.ExecContext(ctx, update, t.owner, orNull(t.deliverTo).ofDriver(), t.key); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func countInboxes() *goose.Migration {
 		const boxes = `t.key, t.body, c.n FROM (SELECT channel, count(*) AS n FROM cursor GROUP BY channel) c
 			JOIN thread t ON t.id = c.channel`
 		err := eachRow(ctx, tx, boxes, func(row []driver.Value) error {
-			t, err := scanThread(&columns{row: row})
+			t, err := scanThread(&columns{row: values(row)})
 			t.Inboxes, _ = row[2].(int64)
 			if _, ok := project.NameOf(t.ID); ok {
 				projects = append(projects, t)

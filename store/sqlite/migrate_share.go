@@ -25,7 +25,7 @@ func shareDue() *goose.Migration {
 		}
 		owners := map[int64]string{}
 		err := eachRow(ctx, tx, "key, body FROM thread WHERE due_at IS NOT NULL", func(row []driver.Value) error {
-			t, err := scanThread(&columns{row: row})
+			t, err := scanThread(&columns{row: values(row)})
 			if err == nil && t.Due.Agent != "" {
 				owners[t.Key] = t.Owner
 			}

@@ -33,7 +33,7 @@ func sumUse() *goose.Migration {
 			return err
 		}
 		err = eachRow(ctx, tx, "owner FROM worker WHERE dead = 0", func(row []driver.Value) error {
-			c := columns{row: row}
+			c := columns{row: values(row)}
 			owner := c.Text()
 			used[owner] = used[owner].Plus(auth.Use{Workers: 1})
 			return nil
@@ -60,7 +60,7 @@ func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]auth.Use, error) {
 	for last := int64(0); ; {
 		var page []*mailroom.Thread
 		err := eachRow(ctx, tx, sums, func(row []driver.Value) error {
-			t, err := scanThread(&columns{row: row})
+			t, err := scanThread(&columns{row: values(row)})
 			t.Bytes, _ = row[2].(int64)
 			used[t.Owner] = used[t.Owner].Plus(auth.Use{Threads: 1, Bytes: t.Bytes})
 			page = append(page, t)

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -203,15 +204,25 @@ func purge(t *testing.T, s *Store) {
 func explain(t *testing.T, s *Store, text string) []string {
 	t.Helper()
 	var plan []string
-	err := s.writer.query(t.Context(), "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?")),
+	err := s.writer.query(t.Context(), "EXPLAIN QUERY PLAN "+text, nulls(text),
 		func(c *columns) (bool, error) {
-			plan = append(plan, c.row[3].(string))
+			plan = append(plan, c.row.text(3))
 			return true, nil
 		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return plan
+}
+
+// nulls returns NULL for each parameter of a statement. Either all of them have a number or none.
+func nulls(text string) []any {
+	for number := 9; number > 0; number-- {
+		if strings.Contains(text, "?"+strconv.Itoa(number)) {
+			return make([]any, number)
+		}
+	}
+	return make([]any, strings.Count(text, "?"))
 }
 
 // statements returns the texts that a transaction prepared.
@@ -326,7 +337,7 @@ func TestSumsOfAgentsReadEachRowOnceWithoutASort(t *testing.T) {
 	}
 	added := 0
 	count := func(c *columns) (bool, error) {
-		if c.row[1] == "AggStep" {
+		if c.row.text(1) == "AggStep" {
 			added++
 		}
 		return true, nil

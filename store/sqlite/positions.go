@@ -40,7 +40,7 @@ func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err erro
 	after := []any{all.After.Commit}
 	err = r.query("read entries of all threads", entriesOfAll, after, func(c *columns) (more bool, err error) {
 		at, thread, first := c.Int64(), c.Int64(), c.Int64()
-		lines, _ := c.next().([]byte)
+		lines := c.blob()
 		several, err := format.SplitEntries(lines, first, store.WholeRow(q))
 		found, more = all.Add(found, several, at, thread, g.Add)
 		return more, err

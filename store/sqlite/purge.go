@@ -73,9 +73,10 @@ func (t *tx) dropEntries(thread int64, p store.Prefix) error {
 	var row, from int64
 	var lines []byte
 	err := t.session.query(t.ctx, entriesForward, []any{p.Thread, seq, seq - 1}, func(c *columns) (bool, error) {
-		row, _, from = c.Int64(), c.next(), c.Int64()
-		if b, ok := c.next().([]byte); ok && from < seq {
-			lines = bytes.Clone(b)
+		row = c.Int64()
+		c.skip()
+		if from = c.Int64(); from < seq {
+			lines = bytes.Clone(c.blob())
 		}
 		return false, nil
 	})
@@ -93,7 +94,7 @@ func (t *tx) dropEntries(thread int64, p store.Prefix) error {
 func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err error) {
 	seen := make(map[int64]bool)
 	note := func(c *columns) (bool, error) {
-		if first, _ := c.row[2].(int64); first >= seq {
+		if c.row.int64(2) >= seq {
 			return false, nil
 		}
 		run, err := scanRun(c)

@@ -34,7 +34,7 @@ func (r reader) query(doing, text string, args []any, each rowFunc) error {
 }
 
 // lookUp is query for a statement that reads a few rows by their keys. The context is checked before it, and does not
-// interrupt it: for each statement that it could, the driver starts a goroutine, which costs as much as reading a row.
+// interrupt it: to make that possible costs about as much as reading a row.
 func lookUp(r reader, doing, text string, args []any, each rowFunc) error {
 	if err := r.ctx.Err(); err != nil {
 		refused, _ := r.session.driver.refusal(r.ctx, doing, err)

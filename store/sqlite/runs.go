@@ -244,25 +244,25 @@ func whichRuns(s *sqlstore.Select, q store.RunQuery) bool {
 
 // bindRun appends the values of insertRun from parent to body. The columns of the queue's order are
 // set only while the run is in the queue. Without status they are those of updateRun.
-func bindRun(args []any, r *mailroom.Run, body []byte, status bool) []any {
+func bindRun(args []value, r *mailroom.Run, body []byte, status bool) []value {
 	args = append(args, orNull(r.Parent))
 	if status {
-		args = append(args, string(r.Status))
+		args = append(args, textValue(string(r.Status)))
 	}
 	switch {
 	case !r.NeverStarted():
-		args = append(args, nil, nil, nil, nil)
+		args = append(args, value{}, value{}, value{}, value{})
 	case r.Scheduled:
-		args = append(args, int64(1), nil, r.Place, micros(r.NotBefore))
+		args = append(args, intValue(1), value{}, intValue(r.Place), micros(r.NotBefore))
 	default:
-		args = append(args, int64(0), int64(r.Priority), r.Place, nil)
+		args = append(args, intValue(0), intValue(int64(r.Priority)), intValue(r.Place), value{})
 	}
-	return append(args, body)
+	return append(args, blobValue(body))
 }
 
 // runUpdate returns the cheapest statement that updates a run's row, and its values among those
 // that bindRun appended with the same status.
-func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) {
+func runUpdate(r *mailroom.Run, args []value, status bool) (text string, _ []value) {
 	started := r.Stored != mailroom.StatusQueued && !r.NeverStarted() // now and in the store
 	switch {
 	case started && status:
@@ -309,9 +309,9 @@ func (t *tx) writeRun(run *mailroom.Run, body []byte, among map[string]*written)
 	if w == nil {
 		return mailroom.Errorf(mailroom.CodeInternal, "new run %q: its thread %q is not in the changes", run.ID, run.Thread)
 	}
-	var late any
+	var late value
 	if run.FirstSeq < w.sorted {
-		late = run.FirstSeq
+		late = intValue(run.FirstSeq)
 	} else {
 		w.sorted = run.FirstSeq
 	}
@@ -319,7 +319,8 @@ func (t *tx) writeRun(run *mailroom.Run, body []byte, among map[string]*written)
 	run.Key = t.given.run
 	t.tally(string(run.Status), w.row.Owner, run.Agent, 1)
 	run.Stored = run.Status
-	args = append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)
+	args = append(args, intValue(run.Key), textValue(run.ID), textValue(run.Agent), intValue(w.row.Key),
+		textValue(w.row.Owner), intValue(run.FirstSeq), late)
 	if err := t.store.newRows.runs.add(t, args...); err != nil {
 		return err
 	}
@@ -330,9 +331,9 @@ func (t *tx) writeRun(run *mailroom.Run, body []byte, among map[string]*written)
 }
 
 // updateRun updates an existing run. w is the run's thread if the Changes contain that thread, else nil.
-func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
+func (t *tx) updateRun(run *mailroom.Run, args []value, moves bool, w *written) error {
 	text, args := runUpdate(run, args, moves)
-	res, err := t.exec(text, append(args, run.Key)...)
+	res, err := execRow(t, text, append(args, intValue(run.Key)))
 	if err := wrote(res, err, "run", run.ID, run.Key); err != nil {
 		return err
 	}

@@ -4,57 +4,86 @@ import (
 	"cmp"
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 	"sync/atomic"
 )
 
+// connection is a connection to SQLite: a conn, or a driven of another driver.
+type connection interface {
+	prepare(text string) (statement, error)
+	// dataVersion returns a number that changes with each commit of any connection, as the open transaction sees it:
+	// SQLITE_FCNTL_DATA_VERSION (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html). ok is false if it is unknown.
+	dataVersion() (version uint32, ok bool)
+	// close closes a connection whose statements are closed.
+	close() error
+}
+
+// statement is a prepared statement. It keeps no argument after a call.
+type statement interface {
+	exec(ctx context.Context, args []value) (changes, error)
+	// query calls each with every row until each returns false.
+	query(ctx context.Context, args []value, each func(row) (more bool, err error)) error
+	close() error
+}
+
+// changes is what a statement has done.
+type changes struct {
+	rows    int64 // number of changed rows
+	lastKey int64 // key of the last row that the connection has inserted
+}
+
 // session is one connection with its prepared statements. One goroutine at a time uses it, and
 // finishes a query before the next call.
 //
-// It calls the driver directly: the locks, copies and reflection of database/sql cost as much as a
-// cheap statement.
+// It does not use database/sql: its locks, copies and reflection cost as much as a cheap statement.
 type session struct {
 	driver  *Driver
-	conn    driver.Conn
+	conn    connection
 	stmts   map[string]statement // statements by text
-	args    []driver.NamedValue  // arguments of the current statement
-	row     []driver.Value       // values of the current row
+	args    []value              // arguments of the current statement
 	columns columns              // columns of the current row
 	count   *atomic.Int64        // counts executed statements; nil: not counted
 }
 
-// statement is the interface that a driver's statements must have.
-type statement interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
-}
-
 func newSession(ctx context.Context, d *Driver, connector driver.Connector) (*session, error) {
-	conn, err := connector.Connect(ctx)
+	conn, err := open(ctx, connector)
 	if err != nil {
 		return nil, err
 	}
 	return &session{driver: d, conn: conn, stmts: make(map[string]statement)}, nil
 }
 
-// exec runs a statement without result rows.
-func (s *session) exec(ctx context.Context, text string, args ...any) (driver.Result, error) {
-	stmt, err := s.prepared(text)
+func open(ctx context.Context, connector driver.Connector) (connection, error) {
+	if own, ok := connector.(builtInConnector); ok {
+		return openConn(own.name)
+	}
+	conn, err := connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.countOne()
-	named := s.named(args)
-	res, err := stmt.ExecContext(ctx, named)
-	for i := range named {
-		named[i].Value = nil // a long value must not stay in memory
+	return driven{conn}, nil
+}
+
+// exec runs a statement. Its arguments are what valueOf accepts.
+func (s *session) exec(ctx context.Context, text string, args ...any) (changes, error) {
+	values, err := s.values(args)
+	if err != nil {
+		return changes{}, err
 	}
-	return res, err
+	defer clear(values) // a long value must not stay in memory
+	return s.execWith(ctx, text, values)
+}
+
+// execWith runs a statement.
+func (s *session) execWith(ctx context.Context, text string, args []value) (changes, error) {
+	stmt, err := s.prepared(text)
+	if err != nil {
+		return changes{}, err
+	}
+	s.countOne()
+	return stmt.exec(ctx, args)
 }
 
 // rowFunc gets the columns of a row, and reports whether the next row is wanted.
@@ -67,7 +96,12 @@ func (s *session) query(ctx context.Context, text string, args []any, each rowFu
 		return err
 	}
 	s.countOne()
-	return s.rows(ctx, stmt, args, each)
+	values, err := s.values(args)
+	if err != nil {
+		return err
+	}
+	defer clear(values)
+	return s.rows(ctx, stmt, values, each)
 }
 
 func (s *session) countOne() {
@@ -76,35 +110,12 @@ func (s *session) countOne() {
 	}
 }
 
-func (s *session) rows(ctx context.Context, stmt statement, args []any, each rowFunc) (err error) {
-	rows, err := stmt.QueryContext(ctx, s.named(args))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := rows.Close(); err == nil {
-			err = e
-		}
-	}()
-	n := len(rows.Columns())
-	if n > len(s.row) {
-		s.row = make([]driver.Value, n)
-	}
-	row := s.row[:n]
-	for {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := rows.Next(row); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		s.columns = columns{row: row}
-		if more, err := each(&s.columns); err != nil || s.columns.err != nil || !more {
-			return cmp.Or(err, s.columns.err)
-		}
-	}
+func (s *session) rows(ctx context.Context, stmt statement, args []value, each rowFunc) error {
+	return stmt.query(ctx, args, func(r row) (bool, error) {
+		s.columns = columns{row: r}
+		more, err := each(&s.columns)
+		return more, cmp.Or(err, s.columns.err)
+	})
 }
 
 // value runs a rare statement without keeping it prepared, and returns the first value of its
@@ -115,24 +126,26 @@ func (s *session) value(ctx context.Context, text string) (value driver.Value, e
 		return nil, err
 	}
 	err = s.rows(ctx, stmt, nil, func(c *columns) (bool, error) {
-		value = c.next()
+		value = c.value()
 		return true, nil
 	})
-	if e := stmt.Close(); err == nil {
+	if e := stmt.close(); err == nil {
 		err = e
 	}
 	return value, err
 }
 
-// named returns args in the driver's form, valid until the next call.
-func (s *session) named(args []any) []driver.NamedValue {
-	for len(s.args) < len(args) {
-		s.args = append(s.args, driver.NamedValue{Ordinal: len(s.args) + 1})
+// values returns args as values, valid until the next call.
+func (s *session) values(args []any) ([]value, error) {
+	s.args = s.args[:0]
+	for _, arg := range args {
+		v, err := valueOf(arg)
+		if err != nil {
+			return nil, err
+		}
+		s.args = append(s.args, v)
 	}
-	for i, arg := range args {
-		s.args[i].Value = arg
-	}
-	return s.args[:len(args)]
+	return s.args, nil
 }
 
 // prepared returns the statement of a text, which it prepares when the text is used for the first time. The number of
@@ -149,13 +162,9 @@ func (s *session) prepared(text string) (statement, error) {
 }
 
 func (s *session) prepare(text string) (statement, error) {
-	prepared, err := s.conn.Prepare(text)
+	stmt, err := s.conn.prepare(text)
 	if err != nil {
 		return nil, fmt.Errorf("prepare %q: %w", text, err)
-	}
-	stmt, ok := prepared.(statement)
-	if !ok {
-		return nil, fmt.Errorf("prepare %q: %T does not accept a context", text, prepared)
 	}
 	return stmt, nil
 }
@@ -163,11 +172,11 @@ func (s *session) prepare(text string) (statement, error) {
 func (s *session) close() error {
 	var first error
 	for _, stmt := range s.stmts {
-		if err := stmt.Close(); first == nil {
+		if err := stmt.close(); first == nil {
 			first = err
 		}
 	}
-	if err := s.conn.Close(); first == nil {
+	if err := s.conn.close(); first == nil {
 		first = err
 	}
 	return first

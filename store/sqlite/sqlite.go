@@ -46,8 +46,8 @@ type Store struct {
 
 	// Owned by the holder of the turn to write: the running Update, the keeper or Close.
 	writer *session
-	args   []any  // buffer for the arguments of a statement
-	body   []byte // buffer for the body of a thread
+	args   []value // buffer for the arguments of a statement
+	body   []byte  // buffer for the body of a thread
 	// summed are the writes to the summary of the running Update.
 	summed []summaryWrite
 
@@ -100,6 +100,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		failed:  make(chan error, 1),
 		encoder: encoder{shrinker: format.NewShrinker()},
 		newRows: emptyRows(),
+		args:    make([]value, 0, 32), // more than a row has
 	}
 	if err := s.open(ctx, path, o); err != nil {
 		s.turns.Close(func() {
@@ -179,8 +180,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	if s.broken != nil {
 		return s.broken
 	}
-	// The driver starts a goroutine per statement with a cancellable context, so only the wait for
-	// another handle gets one.
+	// Only the wait for another handle gets a context that can end: to heed it costs as much as a statement.
 	if _, err := s.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		err = s.refuse(ctx, "begin", err)
 		s.rollback() // ctx may have ended during a BEGIN that succeeded

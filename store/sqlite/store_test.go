@@ -102,7 +102,7 @@ func TestARefusedCommitIsRolledBack(t *testing.T) {
 	pragma(t, s, "foreign_keys = on")
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		pragma(t, s, "defer_foreign_keys = on") // until the commit
-		if _, err := s.writer.exec(t.Context(), insertKey, 1<<40, "a key of no thread", "", ""); err != nil {
+		if _, err := s.writer.exec(t.Context(), insertKey, int64(1<<40), "a key of no thread", "", ""); err != nil {
 			return err
 		}
 		return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: "lost"}}})

@@ -43,9 +43,10 @@ func addSummariesAs(sum string) string {
 }
 
 func writeSummary(t *tx, s store.Summary) error {
-	args := append(t.store.args[:0], s.Key.Step.Microseconds(), s.Key.Agent, s.Key.At.UnixMicro(), string(s.Key.Status))
+	args := append(t.store.args[:0], intValue(s.Key.Step.Microseconds()), textValue(s.Key.Agent),
+		intValue(s.Key.At.UnixMicro()), textValue(string(s.Key.Status)))
 	for _, v := range s.Sums.Values() {
-		args = append(args, v)
+		args = append(args, intValue(v))
 	}
 	t.store.args = args
 	noteSummary(t, s.Key.Step, s.Key.At, false)

@@ -44,19 +44,19 @@ const threadsFrom = threadsWith + "t.id > ? ORDER BY t.id"
 const maxSeen = 1024
 
 // bindThread appends the values of insertThread and updateThread up to the body.
-func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
-	args = append(args, t.Agent)
+func (s *Store) bindThread(args []value, t *mailroom.Thread) []value {
+	args = append(args, textValue(t.Agent))
 	switch {
 	case t.Worker != "":
-		args = append(args, endOfClaim(t), claimPrefix+t.Worker, int64(0), int64(0), nil)
+		args = append(args, intValue(endOfClaim(t)), textValue(claimPrefix+t.Worker), intValue(0), intValue(0), value{})
 	case t.Due.At.IsZero():
-		args = append(args, nil, nil, nil, nil, nil)
+		args = append(args, value{}, value{}, value{}, value{}, value{})
 	default:
-		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.LastAttempt),
-			dueOwner(t))
+		args = append(args, intValue(t.Due.At.UnixMicro()), textValue(t.Due.Agent), intValue(int64(t.Due.Priority)),
+			bit(t.Due.LastAttempt), dueOwner(t))
 	}
 	s.body = format.AppendThread(s.body[:0], t)
-	return append(args, s.body)
+	return append(args, blobValue(s.body))
 }
 
 // threadRow has the columns of a thread's row, without its body.
@@ -80,7 +80,7 @@ func (s *Store) forgetRows() {
 
 // threadUpdate returns the cheapest statement that updates a thread's row, and its values among
 // those of updateThread: only the columns that differ from the row that the transaction has seen.
-func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []any) {
+func (s *Store) threadUpdate(t *mailroom.Thread, args []value) (text string, _ []value) {
 	const agent, body, more = 0, 6, 7 // positions in args
 	old, known := s.seen[t.Key]
 	switch {
@@ -93,21 +93,21 @@ func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []a
 }
 
 // moreOfThread appends the values of the columns that follow the body.
-func moreOfThread(args []any, t *mailroom.Thread) []any {
-	var deleted any
+func moreOfThread(args []value, t *mailroom.Thread) []value {
+	var deleted value
 	if !t.DeletedAt.IsZero() {
-		deleted = int64(1)
+		deleted = intValue(1)
 	}
 	return append(args, orNull(t.DeliverTo), deleted)
 }
 
 // dueOwner returns the value of the column that groups due threads by owner: the owner if the thread is due for an
 // agent, else NULL.
-func dueOwner(t *mailroom.Thread) any {
+func dueOwner(t *mailroom.Thread) value {
 	if t.Due.Agent == "" {
-		return nil
+		return value{}
 	}
-	return t.Owner
+	return textValue(t.Owner)
 }
 
 // scanThread decodes the key and the body.
@@ -223,19 +223,21 @@ func (t *tx) writeThread(w *written) (err error) {
 		row.Key = t.given.thread
 		t.tally(sqlstore.TalliedThread, row.Owner, "", 1)
 		t.note(row, w.last)
-		return t.run(insertThread, append(args, row.Key, row.ID, row.Owner, w.last.row, w.last.seq)...)
+		_, err := execRow(t, insertThread, append(args, intValue(row.Key), textValue(row.ID), textValue(row.Owner),
+			intValue(w.last.row), intValue(w.last.seq)))
+		return err
 	}
-	var last, seq any
+	var last, seq value
 	if w.last.row > 0 {
 		if w.end, err = readEnd(t, row.Key); err != nil {
 			return err
 		}
-		last, seq = w.last.row, w.last.seq
+		last, seq = intValue(w.last.row), intValue(w.last.seq)
 		t.store.memo.ends[row.Key] = w.last
 	}
 	text, args := t.store.threadUpdate(row, args)
 	t.store.noteRow(row)
-	res, err := t.exec(text, append(args, last, seq, row.Key)...)
+	res, err := execRow(t, text, append(args, last, seq, intValue(row.Key)))
 	return wrote(res, err, "thread", row.ID, row.Key)
 }
 

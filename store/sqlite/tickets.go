@@ -32,12 +32,12 @@ const (
 		WHERE id = ? AND key = ?`
 )
 
-// bindTicket appends the values of insertTicket without run and thread, or of updateTicket without
+// bindTicket returns the values of insertTicket without run and thread, or of updateTicket without
 // key.
-func bindTicket(args []any, k *mailroom.Ticket) []any {
-	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), bit(k.Holds),
+func bindTicket(k *mailroom.Ticket) []any {
+	return []any{k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), bit(k.Holds),
 		string(k.State), microsOf(k.ExpiresAt), string(k.Decision), k.Reason, k.DecidedBy, microsOf(k.DecidedAt),
-		orNull(k.Arguments), orNull(k.Answer), micros(k.OpenedAt), k.ID)
+		orNull(k.Arguments), orNull(k.Answer), micros(k.OpenedAt), k.ID}
 }
 
 func scanTicket(c *columns) *mailroom.Ticket {
@@ -52,8 +52,7 @@ func scanTicket(c *columns) *mailroom.Ticket {
 }
 
 func writeTicket(t *tx, k *mailroom.Ticket) error {
-	args := bindTicket(t.store.args[:0], k)
-	t.store.args = args
+	args := bindTicket(k)
 	if k.Key != 0 {
 		res, err := t.exec(updateTicket, append(args, k.Key)...)
 		return wrote(res, err, "ticket", k.ID, k.Key)
@@ -62,8 +61,8 @@ func writeTicket(t *tx, k *mailroom.Ticket) error {
 	if err := wrote(res, err, "run", k.Run, 0); err != nil {
 		return err
 	}
-	k.Key, err = res.LastInsertId()
-	return err
+	k.Key = res.lastKey
+	return nil
 }
 
 // Tickets implements [store.Reader]: by ids or runs if q names any, otherwise by its other

@@ -79,9 +79,7 @@ func writeToken(t *tx, row *auth.Token) error {
 	if err != nil {
 		return err
 	}
-	if row.Key, err = res.LastInsertId(); err != nil {
-		return err
-	}
+	row.Key = res.lastKey
 	u := row.Used
 	return t.run(insertUse, row.Name, u.Threads, u.Bytes, u.Workers, u.Notifications)
 }
@@ -94,7 +92,7 @@ func removeToken(t *tx, name string) error {
 }
 
 // texts encodes a list as a JSON column, NULL if it is empty.
-func texts[T ~string](list []T) any { return orNull(format.Texts(list)) }
+func texts[T ~string](list []T) value { return orNull(format.Texts(list)) }
 
 func writeUse(t *tx, u store.UseChange) error {
 	return t.run(addUse, u.Add.Threads, u.Add.Bytes, u.Add.Workers, u.Add.Notifications, u.Token)

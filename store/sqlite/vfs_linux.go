@@ -71,15 +71,6 @@ func registerVFS() string {
 	return vfsName
 }
 
-// valueAt returns the value at an address of SQLite's memory.
-func valueAt[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
-
-// methodAt returns a pointer to the function in a field of a structure of SQLite.
-func methodAt[F any](field *uintptr) *F { return (*F)(unsafe.Pointer(field)) }
-
-// bytesAt returns n bytes of SQLite's memory.
-func bytesAt(p uintptr, n int32) []byte { return unsafe.Slice(valueAt[byte](p), n) }
-
 func vfsOpen(tls *libc.TLS, vfs, path, p uintptr, flags int32, outFlags uintptr) int32 {
 	below := valueAt[sqlite3.Tsqlite3_vfs](sqlite3.Xsqlite3_vfs_find(tls, 0))
 	rc := (*methodAt[openFunc](&below.FxOpen))(tls, vfs, path, p, flags, outFlags)

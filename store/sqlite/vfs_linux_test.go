@@ -43,7 +43,7 @@ func do(t *testing.T, db *sql.DB, texts ...string) {
 	}
 }
 
-func value(t *testing.T, db *sql.DB, text string) string {
+func valueIn(t *testing.T, db *sql.DB, text string) string {
 	t.Helper()
 	var out any
 	if err := db.QueryRowContext(context.WithoutCancel(t.Context()), text).Scan(&out); err != nil {
@@ -73,13 +73,13 @@ func TestConnectionsThatShareAWALReadEachOthersCommits(t *testing.T) {
 			do(t, dbs[0], "PRAGMA wal_checkpoint(TRUNCATE)")
 		}
 		for k, db := range dbs {
-			if got := value(t, db, "SELECT count(*) FROM t"); got != fmt.Sprint(rows) {
+			if got := valueIn(t, db, "SELECT count(*) FROM t"); got != fmt.Sprint(rows) {
 				t.Fatalf("round %d: connection %d reads %s rows, want %d", i, k, got, rows)
 			}
-			if got := value(t, db, "SELECT count(*) FROM t WHERE x LIKE 'undone%'"); got != "0" {
+			if got := valueIn(t, db, "SELECT count(*) FROM t WHERE x LIKE 'undone%'"); got != "0" {
 				t.Fatalf("round %d: connection %d reads %s rows of a rollback", i, k, got)
 			}
-			if got := value(t, db, "PRAGMA integrity_check"); got != "ok" {
+			if got := valueIn(t, db, "PRAGMA integrity_check"); got != "ok" {
 				t.Fatalf("round %d: connection %d: %s", i, k, got)
 			}
 		}
@@ -112,13 +112,9 @@ func logOf(t *testing.T, dir string) int {
 	return found
 }
 
-// The null device takes each write and cannot sync. A commit to it must fail, so it was not reported
-// before the log was synced, and no connection may read it.
-func TestACommitWhoseLogCannotBeSyncedFails(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a.db")
-	db := openDatabase(t, path)
-	do(t, db, "CREATE TABLE t (x)", "INSERT INTO t VALUES ('before')")
+// withoutSync calls f while the only open log in a folder is the null device, which takes each write and cannot sync.
+func withoutSync(t *testing.T, dir string, f func()) {
+	t.Helper()
 	log := logOf(t, dir)
 	kept, err := syscall.Dup(log)
 	if err != nil {
@@ -131,19 +127,30 @@ func TestACommitWhoseLogCannotBeSyncedFails(t *testing.T) {
 	if err := syscall.Dup3(int(null.Fd()), log, syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES ('unsynced')")
+	f()
 	if err := syscall.Dup3(kept, log, syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(syscall.Close(kept), null.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A commit that cannot be synced must fail, so it was not reported before the log was synced, and no connection may
+// read it.
+func TestACommitWhoseLogCannotBeSyncedFails(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.db")
+	db := openDatabase(t, path)
+	do(t, db, "CREATE TABLE t (x)", "INSERT INTO t VALUES ('before')")
+	var err error
+	withoutSync(t, dir, func() { _, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES ('unsynced')") })
 	if err == nil || !strings.Contains(err.Error(), "disk I/O error") {
 		t.Errorf("a commit whose log cannot be synced: got %v, want a disk I/O error", err)
 	}
 	for _, reader := range []*sql.DB{db, openDatabase(t, path)} {
-		if got := value(t, reader, "SELECT group_concat(x) FROM t"); got != "before" {
+		if got := valueIn(t, reader, "SELECT group_concat(x) FROM t"); got != "before" {
 			t.Errorf("got rows %q, want those of the commit before", got)
 		}
-	}
-	if err := errors.Join(syscall.Close(kept), null.Close()); err != nil {
-		t.Fatal(err)
 	}
 }

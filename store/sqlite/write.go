@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"math"
 
 	"mailroom"
@@ -143,7 +142,7 @@ func (t *tx) writeThreads(c *store.Changes) (map[string]*written, error) {
 	return among, nil
 }
 
-func (t *tx) exec(text string, args ...any) (driver.Result, error) {
+func (t *tx) exec(text string, args ...any) (changes, error) {
 	t.store.written++
 	for _, arg := range args {
 		if b, ok := arg.([]byte); ok {
@@ -151,6 +150,15 @@ func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 		}
 	}
 	return t.session.exec(t.ctx, text, args...)
+}
+
+// execRow is [tx.exec] for the statements of most rows.
+func execRow(t *tx, text string, args []value) (changes, error) {
+	t.store.written++
+	for i := range args {
+		t.store.written += len(args[i].blob) / pageSize
+	}
+	return t.session.execWith(t.ctx, text, args)
 }
 
 // given has the last keys of threads and runs, the revision of the last commit, and the last rowid of
@@ -189,15 +197,9 @@ func (t *tx) writeGiven() error {
 }
 
 // wrote returns an error if the statement changed no row.
-func wrote(res driver.Result, err error, what, id string, key int64) error {
-	if err != nil {
-		return err
-	}
-	switch n, err := res.RowsAffected(); {
-	case err != nil:
-		return err
-	case n == 0:
+func wrote(done changes, err error, what, id string, key int64) error {
+	if err == nil && done.rows == 0 {
 		return mailroom.Errorf(mailroom.CodeInternal, "%s %q with key %d does not exist", what, id, key)
 	}
-	return nil
+	return err
 }

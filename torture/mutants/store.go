@@ -93,7 +93,7 @@ func chainMutants() []mutant {
 			"	w.end = logEnd{t.given.entryRow, last}\n", "", pkg, older},
 		{"an entry is written twice", "store/sqlite/entries.go", "if first <= w.end.seq {", "if false {", pkg, "^TestStore$"},
 		{"a thread keeps its end after new entries", "store/sqlite/threads.go",
-			"		last, seq = w.last.row, w.last.seq\n", "", pkg, older},
+			"		last, seq = intValue(w.last.row), intValue(w.last.seq)\n", "", pkg, older},
 		{"the index of entries has each row", "store/sqlite/schema.sql",
 			"previous IS NULL OR last_seq / 32 > (first_seq - 1) / 32", "previous IS NULL OR last_seq / 1 > (first_seq - 1) / 1",
 			pkg, "^TestTheIndexOfEntriesHasARowForEach32$"},
