@@ -57,7 +57,8 @@ func AddCompletions(con *command.Console, root *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc("filter", completeFilter(known)) // fails as below
 		}
 		for flag, complete := range flags {
-			if cmd.LocalFlags().Lookup(flag) != nil {
+			// LocalFlags would merge the flags of all commands, at each start of the program.
+			if cmd.Flags().Lookup(flag) != nil || cmd.PersistentFlags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, complete) // fails only for an unknown flag or a second function
 			}
 		}
