@@ -46,11 +46,13 @@ func Pages() map[string]http.Handler {
 			if err != nil || d.IsDir() || name == "vendor/build.js" {
 				return err
 			}
-			body, err := fs.ReadFile(from.files, name)
-			if err != nil {
-				return err
-			}
-			at, f, err := newFile(from.below+name, body)
+			at, f, err := newFile(from.below+name, func() []byte {
+				body, err := fs.ReadFile(from.files, name)
+				if err != nil {
+					panic("read a page: " + err.Error()) // as below
+				}
+				return body
+			})
 			pages[at] = f
 			return err
 		})
@@ -63,12 +65,12 @@ func Pages() map[string]http.Handler {
 
 // Page returns the handler of a page that another package renders. Its files are among [Pages].
 func Page(html []byte) http.Handler {
-	return makeFile(html, "text/html; charset=utf-8", policy+"'none'")
+	return makeFile(func() []byte { return html }, "text/html; charset=utf-8", policy+"'none'")
 }
 
 // File returns the handler of a file that another package makes. The extension of its name says the media type.
 func File(name string, body []byte) (http.Handler, error) {
-	_, f, err := newFile("/"+name, body)
+	_, f, err := newFile("/"+name, func() []byte { return body })
 	return f, err
 }
 
@@ -77,16 +79,20 @@ func Content(name string) ([]byte, error) { return files.ReadFile(name) }
 
 // file is one file of a page.
 type file struct {
-	body []byte
 	kind string // media type
 	csp  string // Content-Security-Policy
-	tag  string
-	// compressed returns the body in gzip. It compresses at the first request and not at the start, because most
-	// servers never serve a page.
+	// content returns the body and its tag, and compressed the body in gzip. They are made at the first request and not
+	// at the start, because most servers never serve a page.
+	content    func() content
 	compressed func() []byte
 }
 
-func newFile(at string, body []byte) (string, file, error) {
+type content struct {
+	body []byte
+	tag  string
+}
+
+func newFile(at string, read func() []byte) (string, file, error) {
 	kinds := map[string]string{
 		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json",
@@ -103,14 +109,17 @@ func newFile(at string, body []byte) (string, file, error) {
 	case ext == ".html":
 		at = path.Dir(at) // /chat/index.html is /chat
 	}
-	return at, makeFile(body, kinds[ext], csp), nil
+	return at, makeFile(read, kinds[ext], csp), nil
 }
 
-func makeFile(body []byte, kind, csp string) file {
-	sum := sha256.Sum256(body)
-	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
-	return file{body: body, kind: kind, csp: csp, tag: tag, compressed: sync.OnceValue(func() []byte {
-		return compress(body)
+func makeFile(read func() []byte, kind, csp string) file {
+	plain := sync.OnceValue(func() content {
+		body := read()
+		sum := sha256.Sum256(body)
+		return content{body: body, tag: base64.RawURLEncoding.EncodeToString(sum[:12])}
+	})
+	return file{kind: kind, csp: csp, content: plain, compressed: sync.OnceValue(func() []byte {
+		return compress(plain().body)
 	})}
 }
 
@@ -144,7 +153,8 @@ func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-cache") // revalidated each time: pages follow the server's version
 	h.Set("Vary", "Accept-Encoding")
-	body, tag := f.body, f.tag
+	plain := f.content()
+	body, tag := plain.body, plain.tag
 	if acceptsGzip(r) {
 		h.Set("Content-Encoding", "gzip")
 		body, tag = f.compressed(), tag+"-gzip"
