@@ -154,22 +154,24 @@ func (h *Lock) CopyToken(file string) (string, error) {
 }
 
 // EnsureProcessMark returns the mark of the agent processes of this folder. It is the same for
-// all servers of the folder, and does not reveal the folder's path.
-func (h *Lock) EnsureProcessMark() (string, error) {
+// all servers of the folder, and does not reveal the folder's path. used is false if the mark was made just now, so
+// that no process has it yet.
+func (h *Lock) EnsureProcessMark() (mark string, used bool, err error) {
 	path := h.Dir.path("id")
 	id, err := os.ReadFile(path)
+	used = true
 	if errors.Is(err, fs.ErrNotExist) {
-		id = []byte(rand.Text() + "\n")
+		id, used = []byte(rand.Text()+"\n"), false
 		err = WriteFileAtomic(path, id)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the id of the data folder: %w", err)
+		return "", used, fmt.Errorf("read the id of the data folder: %w", err)
 	}
 	if id = bytes.TrimSpace(id); len(id) == 0 {
-		return "", fmt.Errorf("%s is empty: remove it, and the next server creates a new one", path)
+		return "", used, fmt.Errorf("%s is empty: remove it, and the next server creates a new one", path)
 	}
 	sum := sha256.Sum256(append([]byte("mailroom mark "), id...))
-	return hex.EncodeToString(sum[:16]), nil
+	return hex.EncodeToString(sum[:16]), used, nil
 }
 
 // WriteAddress writes the address of this process's server. cert is the certificate file, or ""

@@ -118,6 +118,30 @@ func TestTokenIsCreatedOnceAndReadableByItsOwnerOnly(t *testing.T) {
 	}
 }
 
+func TestOnlyTheFirstServerOfAFolderHasAnUnusedMark(t *testing.T) {
+	dir := Dir(t.TempDir())
+	first := ""
+	for i := range 3 {
+		held, err := dir.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mark, used, err := held.EnsureProcessMark()
+		if err != nil || mark == "" || used != (i > 0) {
+			t.Errorf("server %d of the folder: the mark %q, used %v, %v", i, mark, used, err)
+		}
+		if i == 0 {
+			first = mark
+		}
+		if mark != first {
+			t.Errorf("server %d of the folder has another mark", i)
+		}
+		if err := held.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestEmptyTokenIsRefused(t *testing.T) {
 	f := Dir(t.TempDir())
 	if err := os.WriteFile(f.path("token"), []byte("\n"), 0o600); err != nil {

@@ -180,12 +180,14 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 	return n.Run(ctx, ln, handles.Lost)
 }
 
-// becomeServer marks this process as the server of the folder, and ends what a killed one has left running.
+// becomeServer marks this process as the server of the folder, and ends what a killed one has left running. To find
+// that, it reads /proc of every process of the machine; the first server of a folder has nothing to find.
 func becomeServer(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.Logger) (err error) {
 	if err := held.MarkServer(ctx); err != nil {
 		return err
 	}
-	if c.Mark, err = held.EnsureProcessMark(); err != nil {
+	var used bool
+	if c.Mark, used, err = held.EnsureProcessMark(); err != nil || !used {
 		return err
 	}
 	return killOrphans(ctx, c.Mark, log)
