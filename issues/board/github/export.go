@@ -301,12 +301,13 @@ func lastPage(h http.Header) (n int, ok bool) {
 	return 0, false
 }
 
-// exportComments reads the comments of an issue.
+// keptPages is how many of the first and of the last pages of comments an import keeps of an issue with more than twice
+// as many.
+const keptPages = maxLookup / 2
+
+// exportComments reads the comments of an issue, with one comment in place of those that it leaves out.
 func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker.Comment, err error) {
-	for page, more := 1, true; more; page++ {
-		if page > maxLookup {
-			return nil, fmt.Errorf("issue #%d has more than %d comments", number, maxLookup*pageSize)
-		}
+	for page, read, more := 1, 1, true; more; page, read = page+1, read+1 {
 		rows, h, err := b.commentPage(ctx, "/issues/%d/comments?per_page=%d&page=%d", number, pageSize, page)
 		if errors.Is(gone(err), board.ErrGone) {
 			return nil, nil
@@ -318,8 +319,29 @@ func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker
 			all = append(all, c.entry())
 		}
 		more = hasNext(h)
+		last, known := lastPage(h)
+		switch {
+		case !more:
+		case read == keptPages && known && last > 2*keptPages:
+			all = append(all, leftOut(number, all))
+			page = last - keptPages
+		case read == 2*keptPages: // the list grows while it is read, or does not say how long it is
+			return append(all, leftOut(number, all)), nil
+		}
 	}
 	return all, nil
+}
+
+// leftOut returns the comment that says that comments behind others are left out. It is the same in each import, as
+// long as those before it are.
+func leftOut(number int64, before []tracker.Comment) tracker.Comment {
+	c := tracker.Comment{TextID: fmt.Sprintf("github:left-out-%d", number), Author: "mailroom",
+		Text: fmt.Sprintf("Comments are left out here: an import keeps the first and the last %d of an issue.",
+			keptPages*pageSize)}
+	if n := len(before); n > 0 {
+		c.CreatedAt = before[n-1].CreatedAt
+	}
+	return c
 }
 
 // exportLinks returns the dependencies of an issue: what blocks it, and its parent.

@@ -3,6 +3,8 @@ package github_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -171,5 +173,55 @@ func TestAnExportReadsWhatHasChanged(t *testing.T) {
 	all, err := github.Export(t.Context(), r)
 	if err != nil || len(all) != 1 || all[0].Key != "github:9002" || all[0].Status != tracker.StatusClosed {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestAnExportKeepsTheFirstAndTheLastCommentsOfALongIssue has issues on both sides of the bound, and a list that does
+// not say how long it is.
+func TestAnExportKeepsTheFirstAndTheLastCommentsOfALongIssue(t *testing.T) {
+	for _, test := range []struct {
+		comments int
+		endless  bool
+		kept     []string // the first and last ones, and those around what is left out
+	}{
+		{2000, false, []string{"0", "1999"}},
+		{2345, false, []string{"0", "999", "left out", "1400", "2344"}},
+		{2345, true, []string{"0", "1999", "left out"}},
+	} {
+		f := boardtest.NewGitHub(t)
+		f.Add(1, 1)
+		for n := range test.comments {
+			f.Comment(1, "bob", fmt.Sprint(n), boardtest.Now())
+		}
+		if test.endless {
+			f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+				page, _ := strconv.Atoi(r.URL.Query().Get("page"))
+				if !strings.HasSuffix(r.URL.Path, "/1/comments") {
+					return false
+				}
+				w.Header().Set("Link", `<https://elsewhere.example/?page=9>; rel="next"`)
+				boardtest.Answer(w, f.Comments[(page-1)*100:page*100])
+				return true
+			}
+		}
+		all, err := github.Export(t.Context(), remote(f))
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d comments: %d issues, %v", test.comments, len(all), err)
+		}
+		var kept []string
+		list := all[0].Comments
+		for n, c := range list {
+			gap := strings.HasPrefix(c.Text, "Comments are left out here: ")
+			near := n == 0 || n == len(list)-1 || strings.HasPrefix(list[n-1].Text, "Comments") ||
+				strings.HasPrefix(list[n+1].Text, "Comments")
+			if gap {
+				kept = append(kept, "left out")
+			} else if near {
+				kept = append(kept, c.Text)
+			}
+		}
+		if !slices.Equal(kept, test.kept) || len(f.Requests) > 24 {
+			t.Errorf("%d comments: kept %q in %d requests, want %q", test.comments, kept, len(f.Requests), test.kept)
+		}
 	}
 }
