@@ -1,7 +1,8 @@
 // Package web has the pages that the server serves to browsers: the console, the chat, the page of a link in an
 // alert, the styles of the API reference, the service worker that shows alerts, and the libraries that "make vendor"
-// bundles. They are plain files in the binary and need no build step. They use the API like any other client, with the
-// session of the browser or a token that the user pastes; the files contain no secrets.
+// bundles. They are plain files in the binary and need no build step: the server links the modules of each page. They
+// use the API like any other client, with the session of the browser or a token that the user pastes; the files
+// contain no secrets.
 package web
 
 import (
@@ -38,21 +39,12 @@ const consolePolicy = "worker"
 // proxy can serve them below a path prefix.
 func Pages() map[string]http.Handler {
 	pages := map[string]http.Handler{}
-	for _, from := range []struct {
-		files fs.FS
-		below string // path prefix
-	}{{files, "/"}, {js.Modules, "/chat/client/"}} {
+	for _, from := range sources() {
 		err := fs.WalkDir(from.files, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || name == "vendor/build.js" {
 				return err
 			}
-			at, f, err := newFile(from.below+name, func() []byte {
-				body, err := fs.ReadFile(from.files, name)
-				if err != nil {
-					panic("read a page: " + err.Error()) // as below
-				}
-				return body
-			})
+			at, f, err := newFile(from.below+name, func() []byte { return readPage(from.below + name) })
 			pages[at] = f
 			return err
 		})
@@ -61,6 +53,37 @@ func Pages() map[string]http.Handler {
 		}
 	}
 	return pages
+}
+
+// source is a folder whose files are pages.
+type source struct {
+	files fs.FS
+	below string // path prefix
+}
+
+func sources() []source { return []source{{js.Modules, "/chat/client/"}, {files, "/"}} }
+
+// readPage returns the content of a file at a path of the server. A module that a page names has all that it imports.
+func readPage(at string) []byte {
+	read := readFile
+	if isEntry(at) {
+		read = func(at string) ([]byte, error) { return link(at, readFile) }
+	}
+	body, err := read(at)
+	if err != nil {
+		panic("read a page: " + err.Error()) // the files are embedded: a bug
+	}
+	return body
+}
+
+// readFile returns the embedded file at a path of the server.
+func readFile(at string) ([]byte, error) {
+	for _, from := range sources() {
+		if name, ok := strings.CutPrefix(at, from.below); ok {
+			return fs.ReadFile(from.files, name)
+		}
+	}
+	return nil, fmt.Errorf("%s is no file of the pages", at)
 }
 
 // Page returns the handler of a page that another package renders. Its files are among [Pages].
