@@ -51,6 +51,7 @@ func (c contents) without(other contents) contents {
 	is.Logs = differing(c.Logs, other.Logs, slices.Equal[[]string])
 	is.Keys = differing(c.Keys, other.Keys, func(a, b store.SubmitKey) bool { return reflect.DeepEqual(a, b) })
 	is.Partials = differing(c.Partials, other.Partials, func(a, b []store.Partial) bool { return reflect.DeepEqual(a, b) })
+	is.Blobs = differing(c.Blobs, other.Blobs, func(a, b threadBlobs) bool { return reflect.DeepEqual(a, b) })
 	is.Workers = unless(c.Workers, other.Workers)
 	is.Tokens = unless(c.Tokens, other.Tokens)
 	is.Kept = unless(c.Kept, other.Kept)
@@ -90,6 +91,7 @@ func TestADifferenceInAnyRowIsDetected(t *testing.T) {
 		t.Fatal(err)
 	}
 	is.Keys = map[string]store.SubmitKey{"a k1": {Key: "k1"}} // fillDay creates no keys
+	is.Blobs = map[string]threadBlobs{"busy": {Found: []store.Blob{{Size: 2}}}}
 	if diff := difference(is, is); diff != "" {
 		t.Fatalf("contents differ from themselves:\n%s", diff)
 	}
@@ -107,6 +109,10 @@ func TestADifferenceInAnyRowIsDetected(t *testing.T) {
 			c.Logs["busy"] = c.Logs["busy"][1:]
 		},
 		"no partial": func(c *contents) { c.Partials = nil },
+		"no blobs":   func(c *contents) { c.Blobs = nil },
+		"blob": func(c *contents) {
+			c.Blobs = map[string]threadBlobs{"busy": {Found: []store.Blob{{Size: 1}}}}
+		},
 		"no worker":  func(c *contents) { c.Workers = c.Workers[1:] },
 		"no token":   func(c *contents) { c.Tokens = c.Tokens[1:] },
 		"no version": func(c *contents) { c.Kept = nil },
