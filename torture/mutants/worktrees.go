@@ -104,7 +104,7 @@ func pullMutants() []mutant {
 		{"a refused order costs the result of a run", "agent/exec/outcome.go", "len(st.Sends) > 0 && refuses(err) {",
 			"false && refuses(err) {", "agent/exec", "^TestAnOrderThatIsRefusedCostsNoResult$"},
 		{"a relative remote is looked for beside the worktree", "agent/exec/worktree/base.go", "	return filepath.Join(cmp.Or(r.top, r.common), address)",
-			"	return remote", pkg, "^TestARemoteWithARelativeAddressIsTheOneOfThePerson$"},
+			"	return cmp.Or(remote, address)", pkg, "^TestARemoteWithARelativeAddressIsTheOneOfThePerson$"},
 		{"a merged pull request is looked at for ever", "agent/exec/pulls.go", "p.IsFinal() || age", "age", "agent/exec",
 			"^TestAPullRequestIsFollowedUntilItIsMerged$"},
 		{"each order adds a timer to a pull request", "agent/exec/pulls.go", "	if !p.Next.IsZero() && !p.Next.After(at) {", "	if false {",
