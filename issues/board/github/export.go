@@ -307,6 +307,7 @@ const keptPages = maxLookup / 2
 
 // exportComments reads the comments of an issue, with one comment in place of those that it leaves out.
 func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker.Comment, err error) {
+	cut := false
 	for page, read, more := 1, 1, true; more; page, read = page+1, read+1 {
 		rows, h, err := b.commentPage(ctx, "/issues/%d/comments?per_page=%d&page=%d", number, pageSize, page)
 		if errors.Is(gone(err), board.ErrGone) {
@@ -323,9 +324,11 @@ func (b *Board) exportComments(ctx context.Context, number int64) (all []tracker
 		switch {
 		case !more:
 		case read == keptPages && known && last > 2*keptPages:
-			all = append(all, leftOut(number, all))
+			all, cut = append(all, leftOut(number, all)), true
 			page = last - keptPages
-		case read == 2*keptPages: // the list grows while it is read, or does not say how long it is
+		case read == 2*keptPages && cut: // the list grows while it is read; the next import has the newest
+			return all, nil
+		case read == 2*keptPages: // it grows, or does not say how long it is
 			return append(all, leftOut(number, all)), nil
 		}
 	}

@@ -176,22 +176,33 @@ func TestAnExportReadsWhatHasChanged(t *testing.T) {
 	}
 }
 
-// TestAnExportKeepsTheFirstAndTheLastCommentsOfALongIssue has issues on both sides of the bound, and a list that does
-// not say how long it is.
+// TestAnExportKeepsTheFirstAndTheLastCommentsOfALongIssue has issues on both sides of the bound, a list that does not say
+// how long it is, and one that grows.
 func TestAnExportKeepsTheFirstAndTheLastCommentsOfALongIssue(t *testing.T) {
 	for _, test := range []struct {
 		comments int
 		endless  bool
+		grows    bool     // by a page, while it is read
 		kept     []string // the first and last ones, and those around what is left out
 	}{
-		{2000, false, []string{"0", "1999"}},
-		{2345, false, []string{"0", "999", "left out", "1400", "2344"}},
-		{2345, true, []string{"0", "1999", "left out"}},
+		{2000, false, false, []string{"0", "1999"}},
+		{2345, false, false, []string{"0", "999", "left out", "1400", "2344"}},
+		{2345, true, false, []string{"0", "1999", "left out"}},
+		{2345, false, true, []string{"0", "999", "left out", "1400", "2399"}},
 	} {
 		f := boardtest.NewGitHub(t)
 		f.Add(1, 1)
 		for n := range test.comments {
 			f.Comment(1, "bob", fmt.Sprint(n), boardtest.Now())
+		}
+		if test.grows {
+			f.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+				for n := len(f.Comments); r.URL.Query().Get("page") == "15" && n < test.comments+100; n++ {
+					f.Comments = append(f.Comments, boardtest.GitHubComment{Issue: 1, ID: n + 1, Body: fmt.Sprint(n),
+						User: boardtest.Login{Login: "bob"}})
+				}
+				return false
+			}
 		}
 		if test.endless {
 			f.Fault = func(w http.ResponseWriter, r *http.Request) bool {
