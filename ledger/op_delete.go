@@ -29,8 +29,10 @@ const (
 // bounded transactions, by this call and by later sweeps.
 func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.Token) error {
 	mark := func(tx *transaction, t *thread.State) (bool, error) {
-		if reserved.ForServer(t.ID) && who != nil && !who.SeesAll() {
-			// The rows of the thread say what was sent already. Without them, the bound of a token would begin again.
+		// The rows of the thread say what was sent already. Without them, the bound of a token would begin again. What is
+		// known of a pull request bounds nothing, and each thread with a branch adds such a thread to its owner's quota.
+		ofServer := reserved.ForServer(t.ID) && reserved.Prefix(t.ID) != reserved.Pulls
+		if ofServer && who != nil && !who.SeesAll() {
 			return false, mailroom.Errorf(mailroom.CodeForbidden,
 				"only the operator deletes thread %q, through which the server sends", threadID)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/ledger"
 	"mailroom/project"
 	"mailroom/store"
@@ -111,6 +112,25 @@ func TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns(t *testing.T) {
 	must(struct{}{}, d.DeleteThread(d.ctx, "alert:phone", nil))(t)
 	d.submit(own)
 	wantEqual(t, "agent", d.thread("alert:phone").Agent, "alert:phone")
+}
+
+// TestAnOwnerDeletesTheThreadOfAPullRequest: each branch has one, and it counts for the quota of its owner.
+func TestAnOwnerDeletesTheThreadOfAPullRequest(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(submitAs("bob", "p", "go"))
+	work := d.claimIn("p")
+	d.mustSend(work.Claim, mailroom.Send{Name: "pull", Agent: reserved.Puller, Parts: mailroom.Text("look")})
+	d.mustSend(work.Claim, mailroom.Send{Name: "plan", Agent: reserved.Scheduler, Parts: mailroom.Text("list")})
+	d.settle(complete(work.Claim, "yes"))
+	bob := auth.RunToken("bob")
+	pull, book := reserved.PullsID("bob", "p"), reserved.BookID("bob", "p")
+	wantCode(t, d.DeleteThread(d.ctx, pull, bob), mailroom.CodeConflict)
+	_, run, _ := thread.SendIDs(mailroom.Send{Name: "pull"}, work.Claim.Run)
+	must(d.Cancel(d.ctx, run, "bob"))(t)
+	wantCode(t, d.DeleteThread(d.ctx, pull, auth.RunToken("eve")), mailroom.CodeNotFound)
+	must(struct{}{}, d.DeleteThread(d.ctx, pull, bob))(t)
+	wantCode(t, d.DeleteThread(d.ctx, book, bob), mailroom.CodeForbidden)
 }
 
 func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {
