@@ -45,6 +45,9 @@ func pullText(agent, thread, run string) (title, text string) {
 type PullKeeper struct {
 	// Agent returns an agent of this server by its name, or nil.
 	Agent func(name string) mailroom.Agent
+	// Sender returns the thread whose run has sent a run, or "". An order does not say so itself: each run of the owner
+	// can make one.
+	Sender func(ctx context.Context, run string) (thread string, err error)
 	// Ended returns why nothing may be done for a thread any more; "" allows it. own is the thread of its pull request.
 	Ended func(ctx context.Context, own, thread string) (why string, err error)
 	// Shared says that another server may have the worktree that this one does not have.
@@ -61,7 +64,7 @@ func (k *PullKeeper) Run(ctx context.Context, s mailroom.Session) error {
 	if run.NotBefore.After(now) {
 		now = run.NotBefore // the clock of the server that made the run due is ahead
 	}
-	p, err := readPull(ctx, s, now)
+	p, err := k.readPull(ctx, s, now)
 	if err != nil {
 		return err
 	}
@@ -100,16 +103,17 @@ func (k *PullKeeper) Run(ctx context.Context, s mailroom.Session) error {
 	return concludePull(ctx, s, p, planLook(p, pause, now))
 }
 
-// elsewhere is the error of a server that does not have the worktree, beside others.
+// elsewhere is the error of a server that does not have the worktree or its agent, beside others.
 type elsewhere struct{}
 
 func (elsewhere) Error() string {
 	return "this server does not have the worktree of the thread, and another one may have it"
 }
 
-// readPull returns what is known of the pull request that a run is about, or nil for a message that is about none. The
-// id of the thread is a digest of the other thread's id, so no run can speak for another thread.
-func readPull(ctx context.Context, s mailroom.Session, now time.Time) (*entry.Pull, error) {
+// readPull returns what is known of the pull request that a run is about, or nil for a message that is about none. Only
+// the first message of a run that the other thread has sent is an order: any run of the owner can send to this thread,
+// or add a message to a run.
+func (k *PullKeeper) readPull(ctx context.Context, s mailroom.Session, now time.Time) (*entry.Pull, error) {
 	run := s.Run()
 	p := entry.PullOf(map[string]json.RawMessage{reserved.Puller: s.State()})
 	timer := run.Origin.Via == "run" && run.Origin.Sender == reserved.Puller
@@ -119,15 +123,19 @@ func readPull(ctx context.Context, s mailroom.Session, now time.Time) (*entry.Pu
 	if run.Origin.Via != "run" || timer {
 		return p, nil
 	}
+	from, err := k.Sender(ctx, run.ID)
+	if err != nil {
+		return nil, err
+	}
 	input, err := s.Input(ctx)
 	if err != nil {
 		return nil, contextCause(ctx, err)
 	}
-	for _, m := range input {
+	for _, m := range input[:min(len(input), 1)] {
 		for _, part := range m.Parts {
 			var order pullOrder
 			if part.Type != "data" || json.Unmarshal(part.Data, &order) != nil ||
-				!reserved.IsPulls(run.Thread, order.Thread) {
+				order.Thread != from || !reserved.IsPulls(run.Thread, from) {
 				continue
 			}
 			if p == nil {
@@ -144,6 +152,10 @@ func readPull(ctx context.Context, s mailroom.Session, now time.Time) (*entry.Pu
 func (k *PullKeeper) repository(ctx context.Context, p *entry.Pull) (*worktree.Repository, *Worktrees, error) {
 	var a *agent
 	switch found := k.Agent(p.Agent).(type) {
+	case nil:
+		if k.Shared {
+			return nil, nil, elsewhere{}
+		}
 	case *agent:
 		a = found
 	case *programAgent:
@@ -178,7 +190,7 @@ func (k *PullKeeper) open(ctx context.Context, r *worktree.Repository, o *Worktr
 		*p = entry.Pull{Thread: p.Thread, Agent: p.Agent, Run: p.Run, Repo: p.Repo, Branch: branch, Since: p.Since,
 			Next: p.Next}
 	}
-	if branch == "" {
+	if branch == "" || p.Address != "" {
 		return nil
 	}
 	title, text := pullText(p.Agent, p.Thread, p.Run)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,8 @@ type pullFixture struct {
 	pulls  *pulls
 	coder  mailroom.Agent
 	keeper *exec.PullKeeper
+	from   string // thread whose run sends to the keeper
+	before string // first message of the run, "" if it is the one of keep
 	ended  string // why the keeper may do nothing
 	state  json.RawMessage
 	at     time.Time       // of the next run of the keeper; zero is now
@@ -35,14 +38,16 @@ type pullFixture struct {
 
 func newPullFixture(t *testing.T) *pullFixture {
 	t.Helper()
-	f := &pullFixture{t: t, folder: newRoof(t), root: filepath.Join(t.TempDir(), "worktrees"), pulls: &pulls{}}
+	f := &pullFixture{t: t, folder: newRoof(t), root: filepath.Join(t.TempDir(), "worktrees"), pulls: &pulls{},
+		from: "one"}
 	bare := filepath.Join(t.TempDir(), "origin.git")
 	gitIn(t, ".", "clone", "--quiet", "--bare", f.folder, bare)
 	gitIn(t, f.folder, "remote", "add", "origin", bare)
 	f.coder = command(t, "echo x >>x", exec.Options{Dir: f.folder, Worktrees: &exec.Worktrees{Root: f.root,
 		Push: "origin", PullRequest: true, Pulls: func(string) worktree.Pulls { return f.pulls }}})
 	f.keeper = &exec.PullKeeper{
-		Agent: func(name string) mailroom.Agent { return map[string]mailroom.Agent{"coder": f.coder}[name] },
+		Agent:  func(name string) mailroom.Agent { return map[string]mailroom.Agent{"coder": f.coder}[name] },
+		Sender: func(context.Context, string) (string, error) { return f.from, nil },
 		Ended: func(_ context.Context, own, thread string) (string, error) {
 			if own != reserved.PullsID("ann", thread) {
 				t.Errorf("thread %s is asked about %s", own, thread)
@@ -72,6 +77,9 @@ func (f *pullFixture) keep(sender string, parts ...mailroom.Part) (string, error
 		s.run.Origin = mailroom.Origin{Via: "run", Sender: sender}
 	}
 	s.input = []mailroom.Message{{Parts: parts}}
+	if f.before != "" {
+		s.input = append([]mailroom.Message{{Parts: mailroom.Text(f.before)}}, s.input...)
+	}
 	s.state, s.run.NotBefore = f.state, f.at
 	err := f.keeper.Run(f.t.Context(), s)
 	f.sent = nil
@@ -122,6 +130,10 @@ func TestARefusedPullRequestIsOpenedByTheRetriesOfTheServersRun(t *testing.T) {
 	}
 	if i := f.info(); i.PullRequest != address || i.Unopened != "" || i.Again {
 		t.Errorf("after the limit the worktree is shown as %+v", i)
+	}
+	finds := f.pulls.finds
+	if _, err := f.keep(reserved.Puller, mailroom.Text("look")...); err != nil || f.pulls.finds != finds {
+		t.Errorf("a look at a known pull request searches for it %d times, %v", f.pulls.finds-finds, err)
 	}
 	if len(f.pulls.opened) != 1 {
 		t.Errorf("pull requests %q, want one", f.pulls.opened)
@@ -246,6 +258,14 @@ func TestOneTimerFollowsAPullRequest(t *testing.T) {
 	if reply := f.look(); !strings.Contains(reply, "its worktree was removed") || len(f.sent) != 0 {
 		t.Errorf("without a worktree it says %q and sends %+v", reply, f.sent)
 	}
+	if err := filepath.WalkDir(f.root, func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".pull" {
+			t.Errorf("without a worktree its pull request is known in %s", path)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestThePullRequestOfAnEndedThreadIsLeftAlone ends what a pull request needs, one after the other.
@@ -261,6 +281,8 @@ func TestThePullRequestOfAnEndedThreadIsLeftAlone(t *testing.T) {
 			"the settings of the agent coder open no pull requests", false},
 		"the worktree is removed": {func(f *pullFixture) { f.remove() }, "its worktree was removed", false},
 		"another server has the worktree": {func(f *pullFixture) { f.remove(); f.keeper.Shared = true },
+			"this server does not have the worktree", true},
+		"another server has the agent": {func(f *pullFixture) { f.coder = nil; f.keeper.Shared = true },
 			"this server does not have the worktree", true},
 		"the remote is gone": {func(f *pullFixture) { gitIn(t, f.folder, "remote", "remove", "origin") },
 			"No such remote", false},
@@ -306,7 +328,17 @@ func TestNoOtherRunSpeaksForAThread(t *testing.T) {
 	f.pulls.fault = nil
 	other := mailroom.Part{Type: "data", Data: json.RawMessage(`{"thread":"two","run":"r1"}`)}
 	for name, say := range map[string]func() (string, error){
-		"of another thread":    func() (string, error) { return f.keep("coder", other) },
+		"of another thread": func() (string, error) { return f.keep("coder", other) },
+		"in another thread": func() (string, error) {
+			f.from = "two"
+			defer func() { f.from = "one" }()
+			return f.keep("coder", order...)
+		},
+		"that adds to another one": func() (string, error) {
+			f.before = "wait"
+			defer func() { f.before = "" }()
+			return f.keep("coder", order...)
+		},
 		"of a person":          func() (string, error) { return f.keep("", order...) },
 		"of the keeper itself": func() (string, error) { return f.keep(reserved.Puller, order...) },
 		"without an order":     func() (string, error) { return f.keep("coder", mailroom.Text("open it")...) },

@@ -171,25 +171,31 @@ type pulls struct {
 	answer worktree.PullAnswer // of a look, and its error
 	looks  error
 	tags   []string // of the looks
+	finds  int
 }
 
 func (p *pulls) Find(_ context.Context, branch string) (string, error) {
+	p.finds++
+	return p.find(branch)
+}
+
+func (p *pulls) find(branch string) (string, error) {
 	if slices.Contains(p.opened, branch) {
 		return "https://forge.example.org/" + branch, nil
 	}
 	return "", nil
 }
 
-func (p *pulls) Open(ctx context.Context, branch, _, _ string) (string, error) {
+func (p *pulls) Open(_ context.Context, branch, _, _ string) (string, error) {
 	if p.fault == nil {
 		p.opened = append(p.opened, branch)
 	}
-	address, _ := p.Find(ctx, branch)
+	address, _ := p.find(branch)
 	return address, p.fault
 }
 
 func (p *pulls) Look(_ context.Context, branch, address, tag string) (worktree.PullAnswer, error) {
-	if want, err := p.Find(context.Background(), branch); address != want || err != nil {
+	if want, err := p.find(branch); address != want || err != nil {
 		return worktree.PullAnswer{}, fmt.Errorf("a look at %s, want %s", address, want)
 	}
 	p.tags = append(p.tags, tag)

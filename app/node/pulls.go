@@ -70,6 +70,18 @@ func (a *assembly) newPullKeeper() *exec.PullKeeper {
 	return &exec.PullKeeper{
 		Agent:  func(name string) mailroom.Agent { return agents[name].Agent },
 		Shared: a.node.shared,
+		Sender: func(ctx context.Context, run string) (thread string, err error) {
+			err = a.node.ledger.View(ctx, func(r store.Reader) error {
+				rows, err := r.Runs(store.RunQuery{IDs: []string{run}})
+				for _, row := range rows {
+					if n := len(row.Lineage); n > 0 {
+						thread = row.Lineage[n-1]
+					}
+				}
+				return err
+			})
+			return thread, err
+		},
 		Ended: func(ctx context.Context, own, thread string) (why string, err error) {
 			err = a.node.ledger.View(ctx, func(r store.Reader) error {
 				why, err = pullEnded(r, own, thread, time.Now())

@@ -96,8 +96,10 @@ func pullMutants() []mutant {
 			"^TestARefusedPullRequestIsOpenedByTheRetriesOfTheServersRun$"},
 		{"a refusal that cannot pass is repeated", "agent/exec/pulls.go", "	if classed && f.Class", "	if !classed || f.Class", "agent/exec",
 			"^TestARefusalThatCannotPassIsSaidAndRepeatedByAPerson$"},
-		{"a run speaks for the pull request of another thread", "agent/exec/pulls.go", "				!reserved.IsPulls(run.Thread, order.Thread) {",
-			"				false {", "agent/exec", "^TestNoOtherRunSpeaksForAThread$"},
+		{"a run speaks for the pull request of another thread", "agent/exec/pulls.go", "order.Thread != from || !reserved.IsPulls(run.Thread, from) {",
+			`order.Thread == from+"/" || !reserved.IsPulls(run.Thread, order.Thread) {`, "agent/exec", "^TestNoOtherRunSpeaksForAThread$"},
+		{"a look at a known pull request searches for it", "agent/exec/pulls.go", `branch == "" || p.Address != "" {`, `branch == "" {`,
+			"agent/exec", "^TestARefusedPullRequestIsOpenedByTheRetriesOfTheServersRun$"},
 		{"the pull request of a deleted thread is opened", "agent/exec/pulls.go", `	if why != "" {
 		return s.Stream(ctx, "Nothing`, `	if false {
 		return s.Stream(ctx, "Nothing`, "agent/exec", "^TestThePullRequestOfAnEndedThreadIsLeftAlone$"},

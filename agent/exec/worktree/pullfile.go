@@ -76,8 +76,12 @@ func (r *Repository) LookPull(ctx context.Context, remote string, p *entry.Pull,
 	return nil
 }
 
-// SavePull stores what is known of the pull request of a task, for the commands that look at the data folder.
+// SavePull stores what is known of the pull request of a task, for the commands that look at the data folder. Of a task
+// without a tree it stores nothing: a later tree of the task may have a branch of the same name.
 func (r *Repository) SavePull(p *entry.Pull) error {
+	if rec, err := r.read(Key(p.Thread)); err != nil || rec == nil {
+		return err
+	}
 	raw, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the pull request of %s: %w", p.Branch, err)
