@@ -65,20 +65,28 @@ const (
 	endOfLog = "SELECT entry_row, entry_seq FROM thread WHERE key = ?"
 )
 
-// entriesAtOnce is how many entries one statement reads forward, and some more. It has the rowids in memory.
-const entriesAtOnce = 128
+// Bounds of how many entries one statement reads forward, and some more. It has the rowids in memory, and follows the
+// chain through all its rows before it returns one. So a read that may end early begins with few.
+const (
+	fewAtOnce  = 16
+	mostAtOnce = 128
+)
 
 // entriesAfter reads entries of a thread forward.
 func entriesAfter(r reader, q store.EntryQuery) (found []mailroom.Entry, err error) {
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	whole := len(q.Kinds) == 0 && q.Run == ""
-	for after, more := q.After, true; more && after < q.Before-1; {
+	atOnce := int64(mostAtOnce)
+	if q.Bytes > 0 || !whole && q.Limit > 0 {
+		atOnce = fewAtOnce
+	}
+	for after, more := q.After, true; more && after < q.Before-1; atOnce = min(2*atOnce, mostAtOnce) {
 		to := q.Before - 1
-		if to-after > entriesAtOnce {
-			to = after + entriesAtOnce
+		if to-after > atOnce {
+			to = after + atOnce
 		}
-		if whole && q.Limit > 0 && to-after > int64(q.Limit) {
-			to = after + int64(q.Limit)
+		if left := int64(q.Limit - g.Rows); whole && q.Limit > 0 && to-after > left {
+			to = after + left
 		}
 		more = false
 		err = r.query("read entries", entriesForward, []any{q.Thread, to, after}, func(c *columns) (bool, error) {

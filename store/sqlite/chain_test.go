@@ -4,10 +4,13 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"mailroom"
 	"mailroom/entry"
@@ -222,6 +225,60 @@ func TestLogsAreReadThroughTheirChain(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s\ngot the plan\n  %s\nwant\n  %s", text, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+}
+
+// The rows of entries name each other by their rowids, which have gaps after a purge.
+func TestACopyKeepsTheChainsOfItsStore(t *testing.T) {
+	dir := t.TempDir()
+	path, target := filepath.Join(dir, "mail.db"), filepath.Join(dir, "copy.db")
+	s, random := openAt(t, path, Options{}), rand.New(rand.NewPCG(7, 8))
+	rows := []*mailroom.Thread{{ID: "a"}, {ID: "b"}, {ID: "gone"}}
+	appendLog(t, s, random, 100, rows...)
+	err := write(t, s, &store.Changes{DropThreads: []string{"gone"}, DropEntries: []store.Prefix{{Thread: "a", Seq: 40}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = mustOpenFile(t, path).Backup(t.Context(), target, func(string) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := openAt(t, target, Options{})
+	appendLog(t, copied, random, 140, rows[:2]...)
+	wantLog(t, copied, random, "a", 40, 140)
+	wantLog(t, copied, random, "b", 1, 140)
+}
+
+// A statement reads each row that it follows, also what the budget or the limit leaves out, and a long row takes time.
+func TestAReadThatEndsEarlyFollowsFewRows(t *testing.T) {
+	s := openTest(t, Options{})
+	row := &mailroom.Thread{ID: "a", LastSeq: 500}
+	c := &store.Changes{Threads: []*mailroom.Thread{row}}
+	for seq := range row.LastSeq {
+		c.Entries = append(c.Entries, entriesOf(t, "a", seq+1, seq+1))
+	}
+	if err := write(t, s, c); err != nil {
+		t.Fatal(err)
+	}
+	read := func(q store.EntryQuery, want int) (steps int32) {
+		t.Helper()
+		found, err := entriesAfter(reader{ctx: t.Context(), session: s.writer}, q)
+		if err != nil || len(found) != want {
+			t.Fatalf("%+v: found %d entries, want %d, %v", q, len(found), want, err)
+		}
+		used := s.writer.stmts[entriesForward].(*stmt)
+		const reset = 1
+		return sqlite3.Xsqlite3_stmt_status(used.conn.tls, used.handle, sqlite3.SQLITE_STMTSTATUS_VM_STEP, reset)
+	}
+	all := read(store.EntryQuery{Thread: "a", Before: 501}, 500)
+	for _, q := range []store.EntryQuery{
+		{Before: 501, Kinds: []string{entry.KindStep}, Limit: 1}, {Before: 501, Run: "r", Limit: 1}, {Before: 501, Bytes: 1},
+		{After: 301, Before: 501, Limit: 5, Bytes: 1},
+	} {
+		q.Thread = "a"
+		if steps := read(q, 1); steps > all/8 {
+			t.Errorf("%+v: %d steps, of %d for all entries; want an eighth at most", q, steps, all)
 		}
 	}
 }
