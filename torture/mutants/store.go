@@ -89,6 +89,8 @@ func chainMutants() []mutant {
 		{"a read forward ends before the row that it began at", file,
 			"if more = row != c.Int64(); ", "if more = row == 0 && c.Int64() == 0; ", pkg, older},
 		{"a read of some entries begins too early", file, "to = after + left", "to = after", pkg, older},
+		{"a read that may end early follows many rows", file, "fewAtOnce  = 16", "fewAtOnce  = 128", pkg,
+			"^TestAReadThatEndsEarlyFollowsFewRows$"},
 		{"a row does not name the row before it", "store/sqlite/entries.go",
 			"	w.end = logEnd{t.given.entryRow, last}\n", "", pkg, older},
 		{"an entry is written twice", "store/sqlite/entries.go", "if first <= w.end.seq {", "if false {", pkg, "^TestStore$"},
