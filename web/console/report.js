@@ -82,7 +82,7 @@ function Branches({ report: { branches, more_branches: more, more_threads: threa
       <${Status} of="" text=${place(b)} tone=${local(b) || b.state === 'closed' || b.trouble ? 'warn' : 'good'} />
       ${/^https?:\/\//.test(b.pull_request) ? html`<a href=${b.pull_request} rel="noreferrer"><${Line} text=${b.branch} />${b.number > 0 && ` #${b.number}`}</a>` : html`<a href=${link('run', b.run)}><${Line} text=${b.branch} /></a>`}
       <span class="note">${plural(b.commits, 'commit')}</span>
-      <span class="note most"><${Line} text=${b.agent} /> in <${Line} text=${b.thread} />, <${Time} at=${b.at} />${troubles(b).map((text) => html`; <${Line} text=${text} />`)}${local(b) && b.commits > 0 && html`; patch: <code>mailroom worktrees patch <${Line} text=${word(b.thread)} /></code>`}${b.unopened && html`; try now: <code>mailroom publish <${Line} text=${word(b.thread)} /></code>`}</span>
+      <span class="note most"><${Line} text=${b.agent} /> in <${Line} text=${b.thread} />, <${Time} at=${b.at} />${troubles(b).map((text) => html`; <${Line} text=${text} />`)}${b.unread && b.state_at && html`; ${b.state} as of <${Time} at=${b.state_at} />`}${local(b) && b.commits > 0 && html`; patch: <code>mailroom worktrees patch <${Line} text=${word(b.thread)} /></code>`}${b.unopened && html`; try now: <code>mailroom publish <${Line} text=${word(b.thread)} /></code>`}</span>
     </li>`)}</ul>`}
     ${more > 0 && html`<p class="hint">and ${number(more)} more</p>`}
     ${threads > 0 && html`<p class="hint">Too many threads: the branches of ${number(threads)} others were not looked up.</p>`}`;
@@ -92,8 +92,8 @@ function Branches({ report: { branches, more_branches: more, more_threads: threa
 const place = (b) => local(b) ? 'not pushed' : b.state && b.state !== 'open' ? b.state : b.pull_request ? 'pull request' : 'pushed';
 
 // troubles says what has not worked with a branch.
-const troubles = (b) => [['the push failed', b.unpushed], [b.again ? 'no pull request yet, the server tries again' : 'no pull request', b.unopened], ['it is open, and', b.trouble], ['a later look at its state failed', b.unread], ['changes are left in the worktree', b.left]]
-  .filter(([, why]) => why).map(([what, why]) => `${what}: ${why}`);
+const troubles = (b) => [['the push failed: ', b.unpushed], [b.again ? 'no pull request yet, the server tries again: ' : 'no pull request: ', b.unopened], [b.state === 'open' ? 'it is open, and ' : '', b.trouble], ['a later look at its state failed: ', b.unread], ['changes are left in the worktree: ', b.left]]
+  .filter(([, why]) => why).map(([what, why]) => what + why);
 
 function Agents({ report }) {
   if (report.agents.length === 0) return null;

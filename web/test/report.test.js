@@ -84,4 +84,42 @@ describe('the report', () => {
     await page.getByText('the branches of 20 others were not looked up').waitFor();
     assert.equal(await page.getByRole('list', { name: 'Branches' }).count(), 0);
   });
+
+  test('says what the platform says of pull requests, and why there is none', async (t) => {
+    const { operator } = await arrive(t);
+    const { page } = operator;
+    const at = new Date(Date.now() - 3 * 3_600_000).toISOString();
+    const opened = (number, more) => ({ pull_request: `https://git.example/shop/pull/${number}`, number, state_at: at, ...more });
+    const branches = Object.entries({
+      'it\'s': { unopened: `503 Away ${HOSTILE}`, again: true },
+      refused: { unopened: 'the token may not open it' },
+      merged: opened(1, { state: 'merged' }),
+      closed: opened(2, { state: 'closed' }),
+      goes_on: opened(6, { state: 'merged', trouble: 'its branch has newer commits, which are not in it' }),
+      conflict: opened(3, { state: 'open', trouble: 'it conflicts with its base' }),
+      stale: opened(4, { state: 'open', unread: '502 Away' }),
+      unknown: opened(5, { state_at: null, unread: '502 Away' }),
+    }).map(([thread, more]) => ({ thread, run: 'r', agent: 'coder', branch: `mailroom/${thread}`, base: '1', head: '2', commits: 1, at, pushed: 'origin', unpushed: '', pull_request: '', number: 0, unopened: '', again: false, state: '', state_at: null, trouble: '', unread: '', left: '', ...more }));
+    await page.route('**/v1/report?*', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...await response.json(), branches } });
+    });
+    await operator.enter('report');
+    const rows = page.getByRole('list', { name: 'Branches' }).getByRole('listitem');
+    await rows.last().waitFor();
+    const texts = await rows.allInnerTexts();
+    for (const [i, want] of [
+      /^pushed[^]*; no pull request yet, the server tries again: 503 Away[^]*; try now: mailroom publish 'it'\\''s'/,
+      /^pushed[^]*; no pull request: the token may not open it; try now: mailroom publish refused/,
+      /^merged[^]*mailroom\/merged #1/, /^closed[^]*mailroom\/closed #2/,
+      /^merged[^]*#6[^]*; its branch has newer commits, which are not in it/,
+      /^pull request[^]*#3[^]*; it is open, and it conflicts with its base/,
+      /^pull request[^]*#4[^]*; a later look at its state failed: 502 Away; open as of 3\s?h/,
+      /^pull request[^]*#5[^]*; a later look at its state failed: 502 Away$/,
+    ].entries()) assert.match(texts[i], want);
+    assert.deepEqual(await violations(page), []);
+    await page.setViewportSize({ width: 390, height: 1600 });
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+    await operator.shot('report-pulls');
+  });
 });
