@@ -257,7 +257,7 @@ func branchRank(b *api.ReportBranch) int {
 	switch {
 	case b.IsLocal():
 		return 0
-	case b.IsFinal():
+	case b.IsFinal() && b.Trouble == "":
 		return 3
 	case b.PullRequest != "":
 		return 1

@@ -112,7 +112,7 @@ type ReportBranch struct {
 	// State is what the platform of the pull request said at StateAt.
 	State   string     `json:"state" doc:"State of the pull request: open, merged or closed; empty: unknown."`
 	StateAt *time.Time `json:"state_at" doc:"When its platform said so; null: never."`
-	Trouble string     `json:"trouble" doc:"What keeps it from a merge, if its platform says so; empty: nothing known."`
+	Trouble string     `json:"trouble" doc:"What keeps it from a merge, or was pushed after it; empty: nothing known."`
 	Unread  string     `json:"unread" doc:"Why a later look at its state failed; empty: none failed."`
 	Left    string     `json:"left" doc:"Why changes in the worktree are in no commit; empty: all are."`
 }

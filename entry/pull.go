@@ -29,9 +29,11 @@ type Pull struct {
 	Address  string `json:"address,omitempty"`
 	Unopened string `json:"unopened,omitempty"`
 	Again    bool   `json:"again,omitempty"`
-	// State is what the platform said at At, "" if it has said nothing yet, and Trouble what keeps the pull request
-	// from a merge, if it said so. Unread says why a later look failed.
+	// State is what the platform said at At, "" if it has said nothing yet, and Head the newest commit of the pull
+	// request, if it said so. Trouble is what keeps it from a merge, or that the branch went on after its end. Unread
+	// says why a later look failed.
 	State   string    `json:"state,omitempty"`
+	Head    string    `json:"head,omitempty"`
 	Trouble string    `json:"trouble,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Unread  string    `json:"unread,omitempty"`

@@ -223,6 +223,32 @@ func TestAPullRequestIsFollowedUntilItIsMerged(t *testing.T) {
 	}
 }
 
+// TestABranchThatGoesOnAfterTheMergeIsNotDone lets a run push more commits, and a person push others before the merge.
+func TestABranchThatGoesOnAfterTheMergeIsNotDone(t *testing.T) {
+	f := newPullFixture(t)
+	order := f.work("r1")[0].Parts
+	const more = "its branch has newer commits, which are not in it"
+	keep := func(when, want string) {
+		t.Helper()
+		if reply, err := f.keep("coder", order...); err != nil || strings.HasSuffix(reply, more) != (want != "") {
+			t.Errorf("%s the keeper says %q, %v", when, reply, err)
+		}
+		if i := f.info(); i.PullState != "merged" || i.Trouble != want {
+			t.Errorf("%s the worktree is shown as %+v, want %q", when, i, want)
+		}
+	}
+	head := gitIn(t, f.folder, "rev-parse", "mailroom/one-1")
+	f.pulls.answer = worktree.PullAnswer{State: entry.PullMerged, Head: head}
+	keep("after the merge", "")
+	f.pulls.answer = worktree.PullAnswer{Same: true}
+	f.work("r2")
+	keep("after more commits", more)
+	f.pulls.answer = worktree.PullAnswer{State: entry.PullMerged, Head: strings.Repeat("1", 40)}
+	keep("after a merge of commits of a person", "")
+	f.pulls.answer = worktree.PullAnswer{State: entry.PullMerged, Head: "--all"}
+	keep("after an answer without a commit", "")
+}
+
 // TestOneTimerFollowsAPullRequest gives further orders before the next look, and lets months pass.
 func TestOneTimerFollowsAPullRequest(t *testing.T) {
 	f := newPullFixture(t)

@@ -35,14 +35,17 @@ func publish(ctx context.Context, con *command.Console, c *client.Client, thread
 	if err != nil {
 		return err
 	}
-	// An attempt that waits for its time makes room for this one, which does the same.
-	done, err := c.Submit(ctx, api.Submit{Thread: reserved.PullsID(t.Owner, t.ID), Text: "try again",
-		Mode: mailroom.ModeInterrupt, Key: uuid.NewString()})
-	switch code := mailroom.CodeOf(err); {
-	case code == mailroom.CodeForbidden || code == mailroom.CodeNotFound:
+	own := reserved.PullsID(t.Owner, t.ID)
+	if _, err := c.Thread(ctx, own); mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		return command.Errorf(command.ExitFailed, "see its runs: "+con.CommandLine("runs", "--filter",
 			"thread:"+client.Quote(t.ID)), "no run of %s has left a pull request to the server", t.ID)
-	case err != nil:
+	} else if err != nil {
+		return err
+	}
+	// An attempt that waits for its time makes room for this one, which does the same.
+	done, err := c.Submit(ctx, api.Submit{Thread: own, Text: "try again", Mode: mailroom.ModeInterrupt,
+		Key: uuid.NewString()})
+	if err != nil {
 		return err
 	}
 	p := newReplyPrinter(con, output)

@@ -43,7 +43,7 @@ type gitHubPulls struct{ *github.Repository }
 // Look implements [worktree.Pulls].
 func (g gitHubPulls) Look(ctx context.Context, branch, address, tag string) (worktree.PullAnswer, error) {
 	p, err := g.Repository.Look(ctx, branch, address, tag)
-	switch a := (worktree.PullAnswer{Same: p.Same, Tag: p.Tag}); {
+	switch a := (worktree.PullAnswer{Same: p.Same, Head: p.Head, Tag: p.Tag}); {
 	case err != nil || p.Same:
 		return a, err
 	case p.Open:

@@ -178,7 +178,7 @@ branch, or a process that works in it.`,
 				return err
 			}
 			for _, w := range all {
-				if w.State == worktree.StateIdle && (!merged || w.PullState == entry.PullMerged) {
+				if w.State == worktree.StateIdle && (!merged || w.PullState == entry.PullMerged && w.Trouble == "") {
 					names = append(names, w.Name)
 				}
 			}

@@ -43,7 +43,8 @@ func forgeOf(remote string) forge {
 	}
 	return forge{program: "gh", field: "url", branch: "--head", body: "--body",
 		found:  []string{"pr", "list", "--state", "all", "--limit", "1", "--json", "url", "--head"},
-		create: []string{"pr", "create"}, view: []string{"pr", "view", "--json", "state,mergeStateStatus,headRefName"}}
+		create: []string{"pr", "create"},
+		view:   []string{"pr", "view", "--json", "state,mergeStateStatus,headRefName,headRefOid"}}
 }
 
 // Pulls are the pull requests of one repository at a platform. Its errors are one sentence for a person. One that is a
@@ -60,11 +61,11 @@ type Pulls interface {
 }
 
 // PullAnswer is what a platform says of a pull request: one of the states [entry.PullOpen] and so on, and in a few
-// words what keeps it from a merge, if the platform says so. Same is set, and nothing else, if the answer with the tag
-// of the call still holds.
+// words what keeps it from a merge, if the platform says so. Head is its newest commit, "" if the platform does not say
+// it. Same is set, and nothing else, if the answer with the tag of the call still holds.
 type PullAnswer struct {
-	State, Trouble, Tag string
-	Same                bool
+	State, Head, Trouble, Tag string
+	Same                      bool
 }
 
 // PullRequest opens a pull request of the pushed branch, unless there is or was one, and returns its address. It looks
@@ -169,9 +170,9 @@ func (p program) Look(ctx context.Context, branch, address, _ string) (a PullAns
 		return a, err
 	}
 	var one struct {
-		State, MergeStateStatus, HeadRefName string
-		Source                               string `json:"source_branch"`
-		Conflicts                            bool   `json:"has_conflicts"`
+		State, MergeStateStatus, HeadRefName, HeadRefOid, SHA string
+		Source                                                string `json:"source_branch"`
+		Conflicts                                             bool   `json:"has_conflicts"`
 	}
 	if err := json.Unmarshal([]byte(out), &one); err != nil {
 		return a, fmt.Errorf("read the pull request that %s shows: %w", p.program, err)
@@ -179,13 +180,16 @@ func (p program) Look(ctx context.Context, branch, address, _ string) (a PullAns
 	if cmp.Or(one.HeadRefName, one.Source) != branch {
 		return a, permanent("%s shows the pull request of another branch", p.program)
 	}
+	a.Head = cmp.Or(one.HeadRefOid, one.SHA)
 	switch strings.ToLower(one.State) {
 	case "open", "opened", "locked":
 		a.State = entry.PullOpen
 	case "merged":
-		return PullAnswer{State: entry.PullMerged}, nil
+		a.State = entry.PullMerged
+		return a, nil
 	case "closed":
-		return PullAnswer{State: entry.PullClosed}, nil
+		a.State = entry.PullClosed
+		return a, nil
 	default:
 		return a, permanent("%s shows the unknown state %q", p.program, one.State)
 	}

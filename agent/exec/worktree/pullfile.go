@@ -70,10 +70,31 @@ func (r *Repository) LookPull(ctx context.Context, remote string, p *entry.Pull,
 		return err
 	}
 	if !a.Same {
-		p.State, p.Trouble, p.Tag = a.State, a.Trouble, a.Tag
+		p.State, p.Head, p.Trouble, p.Tag = a.State, a.Head, a.Trouble, a.Tag
+	}
+	if p.IsFinal() {
+		p.Trouble = ""
+		if goesOn, err := r.goesOn(ctx, p.Head, rec.Pushed); err != nil {
+			return err
+		} else if goesOn {
+			p.Trouble = "its branch has newer commits, which are not in it"
+		}
 	}
 	p.At = now
 	return nil
+}
+
+// goesOn reports whether a commit that was pushed comes after the newest one of a pull request. It is false if this
+// repository does not have that one: a person has pushed it.
+func (r *Repository) goesOn(ctx context.Context, head, pushed string) (bool, error) {
+	if head == pushed || len(head) != len(pushed) || strings.Trim(head, "0123456789abcdef") != "" {
+		return false, nil
+	}
+	_, err := r.git(ctx, "merge-base", "--is-ancestor", head, pushed)
+	if failed(err) || refused(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // SavePull stores what is known of the pull request of a task, for the commands that look at the data folder. Of a task

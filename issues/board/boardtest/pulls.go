@@ -25,6 +25,7 @@ type GitHubPull struct {
 // GitHubHead is the branch of a pull request.
 type GitHubHead struct {
 	Branch string `json:"ref"`
+	Commit string `json:"sha"`
 	User   *Login `json:"user"`
 }
 
@@ -32,7 +33,7 @@ type GitHubHead struct {
 func (f *GitHub) AddPull(owner, branch, base, title, body string) *GitHubPull {
 	n := 100 + len(f.Pulls)
 	f.Pulls = append(f.Pulls, &GitHubPull{Number: n, URL: fmt.Sprintf("https://github.com/ann/roof/pull/%d", n),
-		State: "open", Title: title, Body: body, Base: base, Head: GitHubHead{branch, &Login{owner}}})
+		State: "open", Title: title, Body: body, Base: base, Head: GitHubHead{Branch: branch, User: &Login{owner}}})
 	return f.Pulls[len(f.Pulls)-1]
 }
 

@@ -160,6 +160,7 @@ type pullRow struct {
 	State string `json:"state"`
 	Head  struct {
 		Branch string   `json:"ref"`
+		Commit string   `json:"sha"`
 		User   *account `json:"user"`
 	} `json:"head"`
 }
@@ -235,6 +236,7 @@ const maxTag = 200
 // Pull is what GitHub says of a pull request. Same is set, and nothing else, if the answer with the tag still holds.
 type Pull struct {
 	Merged, Open bool
+	Head         string // its newest commit
 	Status       string // of a merge, such as unstable
 	Tag          string
 	Same         bool
@@ -277,7 +279,8 @@ func (r *Repository) Look(ctx context.Context, branch, address, tag string) (p P
 	if json.Unmarshal(answer.Body, &one) != nil || one.Number != number || one.Head.Branch != branch {
 		return p, errors.New("GitHub answers with another pull request")
 	}
-	p = Pull{Merged: one.Merged, Open: one.State == "open", Status: one.Status, Tag: answer.Header.Get("ETag")}
+	p = Pull{Merged: one.Merged, Open: one.State == "open", Head: one.Head.Commit, Status: one.Status,
+		Tag: answer.Header.Get("ETag")}
 	if len(p.Tag) > maxTag {
 		p.Tag = ""
 	}

@@ -140,9 +140,9 @@ func TestTheStateOfAPullRequestIsReadOnceUntilItChanges(t *testing.T) {
 	if p, err := look("b", address, open.Tag); err != nil || p.Status != "unstable" {
 		t.Errorf("with checks that failed: %+v, %v", p, err)
 	}
-	f.Do(func() { added.State, added.Merged = "closed", true })
+	f.Do(func() { added.State, added.Merged, added.Head.Commit = "closed", true, "c1" })
 	for _, address := range []string{address, strings.Replace(address, "ann/roof", "ann/old-name", 1)} {
-		if p, err := look("b", address, open.Tag); err != nil || !p.Merged || p.Open {
+		if p, err := look("b", address, open.Tag); err != nil || !p.Merged || p.Open || p.Head != "c1" {
 			t.Errorf("a merged one at %s: %+v, %v", address, p, err)
 		}
 	}
