@@ -56,13 +56,33 @@ func TestARenewalEndsTheRunsOfLostClaimsOnly(t *testing.T) {
 		w := claimedRun(thread)
 		e.active[w.Claim] = e.newSession(t.Context(), "w", w, e.bus.SubscribeEntries(thread, 4))
 	}
-	e.obey(thread.Renewed{Lost: []mailroom.Claim{claimedRun("lost").Claim, claimedRun("unknown").Claim}})
+	held := []mailroom.Claim{claimedRun("lost").Claim, claimedRun("unknown").Claim, claimedRun("held").Claim}
+	e.obey(held, thread.Renewed{Lost: held[:2]})
 	for thread, want := range map[string]error{"lost": mailroom.ErrLeaseLost, "held": nil} {
 		s := e.active[claimedRun(thread).Claim]
 		if got := context.Cause(s.ctx); !errors.Is(got, want) {
 			t.Errorf("%s: got %v, want %v", thread, got, want)
 		}
 		s.cancel(nil)
+	}
+}
+
+// An attempt ends while a renewal that names it is under way, and a retry begins.
+func TestAStopIsForTheAttemptThatTheRenewalNamed(t *testing.T) {
+	e := holding(t, "w")
+	w := claimedRun("t")
+	stopped := w.Claim
+	w.Claim.Attempt++
+	next := e.newSession(t.Context(), "w", w, e.bus.SubscribeEntries("t", 4))
+	e.active[w.Claim] = next
+	out := thread.Renewed{Stops: []thread.Stop{{Run: stopped.Run, Reason: mailroom.ReasonCancelled}}}
+	e.obey([]mailroom.Claim{stopped}, out)
+	if cause := context.Cause(next.ctx); cause != nil {
+		t.Errorf("the retry was stopped too: %v", cause)
+	}
+	e.obey([]mailroom.Claim{stopped, w.Claim}, out)
+	if cause := context.Cause(next.ctx); !errors.Is(cause, mailroom.ErrStopped) {
+		t.Errorf("got %v for the attempt that was named", cause)
 	}
 }
 

@@ -61,6 +61,7 @@ func (l *lease) stop() {
 type renewal struct {
 	worker string
 	sent   time.Time
+	held   []mailroom.Claim // what the renewal named
 	out    thread.Renewed
 	err    error
 }
@@ -118,7 +119,7 @@ func (e *Engine) renewal() func(context.Context) renewal {
 	}
 	return func(ctx context.Context) renewal {
 		out, err := e.ledger.Renew(ctx, in)
-		return renewal{worker: in.Worker, out: out, err: err}
+		return renewal{worker: in.Worker, held: in.Held, out: out, err: err}
 	}
 }
 
@@ -135,7 +136,7 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 		e.state.set(nil)
 		e.state.setLease(r.worker)
 		e.allow()
-		e.obey(r.out)
+		e.obey(r.held, r.out)
 		if first {
 			e.sweep(ctx)
 		}
@@ -151,8 +152,9 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 	}
 }
 
-// obey applies what a renewal returned: lost claims, stops and steers.
-func (e *Engine) obey(out thread.Renewed) {
+// obey applies what a renewal of held claims returned: lost claims, stops and steers. A stop is for the attempt that
+// the renewal named. The run may have ended since, and a retry of it may have begun.
+func (e *Engine) obey(held []mailroom.Claim, out thread.Renewed) {
 	for _, c := range out.Lost {
 		if s := e.active[c]; s != nil {
 			s.cancel(mailroom.ErrLeaseLost)
@@ -165,7 +167,11 @@ func (e *Engine) obey(out thread.Renewed) {
 	for _, run := range out.Steer {
 		steers[run] = true
 	}
-	for c, s := range e.active {
+	for _, c := range held {
+		s := e.active[c]
+		if s == nil {
+			continue
+		}
 		if stops[c.Run] {
 			s.cancel(mailroom.ErrStopped)
 		}

@@ -78,9 +78,10 @@ func (ws Workers) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed,
 	if err != nil {
 		return thread.Renewed{}, err
 	}
-	held := map[string]mailroom.Claim{}
+	// By run: an agent that ignored its stop may still work on an attempt when the worker has the next one too.
+	held := map[string][]mailroom.Claim{}
 	for _, c := range in.Held {
-		held[c.Run] = c
+		held[c.Run] = append(held[c.Run], c)
 		threads = append(threads, c.Thread)
 	}
 	o := op{name: "renew", rank: rankRenew, workers: []string{in.Worker}, threads: threads}
@@ -88,7 +89,7 @@ func (ws Workers) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed,
 }
 
 func (tx *transaction) renew(in thread.Renewal, threads []string,
-	held map[string]mailroom.Claim) (thread.Renewed, error) {
+	held map[string][]mailroom.Claim) (thread.Renewed, error) {
 	w, err := tx.rows.worker(in.Worker)
 	if err != nil {
 		return thread.Renewed{}, err
@@ -102,8 +103,8 @@ func (tx *transaction) renew(in thread.Renewal, threads []string,
 		if in.Keep && t.Worker == in.Worker {
 			out.Claims = append(out.Claims, mailroom.Claim{Thread: id, Run: t.Current, Attempt: t.Run(t.Current).Attempt})
 		}
-		c, holds := held[t.Current]
-		if in.Keep || t.Worker != in.Worker || holds && t.Holds(in.Worker, c) || t.Round > in.Round {
+		holds := func(c mailroom.Claim) bool { return t.Holds(in.Worker, c) }
+		if in.Keep || t.Worker != in.Worker || t.Round > in.Round || slices.ContainsFunc(held[t.Current], holds) {
 			continue
 		}
 		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {

@@ -199,6 +199,25 @@ func TestARenewalThatKeepsReleasesNothingAndNamesAllClaims(t *testing.T) {
 	wantEqual(t, "claims after a settle", got.Claims, []mailroom.Claim{second.Claim})
 }
 
+// An agent that ignores its stop still works on its attempt when the worker claims the run again, after a retry.
+func TestAWorkerMayHoldTwoAttemptsOfARun(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	old := d.claimOne("w").Claim
+	must(d.Cancel(d.ctx, old.Run, "ann"))(t)
+	d.settle(release(old))
+	must(d.Retry(d.ctx, thread.Retry{Run: old.Run, By: "ann"}))(t)
+	next := d.claimOne("w").Claim
+	for _, held := range [][]mailroom.Claim{{old, next}, {next, old}} {
+		out := d.renew("w", 2, held...)
+		wantEqual(t, "lost", out.Lost, []mailroom.Claim{old})
+		wantEqual(t, "worker", d.thread("t").Worker, "w")
+		wantEqual(t, "attempt", d.run(next.Run).Attempt, next.Attempt)
+	}
+	d.settle(complete(next, "done"))
+}
+
 func TestARenewalNamesAttemptsNotRuns(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
