@@ -6,7 +6,7 @@ func flowMutants() []mutant {
 		{"a worker that renewed since is taken for dead", "ledger/op_lease.go", "if w != nil && !w.Dead && ended(w, tx.now()) {", "if w != nil && !w.Dead {", "ledger", "^TestAWorkerThatRenewsWhileASweepLooksKeepsItsLease$"},
 		{"a sweep ends its own worker", "ledger/op_lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return now.After(w.LeaseUntil)", "ledger", "^TestASweepKeepsTheLeaseOfTheWorkerThatSweeps$"},
 		{"a lease ends with its last instant", "ledger/op_lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return w.ID != self && !now.Before(w.LeaseUntil)", "ledger", "^TestAClaimIsRevokedOnlyAfterItsLease$"},
-		{"a renewal releases a claim that it holds", "ledger/op_lease.go", " || slices.ContainsFunc(held[t.Current], holds) {", " {", "ledger", "^TestARenewalExtendsTheLease$"},
+		{"a renewal releases a claim that it holds", "ledger/op_lease.go", " || slices.ContainsFunc(held[t.Current], holds) {", " || slices.ContainsFunc(held[t.Current], holds) && false {", "ledger", "^TestARenewalExtendsTheLease$"},
 		{"a renewal that holds another attempt keeps the claim", "ledger/op_lease.go", "return t.Holds(in.Worker, c) }", "return t.Current == c.Run }", "ledger", "^TestARenewalNamesAttemptsNotRuns$"},
 		{"a dead worker claims", "ledger/batch_rows.go", "	if w == nil || w.Dead {", "	if w == nil {", "ledger", "^TestADeadWorkerCannotRenewOrClaimOrComeBack$"},
 		{"a worker id is used again", "ledger/op_lease.go", "		if tx.rows.workers[w.ID] != nil {", "		if w := tx.rows.workers[w.ID]; w != nil && !w.Dead {", "ledger", "^TestADeadWorkerCannotRenewOrClaimOrComeBack$"},
